@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+package clock
+
+import (
+	"sync"
+	"time"
+)
+
+// A Fake is a clock that stands still until it is told to move. It makes what a real clock seldom does: a stall,
+// a leap of an hour, a wheel that is centuries old.
+type Fake struct {
+	mu     sync.Mutex // protects all below
+	now    uint64
+	timers []*fakeTimer // those that are set
+}
+
+// NewFake returns a clock that shows now.
+func NewFake(now uint64) *Fake { return &Fake{now: now} }
+
+// Now returns what the clock shows.
+func (c *Fake) Now() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Time counts at from the first instant of the year 2000, in UTC.
+func (c *Fake) Time(at uint64) time.Time {
+	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	return origin.Add(time.Duration(at / 2)).Add(time.Duration(at - at/2)) // at may outgrow a Duration, a half of it not
+}
+
+// Advance moves the clock on by d at one stroke; a timer that was due on the way sends now, and only now, as a
+// timer of a process does that was suspended.
+func (c *Fake) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += uint64(d)
+	c.fireLocked()
+}
+
+// NewTimer returns a timer that is not set.
+func (c *Fake) NewTimer() Timer { return &fakeTimer{clock: c, c: make(chan time.Time, 1)} }
+
+func (c *Fake) fireLocked() {
+	waiting := c.timers[:0]
+	for _, t := range c.timers {
+		if t.at > c.now {
+			waiting = append(waiting, t)
+			continue
+		}
+		t.c <- time.Time{} // Reset and Stop leave room for the one value of a setting
+	}
+	clear(c.timers[len(waiting):])
+	c.timers = waiting
+}
+
+type fakeTimer struct {
+	clock *Fake
+	c     chan time.Time
+	at    uint64 // guarded by clock.mu
+}
+
+func (t *fakeTimer) C() <-chan time.Time { return t.c }
+
+func (t *fakeTimer) Reset(d time.Duration) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.stopLocked()
+	t.at = t.clock.now + uint64(max(d, 0))
+	t.clock.timers = append(t.clock.timers, t)
+	t.clock.fireLocked()
+}
+
+func (t *fakeTimer) Stop() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.stopLocked()
+}
+
+func (t *fakeTimer) stopLocked() {
+	for i, o := range t.clock.timers {
+		if o == t {
+			t.clock.timers = append(t.clock.timers[:i], t.clock.timers[i+1:]...)
+			break
+		}
+	}
+	select {
+	case <-t.c: // what an earlier setting sent
+	default:
+	}
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+
+package clock
+
+import "time"
+
+// Real returns a clock that passes everything on to package time. Inside a testing/synctest bubble it therefore
+// tells the bubble's time.
+func Real() Clock { return real{origin: time.Now()} }
+
+type real struct{ origin time.Time }
+
+// Now reads the monotonic clock alone, which time.Since does when it can: 25 ns where time.Now takes 40.
+func (c real) Now() uint64 { return uint64(time.Since(c.origin)) }
+
+// Time counts from the present and not from the origin, so that the time of day it gives is today's idea of it
+// also after the wall clock was set.
+func (c real) Time(at uint64) time.Time {
+	now := time.Now()
+	elapsed := uint64(now.Sub(c.origin))
+	if at < elapsed {
+		return now.Add(-time.Duration(elapsed - at))
+	}
+	return now.Add(time.Duration(min(at-elapsed, 1<<63-1)))
+}
+
+func (c real) NewTimer() Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return realTimer{t}
+}
+
+type realTimer struct{ t *time.Timer }
+
+func (t realTimer) C() <-chan time.Time   { return t.t.C }
+func (t realTimer) Reset(d time.Duration) { t.t.Reset(d) }
+func (t realTimer) Stop()                 { t.t.Stop() }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// starters is how many workers may have been asked for and not begun. A worker that begins asks for the next
+	// while more runs wait, so this bounds only what is handed to the executor ahead of time.
+	starters = 4
+
+	// chunk is how many due entries are handed over under one lock: enough for the lock to cost nothing
+	// beside them, few enough that a worker waits for it some microseconds at most.
+	chunk = 256
+)
+
+// A dispatcher takes what is due from the loop and has it run. What waits for a worker waits here, in the
+// backlog, and not with the executor, so that it can be withdrawn.
+type dispatcher struct {
+	tw   *TimeWheel
+	loop *loop
+	ask  func() // asks the executor for a worker; does not block
+
+	mu      sync.Mutex // protects all below, and of the entries what entry.go says
+	backlog backlog
+	asked   int           // workers that were asked for and have not begun
+	stopped bool          // no run begins any more
+	idle    chan struct{} // closed when stopped and nothing runs
+
+	due, started, missed, withdrawn, panicked, finished uint64
+	running                                             int
+}
+
+// fireLoop hands over those of the entries that are due, and places those again that were moved. It is given what it
+// took out of the wheel: none of them is in a slot.
+func (d *dispatcher) fireLoop(entries []*entry, now uint64) {
+	for len(entries) > 0 {
+		n := min(len(entries), chunk)
+		d.mu.Lock()
+		for _, e := range entries[:n] {
+			d.fireLocked(e, now)
+		}
+		call := d.callLocked()
+		d.mu.Unlock()
+		if call {
+			d.ask()
+		}
+		entries = entries[n:]
+	}
+}
+
+func (d *dispatcher) fireLocked(e *entry, now uint64) {
+	for {
+		switch e.state.Load() {
+		case scheduled:
+			if !e.state.CompareAndSwap(scheduled, waiting) {
+				continue
+			}
+			due := e.due.Load() // which nobody else writes from here on
+			if due > now {
+				e.state.Store(scheduled) // whoever saw it waiting looks again when he has the lock
+				d.loop.placeLoop(e)
+				return
+			}
+			d.due++
+			d.backlog.push(e, due, now)
+			if !e.last() {
+				d.nextPeriodLocked(e, due, now, 1)
+			}
+		case waiting:
+			d.nextPeriodLocked(e, e.due.Load(), now, 0)
+		case moving:
+			if !e.state.CompareAndSwap(moving, orphaned) {
+				continue
+			}
+		}
+		return
+	}
+}
+
+// nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from the one
+// at due on were missed, but for those that were handed over.
+func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
+	begun, next := grid(due, now, max(e.interval, time.Duration(d.loop.ticks)))
+	d.due += begun - handed
+	d.missed += begun - handed
+	e.due.Store(next)
+	d.loop.placeLoop(e)
+}
+
+// callLocked reports whether to ask for one more worker, and if so counts it as asked for.
+func (d *dispatcher) callLocked() bool {
+	if d.stopped || d.backlog.length <= d.asked || d.asked >= starters {
+		return false
+	}
+	d.asked++
+	return true
+}
+
+// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine, which leaves the
+// rest to another worker.
+func (d *dispatcher) work() {
+	d.mu.Lock()
+	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
+	defer func() {
+		call := d.callLocked()
+		d.mu.Unlock()
+		if call {
+			d.ask()
+		}
+	}()
+	for first := true; !d.stopped && d.backlog.length > 0; first = false {
+		d.runLocked(d.backlog.pop(), first)
+	}
+}
+
+// runLocked begins a run, and lets go of the lock until the run has ended, in whatever way.
+func (d *dispatcher) runLocked(n node, first bool) {
+	e := n.e
+	times := e.times.Load()
+	last := times == 1
+	if times != Forever {
+		times--
+	}
+	if last {
+		d.finished++
+		e.state.Store(done)
+	} else {
+		e.times.Store(times) // before the state: who finds it scheduled finds the right number
+		e.state.Store(scheduled)
+	}
+	d.started++
+	d.running++
+	call := first && d.callLocked()
+	d.mu.Unlock()
+
+	r := run{task: Task{Key: e.key, Interval: e.interval, Times: int(times), Job: e.job, ctx: d.tw.ctx}, panicked: true}
+	defer func() {
+		d.mu.Lock()
+		d.running--
+		if r.panicked {
+			d.panicked++
+		}
+		if d.stopped && d.running == 0 {
+			close(d.idle)
+		}
+	}()
+	if last {
+		d.tw.pending.Add(-1)
+		d.tw.index.forget(e)
+	}
+	if call {
+		d.ask()
+	}
+	r.perform(d.tw, n.due, n.handed)
+}
+
+// withdraw takes the entry out of the backlog, calls then, and gives the entry the state. It returns when the run was due,
+// and whether the entry did wait; if not, nothing was done.
+func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.state.Load() != waiting {
+		return 0, false
+	}
+	due = d.backlog.remove(e).due
+	d.withdrawn++
+	then()
+	e.state.Store(state)
+	return due, true
+}
+
+// entries returns those that wait, first come first.
+func (d *dispatcher) entries() []*entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*entry, 0, d.backlog.length)
+	for e := range d.backlog.all() {
+		all = append(all, e)
+	}
+	return all
+}
+
+// waitingSince returns when the run was due for which the entry waits, if it does.
+func (d *dispatcher) waitingSince(e *entry) (due uint64, ok bool) {
+	if e.state.Load() != waiting {
+		return 0, false // the common case, without the lock
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.state.Load() != waiting {
+		return 0, false
+	}
+	return d.backlog.node(e.node).due, true
+}
+
+// stop lets no run begin from here on.
+func (d *dispatcher) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		return
+	}
+	d.stopped = true
+	if d.running == 0 {
+		close(d.idle)
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"fmt"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// WithClock has the wheel tell the time from c.
+func WithClock(c clock.Clock) Option {
+	return func(cfg *config) error {
+		cfg.clock = c
+		return nil
+	}
+}
+
+// Check returns what is wrong with the wheel's inner order, or nil. It is to be called at a quiet moment.
+func (tw *TimeWheel) Check() (err error) {
+	fail := func(format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf(format, args...)
+		}
+	}
+	tw.loop.do(func() {
+		l, d := tw.loop, tw.dispatch
+		seen := make(map[*entry]bool)
+		tw.loop.layout.(*ring).check(fail, func(e *entry) {
+			if seen[e] {
+				fail("entry %q is in two slots", e.key)
+			}
+			seen[e] = true
+			if e.at <= l.passed {
+				fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.passed)
+			}
+			if at := l.ticks.up(e.due.Load()); e.at > at {
+				fail("entry %q is placed at tick %d and due at %d", e.key, e.at, at)
+			}
+			if s := e.state.Load(); s != scheduled && s != waiting {
+				fail("entry %q is in a slot in state %d", e.key, s)
+			}
+		})
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		n := 0
+		for e := range d.backlog.all() {
+			n++
+			if e.state.Load() != waiting || d.backlog.node(e.node).e != e {
+				fail("entry %q is in the backlog in state %d", e.key, e.state.Load())
+			}
+			if !e.last() && !seen[e] {
+				fail("entry %q waits and repeats, and is in no slot", e.key)
+			}
+			if e.last() && seen[e] {
+				fail("entry %q waits for its last run and is in a slot", e.key)
+			}
+			seen[e] = true
+		}
+		if n != d.backlog.length {
+			fail("the backlog has %d entries and says %d", n, d.backlog.length)
+		}
+		if len(seen) != tw.Len() {
+			fail("%d entries are in the wheel, and %d are pending", len(seen), tw.Len())
+		}
+		if len(l.due) != 0 {
+			fail("%d due entries were left behind", len(l.due))
+		}
+		for _, e := range tw.index.entries() {
+			if !e.live() {
+				fail("entry %q is dead and in the index", e.key)
+			} else if !seen[e] {
+				fail("entry %q is live and nowhere in the wheel", e.key)
+			}
+		}
+	})
+	return err
+}
+
+// check walks all lists and tells fail what does not fit, and visit every entry.
+func (r *ring) check(fail func(format string, args ...any), visit func(e *entry)) {
+	n := uint64(len(r.slots))
+	least := uint64(never)
+	for i := range r.slots {
+		s := &r.slots[i]
+		for l := s.levels; l != nil; l = l.up {
+			if l.up != nil && l.up.shift <= l.shift {
+				fail("slot %d: level %d is above level %d", i, l.up.shift, l.shift)
+			}
+			if l.occupied == 0 {
+				fail("slot %d: level %d is empty", i, l.shift)
+			}
+			for d := range l.lists {
+				head := l.lists[d].head
+				if (head != nil) != (l.occupied&(1<<d) != 0) {
+					fail("slot %d, level %d: bit %d is wrong", i, l.shift, d)
+				}
+				for e := head; e != nil; {
+					if e.next.prev != e {
+						fail("slot %d: broken ring at %q", i, e.key)
+					}
+					if int(e.at%n) != i || s.shiftOf(e.at/n) != l.shift || digit(e.at/n, l.shift) != uint64(d) {
+						fail("slot %d, level %d, list %d has %q, at %d", i, l.shift, d, e.key, e.at)
+					}
+					if e.at < r.visits[0][i] {
+						fail("slot %d is visited at %d, too late for %q at %d", i, r.visits[0][i], e.key, e.at)
+					}
+					visit(e)
+					if e = e.next; e == head {
+						break
+					}
+				}
+			}
+		}
+		least = min(least, r.visits[0][i])
+	}
+	if least != r.visits.least() {
+		fail("the next visit is %d, not %d", least, r.visits.least())
+	}
+	if least <= r.now {
+		fail("the next visit %d is not after %d", least, r.now)
+	}
+}

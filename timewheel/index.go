@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"hash/maphash"
+
+	cmap "github.com/orcaman/concurrent-map/v2"
+)
+
+// An index tells which task a key means. The state of an entry, not its being in the index, decides
+// whether the task is live: it changes first, and whoever finds a dead entry in the index takes it out. So every
+// verb has one instant at which it happens. The callbacks run under the lock of a shard; they may take the
+// dispatcher's lock, under which no lock of a shard is taken.
+//
+// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for which
+// anyone can make up keys that all fall into one shard.
+type index struct {
+	m cmap.ConcurrentMap[string, *entry]
+}
+
+func newIndex() index {
+	seed := maphash.MakeSeed()
+	return index{cmap.NewWithCustomShardingFunction[string, *entry](func(key string) uint32 {
+		return uint32(maphash.String(seed, key))
+	})}
+}
+
+// add puts in the entry unless a live task has its key.
+func (x index) add(e *entry) bool {
+	for {
+		if x.m.SetIfAbsent(e.key, e) {
+			return true
+		}
+		if x.get(e.key) != nil {
+			return false
+		}
+	}
+}
+
+// get returns the live entry of the key, or nil.
+func (x index) get(key string) *entry {
+	for {
+		e, ok := x.m.Get(key)
+		if !ok {
+			return nil
+		}
+		if e.live() {
+			return e
+		}
+		// The entry has died since, and if it was replaced its successor is there by now: both happen under
+		// the lock that forget takes.
+		x.forget(e)
+	}
+}
+
+// forget takes out the entry if it is this one that its key means.
+func (x index) forget(e *entry) {
+	x.m.RemoveCb(e.key, func(_ string, in *entry, ok bool) bool { return ok && in == e })
+}
+
+// remove calls kill for what the key means, and takes it out.
+func (x index) remove(key string, kill func(e *entry)) {
+	x.m.RemoveCb(key, func(_ string, e *entry, ok bool) bool {
+		if ok {
+			kill(e)
+		}
+		return ok
+	})
+}
+
+// replace puts e in the place of old, and reports whether it did: old must still be what the key means, and kill
+// must report that it ended it.
+func (x index) replace(old, e *entry, kill func(e *entry) bool) (replaced bool) {
+	var tombstone *entry
+	x.m.Upsert(e.key, e, func(ok bool, in, _ *entry) *entry {
+		switch {
+		case ok && in == old && kill(old):
+			replaced = true
+			return e
+		case ok:
+			return in
+		}
+		// concurrent-map puts in what this returns, come what may; a dead entry is as good as none.
+		tombstone = &entry{key: e.key}
+		tombstone.state.Store(removed)
+		return tombstone
+	})
+	if tombstone != nil {
+		x.forget(tombstone)
+	}
+	return replaced
+}
+
+// entries returns those that were in the index when the walk came by, in no order.
+func (x index) entries() []*entry {
+	all := make([]*entry, 0, x.m.Count())
+	x.m.IterCb(func(_ string, e *entry) { all = append(all, e) })
+	return all
+}

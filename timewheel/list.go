@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+// A list is a ring of entries, linked through the entries themselves, so that one is taken out in O(1) and
+// nothing is allocated. The zero value is empty. The loop owns it.
+type list struct{ head *entry }
+
+func (l *list) empty() bool { return l.head == nil }
+
+func (l *list) pushBack(e *entry) {
+	if l.head == nil {
+		e.prev, e.next = e, e
+		l.head = e
+		return
+	}
+	last := l.head.prev
+	e.prev, e.next = last, l.head
+	last.next, l.head.prev = e, e
+}
+
+// remove takes out e, which must be in the list.
+func (l *list) remove(e *entry) {
+	if e.next == e {
+		l.head = nil
+	} else {
+		e.prev.next, e.next.prev = e.next, e.prev
+		if l.head == e {
+			l.head = e.next
+		}
+	}
+	e.prev, e.next = nil, nil
+}
+
+// popFront takes out the first entry, or returns nil.
+func (l *list) popFront() *entry {
+	e := l.head
+	if e != nil {
+		l.remove(e)
+	}
+	return e
+}

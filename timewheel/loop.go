@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// A loop is the event loop and all that it owns: the layout, and the links of the entries in it. Callers send it
+// entries, never keys and never orders: an entry that arrives means "look at it again". The loop compares its
+// place with its state and due time and makes the place fit. So it does not matter in which order two of them
+// arrive, nor if the cause has passed meanwhile.
+//
+// # Who owns the layout
+//
+// While the loop runs, the loop. Before and after, whoever holds mu: a caller then does the loop's work on the spot.
+// The functions whose name ends in Loop are for the owner.
+//
+// # When the loop wakes up
+//
+// A send to a goroutine that is parked on the channel costs five times one that finds it busy. So the loop does not
+// wait on its operations. It sleeps until the next tick at which there is something to do, or until it is called,
+// and publishes an alarm: the instant at which it will look at the operations by itself. Callers call it if
+// their entry is due before that, or if the channel is half full.
+//
+//	at rest   nothing arrived since the last look; the alarm is never, so the next operation calls the loop
+//	busy      operations arrive; the alarm is one poll away, and only what is due sooner calls the loop
+//
+// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after it sees
+// the alarm.
+type loop struct {
+	clock    clock.Clock
+	ticks    ticks
+	poll     time.Duration
+	dispatch *dispatcher
+
+	ops      chan *entry
+	requests chan func()   // to be done by the owner
+	calls    chan struct{} // wakes the loop up; one is enough for many callers
+	quit     chan struct{}
+	ended    chan struct{}
+	alarm    atomic.Uint64
+	running  atomic.Bool
+
+	mu sync.Mutex // makes its holder the owner, while the loop does not run
+
+	layout layout
+	passed uint64   // the last tick that was passed
+	due    []*entry // what was taken out to be handed over; empty between two ticks
+}
+
+const (
+	// opsCap bounds the operations under way. Half of it is what the loop handles at one go when they come
+	// without a pause, some 100 µs' worth.
+	opsCap = 4096
+
+	// A busy loop looks at its operations once a tick, but not more often than its timer is good for, nor so
+	// seldom that the memory of removed tasks is kept for long.
+	minPoll = time.Millisecond
+	maxPoll = 10 * time.Millisecond
+
+	// keepDue is how much room for due entries the loop keeps from one tick to the next.
+	keepDue = 1 << 14
+)
+
+func newLoop(tick time.Duration, slots int, c clock.Clock) *loop {
+	l := &loop{
+		clock:    c,
+		ticks:    ticks(tick),
+		poll:     min(max(tick, minPoll), maxPoll),
+		ops:      make(chan *entry, opsCap),
+		requests: make(chan func()),
+		calls:    make(chan struct{}, 1),
+		quit:     make(chan struct{}),
+		ended:    make(chan struct{}),
+	}
+	l.alarm.Store(never)
+	l.passed = l.ticks.down(l.now()) - 1
+	l.layout = newRing(slots, l.passed)
+	return l
+}
+
+// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the first.
+func (l *loop) now() uint64 { return later(l.clock.Now(), time.Duration(l.ticks)) }
+
+// time returns the instant as a time of day.
+func (l *loop) time(instant uint64) time.Time { return l.clock.Time(instant - uint64(l.ticks)) }
+
+// start makes the loop the owner of the layout and starts it.
+func (l *loop) start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running.Store(true)
+	go l.run()
+}
+
+// stop ends the loop, which must have been started, and waits until it has ended.
+func (l *loop) stop() {
+	close(l.quit)
+	<-l.ended
+}
+
+func (l *loop) run() {
+	timer := l.clock.NewTimer()
+	defer timer.Stop()
+	for busy := false; ; {
+		alarm, now := uint64(never), l.now()
+		if busy {
+			alarm = later(now, l.poll)
+		}
+		l.alarm.Store(alarm)
+		came := l.lookLoop(now)
+		l.advanceLoop(now)
+		if came != busy {
+			busy = came
+			continue
+		}
+		if at := min(alarm, l.ticks.instant(l.layout.next())); at == never {
+			timer.Stop()
+		} else {
+			timer.Reset(until(at, l.now()))
+		}
+		select {
+		case <-timer.C():
+		case <-l.calls:
+		case f := <-l.requests:
+			f()
+		case <-l.quit:
+			l.end()
+			return
+		}
+	}
+}
+
+// end leaves the layout to the callers. What they send before they see that the loop is gone, it has seen to.
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running.Store(false)
+	l.alarm.Store(never)
+	l.lookLoop(l.now())
+	close(l.ended)
+}
+
+// post has the owner look at the entry; by the instant by, if that matters.
+func (l *loop) post(e *entry, by uint64) {
+	for {
+		select {
+		case l.ops <- e:
+			if alarm := l.alarm.Load(); by < alarm || len(l.ops) > opsCap/2 {
+				l.call(alarm)
+			}
+			return
+		default:
+		}
+		l.call(l.alarm.Load())
+		select {
+		case l.ops <- e: // the one that made room calls again if need be; and who fills it calls in any case
+			l.call(l.alarm.Load())
+			return
+		case <-l.ended:
+		}
+	}
+}
+
+// call wakes the loop up, if it still has the given alarm set: if not, it has looked since or is about to. If
+// there is no loop it does the work itself.
+func (l *loop) call(alarm uint64) {
+	if l.running.Load() {
+		if l.alarm.CompareAndSwap(alarm, 0) {
+			select {
+			case l.calls <- struct{}{}:
+			default:
+			}
+		}
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.running.Load() {
+		l.lookLoop(l.now())
+	}
+}
+
+// do has the owner do f, after it has looked at all that was posted before.
+func (l *loop) do(f func()) {
+	finished := make(chan struct{})
+	g := func() {
+		l.lookLoop(l.now())
+		f()
+		close(finished)
+	}
+	l.mu.Lock()
+	if !l.running.Load() {
+		g()
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	select {
+	case l.requests <- g:
+		<-finished
+	case <-l.ended:
+		l.do(f)
+	}
+}
+
+// lookLoop looks at what was posted, and reports whether there was anything. It looks at no more than fits into the
+// channel, so that callers cannot keep the loop from its ticks.
+func (l *loop) lookLoop(now uint64) (came bool) {
+	for range opsCap {
+		select {
+		case e := <-l.ops:
+			came = true
+			l.settleLoop(e, now)
+		default:
+			return came
+		}
+	}
+	return came
+}
+
+// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its place says
+// stays there: the visit will find that out, and a deadline that is pushed back again and again costs one move.
+func (l *loop) settleLoop(e *entry, now uint64) {
+	switch e.state.Load() {
+	case scheduled, moving:
+		at := l.ticks.up(e.due.Load())
+		if e.linked() {
+			if e.at <= at {
+				return
+			}
+			l.layout.unlink(e)
+		}
+		if at <= l.passed && l.running.Load() {
+			l.due = append(l.due, e)
+			l.fireLoop(now)
+			return
+		}
+		e.at = max(at, l.passed+1)
+		l.layout.place(e)
+	case removed:
+		if e.linked() {
+			l.layout.unlink(e)
+		}
+	}
+}
+
+// drainLoop takes everything out of the layout and the backlog, and calls take for each entry.
+func (l *loop) drainLoop(take func(e *entry)) {
+	l.layout.drain(take)
+	for _, e := range l.dispatch.entries() {
+		take(e)
+	}
+}
+
+// placeLoop places an entry that is in no slot and due after the present.
+func (l *loop) placeLoop(e *entry) {
+	e.at = l.ticks.up(e.due.Load())
+	l.layout.place(e)
+}
+
+// advanceLoop passes every tick that has come, and hands over what was due at it. How many those are
+// is told by the clock: a loop that was held up finds more.
+func (l *loop) advanceLoop(now uint64) {
+	l.passed = l.ticks.down(now)
+	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
+		entries := l.layout.visit()
+		for e := entries.popFront(); e != nil; e = entries.popFront() {
+			if e.at != tick {
+				panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
+			}
+			l.due = append(l.due, e)
+		}
+		if len(l.due) > 0 {
+			l.fireLoop(now)
+		}
+	}
+	l.layout.pass(l.passed)
+}
+
+// fireLoop hands over what was taken out, in due order. Mostly it is in that order already: a slot keeps the order
+// of the adds.
+func (l *loop) fireLoop(now uint64) {
+	byDue := func(a, b *entry) int { return cmp.Compare(a.due.Load(), b.due.Load()) }
+	if len(l.due) > 1 && !slices.IsSortedFunc(l.due, byDue) {
+		slices.SortStableFunc(l.due, byDue)
+	}
+	l.dispatch.fireLoop(l.due, now)
+	clear(l.due)
+	l.due = l.due[:0]
+	if cap(l.due) > keepDue {
+		l.due = nil
+	}
+}

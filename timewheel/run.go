@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"errors"
+	"runtime/debug"
+)
+
+var errGoexit = errors.New("timewheel: job called runtime.Goexit")
+
+// A run is one call of a job.
+type run struct {
+	task     Task
+	panicked bool
+}
+
+// perform calls the job, and reports what came of it. A panic ends here; a job that ends the goroutine ends it when
+// all was reported. What the user gave to be called, and it panics, harms nothing either.
+func (r *run) perform(tw *TimeWheel, due, handed uint64) {
+	task := r.task // which the user may keep
+	key, job := task.Key, task.Job
+	var started uint64
+	if tw.observer != nil {
+		started = tw.loop.now()
+	}
+	defer func() {
+		if r.panicked {
+			value := recover()
+			if value == nil {
+				value = errGoexit
+			}
+			tw.report(&task, value, debug.Stack())
+		}
+		if tw.observer != nil {
+			tw.observe(Run{
+				Key:      key,
+				Due:      tw.loop.time(due),
+				Handed:   tw.loop.time(handed),
+				Started:  tw.loop.time(started),
+				Ended:    tw.loop.time(tw.loop.now()),
+				Panicked: r.panicked,
+			})
+		}
+	}()
+	job(&task)
+	r.panicked = false
+}
+
+func (tw *TimeWheel) report(task *Task, value any, stack []byte) {
+	tw.log.panicked(task.Key, value, stack)
+	if tw.panicHandler == nil {
+		return
+	}
+	defer tw.guard("panic handler")
+	tw.panicHandler(task, value, stack)
+}
+
+func (tw *TimeWheel) observe(r Run) {
+	defer tw.guard("observer")
+	tw.observer(r)
+}
+
+// guard keeps a panic of the user's function from the wheel. It is to be deferred.
+func (tw *TimeWheel) guard(what string) {
+	if value := recover(); value != nil {
+		tw.log.misbehaved(what, value, debug.Stack())
+	}
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// AddTask adds a copy of the task. Its first run is due Delay (or, if that is 0, Interval) from now, and starts not
+// before, and less than a tick after, plus what the machine and the wait for a free worker take. The next
+// ones are due at Interval from there, wherever the ticks fall: lateness does not add up.
+//
+// When it returns nil the task is live: Exist tells so and RemoveTask finds it. Otherwise nothing was changed, and
+// the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several adds of one key
+// at the same time one wins. AddTask works before Start, too, and the delay counts from the call.
+func (tw *TimeWheel) AddTask(task *Task) error {
+	e, err := tw.newEntry(task)
+	if err != nil {
+		return err
+	}
+	if !tw.reserve() {
+		if tw.Exist(task.Key) {
+			return fmt.Errorf("%w: %q", ErrDuplicateTaskKey, task.Key)
+		}
+		return fmt.Errorf("%w: %d tasks are pending", ErrFull, tw.maxPending)
+	}
+	due := e.due.Load()
+	if !tw.index.add(e) {
+		tw.pending.Add(-1)
+		return fmt.Errorf("%w: %q", ErrDuplicateTaskKey, task.Key)
+	}
+	tw.loop.post(e, due)
+	return nil
+}
+
+// SetTask adds a copy of the task as AddTask does, but takes the place of the live task of that key if there is one:
+// that counts as removed, and no new run of it starts after SetTask returns. The key is there all the while.
+// The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
+func (tw *TimeWheel) SetTask(task *Task) error {
+	e, err := tw.newEntry(task)
+	if err != nil {
+		return err
+	}
+	due := e.due.Load()
+	for {
+		old := tw.index.get(e.key)
+		if old != nil {
+			if !tw.index.replace(old, e, tw.kills) {
+				continue
+			}
+			tw.pending.Add(1)
+			tw.loop.post(old, never-1)
+			tw.loop.post(e, due)
+			return nil
+		}
+		if !tw.reserve() {
+			return fmt.Errorf("%w: %d tasks are pending", ErrFull, tw.maxPending)
+		}
+		if tw.index.add(e) {
+			tw.loop.post(e, due)
+			return nil
+		}
+		tw.pending.Add(-1)
+	}
+}
+
+// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even one that
+// was due and waited for a worker; a run that goes on is not interrupted. What the task held, its job included, is
+// free for the collector as soon as the loop has heard of it. If there is no such task, or its last run
+// has begun, the error wraps [ErrTaskKeyNotFound].
+func (tw *TimeWheel) RemoveTask(key string) error {
+	var e *entry
+	tw.index.remove(key, func(in *entry) {
+		if tw.kills(in) {
+			e = in
+		}
+	})
+	if e == nil {
+		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+	}
+	tw.loop.post(e, never-1)
+	return nil
+}
+
+// Reschedule makes the next run of the task due d from now; later ones follow at its Interval from there, and their
+// number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means at
+// once. To push a deadline back is cheap, however often: the task is moved when the old one comes. The error wraps
+// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
+	}
+	if tw.stopped.Load() {
+		return ErrStopped
+	}
+	due := later(tw.loop.now(), d)
+	for e := tw.index.get(key); e != nil; e = tw.index.get(key) {
+		if tw.move(e, due) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+}
+
+// Exist reports whether a live task has the key. A task is live from its AddTask until its last run begins or
+// it is removed, without a gap between two runs.
+func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
+
+// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task has the
+// key.
+func (tw *TimeWheel) GetTaskTimes(key string) int {
+	e := tw.index.get(key)
+	if e == nil {
+		return 0
+	}
+	return int(e.times.Load())
+}
+
+// Get returns what is known of the live task of the key, and whether there is one.
+func (tw *TimeWheel) Get(key string) (Info, bool) {
+	e := tw.index.get(key)
+	if e == nil {
+		return Info{}, false
+	}
+	return tw.info(e), true
+}
+
+// All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while it yields,
+// so the loop may call every method; a task that comes or goes meanwhile may or may not be seen, any other is seen
+// once. The walk needs 8 bytes for each task.
+func (tw *TimeWheel) All() iter.Seq[Info] {
+	return func(yield func(Info) bool) {
+		for _, e := range tw.index.entries() {
+			if e.live() && !yield(tw.info(e)) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns the number of live tasks, timers included.
+func (tw *TimeWheel) Len() int { return int(tw.pending.Load()) }
+
+// Drain removes every task that is pending at one instant, timers included, and then calls fn for each, in due order.
+// What fn is given is enough to add the task again elsewhere: Times is the number of runs that have not begun, and
+// Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of tasks is returned.
+// Drain works before Start and after Stop, too. It is an error if fn is nil; nothing is removed then.
+func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
+	if fn == nil {
+		return 0, fmt.Errorf("timewheel: drain: fn is nil")
+	}
+	type drained struct {
+		e   *entry
+		due uint64
+	}
+	var all []drained
+	take := func(e *entry) {
+		if due, ok := tw.kill(e); ok {
+			all = append(all, drained{e, due})
+		}
+	}
+	tw.loop.do(func() { tw.loop.drainLoop(take) })
+	for _, d := range all {
+		tw.forget(d.e)
+	}
+	for _, e := range tw.index.entries() { // one that is in no slot now, since a Reschedule is at work on it
+		take(e)
+		tw.index.forget(e)
+	}
+	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
+	now := tw.loop.now()
+	for _, d := range all {
+		fn(&Task{
+			Key:      d.e.key,
+			Interval: d.e.interval,
+			Delay:    max(until(d.due, now), 1),
+			Times:    int(d.e.times.Load()),
+			Job:      d.e.job,
+		})
+	}
+	return len(all), nil
+}
+
+// newEntry returns the entry for a task that is right, due from now.
+func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
+	if err := task.check(); err != nil {
+		return nil, err
+	}
+	if tw.stopped.Load() {
+		return nil, ErrStopped
+	}
+	e := &entry{key: task.Key, job: task.Job, interval: task.Interval}
+	delay := task.Delay
+	if delay == 0 {
+		delay = task.Interval
+	}
+	e.due.Store(later(tw.loop.now(), delay))
+	times := task.Times
+	if times == 0 {
+		times = 1
+	}
+	e.times.Store(int64(times))
+	return e, nil
+}
+
+// reserve counts one more task as pending, if the bound allows it.
+func (tw *TimeWheel) reserve() bool {
+	if n := tw.pending.Add(1); tw.maxPending > 0 && n > tw.maxPending {
+		tw.pending.Add(-1)
+		return false
+	}
+	return true
+}
+
+// kill ends a live task. It returns when its next run was due, and whether it was this call that ended it. The caller
+// sees to the index and the loop.
+func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
+	for !ok {
+		switch s := e.state.Load(); s {
+		case removed, done:
+			return 0, false
+		case waiting:
+			due, ok = tw.dispatch.withdraw(e, removed, func() {})
+		default:
+			ok = e.state.CompareAndSwap(s, removed)
+			due = e.due.Load()
+		}
+	}
+	tw.removed.Add(1)
+	tw.pending.Add(-1)
+	return due, true
+}
+
+func (tw *TimeWheel) kills(e *entry) bool {
+	_, ok := tw.kill(e)
+	return ok
+}
+
+// move gives a live entry another due time. It reports false if the entry is dead.
+func (tw *TimeWheel) move(e *entry, due uint64) bool {
+	for {
+		switch e.state.Load() {
+		case scheduled:
+			if !e.state.CompareAndSwap(scheduled, moving) {
+				continue
+			}
+			old := e.due.Load()
+			e.due.Store(due)
+			if e.state.CompareAndSwap(moving, scheduled) {
+				if due < old {
+					tw.loop.post(e, due)
+				}
+			} else if e.state.CompareAndSwap(orphaned, scheduled) {
+				tw.loop.post(e, due)
+			} // else it was removed since, after it was moved
+			return true
+		case moving, orphaned:
+			runtime.Gosched() // another goroutine is between two of the lines above
+		case waiting:
+			if _, ok := tw.dispatch.withdraw(e, scheduled, func() { e.due.Store(due) }); ok {
+				tw.loop.post(e, due)
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
+// forget takes a dead entry out of the index.
+func (tw *TimeWheel) forget(e *entry) {
+	if e.key != "" {
+		tw.index.forget(e)
+	}
+}
+
+func (tw *TimeWheel) info(e *entry) Info {
+	info := Info{Key: e.key, Interval: e.interval, Times: int(e.times.Load())}
+	due, ok := tw.dispatch.waitingSince(e)
+	if ok {
+		info.Waiting = true
+	} else {
+		due = e.due.Load()
+		l := tw.loop
+		info.Slot, info.Circle = l.layout.position(l.ticks.up(due), l.ticks.down(l.now()))
+	}
+	info.Next = tw.loop.time(due)
+	return info
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/pool"
+)
+
+// maxSlots bounds the slots of a wheel. An empty slot costs 24 bytes.
+const maxSlots = 1 << 24
+
+// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is of no use. All
+// its methods may be called by any goroutine at any time, jobs of the wheel included.
+type TimeWheel struct {
+	config
+	ctx    context.Context // of the runs
+	cancel context.CancelFunc
+
+	index    index
+	loop     *loop
+	dispatch *dispatcher
+	pool     *pool.Pool // nil if the user gave an executor, and
+	asker    *asker     // nil if not
+
+	stopped atomic.Bool   // adds are refused
+	pending atomic.Int64  // live tasks, and adds under way
+	removed atomic.Uint64 // tasks that were removed
+
+	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
+	started bool
+	ended   bool
+}
+
+// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but may
+// be used.
+//
+// The tick is how exactly runs are timed: a run starts less than one tick after it was due, if the machine
+// has time for it. 1 ms to 1 s is usual; a tick below what the machine's timers can do, some 100 µs, only costs. The
+// slots bound nothing: a task that is due after tick × slots waits for a further revolution, at no cost. With a few
+// thousand slots a tick finds what is due at it without detours; an empty slot costs 24 bytes.
+//
+// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option is wrong; the
+// error names the argument and its value.
+func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
+	if tick <= 0 {
+		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
+	}
+	if slots < 1 || slots > maxSlots {
+		return nil, fmt.Errorf("timewheel: slots %d is not between 1 and %d", slots, maxSlots)
+	}
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	tw := &TimeWheel{config: c, index: newIndex(), loop: newLoop(tick, slots, c.clock)}
+	tw.ctx, tw.cancel = context.WithCancel(context.Background())
+	tw.dispatch = &dispatcher{tw: tw, loop: tw.loop, idle: make(chan struct{})}
+	tw.loop.dispatch = tw.dispatch
+	work := tw.dispatch.work
+	if c.executor != nil {
+		tw.asker = newAsker(c.executor, work, c.clock, c.log)
+		tw.dispatch.ask = tw.asker.ask
+		return tw, nil
+	}
+	if tw.pool, err = pool.New(c.poolSize); err != nil {
+		return nil, err
+	}
+	tw.dispatch.ask = func() { _ = tw.pool.Submit(work) } // refused only when closed, when no run begins any more
+	return tw, nil
+}
+
+// NewTimeWheel is [New] for arguments that are known to be right: where New returns an error, it panics.
+func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
+	tw, err := New(tick, slots, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return tw
+}
+
+// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at once,
+// in due order. Start does nothing if the wheel runs, or was stopped: a stopped wheel stays so.
+func (tw *TimeWheel) Start() {
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	if tw.started || tw.ended {
+		return
+	}
+	tw.started = true
+	if tw.asker != nil {
+		go tw.asker.run()
+	}
+	tw.loop.start()
+	tw.log.lifecycle("started")
+}
+
+// Stop stops the wheel for good. When it returns no further run starts, and the context of those that go on is done
+// (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run stay to be
+// looked at, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The wheel's goroutines
+// end with the last run.
+func (tw *TimeWheel) Stop() {
+	tw.halt()
+	tw.cancel()
+}
+
+// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those that go on have ended, or until
+// ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says how many runs
+// go on; call Stop then to have their contexts done. A job that calls Shutdown waits for itself, until ctx is done.
+func (tw *TimeWheel) Shutdown(ctx context.Context) error {
+	tw.halt()
+	select {
+	case <-tw.dispatch.idle:
+	default:
+		select {
+		case <-tw.dispatch.idle:
+		case <-ctx.Done():
+			return fmt.Errorf("timewheel: shutdown: %d runs go on: %w", tw.Stats().Running, context.Cause(ctx))
+		}
+	}
+	tw.cancel()
+	return nil
+}
+
+// halt ends everything but the runs that go on.
+func (tw *TimeWheel) halt() {
+	tw.stopped.Store(true)
+	tw.dispatch.stop()
+
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	if tw.ended {
+		return
+	}
+	tw.ended = true
+	if tw.started {
+		tw.loop.stop()
+	}
+	if tw.asker != nil {
+		close(tw.asker.quit)
+	}
+	if tw.pool != nil {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = tw.pool.Close(gone) // does not wait: the runs that go on end by themselves
+	}
+	tw.log.lifecycle("stopped")
+}
+
+// IsRunning reports whether the wheel was started and not stopped.
+func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.stopped.Load() }
+
+// Stats returns the accounts of the wheel.
+func (tw *TimeWheel) Stats() Stats {
+	d := tw.dispatch
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{
+		Finished:  d.finished,
+		Removed:   tw.removed.Load(),
+		Pending:   tw.Len(),
+		Due:       d.due,
+		Started:   d.started,
+		Missed:    d.missed,
+		Withdrawn: d.withdrawn,
+		Panicked:  d.panicked,
+		Waiting:   d.backlog.length,
+		Running:   d.running,
+	}
+	s.Added = s.Finished + s.Removed + uint64(s.Pending)
+	return s
+}
