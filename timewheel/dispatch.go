@@ -34,14 +34,14 @@ type dispatcher struct {
 	running                                             int
 }
 
-// fireLoop hands over those of the entries that are due, and places those again that were moved. It is given what it
-// took out of the wheel: none of them is in a slot.
-func (d *dispatcher) fireLoop(entries []*entry, now uint64) {
+// fireLoop hands over those of the entries that are due by the given instant, and places those again that were moved
+// beyond it. None of them is in a slot.
+func (d *dispatcher) fireLoop(entries []*entry, by, now uint64) {
 	for len(entries) > 0 {
 		n := min(len(entries), chunk)
 		d.mu.Lock()
 		for _, e := range entries[:n] {
-			d.fireLocked(e, now)
+			d.fireLocked(e, by, now)
 		}
 		call := d.callLocked()
 		d.mu.Unlock()
@@ -52,7 +52,7 @@ func (d *dispatcher) fireLoop(entries []*entry, now uint64) {
 	}
 }
 
-func (d *dispatcher) fireLocked(e *entry, now uint64) {
+func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 	for {
 		switch e.state.Load() {
 		case scheduled:
@@ -60,7 +60,7 @@ func (d *dispatcher) fireLocked(e *entry, now uint64) {
 				continue
 			}
 			due := e.due.Load() // which nobody else writes from here on
-			if due > now {
+			if due > by {
 				e.state.Store(scheduled) // whoever saw it waiting looks again when he has the lock
 				d.loop.placeLoop(e)
 				return

@@ -240,7 +240,7 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 		}
 		if at <= l.passed && l.running.Load() {
 			l.due = append(l.due, e)
-			l.fireLoop(now)
+			l.fireLoop(now, now)
 			return
 		}
 		e.at = max(at, l.passed+1)
@@ -279,20 +279,20 @@ func (l *loop) advanceLoop(now uint64) {
 			l.due = append(l.due, e)
 		}
 		if len(l.due) > 0 {
-			l.fireLoop(now)
+			l.fireLoop(l.ticks.instant(tick), now)
 		}
 	}
 	l.layout.pass(l.passed)
 }
 
-// fireLoop hands over what was taken out, in due order. Mostly it is in that order already: a slot keeps the order
-// of the adds.
-func (l *loop) fireLoop(now uint64) {
+// fireLoop hands over what was taken out and is due by the given instant, in due order. Mostly it is in that order
+// already: a slot keeps the order of the adds.
+func (l *loop) fireLoop(by, now uint64) {
 	byDue := func(a, b *entry) int { return cmp.Compare(a.due.Load(), b.due.Load()) }
 	if len(l.due) > 1 && !slices.IsSortedFunc(l.due, byDue) {
 		slices.SortStableFunc(l.due, byDue)
 	}
-	l.dispatch.fireLoop(l.due, now)
+	l.dispatch.fireLoop(l.due, by, now)
 	clear(l.due)
 	l.due = l.due[:0]
 	if cap(l.due) > keepDue {

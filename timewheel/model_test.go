@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// A model is a wheel in the plainest form: a map of tasks that is searched from end to end at every step. A
+// walk does the same to a wheel and to its model, draws what it does from a script, and compares everything
+// that can be seen after each step, and the wheel's inner order.
+//
+// One worker runs all jobs, so their order is certain, and a gate holds it up in the middle of a job, so that due runs
+// wait. Time is a fake clock's: it goes from tick to tick, or leaps.
+type model struct {
+	tick, now uint64
+	tasks     map[string]*modelTask // live, timers under a name that is no key
+	queue     []*modelTask          // due runs that wait
+	atWork    *modelTask            // the run that the gate holds up
+	gate      bool                  // closed: a job that begins is held up
+	leap      bool                  // the clock leaps: jobs leave other tasks alone
+	started   bool
+	stopped   bool
+	max       int
+	stats     Stats
+	runs      []string // what ran, in order, since the last comparison
+	tie       bool     // two tasks fell due at the same nanosecond: no order is promised
+}
+
+type modelTask struct {
+	key      string
+	interval uint64
+	due      uint64 // of the next period
+	times    int
+	does     behaviour
+
+	waiting bool
+	since   uint64 // when the run was due that waits
+	ended   bool   // the last run waits: there is no next period
+}
+
+// A behaviour is what a job does besides being counted.
+type behaviour struct {
+	kind  int
+	other string
+	delay time.Duration
+}
+
+const (
+	nothing = iota
+	panics
+	exits
+	addsAgain
+	removes
+	moves
+	sets
+	behaviours
+)
+
+func (m *model) up(due uint64) uint64 { return (due-1)/m.tick + 1 } // nothing is due at instant 0
+
+// sum stays below the end of time.
+func sum(instant, d uint64) uint64 {
+	if instant > math.MaxUint64-1-d {
+		return math.MaxUint64 - 1
+	}
+	return instant + d
+}
+
+// settle has everything run that is due and can.
+func (m *model) settle() {
+	for m.started && !m.stopped {
+		var due []*modelTask
+		for _, t := range m.tasks {
+			if !t.ended && m.up(t.due) <= m.now/m.tick {
+				due = append(due, t)
+			}
+		}
+		slices.SortFunc(due, func(a, b *modelTask) int { return cmp.Compare(a.due, b.due) })
+		for i := range due {
+			m.tie = m.tie || i > 0 && due[i-1].due == due[i].due
+		}
+		for _, t := range due {
+			m.fire(t)
+		}
+		if len(m.queue) == 0 || m.atWork != nil {
+			return
+		}
+		t := m.queue[0]
+		m.queue = m.queue[1:]
+		m.begin(t)
+	}
+}
+
+func (m *model) fire(t *modelTask) {
+	m.stats.Due++
+	if t.waiting {
+		m.stats.Missed++
+	} else {
+		t.waiting, t.since = true, t.due
+		m.queue = append(m.queue, t)
+		if t.times == 1 {
+			t.ended = true
+			return
+		}
+	}
+	interval := max(t.interval, m.tick)
+	for t.due = sum(t.due, interval); t.due <= m.now; t.due = sum(t.due, interval) {
+		m.stats.Due++
+		m.stats.Missed++
+	}
+}
+
+func (m *model) begin(t *modelTask) {
+	t.waiting = false
+	m.stats.Started++
+	if t.times != Forever {
+		t.times--
+	}
+	m.runs = append(m.runs, fmt.Sprintf("%s, %d left, at %d", t.key, t.times, m.now))
+	if t.times == 0 {
+		m.stats.Finished++
+		delete(m.tasks, t.key)
+	}
+	if m.gate {
+		m.atWork = t
+		return
+	}
+	m.end(t)
+}
+
+func (m *model) end(t *modelTask) {
+	m.atWork = nil
+	switch b := t.does; b.kind {
+	case panics, exits:
+		m.stats.Panicked++
+	case addsAgain:
+		if !t.timer() {
+			_ = m.add(t.key, uint64(b.delay), uint64(b.delay), 1, behaviour{}, false)
+		}
+	case removes:
+		if !m.leap {
+			_ = m.remove(b.other)
+		}
+	case moves:
+		if !m.leap {
+			_ = m.move(b.other, b.delay)
+		}
+	case sets:
+		if !m.leap {
+			_ = m.set(b.other, uint64(b.delay), uint64(b.delay), 2, behaviour{})
+		}
+	}
+}
+
+func (m *model) add(key string, delay, interval uint64, times int, does behaviour, unbounded bool) error {
+	switch {
+	case m.stopped:
+		return ErrStopped
+	case m.tasks[key] != nil:
+		return ErrDuplicateTaskKey
+	case !unbounded && len(m.tasks) >= m.max:
+		return ErrFull
+	}
+	m.tasks[key] = &modelTask{key: key, interval: interval, due: sum(m.now, delay), times: times, does: does}
+	return nil
+}
+
+func (m *model) set(key string, delay, interval uint64, times int, does behaviour) error {
+	if m.stopped {
+		return ErrStopped
+	}
+	replaces := m.remove(key) == nil
+	return m.add(key, delay, interval, times, does, replaces)
+}
+
+func (m *model) withdraw(t *modelTask) {
+	if t.waiting {
+		t.waiting, t.ended = false, false
+		m.stats.Withdrawn++
+		m.queue = slices.DeleteFunc(m.queue, func(o *modelTask) bool { return o == t })
+	}
+}
+
+func (m *model) remove(key string) error {
+	t := m.tasks[key]
+	if t == nil {
+		return ErrTaskKeyNotFound
+	}
+	m.withdraw(t)
+	m.stats.Removed++
+	delete(m.tasks, key)
+	return nil
+}
+
+func (m *model) move(key string, d time.Duration) error {
+	t := m.tasks[key]
+	switch {
+	case m.stopped:
+		return ErrStopped
+	case t == nil:
+		return ErrTaskKeyNotFound
+	}
+	m.withdraw(t)
+	t.due = sum(m.now, uint64(d))
+	return nil
+}
+
+// timer reports whether it is one; their names are longer than a key.
+func (t *modelTask) timer() bool { return len(t.key) > 1 }
+
+// next returns when the next run of the task is due, or was.
+func (t *modelTask) next() uint64 {
+	if t.waiting {
+		return t.since
+	}
+	return t.due
+}
+
+// A walk is a wheel and its model, side by side.
+type walk struct {
+	t      *testing.T
+	script []byte
+	model  model
+	tw     *TimeWheel
+	clock  *clock.Fake
+	slots  int
+	keys   []string
+	timers map[string]*Timer
+	gate   chan struct{}
+	runs   []string // only the one worker appends, and only while it does is nobody reading
+	step   string
+}
+
+// draw returns a number below n from the script, and 0 when that has ended.
+func (w *walk) draw(n int) int {
+	v := 0
+	for limit := n - 1; limit > 0; limit >>= 8 {
+		if len(w.script) == 0 {
+			break
+		}
+		v = v<<8 | int(w.script[0])
+		w.script = w.script[1:]
+	}
+	return v % n
+}
+
+// runWalk walks as the script says, and returns how many steps that were.
+func runWalk(t *testing.T, script []byte) (steps int) {
+	w := &walk{t: t, script: script, timers: make(map[string]*Timer), gate: make(chan struct{})}
+	ticks := []uint64{1, 10, 1000, 1 << 20, 1<<20 + 1}
+	starts := []uint64{0, 1<<31 - 500, 1<<32 - 500, 1<<53 - 500, 1<<63 - 500, 12345}
+	w.slots = []int{1, 2, 3, 5, 8, 64, 100}[w.draw(7)]
+	tick := ticks[w.draw(len(ticks))]
+	start := starts[w.draw(len(starts))]
+	if start < 1<<63-500 && start*tick/tick == start && start*tick < 1<<63 {
+		start *= tick // so many ticks, as far as the clock reaches
+	}
+	for i := range 6 {
+		w.keys = append(w.keys, string(rune('a'+i)))
+	}
+	w.clock = clock.NewFake(start)
+	w.model = model{tick: tick, now: start + tick, tasks: make(map[string]*modelTask), max: 8}
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	var err error
+	w.tw, err = New(time.Duration(tick), w.slots,
+		WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.finish()
+	if w.draw(4) > 0 {
+		w.begin()
+	}
+	for len(w.script) > 0 && !w.model.tie && !t.Failed() {
+		w.do()
+		w.compare()
+		steps++
+	}
+	return steps
+}
+
+func (w *walk) begin() {
+	w.tw.Start()
+	w.model.started = w.model.started || !w.model.stopped
+}
+
+// finish lets every job end. The bubble around the walk sees to it that no goroutine is left.
+func (w *walk) finish() {
+	close(w.gate)
+	w.tw.Stop()
+}
+
+func (w *walk) open() {
+	w.model.gate = false
+	if w.model.atWork != nil {
+		w.gate <- struct{}{}
+		w.model.end(w.model.atWork)
+	}
+}
+
+func (w *walk) delay() time.Duration {
+	tick := int(w.model.tick)
+	switch w.draw(8) {
+	case 0:
+		return time.Duration(1 + w.draw(tick)) // within a tick
+	case 1:
+		return time.Duration(tick * max(1, w.slots*(1+w.draw(3))+w.draw(3)-1)) // about a whole number of turns
+	case 2:
+		return time.Duration(1 + w.draw(tick*w.slots*5000)) // thousands of turns
+	case 3:
+		return time.Duration(1<<63 - 1 - w.draw(2)) // for ever, nearly
+	default:
+		return time.Duration(1 + w.draw(tick*w.slots*3))
+	}
+}
+
+// job returns the job of a task that does as told, and is counted.
+func (w *walk) job(name string, does behaviour) Job {
+	return func(task *Task) {
+		w.runs = append(w.runs, fmt.Sprintf("%s, %d left, at %d", name, task.Times, w.tw.loop.now()))
+		if w.model.gate {
+			<-w.gate
+		}
+		leap := w.model.leap
+		switch does.kind {
+		case panics:
+			panic("told to")
+		case exits:
+			runtime.Goexit()
+		case addsAgain:
+			if task.Key != "" {
+				_ = w.tw.AddTask(&Task{Key: task.Key, Interval: does.delay, Job: w.job(name, behaviour{})})
+			}
+		case removes:
+			if !leap {
+				_ = w.tw.RemoveTask(does.other)
+			}
+		case moves:
+			if !leap {
+				_ = w.tw.Reschedule(does.other, does.delay)
+			}
+		case sets:
+			if !leap {
+				_ = w.tw.SetTask(&Task{
+					Key: does.other, Interval: does.delay, Times: 2, Job: w.job(does.other, behaviour{}),
+				})
+			}
+		}
+	}
+}
+
+// do draws one step and does it to both.
+func (w *walk) do() {
+	m, key := &w.model, w.keys[w.draw(len(w.keys))]
+	switch w.draw(16) {
+	case 0, 1, 2, 3: // AddTask
+		task, does := w.task(key)
+		w.step = fmt.Sprintf("add %+v %+v", *task, does)
+		w.same(w.tw.AddTask(task), m.add(key, first(task), uint64(task.Interval), max(task.Times, -1), does, false))
+	case 4: // SetTask
+		task, does := w.task(key)
+		w.step = fmt.Sprintf("set %+v %+v", *task, does)
+		w.same(w.tw.SetTask(task), m.set(key, first(task), uint64(task.Interval), max(task.Times, -1), does))
+	case 5:
+		w.step = "remove " + key
+		w.same(w.tw.RemoveTask(key), m.remove(key))
+	case 6, 7:
+		d := w.delay()
+		if w.draw(8) == 0 {
+			d = 0
+		}
+		w.step = fmt.Sprintf("move %s to %d", key, d)
+		w.same(w.tw.Reschedule(key, d), m.move(key, d))
+	case 8:
+		w.doTimer("timer " + key)
+	case 9:
+		if w.draw(4) == 0 {
+			w.drain()
+		}
+	case 10:
+		w.step = "gate"
+		if m.gate = !m.gate; !m.gate {
+			w.open()
+		}
+	case 11:
+		w.step = "release"
+		if m.atWork != nil {
+			w.gate <- struct{}{}
+			m.end(m.atWork)
+		}
+	case 12:
+		w.step = "start"
+		w.begin()
+	case 13: // one stroke, however far
+		d := w.delay() / 2
+		w.step = fmt.Sprintf("leap %d", d)
+		if m.now+uint64(d) > 1<<63+1<<62 || d > time.Duration(m.tick)*100_000 {
+			return // beyond the clock, or too long a way for the model
+		}
+		m.leap = true
+		w.advance(uint64(d))
+		m.leap = false
+	case 14:
+		if w.draw(32) == 0 {
+			w.step = "stop"
+			w.tw.Stop()
+			m.stopped = true
+		}
+	default: // tick by tick
+		n := 1 + w.draw(3*w.slots)
+		w.step = fmt.Sprintf("%d ticks", n)
+		w.advance(m.tick - m.now%m.tick)
+		for range n {
+			w.advance(m.tick)
+		}
+		w.advance(uint64(w.draw(int(m.tick))))
+	}
+}
+
+// advance moves both clocks on at one stroke.
+func (w *walk) advance(d uint64) {
+	w.clock.Advance(time.Duration(d))
+	synctest.Wait()
+	w.model.now += d
+	w.model.settle()
+}
+
+func (w *walk) task(key string) (*Task, behaviour) {
+	does := behaviour{kind: w.draw(behaviours), other: w.keys[w.draw(len(w.keys))], delay: w.delay()}
+	task := &Task{Key: key, Interval: w.delay(), Times: []int{1, 1, 2, 5, Forever}[w.draw(5)]}
+	if w.draw(3) == 0 {
+		task.Delay = w.delay()
+	}
+	task.Job = w.job(key, does)
+	return task, does
+}
+
+func first(task *Task) uint64 { return uint64(cmp.Or(task.Delay, task.Interval)) }
+
+func (w *walk) doTimer(name string) {
+	m, d := &w.model, w.delay()
+	timer := w.timers[name]
+	switch _, live := m.tasks[name]; {
+	case timer == nil:
+		w.step = fmt.Sprintf("%s after %d", name, d)
+		w.timers[name] = w.tw.AfterFunc(d, func() { w.job(name, behaviour{})(&Task{}) })
+		_ = m.add(name, uint64(d), 1, 1, behaviour{}, true)
+	case w.draw(2) == 0:
+		w.step = name + " stop"
+		if got := timer.Stop(); got != live {
+			w.t.Errorf("%s: Stop is %v", name, got)
+		}
+		_ = m.remove(name)
+	default:
+		w.step = fmt.Sprintf("%s reset %d", name, d)
+		if got := timer.Reset(d); got != live {
+			w.t.Errorf("%s: Reset is %v", name, got)
+		}
+		if live {
+			m.withdraw(m.tasks[name])
+			m.tasks[name].due = sum(m.now, uint64(d))
+		} else {
+			_ = m.add(name, uint64(d), 1, 1, behaviour{}, true)
+		}
+	}
+}
+
+func (w *walk) drain() {
+	w.step = "drain"
+	m := &w.model
+	want := slices.SortedFunc(maps.Values(m.tasks), func(a, b *modelTask) int { return cmp.Compare(a.next(), b.next()) })
+	var got []*Task
+	n, err := w.tw.Drain(func(task *Task) { got = append(got, task) })
+	if n != len(want) || len(got) != n || err != nil {
+		w.t.Fatalf("drain took %d tasks and returned %d, %v, want %d", len(got), n, err, len(want))
+	}
+	for i, t := range want {
+		key, delay := t.key, time.Duration(1)
+		if t.timer() {
+			key = ""
+		}
+		if t.next() > m.now {
+			delay = time.Duration(min(t.next()-m.now, math.MaxInt64))
+		}
+		tied := i > 0 && want[i-1].next() == t.next() || i+1 < len(want) && want[i+1].next() == t.next()
+		if g := got[i]; g.Delay != delay || !tied && (g.Key != key || g.Times != t.times || g.Job == nil) {
+			w.t.Errorf("drained %q, %d times in %d, want %q, %d times in %d",
+				g.Key, g.Times, g.Delay, key, t.times, delay)
+		}
+		_ = m.remove(t.key)
+	}
+}
+
+func (w *walk) same(got, want error) {
+	w.t.Helper()
+	if !errors.Is(got, want) {
+		w.t.Errorf("%s: error %v, want %v", w.step, got, want)
+	}
+}
+
+// compare compares everything that can be seen.
+func (w *walk) compare() {
+	w.model.settle()
+	synctest.Wait()
+	m := &w.model
+	if m.tie {
+		return
+	}
+	if !slices.Equal(w.runs, m.runs) {
+		w.t.Fatalf("after %s: ran %q, want %q", w.step, w.runs, m.runs)
+	}
+	w.runs, m.runs = nil, nil
+
+	want := m.stats
+	want.Pending, want.Waiting = len(m.tasks), len(m.queue)
+	if m.atWork != nil {
+		want.Running = 1
+	}
+	want.Added = want.Finished + want.Removed + uint64(want.Pending)
+	if got := w.tw.Stats(); got != want {
+		w.t.Fatalf("after %s: stats\n%+v, want\n%+v", w.step, got, want)
+	}
+	if got := w.tw.Len(); got != len(m.tasks) {
+		w.t.Fatalf("after %s: Len is %d, want %d", w.step, got, len(m.tasks))
+	}
+
+	infos := make(map[string]Info)
+	for info := range w.tw.All() {
+		infos[info.Key] = info
+	}
+	for _, key := range w.keys {
+		w.compareTask(key, m.tasks[key], infos)
+	}
+	if len(infos) > 0 {
+		w.t.Fatalf("after %s: All yields %v besides", w.step, infos)
+	}
+	if err := w.tw.Check(); err != nil {
+		w.t.Fatalf("after %s: %v", w.step, err)
+	}
+}
+
+func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
+	m := &w.model
+	info, ok := w.tw.Get(key)
+	if exist := w.tw.Exist(key); exist != (t != nil) || ok != exist {
+		w.t.Fatalf("after %s: Exist(%s) is %v, Get says %v", w.step, key, exist, ok)
+	}
+	times := w.tw.GetTaskTimes(key)
+	if t == nil {
+		if times != 0 {
+			w.t.Fatalf("after %s: GetTaskTimes(%s) of no task is %d", w.step, key, times)
+		}
+		return
+	}
+	want := Info{
+		Key: key, Interval: time.Duration(t.interval), Times: t.times, Waiting: t.waiting,
+		Next: w.clock.Time(t.next() - m.tick),
+	}
+	if !t.waiting {
+		at, now, n := m.up(t.due), m.now/m.tick, uint64(w.slots)
+		want.Slot = int(at % n)
+		if at > now {
+			want.Circle = int((at - now - 1) / n)
+		}
+	}
+	if !reflect.DeepEqual(info, want) || times != t.times || !reflect.DeepEqual(infos[key], want) {
+		w.t.Fatalf("after %s: Get(%s), All, GetTaskTimes are\n%+v\n%+v\n%d, want\n%+v\nand the first",
+			w.step, key, info, infos[key], times, want)
+	}
+	delete(infos, key)
+}
+
+func TestWheel_randomWalk_agreesWithModel(t *testing.T) {
+	walks := 500
+	if testing.Short() {
+		walks = 50
+	}
+	steps := 0
+	for seed := range walks {
+		script := make([]byte, 2000)
+		rng := rand.New(rand.NewPCG(uint64(seed), 581295))
+		for i := range script {
+			script[i] = byte(rng.Uint32())
+		}
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { steps += runWalk(t, script) })
+		})
+		if !ok {
+			return
+		}
+	}
+	if steps < 50*walks {
+		t.Errorf("%d walks made %d steps: too many end early", walks, steps)
+	}
+}
+
+func FuzzWheel_agreesWithModel(f *testing.F) {
+	f.Add([]byte("keyed tasks on a round-counting timing wheel"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 4000 {
+			t.Skip("long enough")
+		}
+		synctest.Test(t, func(t *testing.T) { runWalk(t, script) })
+	})
+}
