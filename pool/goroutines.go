@@ -6,8 +6,9 @@ import "github.com/panjf2000/ants/v2"
 
 // goroutines are those of an ants pool, which is there only while it is needed. The pool's lock guards it.
 //
-// The ants pool is without a limit: the bound is the pool's own, kept under its lock. ants counts a worker until
-// it has gone back, a moment after its last job has ended, and would refuse a job for which there is room.
+// The ants pool is without a limit: the bound is the pool's own, kept under its lock. ants counts a worker
+// until it has gone back, a moment after its last job has ended, and would refuse a job for which there is
+// room.
 type goroutines struct{ ants *ants.Pool }
 
 func (g *goroutines) start(work func()) {

@@ -11,9 +11,9 @@ import (
 // An Option changes how a Pool made by [New] behaves.
 type Option func(*Pool) error
 
-// WithPanicHandler has h called with the value and the stack of a panic in a job, on the goroutine of the job.
-// The pool goes on. Without it the panic is written to the standard logger of package log. A panic of h itself
-// goes to that logger, too. It is an error if h is nil.
+// WithPanicHandler has h called with the value and the stack of a panic in a job, on the goroutine of the
+// job. The pool goes on. Without it the panic is written to the standard logger of package log. A panic of h
+// itself goes to that logger, too. It is an error if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {
 	return func(p *Pool) error {
 		if h == nil {

@@ -9,15 +9,16 @@
 //	defer p.Close(context.Background())
 //	err = p.Submit(func() { resize(picture) })
 //
-// What finds no free worker waits in a queue, first in, first out, and a worker that ends its job takes the next one
-// from it before it goes back. The queue has no bound of its own: whoever submits without end and without looking
-// at [Pool.Waiting] fills the memory.
+// What finds no free worker waits in a queue, first in, first out, and a worker that ends its job takes the
+// next one from it before it goes back. The queue has no bound of its own: whoever submits without end and
+// without looking at [Pool.Waiting] fills the memory.
 //
-// The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is full
-// either blocks the submitter or refuses the job, and a thrifty way to start workers: handing each of many short
-// jobs to a goroutine of its own costs more than the jobs. At most a few workers are about to start at any time.
-// One that starts takes a job and, while more wait, calls the next. So short jobs are all done by the few
-// workers that get a processor, and with jobs that block the pool grows as fast as processors come free.
+// The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is
+// full either blocks the submitter or refuses the job, and a thrifty way to start workers: handing each of
+// many short jobs to a goroutine of its own costs more than the jobs. At most a few workers are about to
+// start at any time. One that starts takes a job and, while more wait, calls the next. So short jobs are all
+// done by the few workers that get a processor, and with jobs that block the pool grows as fast as processors
+// come free.
 //
 // A pool at rest holds no goroutine: its workers are given back after a second without a job.
 package pool
@@ -44,8 +45,8 @@ const (
 )
 
 // A Pool runs functions on at most Cap goroutines at once. Make one with [New]; the zero value is of no use.
-// A Pool is safe for use by several goroutines, and its jobs may call all of its methods, though a job that waits in
-// Close waits for itself.
+// A Pool is safe for use by several goroutines, and its jobs may call all of its methods, though a job that
+// waits in Close waits for itself.
 type Pool struct {
 	size    int
 	onPanic func(value any, stack []byte)
@@ -109,9 +110,10 @@ func (p *Pool) Waiting() int {
 // Cap returns how many jobs may run at once, the size given to New.
 func (p *Pool) Cap() int { return p.size }
 
-// Close makes Submit refuse further jobs and waits until those that were submitted have ended, or until ctx is
-// done; it then returns an error that wraps ctx.Err() and says how many are left. They go on: nothing is
-// cancelled. Close may be called again to wait again. It does not wait for the goroutines, which end soon after.
+// Close makes Submit refuse further jobs and waits until those that were submitted have ended, or until ctx
+// is done; it then returns an error that wraps ctx.Err() and says how many are left. They go on: nothing is
+// cancelled. Close may be called again to wait again. It does not wait for the goroutines, which end soon
+// after.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -131,7 +133,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return fmt.Errorf("pool: close: %d jobs running and %d waiting: %w",
+		return fmt.Errorf("pool: close: running: %d, waiting: %d: %w",
 			p.running, p.queue.len(), context.Cause(ctx))
 	}
 }

@@ -5,8 +5,8 @@ package pool
 // keep is how many places an empty queue holds on to. What is beyond was for a burst.
 const keep = 1024
 
-// A queue is first in, first out. The space of what was taken is used again once it is half of the whole, so that
-// a queue which is never quite empty does not grow.
+// A queue is first in, first out. The space of what was taken is used again once it is half of the whole, so
+// that a queue which is never quite empty does not grow.
 type queue struct {
 	jobs []func()
 	head int // jobs[:head] are taken

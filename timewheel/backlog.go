@@ -4,12 +4,13 @@ package timewheel
 
 import "iter"
 
-// A backlog is the queue of the due entries that wait for a worker: first in, first out, and any of them may be
-// taken out in O(1). Nothing is left behind by one that was, so a task that is removed while it waits is free for the
-// collector, and the length is bounded by the live tasks. The dispatcher's lock guards it.
+// A backlog is the queue of the due entries that wait for a worker: first in, first out, and any of them may
+// be taken out in O(1). Nothing is left behind by one that was, so a task that is removed while it waits is
+// free for the collector, and the length is bounded by the live tasks. The dispatcher's lock guards it.
 //
-// The nodes are linked by number and lie in blocks that stay where they are: growing moves nothing, and an entry spends
-// 4 bytes on its place instead of 8. Node 0 is the end of both the queue and the list of free nodes.
+// The nodes are linked by number and lie in blocks that stay where they are: growing moves nothing, and an
+// entry spends 4 bytes on its place instead of 8. Node 0 is the end of both the queue and the list of free
+// nodes.
 type backlog struct {
 	blocks []*[blockSize]node
 	free   uint32 // the first of the nodes not in use, linked by next

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// starters is how many workers may have been asked for and not begun. A worker that begins asks for the next
-	// while more runs wait, so this bounds only what is handed to the executor ahead of time.
+	// starters is how many workers may have been asked for and not begun. A worker that begins asks for the
+	// next while more runs wait, so this bounds only what is handed to the executor ahead of time.
 	starters = 4
 
 	// chunk is how many due entries are handed over under one lock: enough for the lock to cost nothing
@@ -34,8 +34,8 @@ type dispatcher struct {
 	running                                             int
 }
 
-// fireLoop hands over those of the entries that are due by the given instant, and places those again that were moved
-// beyond it. None of them is in a slot.
+// fireLoop hands over those of the entries that are due by the given instant, and places those again that
+// were moved beyond it. None of them is in a slot.
 func (d *dispatcher) fireLoop(entries []*entry, by, now uint64) {
 	for len(entries) > 0 {
 		n := min(len(entries), chunk)
@@ -81,8 +81,8 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 	}
 }
 
-// nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from the one
-// at due on were missed, but for those that were handed over.
+// nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from
+// the one at due on were missed, but for those that were handed over.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
 	begun, next := grid(due, now, max(e.interval, time.Duration(d.loop.ticks)))
 	d.due += begun - handed
@@ -100,8 +100,8 @@ func (d *dispatcher) callLocked() bool {
 	return true
 }
 
-// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine, which leaves the
-// rest to another worker.
+// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine, which
+// leaves the rest to another worker.
 func (d *dispatcher) work() {
 	d.mu.Lock()
 	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
@@ -137,7 +137,10 @@ func (d *dispatcher) runLocked(n node, first bool) {
 	call := first && d.callLocked()
 	d.mu.Unlock()
 
-	r := run{task: Task{Key: e.key, Interval: e.interval, Times: int(times), Job: e.job, ctx: d.tw.ctx}, panicked: true}
+	r := run{
+		task:     Task{Key: e.key, Interval: e.interval, Times: int(times), Job: e.job, ctx: d.tw.ctx},
+		panicked: true, // until it has returned
+	}
 	defer func() {
 		d.mu.Lock()
 		d.running--
@@ -158,8 +161,8 @@ func (d *dispatcher) runLocked(n node, first bool) {
 	r.perform(d.tw, n.due, n.handed)
 }
 
-// withdraw takes the entry out of the backlog, calls then, and gives the entry the state. It returns when the run was due,
-// and whether the entry did wait; if not, nothing was done.
+// withdraw takes the entry out of the backlog, calls then, and gives the entry the state. It returns when the
+// run was due, and whether the entry did wait; if not, nothing was done.
 func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,54 +17,57 @@
 //
 // # Accuracy
 //
-// A run never starts before it is due: due is the time of the call plus the delay, on the monotonic clock. It starts
-// less than one tick after, plus what the machine's scheduler takes, plus the wait for a free worker. A finer tick is
-// more exact and costs nothing while nothing is due. The runs of a repeating task keep their grid: run k is due at the
-// first due time plus k-1 intervals, wherever the ticks fall and however late a run was. Setting the wall clock moves
-// nothing.
+// A run never starts before it is due: due is the time of the call plus the delay, on the monotonic clock. It
+// starts less than one tick after, plus what the machine's scheduler takes, plus the wait for a free worker.
+// A finer tick is more exact and costs nothing while nothing is due. The runs of a repeating task keep their
+// grid: run k is due at the first due time plus k-1 intervals, wherever the ticks fall and however late a run
+// was. Setting the wall clock moves nothing.
 //
-// After a stall (a collection, a suspended process, a machine under load) what is overdue runs at once, in due order. A
-// repeating task runs once and rejoins its grid, and the periods that it missed are counted.
+// After a stall (a collection, a suspended process, a machine under load) what is overdue runs at once, in
+// due order. A repeating task runs once and rejoins its grid, and the periods that it missed are counted.
 //
 // # Size
 //
-// The number of slots bounds nothing; see [New]. A live task takes 80 bytes, some 50 more for its place in the key
-// map, and the key itself. Adding, removing and rescheduling take the same time whatever is there already, and a
-// tick takes time for what is due at it and nothing else. A wheel with nothing due soon sleeps.
+// The number of slots bounds nothing; see [New]. A live task takes 80 bytes, some 50 more for its place in
+// the key map, and the key itself. Adding, removing and rescheduling take the same time whatever is there
+// already, and a tick takes time for what is due at it and nothing else. A wheel with nothing due soon
+// sleeps.
 //
 // # One wheel is enough
 //
-// A wheel has one goroutine of its own while it runs and a pool that bounds how many jobs run at once. A program
-// needs one wheel for one tick, or one for each such bound.
+// A wheel has one goroutine of its own while it runs and a pool that bounds how many jobs run at once. A
+// program needs one wheel for one tick, or one for each such bound.
 //
 // # Overload
 //
-// Jobs run on the pool, never on the event loop: a slow job delays no other task as long as a worker is free. When
-// none is, due runs wait, first in, first out, each task once at most; nothing is dropped. A repeating task
-// that waits still when its next period comes has missed that period, which does not use up its Times. [TimeWheel.Stats]
-// tells what waits and what was missed, and [WithMaxPending] bounds the tasks.
+// Jobs run on the pool, never on the event loop: a slow job delays no other task as long as a worker is free.
+// When none is, due runs wait, first in, first out, each task once at most; nothing is dropped. A repeating
+// task that waits still when its next period comes has missed that period, which does not use up its Times.
+// [TimeWheel.Stats] tells what waits and what was missed, and [WithMaxPending] bounds the tasks.
 //
 // A job that panics or calls runtime.Goexit harms nothing else: that is logged, counted, and told to the
 // handler of [WithPanicHandler], and a repeating task goes on.
 //
 // # Lifecycle
 //
-// All methods work at any time. Before Start tasks can be added and count from their AddTask. After Stop no run starts;
-// adds return [ErrStopped], and the rest can still be asked for, removed or drained.
+// All methods work at any time. Before Start tasks can be added and count from their AddTask. After Stop no
+// run starts; adds return [ErrStopped], and the rest can still be asked for, removed or drained.
 //
 // # What is not promised
 //
-// Removing a task does not interrupt a run that goes on, and stopping the wheel neither. Runs of tasks that are due
-// at the same time start in no promised order, and runs of one task may overlap; [SkipIfRunning] prevents that. Nothing
-// survives the process.
+// Removing a task does not interrupt a run that goes on, and stopping the wheel neither. Runs of tasks that
+// are due at the same time start in no promised order, and runs of one task may overlap; [SkipIfRunning]
+// prevents that. Nothing survives the process.
 //
 // # Inside
 //
-// Two authorities share the work and do not overlap. The index, a concurrent map, tells which task a key means; the
-// event loop, one goroutine, owns every slot and tells when a task is due. Verbs act on the index and on the
-// state of the entry at once, on the caller's goroutine, and send the entry to the loop, which then makes its place in
-// the wheel fit. The state is one word, changed by compare-and-swap, so that of a run and a removal exactly
-// one wins. The file entry.go has the states, loop.go how the loop sleeps, ring.go the wheel itself.
+// Two authorities share the work and do not overlap. The index, a concurrent map, tells which task a key
+// means; the event loop, one goroutine, owns every slot and tells when a task is due. Verbs act on the index
+// and on the state of the entry at once, on the caller's goroutine, and send the entry to the loop, which
+// then makes its place in the wheel fit. The state is one word, changed by compare-and-swap, so that of a run
+// and a removal exactly one wins. The file entry.go has the states, loop.go how the loop sleeps, ring.go the
+// wheel itself.
 //
-// A program that uses the wheel can be tested in a testing/synctest bubble: half an hour passes in microseconds.
+// A program that uses the wheel can be tested in a testing/synctest bubble: half an hour passes in
+// microseconds.
 package timewheel

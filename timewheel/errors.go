@@ -6,7 +6,8 @@ import "errors"
 
 // The errors of the verbs. What is returned wraps one of them with the detail, so compare with [errors.Is].
 var (
-	// ErrInvalidTask means that an argument is wrong. The error names it and its value, and nothing was changed.
+	// ErrInvalidTask means that an argument is wrong. The error names it and its value, and nothing was
+	// changed.
 	ErrInvalidTask = errors.New("timewheel: invalid task")
 	// ErrDuplicateTaskKey means that a live task has the key already.
 	ErrDuplicateTaskKey = errors.New("timewheel: duplicate task key")

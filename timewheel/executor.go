@@ -9,12 +9,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its pool.
+// An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
+// pool.
 //
-// The wheel asks for a worker with Submit; the worker, when it runs, does one due run after the other until none
-// waits. Submit may refuse with an error: the wheel asks again a little later and loses nothing. It may also block, or
-// run the function before it returns: neither holds up the event loop. A function that was accepted must
-// be called, once.
+// The wheel asks for a worker with Submit; the worker, when it runs, does one due run after the other until
+// none waits. Submit may refuse with an error: the wheel asks again a little later and loses nothing. It may
+// also block, or run the function before it returns: neither holds up the event loop. A function that was
+// accepted must be called, once.
 type Executor interface {
 	Submit(func()) error
 }
@@ -22,7 +23,8 @@ type Executor interface {
 // retry is how long after a refusal the executor is asked again.
 const retry = 5 * time.Millisecond
 
-// An asker asks an executor of the user's for workers, on a goroutine of its own, since Submit may do as it likes.
+// An asker asks an executor of the user's for workers, on a goroutine of its own, since Submit may do as it
+// likes.
 type asker struct {
 	exec  Executor
 	work  func()
@@ -40,7 +42,12 @@ func newAsker(exec Executor, work func(), c clock.Clock, log logger) *asker {
 	}
 }
 
-func (a *asker) ask() { a.asks <- struct{}{} }
+func (a *asker) ask() {
+	select {
+	case a.asks <- struct{}{}:
+	default: // there is room, unless the executor calls a function twice; the loop must not wait for that
+	}
+}
 
 func (a *asker) run() {
 	ended := false

@@ -8,13 +8,13 @@ import (
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
-// An index tells which task a key means. The state of an entry, not its being in the index, decides
-// whether the task is live: it changes first, and whoever finds a dead entry in the index takes it out. So every
-// verb has one instant at which it happens. The callbacks run under the lock of a shard; they may take the
+// An index tells which task a key means. The state of an entry, not its being in the index, decides whether
+// the task is live: it changes first, and whoever finds a dead entry in the index takes it out. So every verb
+// has one instant at which it happens. The callbacks run under the lock of a shard; they may take the
 // dispatcher's lock, under which no lock of a shard is taken.
 //
-// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for which
-// anyone can make up keys that all fall into one shard.
+// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for
+// which anyone can make up keys that all fall into one shard.
 type index struct {
 	m cmap.ConcurrentMap[string, *entry]
 }
@@ -69,8 +69,8 @@ func (x index) remove(key string, kill func(e *entry)) {
 	})
 }
 
-// replace puts e in the place of old, and reports whether it did: old must still be what the key means, and kill
-// must report that it ended it.
+// replace puts e in the place of old, and reports whether it did: old must still be what the key means, and
+// kill must report that it ended it.
 func (x index) replace(old, e *entry, kill func(e *entry) bool) (replaced bool) {
 	var tombstone *entry
 	x.m.Upsert(e.key, e, func(ok bool, in, _ *entry) *entry {

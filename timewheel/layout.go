@@ -2,8 +2,9 @@
 
 package timewheel
 
-// A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine and no
-// task: ticks are numbers that are passed in, and of an entry it uses at, prev and next alone. Its owner is the loop.
+// A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine
+// and no task: ticks are numbers that are passed in, and of an entry it uses at, prev and next alone. Its
+// owner is the loop.
 //
 // What every layout keeps to, with now the last tick that was passed:
 //

@@ -8,9 +8,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack as
-// errors, an executor that refuses as a warning, and its start and stop for debugging; never a tick, an add or a run.
-// It is an error if l is nil.
+// WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack
+// as errors, an executor that refuses as a warning, and its start and stop for debugging; never a tick, an
+// add or a run. It is an error if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {

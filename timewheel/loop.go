@@ -12,35 +12,35 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// A loop is the event loop and all that it owns: the layout, and the links of the entries in it. Callers send it
-// entries, never keys and never orders: an entry that arrives means "look at it again". The loop compares its
-// place with its state and due time and makes the place fit. So it does not matter in which order two of them
-// arrive, nor if the cause has passed meanwhile.
+// A loop is the event loop and all that it owns: the layout, and the links of the entries in it. Callers send
+// it entries, never keys and never orders: an entry that arrives means "look at it again". The loop compares
+// its place with its state and due time and makes the place fit. So it does not matter in which order two of
+// them arrive, nor if the cause has passed meanwhile.
 //
 // # Who owns the layout
 //
-// While the loop runs, the loop. Before and after, whoever holds mu: a caller then does the loop's work on the spot.
-// The functions whose name ends in Loop are for the owner.
+// While the loop runs, the loop. Before and after, whoever holds mu: a caller then does the loop's work on
+// the spot. The functions whose name ends in Loop are for the owner.
 //
 // # When the loop wakes up
 //
-// A send to a goroutine that is parked on the channel costs five times one that finds it busy. So the loop does not
-// wait on its operations. It sleeps until the next tick at which there is something to do, or until it is called,
-// and publishes an alarm: the instant at which it will look at the operations by itself. Callers call it if
-// their entry is due before that, or if the channel is half full.
+// To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the
+// next tick at which there is something to do, or until it is called, and publishes an alarm: the instant at
+// which it will look into its mailbox by itself. Callers call it if their entry is due before that, or if the
+// mailbox is half full.
 //
-//	at rest   nothing arrived since the last look; the alarm is never, so the next operation calls the loop
-//	busy      operations arrive; the alarm is one poll away, and only what is due sooner calls the loop
+//	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
+//	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
 //
-// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after it sees
-// the alarm.
+// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after
+// it sees the alarm.
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
 	poll     time.Duration
 	dispatch *dispatcher
 
-	ops      chan *entry
+	mail     *mailbox
 	requests chan func()   // to be done by the owner
 	calls    chan struct{} // wakes the loop up; one is enough for many callers
 	quit     chan struct{}
@@ -53,14 +53,11 @@ type loop struct {
 	layout layout
 	passed uint64   // the last tick that was passed
 	due    []*entry // what was taken out to be handed over; empty between two ticks
+	read   []*entry // what was taken from the mailbox; empty between two looks
 }
 
 const (
-	// opsCap bounds the operations under way. Half of it is what the loop handles at one go when they come
-	// without a pause, some 100 µs' worth.
-	opsCap = 4096
-
-	// A busy loop looks at its operations once a tick, but not more often than its timer is good for, nor so
+	// A busy loop looks into its mailbox once a tick, but not more often than its timer is good for, nor so
 	// seldom that the memory of removed tasks is kept for long.
 	minPoll = time.Millisecond
 	maxPoll = 10 * time.Millisecond
@@ -74,7 +71,7 @@ func newLoop(tick time.Duration, slots int, c clock.Clock) *loop {
 		clock:    c,
 		ticks:    ticks(tick),
 		poll:     min(max(tick, minPoll), maxPoll),
-		ops:      make(chan *entry, opsCap),
+		mail:     newMailbox(),
 		requests: make(chan func()),
 		calls:    make(chan struct{}, 1),
 		quit:     make(chan struct{}),
@@ -86,7 +83,8 @@ func newLoop(tick time.Duration, slots int, c clock.Clock) *loop {
 	return l
 }
 
-// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the first.
+// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the
+// first.
 func (l *loop) now() uint64 { return later(l.clock.Now(), time.Duration(l.ticks)) }
 
 // time returns the instant as a time of day.
@@ -150,22 +148,13 @@ func (l *loop) end() {
 
 // post has the owner look at the entry; by the instant by, if that matters.
 func (l *loop) post(e *entry, by uint64) {
-	for {
-		select {
-		case l.ops <- e:
-			if alarm := l.alarm.Load(); by < alarm || len(l.ops) > opsCap/2 {
-				l.call(alarm)
-			}
-			return
-		default:
-		}
+	n := l.mail.put(e)
+	for ; n == 0; n = l.mail.put(e) {
 		l.call(l.alarm.Load())
-		select {
-		case l.ops <- e: // the one that made room calls again if need be; and who fills it calls in any case
-			l.call(l.alarm.Load())
-			return
-		case <-l.ended:
-		}
+		l.mail.awaitRoom()
+	}
+	if alarm := l.alarm.Load(); by < alarm || n == mailCap/2 {
+		l.call(alarm)
 	}
 }
 
@@ -211,23 +200,21 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop looks at what was posted, and reports whether there was anything. It looks at no more than fits into the
-// channel, so that callers cannot keep the loop from its ticks.
+// lookLoop looks at what was posted, and reports whether there was anything. That is a mailbox full at most,
+// so that callers cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
-	for range opsCap {
-		select {
-		case e := <-l.ops:
-			came = true
-			l.settleLoop(e, now)
-		default:
-			return came
-		}
+	all := l.mail.take(l.read)
+	for _, e := range all {
+		l.settleLoop(e, now)
 	}
-	return came
+	clear(all)
+	l.read = all[:0]
+	return len(all) > 0
 }
 
-// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its place says
-// stays there: the visit will find that out, and a deadline that is pushed back again and again costs one move.
+// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its
+// place says stays there: the visit will find that out, and a deadline that is pushed back again and again
+// costs one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
 	switch e.state.Load() {
 	case scheduled, moving:
@@ -285,8 +272,8 @@ func (l *loop) advanceLoop(now uint64) {
 	l.layout.pass(l.passed)
 }
 
-// fireLoop hands over what was taken out and is due by the given instant, in due order. Mostly it is in that order
-// already: a slot keeps the order of the adds.
+// fireLoop hands over what was taken out and is due by the given instant, in due order. Mostly it is in that
+// order already: a slot keeps the order of the adds.
 func (l *loop) fireLoop(by, now uint64) {
 	byDue := func(a, b *entry) int { return cmp.Compare(a.due.Load(), b.due.Load()) }
 	if len(l.due) > 1 && !slices.IsSortedFunc(l.due, byDue) {

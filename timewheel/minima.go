@@ -2,9 +2,10 @@
 
 package timewheel
 
-// minima holds a number per slot and knows the least of them: a tournament, in which each number of a level is the
-// least of fanIn numbers of the level below. It is what lets the loop sleep: to read the least is one load, and a
-// change looks at fanIn neighbours on each level at worst. 4,096 slots have two levels, a million has four.
+// minima holds a number per slot and knows the least of them: a tournament, in which each number of a level
+// is the least of fanIn numbers of the level below. It is what lets the loop sleep: to read the least is one
+// load, and a change looks at fanIn neighbours on each level at worst. 4,096 slots have two levels, a million
+// has four.
 type minima [][]uint64
 
 const fanIn = 64

@@ -47,8 +47,8 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithExecutor has jobs run by e in place of a pool that belongs to the wheel. Stop does not close it. It is an error
-// if e is nil.
+// WithExecutor has jobs run by e in place of a pool that belongs to the wheel. Stop does not close it. It is
+// an error if e is nil.
 func WithExecutor(e Executor) Option {
 	return func(c *config) error {
 		if e == nil {
@@ -59,9 +59,9 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does SetTask for
-// a new key. A [Timer] counts, but AfterFunc, which has no error to return, is never refused. Without
-// this option there is no bound. It is an error if n is not positive.
+// WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does
+// SetTask for a new key. A [Timer] counts, but AfterFunc, which has no error to return, is never refused.
+// Without this option there is no bound. It is an error if n is not positive.
 func WithMaxPending(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -72,9 +72,9 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler has h called when a job panics, with what [Job] was given, the value and the stack. If the job
-// ended its goroutine with runtime.Goexit the value is an error that says so. h runs on the worker, after the panic
-// was logged; a panic of its own is logged, too. It is an error if h is nil.
+// WithPanicHandler has h called when a job panics, with what [Job] was given, the value and the stack. If the
+// job ended its goroutine with runtime.Goexit the value is an error that says so. h runs on the worker, after
+// the panic was logged; a panic of its own is logged, too. It is an error if h is nil.
 func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	return func(c *config) error {
 		if h == nil {
@@ -85,8 +85,8 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
-// WithObserver has o called after each run with its account, on the worker that ran it, so that o may take its time
-// but keeps the worker while it does. A panic of o is logged. It is an error if o is nil.
+// WithObserver has o called after each run with its account, on the worker that ran it, so that o may take
+// its time but keeps the worker while it does. A panic of o is logged. It is an error if o is nil.
 func WithObserver(o func(Run)) Option {
 	return func(c *config) error {
 		if o == nil {

@@ -2,32 +2,35 @@
 
 package timewheel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
-// ring is the hashed layout, scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987),
-// with the tasks of a slot grouped by circle.
+// ring is the hashed layout, scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP
+// 1987), with the tasks of a slot grouped by circle.
 //
-// A wheel of n slots turns once in n ticks. Tick t belongs to slot t mod n and comes in revolution t div n. A task
-// for tick at waits in slot at mod n for
+// A wheel of n slots turns once in n ticks. Tick t belongs to slot t mod n and comes in revolution t div n. A
+// task for tick at waits in slot at mod n for
 //
 //	circle = (at - now - 1) div n
 //
 // more revolutions, now being the last tick passed: 0 means that the hand meets it on its way round. There is
 // no special case for a whole number of revolutions.
 //
-// The paper's scheme visits every task of a slot at each turn and takes one off its circle. Here a slot finds those
-// of one revolution at once, and at a tick touches nothing else. It holds them as a radix heap (Ahuja, Mehlhorn,
-// Orlin and Tarjan, "Faster Algorithms for the Shortest Path Problem", JACM 1990): with the revolution written in
-// digits of digitBits bits, a task hangs
+// The paper's scheme visits every task of a slot at each turn and takes one off its circle. Here a slot finds
+// those of one revolution at once, and at a tick touches nothing else. It holds them as a radix heap (Ahuja,
+// Mehlhorn, Orlin and Tarjan, "Faster Algorithms for the Shortest Path Problem", JACM 1990): with the
+// revolution written in digits of digitBits bits, a task hangs
 //
 //	level 0   in list d if its revolution differs from the slot's floor in the last digit at most, which is d
 //	level 1   in list d if it differs in the last but one, which is d, and in nothing before
 //	...
 //
-// The floor is a revolution that no task of the slot is due before. When the hand gets to the first revolution of a
-// list of level i, the list is dissolved into the levels below it. So a task is moved once per level at most:
-// with 64 lists a level, tasks within 64 revolutions never, within 4,096 once, within 262,144 twice. A level is made
-// when a task needs it and used again elsewhere when it is empty.
+// The floor is a revolution that no task of the slot is due before. When the hand gets to the first
+// revolution of a list of level i, the list is dissolved into the levels below it. So a task is moved once
+// per level at most: with 64 lists a level, tasks within 64 revolutions never, within 4,096 once, within
+// 262,144 twice. A level is made when a task needs it and used again elsewhere when it is empty.
 type ring struct {
 	slots  []slot
 	visits minima // per slot, the tick of the next visit
@@ -62,7 +65,7 @@ func newRing(slots int, passed uint64) *ring {
 func (r *ring) position(at, now uint64) (slot, circle int) {
 	n := uint64(len(r.slots))
 	if at > now {
-		circle = int((at - now - 1) / n)
+		circle = int(min((at-now-1)/n, math.MaxInt))
 	}
 	return int(at % n), circle
 }
@@ -137,8 +140,9 @@ func (r *ring) drain(yield func(e *entry)) {
 // raise makes rev the floor of the slot and dissolves the lists that rev is in, since their tasks no longer
 // differ from the floor where they did. No task of the slot may be due before rev.
 //
-// All others stay where they are. A task of level i is due later than rev and differs from the old floor first in
-// digit i. If rev, which is between the two, had that digit from the task, it would be in the task's list.
+// All others stay where they are. A task of level i is due later than rev and differs from the old floor
+// first in digit i. If rev, which is between the two, had that digit from the task, it would be in the task's
+// list.
 func (r *ring) raise(s *slot, rev uint64) {
 	if s.floor == rev {
 		return

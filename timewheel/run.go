@@ -15,8 +15,8 @@ type run struct {
 	panicked bool
 }
 
-// perform calls the job, and reports what came of it. A panic ends here; a job that ends the goroutine ends it when
-// all was reported. What the user gave to be called, and it panics, harms nothing either.
+// perform calls the job, and reports what came of it. A panic ends here; a job that ends the goroutine ends
+// it when all was reported. What the user gave to be called, and it panics, harms nothing either.
 func (r *run) perform(tw *TimeWheel, due, handed uint64) {
 	task := r.task // which the user may keep
 	key, job := task.Key, task.Job
@@ -30,7 +30,7 @@ func (r *run) perform(tw *TimeWheel, due, handed uint64) {
 			if value == nil {
 				value = errGoexit
 			}
-			tw.report(&task, value, debug.Stack())
+			tw.report(key, &task, value, debug.Stack())
 		}
 		if tw.observer != nil {
 			tw.observe(Run{
@@ -47,8 +47,8 @@ func (r *run) perform(tw *TimeWheel, due, handed uint64) {
 	r.panicked = false
 }
 
-func (tw *TimeWheel) report(task *Task, value any, stack []byte) {
-	tw.log.panicked(task.Key, value, stack)
+func (tw *TimeWheel) report(key string, task *Task, value any, stack []byte) {
+	tw.log.panicked(key, value, stack)
 	if tw.panicHandler == nil {
 		return
 	}

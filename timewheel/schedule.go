@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// AddTask adds a copy of the task. Its first run is due Delay (or, if that is 0, Interval) from now, and starts not
-// before, and less than a tick after, plus what the machine and the wait for a free worker take. The next
-// ones are due at Interval from there, wherever the ticks fall: lateness does not add up.
+// AddTask adds a copy of the task. Its first run is due Delay (or, if that is 0, Interval) from now, and
+// starts not before, and less than a tick after, plus what the machine and the wait for a free worker take.
+// The next ones are due at Interval from there, wherever the ticks fall: lateness does not add up.
 //
-// When it returns nil the task is live: Exist tells so and RemoveTask finds it. Otherwise nothing was changed, and
-// the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several adds of one key
-// at the same time one wins. AddTask works before Start, too, and the delay counts from the call.
+// When it returns nil the task is live: Exist tells so and RemoveTask finds it. Otherwise nothing was
+// changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several
+// adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
+// call.
 func (tw *TimeWheel) AddTask(task *Task) error {
 	e, err := tw.newEntry(task)
 	if err != nil {
@@ -34,13 +35,14 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 		tw.pending.Add(-1)
 		return fmt.Errorf("%w: %q", ErrDuplicateTaskKey, task.Key)
 	}
+	tw.added.Add(1)
 	tw.loop.post(e, due)
 	return nil
 }
 
-// SetTask adds a copy of the task as AddTask does, but takes the place of the live task of that key if there is one:
-// that counts as removed, and no new run of it starts after SetTask returns. The key is there all the while.
-// The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
+// SetTask adds a copy of the task as AddTask does, but takes the place of the live task of that key if there
+// is one: that counts as removed, and no new run of it starts after SetTask returns. The key is there all the
+// while. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) SetTask(task *Task) error {
 	e, err := tw.newEntry(task)
 	if err != nil {
@@ -53,7 +55,7 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 			if !tw.index.replace(old, e, tw.kills) {
 				continue
 			}
-			tw.pending.Add(1)
+			tw.added.Add(1)
 			tw.loop.post(old, never-1)
 			tw.loop.post(e, due)
 			return nil
@@ -62,6 +64,7 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 			return fmt.Errorf("%w: %d tasks are pending", ErrFull, tw.maxPending)
 		}
 		if tw.index.add(e) {
+			tw.added.Add(1)
 			tw.loop.post(e, due)
 			return nil
 		}
@@ -69,10 +72,10 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 	}
 }
 
-// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even one that
-// was due and waited for a worker; a run that goes on is not interrupted. What the task held, its job included, is
-// free for the collector as soon as the loop has heard of it. If there is no such task, or its last run
-// has begun, the error wraps [ErrTaskKeyNotFound].
+// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even
+// one that was due and waited for a worker; a run that goes on is not interrupted. What the task held, its
+// job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
+// its last run has begun, the error wraps [ErrTaskKeyNotFound].
 func (tw *TimeWheel) RemoveTask(key string) error {
 	var e *entry
 	tw.index.remove(key, func(in *entry) {
@@ -83,14 +86,15 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	if e == nil {
 		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 	}
+	tw.pending.Add(-1)
 	tw.loop.post(e, never-1)
 	return nil
 }
 
-// Reschedule makes the next run of the task due d from now; later ones follow at its Interval from there, and their
-// number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means at
-// once. To push a deadline back is cheap, however often: the task is moved when the old one comes. The error wraps
-// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// Reschedule makes the next run of the task due d from now; later ones follow at its Interval from there, and
+// their number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means
+// at once. To push a deadline back is cheap, however often: the task is moved when the old one comes. The
+// error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -111,8 +115,8 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 // it is removed, without a gap between two runs.
 func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
 
-// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task has the
-// key.
+// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task
+// has the key.
 func (tw *TimeWheel) GetTaskTimes(key string) int {
 	e := tw.index.get(key)
 	if e == nil {
@@ -130,9 +134,9 @@ func (tw *TimeWheel) Get(key string) (Info, bool) {
 	return tw.info(e), true
 }
 
-// All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while it yields,
-// so the loop may call every method; a task that comes or goes meanwhile may or may not be seen, any other is seen
-// once. The walk needs 8 bytes for each task.
+// All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while
+// it yields, so the loop may call every method; a task that comes or goes meanwhile may or may not be seen,
+// any other is seen once. The walk needs 8 bytes for each task.
 func (tw *TimeWheel) All() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		for _, e := range tw.index.entries() {
@@ -146,10 +150,11 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return int(tw.pending.Load()) }
 
-// Drain removes every task that is pending at one instant, timers included, and then calls fn for each, in due order.
-// What fn is given is enough to add the task again elsewhere: Times is the number of runs that have not begun, and
-// Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of tasks is returned.
-// Drain works before Start and after Stop, too. It is an error if fn is nil; nothing is removed then.
+// Drain removes every task that is pending at one instant, timers included, and then calls fn for each, in
+// due order. What fn is given is enough to add the task again elsewhere: Times is the number of runs that
+// have not begun, and Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of
+// tasks is returned. Drain works before Start and after Stop, too. It is an error if fn is nil; nothing is
+// removed then.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		return 0, fmt.Errorf("timewheel: drain: fn is nil")
@@ -161,6 +166,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	var all []drained
 	take := func(e *entry) {
 		if due, ok := tw.kill(e); ok {
+			tw.pending.Add(-1)
 			all = append(all, drained{e, due})
 		}
 	}
@@ -217,8 +223,8 @@ func (tw *TimeWheel) reserve() bool {
 	return true
 }
 
-// kill ends a live task. It returns when its next run was due, and whether it was this call that ended it. The caller
-// sees to the index and the loop.
+// kill ends a live task. It returns when its next run was due, and whether it was this call that ended it.
+// The caller sees to the index, the loop and the number of those that are pending.
 func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
 	for !ok {
 		switch s := e.state.Load(); s {
@@ -232,7 +238,6 @@ func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
 		}
 	}
 	tw.removed.Add(1)
-	tw.pending.Add(-1)
 	return due, true
 }
 

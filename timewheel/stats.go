@@ -4,14 +4,14 @@ package timewheel
 
 import "time"
 
-// Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run begins or
-// ends, they are one consistent reading and two sums hold:
+// Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run
+// begins or ends, they are one consistent reading and two sums hold:
 //
 //	Added = Finished + Removed + Pending
 //	Due   = Started + Missed + Waiting + Withdrawn
 //
-// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained task
-// counts as removed, and its replacement as added.
+// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained
+// task counts as removed, and its replacement as added.
 type Stats struct {
 	Added    uint64 // tasks that were added
 	Finished uint64 // tasks whose last run has begun
@@ -20,7 +20,7 @@ type Stats struct {
 
 	Due       uint64 // runs that fell due
 	Started   uint64 // runs that began
-	Missed    uint64 // runs of a repeating task that fell due while an earlier one waited or the loop was stalled
+	Missed    uint64 // runs of a repeating task that fell due while an earlier one waited or was overdue
 	Withdrawn uint64 // due runs whose task was removed, replaced or moved while they waited
 	Panicked  uint64 // runs that ended with a panic or with runtime.Goexit
 	Waiting   int    // due runs that wait for a worker now
@@ -38,8 +38,8 @@ type Info struct {
 	Waiting  bool      // the run is due and waits for a free worker
 }
 
-// Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less than
-// one tick unless the machine was busy; Started - Handed is the wait for a worker; Ended - Started is
+// Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less
+// than one tick unless the machine was busy; Started - Handed is the wait for a worker; Ended - Started is
 // the job.
 type Run struct {
 	Key      string    // of the task; empty for a Timer

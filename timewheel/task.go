@@ -12,12 +12,12 @@ import (
 // Forever as the Times of a [Task] means that it runs until it is removed.
 const Forever = -1
 
-// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop, and may
-// take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run takes longer than
-// the interval; see [SkipIfRunning].
+// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop, and
+// may take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run
+// takes longer than the interval; see [SkipIfRunning].
 //
-// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] told as the run
-// began (0 in the last run, Forever if there is no end) and Delay is 0.
+// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] told as
+// the run began (0 in the last run, Forever if there is no end) and Delay is 0.
 type Job func(task *Task)
 
 // A Task is a job, the key it is known by, and when it runs. The wheel copies it: what was given to
@@ -30,8 +30,8 @@ type Task struct {
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
 	Delay time.Duration
-	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other negative
-	// number is an error.
+	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other
+	// negative number is an error.
 	Times int
 	// Job is called at each run. It must not be nil.
 	Job Job
@@ -68,8 +68,8 @@ func (t *Task) check() error {
 	return nil
 }
 
-// SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is still going
-// on. Such a run counts as a run of its task. It panics if job is nil.
+// SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is
+// still going on. Such a run counts as a run of its task. It panics if job is nil.
 func SkipIfRunning(job Job) Job {
 	if job == nil {
 		panic("timewheel: nil job for SkipIfRunning")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Instants are nanoseconds since the clock's origin, ticks are numbered from it; both are unsigned and reach 584
-// years. This file alone turns one into the other: a due time is rounded up and the present down, so that a tick
-// has come when all that is due at it is due.
+// Instants are nanoseconds since the clock's origin, ticks are numbered from it; both are unsigned and reach
+// 584 years. This file alone turns one into the other: a due time is rounded up and the present down, so that
+// a tick has come when all that is due at it is due.
 
 // never is later than every instant and every tick.
 const never = math.MaxUint64
@@ -56,8 +56,8 @@ func until(instant, now uint64) time.Duration {
 	return time.Duration(min(instant-now, math.MaxInt64))
 }
 
-// grid returns how many periods have begun from the one due at the given instant up to now, and when the next one
-// is due. now must not be before due, and interval must be positive.
+// grid returns how many periods have begun from the one due at the given instant up to now, and when the next
+// one is due. now must not be before due, and interval must be positive.
 func grid(due, now uint64, interval time.Duration) (begun, next uint64) {
 	begun = (now-due)/uint64(interval) + 1
 	hi, ahead := bits.Mul64(begun, uint64(interval))

@@ -15,8 +15,8 @@ import (
 // maxSlots bounds the slots of a wheel. An empty slot costs 24 bytes.
 const maxSlots = 1 << 24
 
-// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is of no use. All
-// its methods may be called by any goroutine at any time, jobs of the wheel included.
+// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is of no
+// use. All its methods may be called by any goroutine at any time, jobs of the wheel included.
 type TimeWheel struct {
 	config
 	ctx    context.Context // of the runs
@@ -30,6 +30,7 @@ type TimeWheel struct {
 
 	stopped atomic.Bool   // adds are refused
 	pending atomic.Int64  // live tasks, and adds under way
+	added   atomic.Uint64 // tasks that were added
 	removed atomic.Uint64 // tasks that were removed
 
 	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
@@ -37,16 +38,17 @@ type TimeWheel struct {
 	ended   bool
 }
 
-// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but may
-// be used.
+// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but
+// may be used.
 //
 // The tick is how exactly runs are timed: a run starts less than one tick after it was due, if the machine
-// has time for it. 1 ms to 1 s is usual; a tick below what the machine's timers can do, some 100 µs, only costs. The
-// slots bound nothing: a task that is due after tick × slots waits for a further revolution, at no cost. With a few
-// thousand slots a tick finds what is due at it without detours; an empty slot costs 24 bytes.
+// has time for it. 1 ms to 1 s is usual; a tick below what the machine's timers can do, some 100 µs, only
+// costs. The slots bound nothing: a task that is due after tick × slots waits for a further revolution, at no
+// cost. With a few thousand slots a tick finds what is due at it without detours; an empty slot costs 24
+// bytes.
 //
-// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option is wrong; the
-// error names the argument and its value.
+// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option is wrong;
+// the error names the argument and its value.
 func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tick <= 0 {
 		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
@@ -71,7 +73,8 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tw.pool, err = pool.New(c.poolSize); err != nil {
 		return nil, err
 	}
-	tw.dispatch.ask = func() { _ = tw.pool.Submit(work) } // refused only when closed, when no run begins any more
+	// The pool refuses only when it is closed, and no run begins then.
+	tw.dispatch.ask = func() { _ = tw.pool.Submit(work) }
 	return tw, nil
 }
 
@@ -84,8 +87,8 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	return tw
 }
 
-// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at once,
-// in due order. Start does nothing if the wheel runs, or was stopped: a stopped wheel stays so.
+// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at
+// once, in due order. Start does nothing if the wheel runs, or was stopped: a stopped wheel stays so.
 func (tw *TimeWheel) Start() {
 	tw.mu.Lock()
 	defer tw.mu.Unlock()
@@ -100,18 +103,19 @@ func (tw *TimeWheel) Start() {
 	tw.log.lifecycle("started")
 }
 
-// Stop stops the wheel for good. When it returns no further run starts, and the context of those that go on is done
-// (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run stay to be
-// looked at, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The wheel's goroutines
-// end with the last run.
+// Stop stops the wheel for good. When it returns no further run starts, and the context of those that go on
+// is done (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run
+// stay to be looked at, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The
+// wheel's goroutines end with the last run.
 func (tw *TimeWheel) Stop() {
 	tw.halt()
 	tw.cancel()
 }
 
-// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those that go on have ended, or until
-// ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says how many runs
-// go on; call Stop then to have their contexts done. A job that calls Shutdown waits for itself, until ctx is done.
+// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those that go on have ended, or
+// until ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says
+// how many runs go on; call Stop then to have their contexts done. A job that calls Shutdown waits for
+// itself, until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	tw.halt()
 	select {
@@ -120,7 +124,7 @@ func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 		select {
 		case <-tw.dispatch.idle:
 		case <-ctx.Done():
-			return fmt.Errorf("timewheel: shutdown: %d runs go on: %w", tw.Stats().Running, context.Cause(ctx))
+			return fmt.Errorf("timewheel: shutdown: still running: %d: %w", tw.Stats().Running, context.Cause(ctx))
 		}
 	}
 	tw.cancel()
@@ -160,7 +164,8 @@ func (tw *TimeWheel) Stats() Stats {
 	d := tw.dispatch
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Stats{
+	return Stats{
+		Added:     tw.added.Load(),
 		Finished:  d.finished,
 		Removed:   tw.removed.Load(),
 		Pending:   tw.Len(),
@@ -172,6 +177,4 @@ func (tw *TimeWheel) Stats() Stats {
 		Waiting:   d.backlog.length,
 		Running:   d.running,
 	}
-	s.Added = s.Finished + s.Removed + uint64(s.Pending)
-	return s
 }

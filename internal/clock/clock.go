@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package clock is how time enters the wheel: the clock of the machine, and one for tests that is turned by hand.
+// Package clock is how time enters the wheel: the clock of the machine, and one for tests that is turned by
+// hand.
 package clock
 
 import "time"

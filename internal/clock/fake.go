@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Fake is a clock that stands still until it is told to move. It makes what a real clock seldom does: a stall,
-// a leap of an hour, a wheel that is centuries old.
+// A Fake is a clock that stands still until it is told to move. It makes what a real clock seldom does: a
+// stall, a leap of an hour, a wheel that is centuries old.
 type Fake struct {
 	mu     sync.Mutex // protects all below
 	now    uint64
@@ -28,11 +28,12 @@ func (c *Fake) Now() uint64 {
 // Time counts at from the first instant of the year 2000, in UTC.
 func (c *Fake) Time(at uint64) time.Time {
 	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	return origin.Add(time.Duration(at / 2)).Add(time.Duration(at - at/2)) // at may outgrow a Duration, a half of it not
+	half := time.Duration(at / 2) // at may outgrow a Duration
+	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// Advance moves the clock on by d at one stroke; a timer that was due on the way sends now, and only now, as a
-// timer of a process does that was suspended.
+// Advance moves the clock on by d at one stroke; a timer that was due on the way sends now, and only now, as
+// a timer of a process does that was suspended.
 func (c *Fake) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,96 @@
+# Every target does its own set-up: a machine needs Go and make, and gcc for the race detector.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+FUZZTIME    ?= 10s
+COUNT       ?= 20
+ORDERS      ?= 1000000
+
+# The modules beside the library's own. Each has its dependencies to itself.
+MODULES := examples bench
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## A million orders through the wheel, with the ledger that must balance
+	$(GO) run ./examples/orders -generate $(ORDERS)
+
+.PHONY: test
+test: ## All tests, in every module
+	$(GO) test ./...
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOWORK=off $(GO) test ./...); done
+
+.PHONY: check
+check: fmt vet lint race core-386 fuzz examples ## What must be green besides the tests
+
+.PHONY: fmt
+fmt: ## Fail if a file is not formatted
+	@files=$$(git ls-files '*.go' | xargs -r gofmt -l); \
+		if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet, in every module
+	$(GO) vet ./...
+	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) vet ./...); done
+
+.PHONY: lint
+lint: ## staticcheck, in every module
+	GOWORK=off $(GO) run $(STATICCHECK) ./...
+	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) run $(STATICCHECK) ./...); done
+
+.PHONY: race
+race: ## The tests of the library and the examples under the race detector
+	$(GO) test -race ./...
+	cd examples && GOWORK=off $(GO) test -race -short ./...
+
+.PHONY: race-many
+race-many: ## The tests of the library under the race detector, COUNT times in a row
+	$(GO) test -race -count=$(COUNT) -timeout 60m ./...
+
+.PHONY: core-386
+core-386: ## The tests of the library on a 32-bit machine
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -short ./...
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME
+	@for d in timewheel examples/orders; do \
+		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
+			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
+		done; \
+	done
+
+.PHONY: examples
+examples: ## Build and run every example
+	@for e in basic shutdown heartbeat; do echo "== $$e"; $(GO) run ./examples/$$e; done
+	$(GO) run ./examples/orders -in examples/orders/testdata/orders.jsonl
+
+.PHONY: cover
+cover: ## Statement coverage of the library
+	$(GO) test -coverpkg=./timewheel/...,./pool/...,./internal/... -coverprofile=cover.out ./...
+	$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: bench
+bench: ## Measure the wheel beside its peers: writes bench/RESULTS.md and the plots
+	cd bench && GOWORK=off $(GO) run . -out .
+
+.PHONY: bench-quick
+bench-quick: ## The same in under two minutes, smaller; prints the tables
+	cd bench && GOWORK=off $(GO) run . -quick
+
+.PHONY: bench-compare
+bench-compare: ## The microbenchmarks of this tree against another revision: make bench-compare BASE=rev
+	@test -n "$(BASE)" || { echo "usage: make bench-compare BASE=<rev>"; exit 2; }
+	@dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base"; rm -rf "$$dir"' EXIT; \
+		git worktree add --quiet --detach "$$dir/base" "$(BASE)"; \
+		for i in 1 2 3 4 5 6; do \
+			(cd "$$dir/base" && $(GO) test -run '^$$' -bench . -benchtime 0.3s ./timewheel ./pool) >> "$$dir/base.txt"; \
+			$(GO) test -run '^$$' -bench . -benchtime 0.3s ./timewheel ./pool >> "$$dir/head.txt"; \
+		done; \
+		$(GO) run $(BENCHSTAT) base="$$dir/base.txt" head="$$dir/head.txt"

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+// Heartbeat is a TCP server that drops a connection that has been idle for too long. Each connection has one
+// task in the wheel, which closes it; each read pushes the task back. The program brings its own clients: one
+// leaves by itself, one never says anything after its name, and one does for a while.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+const (
+	idle = 400 * time.Millisecond // how long a connection may be silent
+	beat = 100 * time.Millisecond // the time between two beats of a client
+)
+
+func main() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	dial := func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
+	if err := run(os.Stdout, listener, dial); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run serves the clients until the last is gone.
+func run(w io.Writer, listener net.Listener, dial func() (net.Conn, error)) error {
+	tw, err := timewheel.New(10*time.Millisecond, 512)
+	if err != nil {
+		return err
+	}
+	tw.Start()
+	defer tw.Stop()
+
+	s := &server{wheel: tw, out: log.New(w, "", 0)}
+	served := make(chan error, 1)
+	go func() { served <- s.serve(listener) }()
+
+	var clients sync.WaitGroup
+	errs := make([]error, 3)
+	clients.Go(func() { errs[0] = client(dial, "polite", 2, true) })
+	clients.Go(func() { errs[1] = client(dial, "silent", 1, false) })
+	clients.Go(func() { errs[2] = client(dial, "lively", 9, false) })
+	clients.Wait()
+	return errors.Join(append(errs, listener.Close(), <-served)...)
+}
+
+// A server drops connections that are idle.
+type server struct {
+	wheel *timewheel.TimeWheel
+	out   *log.Logger
+}
+
+// serve accepts connections until the listener is closed, and returns when all of them are gone.
+func (s *server) serve(listener net.Listener) error {
+	var open sync.WaitGroup
+	defer open.Wait()
+	for n := 1; ; n++ {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		key := fmt.Sprintf("connection %d", n)
+		open.Go(func() { s.talk(key, conn) })
+	}
+}
+
+// talk listens to one connection until it is gone.
+func (s *server) talk(key string, conn net.Conn) {
+	defer conn.Close()
+	drop := func(*timewheel.Task) { _ = conn.Close() }
+	if err := s.wheel.AddTask(&timewheel.Task{Key: key, Interval: idle, Job: drop}); err != nil {
+		s.out.Print(err)
+		return
+	}
+	beats, name := 0, "nobody"
+	for lines := bufio.NewScanner(conn); lines.Scan(); beats++ {
+		name = lines.Text()
+		if err := s.wheel.Reschedule(key, idle); err != nil {
+			break // the task runs already: the beat came too late
+		}
+	}
+	// Whoever takes the task out of the wheel comes first: the client who leaves, or the deadline.
+	if err := s.wheel.RemoveTask(key); err == nil {
+		s.out.Printf("%s left; beats heard: %d", name, beats)
+		return
+	}
+	s.out.Printf("%s was idle for too long; beats heard: %d", name, beats)
+}
+
+// client says its name so many times, and then leaves or waits to be dropped. A write that fails says that it
+// was dropped before.
+func client(dial func() (net.Conn, error), name string, beats int, leaves bool) error {
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range beats {
+		if _, err := fmt.Fprintln(conn, name); err != nil {
+			return nil
+		}
+		time.Sleep(beat)
+	}
+	if leaves {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, conn) // ends when the server drops the connection
+	return nil
+}

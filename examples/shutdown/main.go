@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+// Shutdown shows how a program ends without losing anything: what waits is taken out of the wheel to be kept
+// elsewhere, what runs is given time to end, and what needs longer is told to give up.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(w io.Writer) error {
+	tw, err := timewheel.New(10*time.Millisecond, 512)
+	if err != nil {
+		return err
+	}
+	tw.Start()
+	out := log.New(w, "", 0)
+	var begun, ended sync.WaitGroup
+	begun.Add(2)
+	ended.Add(2)
+
+	jobs := []timewheel.Task{
+		{Key: "short", Interval: 100 * time.Millisecond, Job: func(*timewheel.Task) {
+			defer ended.Done()
+			begun.Done()
+			time.Sleep(300 * time.Millisecond) // the work, which does not take long
+			out.Print("short: done")
+		}},
+		{Key: "long", Interval: 100 * time.Millisecond, Job: func(task *timewheel.Task) {
+			defer ended.Done()
+			begun.Done()
+			<-task.Context().Done() // the work, which would never end
+			out.Print("long: gave up")
+		}},
+		{Key: "tonight", Interval: 8 * time.Hour, Job: func(*timewheel.Task) {}},
+		{Key: "at noon", Interval: 2 * time.Hour, Job: func(*timewheel.Task) {}},
+	}
+	for _, task := range jobs {
+		if err := tw.AddTask(&task); err != nil {
+			return err
+		}
+	}
+	begun.Wait()
+
+	// No new run starts from here on. Shutdown waits for those that go on, but not for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := tw.Shutdown(ctx); err != nil {
+		out.Print(err)
+		tw.Stop() // tells the runs that are left, through Task.Context
+	}
+	ended.Wait()
+
+	// What did not get to run is still there, the first that was due first.
+	n, err := tw.Drain(func(task *timewheel.Task) {
+		out.Printf("kept for the next start: %s, due in %v", task.Key, task.Delay.Round(time.Hour))
+	})
+	if err != nil {
+		return fmt.Errorf("draining: %w", err)
+	}
+	out.Printf("%d tasks kept, %d in the wheel", n, tw.Len())
+	return nil
+}

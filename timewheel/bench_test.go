@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// bench runs f for few live tasks and for many: what is measured must depend on their number no more than
+// memory does.
+func bench(b *testing.B, f func(b *testing.B, live int)) {
+	b.Helper()
+	for _, live := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprintf("live=%d", live), func(b *testing.B) {
+			b.ReportAllocs()
+			f(b, live)
+		})
+	}
+}
+
+func benchKeys(prefix string, n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = prefix + strconv.Itoa(i)
+	}
+	return keys
+}
+
+// benchWheel returns a wheel that runs and has a live task, due after some hours, for each key.
+func benchWheel(b *testing.B, keys []string) *TimeWheel {
+	b.Helper()
+	tw := NewTimeWheel(10*time.Millisecond, 4096)
+	b.Cleanup(tw.Stop)
+	tw.Start()
+	for i, key := range keys {
+		mustAdd(b, tw, key, time.Hour+time.Duration(i)*time.Millisecond)
+	}
+	tw.loop.do(func() {})
+	return tw
+}
+
+func mustAdd(b *testing.B, tw *TimeWheel, key string, d time.Duration) {
+	if err := tw.AddTask(&Task{Key: key, Interval: d, Job: ignore}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Fresh keys come in and, unmeasured, go again now and then, so that the number of live tasks stays about
+// the same.
+func BenchmarkAdd(b *testing.B) {
+	bench(b, func(b *testing.B, live int) {
+		tw := benchWheel(b, benchKeys("live-", live))
+		fresh := benchKeys("fresh-", live/4)
+		n := 0
+		for b.Loop() {
+			if n == len(fresh) {
+				b.StopTimer()
+				for _, key := range fresh {
+					_ = tw.RemoveTask(key)
+				}
+				tw.loop.do(func() {})
+				n = 0
+				b.StartTimer()
+			}
+			mustAdd(b, tw, fresh[n], 30*time.Minute)
+			n++
+		}
+	})
+}
+
+func BenchmarkAddRemove(b *testing.B) {
+	bench(b, func(b *testing.B, live int) {
+		tw := benchWheel(b, benchKeys("live-", live))
+		fresh := benchKeys("fresh-", 1<<16)
+		n := 0
+		for b.Loop() {
+			key := fresh[n%len(fresh)]
+			n++
+			mustAdd(b, tw, key, 30*time.Minute)
+			if err := tw.RemoveTask(key); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkReschedule(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		to   func(turn int) time.Duration
+	}{
+		{"farther", func(turn int) time.Duration { return 100*time.Hour + time.Duration(turn)*time.Second }},
+		{"nearer", func(turn int) time.Duration { return 100*time.Hour - time.Duration(turn)*time.Second }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			bench(b, func(b *testing.B, live int) {
+				keys := benchKeys("live-", live)
+				tw := benchWheel(b, keys)
+				for _, key := range keys {
+					if err := tw.Reschedule(key, c.to(0)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				tw.loop.do(func() {})
+				n := 0
+				for b.Loop() {
+					if err := tw.Reschedule(keys[n%live], c.to(1+n/live)); err != nil {
+						b.Fatal(err)
+					}
+					n++
+				}
+			})
+		})
+	}
+}
+
+// A tick at which few are due, while many wait in the same slot for a later revolution, and in all others.
+func BenchmarkRing_tickWithFewDue(b *testing.B) {
+	const slots, due = 1024, 4
+	bench(b, func(b *testing.B, waiting int) {
+		r := newRing(slots, 0)
+		entries := make([]entry, waiting)
+		for i := range entries {
+			entries[i].at = 1 << 40 * slots
+			entries[i].at += uint64(i)
+			r.place(&entries[i])
+		}
+		near := make([]entry, due)
+		for b.Loop() {
+			at := r.now + 1
+			for i := range near {
+				near[i].at = at
+				r.place(&near[i])
+			}
+			if r.next() != at {
+				b.Fatal("the due tick does not come next")
+			}
+			list := r.visit()
+			for e := list.popFront(); e != nil; e = list.popFront() {
+			}
+		}
+	})
+}
+
+func BenchmarkRing_tickWithNothingDue(b *testing.B) {
+	bench(b, func(b *testing.B, waiting int) {
+		r := newRing(1024, 0)
+		entries := make([]entry, waiting)
+		for i := range entries {
+			entries[i].at = 1<<62 + uint64(i)
+			r.place(&entries[i])
+		}
+		tick := uint64(0)
+		for b.Loop() {
+			tick++
+			if r.next() <= tick {
+				b.Fatal("something is due")
+			}
+			r.pass(tick)
+		}
+	})
+}
+
+// A tick with so many due, up to the end of the last job. The jobs do nothing, and the tasks repeat.
+func BenchmarkDispatch(b *testing.B) {
+	for _, due := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("due=%d", due), func(b *testing.B) {
+			b.ReportAllocs()
+			const tick = time.Millisecond
+			hand := clock.NewFake(0)
+			tw := NewTimeWheel(tick, 1024, WithClock(hand))
+			b.Cleanup(tw.Stop)
+			var left atomic.Int64
+			all := make(chan struct{})
+			job := func(*Task) {
+				if left.Add(-1) == 0 {
+					all <- struct{}{}
+				}
+			}
+			for _, key := range benchKeys("", due) {
+				if err := tw.AddTask(&Task{Key: key, Interval: tick, Times: Forever, Job: job}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			tw.Start()
+			for b.Loop() {
+				left.Store(int64(due))
+				tw.loop.do(func() { hand.Advance(tick) }) // on the loop, which looks at the clock next
+				<-all
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*due), "ns/run")
+		})
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func keyed(key string, state uint32) *entry {
+	e := &entry{key: key}
+	e.state.Store(state)
+	return e
+}
+
+func kills(e *entry) bool { return e.state.CompareAndSwap(scheduled, removed) }
+
+// wantEntries fails the test if the map itself, dead entries included, holds others than those given.
+func wantEntries(t *testing.T, x index, want ...*entry) {
+	t.Helper()
+	got := x.entries()
+	if len(got) != len(want) || x.m.Count() != len(want) {
+		t.Fatalf("the index holds %d entries and counts %d, want %d", len(got), x.m.Count(), len(want))
+	}
+	for _, e := range want {
+		if !slices.Contains(got, e) {
+			t.Errorf("the index does not hold %q in state %d", e.key, e.state.Load())
+		}
+	}
+}
+
+func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
+	for _, state := range []uint32{scheduled, moving, orphaned, waiting} {
+		x := newIndex()
+		first, second := keyed("k", state), keyed("k", scheduled)
+		if !x.add(first) || x.add(second) || x.get("k") != first {
+			t.Errorf("an entry in state %d does not keep its key", state)
+		}
+		wantEntries(t, x, first)
+	}
+}
+
+func TestIndex_deadEntry_isTakenOutByWhoeverMeetsIt(t *testing.T) {
+	for _, state := range []uint32{removed, done} {
+		x := newIndex()
+		dead, other := keyed("k", state), keyed("other", scheduled)
+		x.m.Set("k", dead)
+		x.m.Set("other", other)
+		if x.get("k") != nil {
+			t.Errorf("state %d: a dead entry was found", state)
+		}
+		wantEntries(t, x, other)
+
+		x.m.Set("k", dead)
+		successor := keyed("k", scheduled)
+		if !x.add(successor) || x.get("k") != successor {
+			t.Errorf("state %d: a dead entry was in the way of an add", state)
+		}
+		wantEntries(t, x, other, successor)
+	}
+}
+
+func TestIndex_forget_leavesTheSuccessorAlone(t *testing.T) {
+	x := newIndex()
+	first, second := keyed("k", done), keyed("k", scheduled)
+	x.m.Set("k", second)
+	x.forget(first)
+	wantEntries(t, x, second)
+	x.forget(second)
+	wantEntries(t, x)
+	x.forget(second)
+	wantEntries(t, x)
+}
+
+func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
+	x := newIndex()
+	e, killed := keyed("k", scheduled), []*entry(nil)
+	kill := func(e *entry) { killed = append(killed, e) }
+	x.remove("k", kill)
+	if killed != nil {
+		t.Error("kill was called for nothing")
+	}
+	x.add(e)
+	x.remove("k", kill)
+	x.remove("k", kill)
+	if !slices.Equal(killed, []*entry{e}) {
+		t.Errorf("kill was called %d times", len(killed))
+	}
+	wantEntries(t, x)
+}
+
+func TestIndex_replace_onlyForWhatTheKeyMeans(t *testing.T) {
+	other := keyed("k", scheduled)
+	for _, c := range []struct {
+		name     string
+		in       *entry // what the index holds
+		old      *entry // what is to be replaced
+		replaced bool
+		left     bool // in stays
+	}{
+		{"there", other, other, true, false},
+		{"another", other, keyed("k", scheduled), false, true},
+		{"dead by now", keyed("k", done), nil, false, true},
+		{"vanished", nil, keyed("k", done), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x, e := newIndex(), keyed("k", scheduled)
+			if c.old == nil {
+				c.old = c.in
+			}
+			if c.in != nil {
+				x.m.Set("k", c.in)
+			}
+			if got := x.replace(c.old, e, kills); got != c.replaced {
+				t.Errorf("replaced: %v", got)
+			}
+			var want []*entry
+			switch {
+			case c.replaced:
+				want = append(want, e)
+			case c.left:
+				want = append(want, c.in)
+			}
+			wantEntries(t, x, want...)
+		})
+	}
+}
+
+// Of all that add, replace and end a key at the same time, the index keeps one that is live, or none.
+func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
+	x := newIndex()
+	var live atomic.Int64
+	kill := func(e *entry) bool {
+		if !kills(e) {
+			return false
+		}
+		live.Add(-1)
+		return true
+	}
+	var workers sync.WaitGroup
+	for seed := range uint64(4) {
+		workers.Go(func() {
+			r := random(seed)
+			for range 5000 {
+				e := keyed("k", scheduled)
+				switch old := x.get("k"); {
+				case old == nil:
+					live.Add(1)
+					if !x.add(e) {
+						live.Add(-1)
+					}
+				case r.IntN(3) == 0:
+					x.remove("k", func(e *entry) { kill(e) })
+				case r.IntN(2) == 0:
+					kill(old) // as a last run does, which forgets it a little later
+					x.forget(old)
+				default:
+					live.Add(1)
+					if !x.replace(old, e, kill) {
+						live.Add(-1)
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
+	left := x.entries()
+	if n := int(live.Load()); n != len(left) || n > 1 {
+		t.Fatalf("%d entries are left, and %d are live", len(left), n)
+	}
+	for _, e := range left {
+		if !e.live() {
+			t.Error("the entry that is left is dead")
+		}
+	}
+	x.remove("k", func(*entry) {})
+	wantEntries(t, x)
+}

@@ -1,0 +1,698 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// A watchedClock is a fake one that counts how often a timer is set or stopped, which the loop does once
+// each time it goes to sleep, and that can do something as it is read.
+type watchedClock struct {
+	*clock.Fake
+	sleeps atomic.Int64
+	leap   atomic.Int64 // how far the wall clock was set
+	onNow  atomic.Pointer[func()]
+}
+
+func (c *watchedClock) Now() uint64 {
+	if f := c.onNow.Swap(nil); f != nil {
+		(*f)()
+	}
+	return c.Fake.Now()
+}
+
+func (c *watchedClock) Time(at uint64) time.Time {
+	return c.Fake.Time(at).Add(time.Duration(c.leap.Load()))
+}
+
+func (c *watchedClock) NewTimer() clock.Timer { return watchedTimer{c.Fake.NewTimer(), c} }
+
+type watchedTimer struct {
+	clock.Timer
+	c *watchedClock
+}
+
+func (t watchedTimer) Reset(d time.Duration) {
+	t.c.sleeps.Add(1)
+	t.Timer.Reset(d)
+}
+
+func (t watchedTimer) Stop() {
+	t.c.sleeps.Add(1)
+	t.Timer.Stop()
+}
+
+// A rig is a wheel with a clock that is turned by hand, in a synctest bubble that tells when all is quiet.
+type rig struct {
+	*testing.T
+	*TimeWheel
+	hand *watchedClock
+
+	runs sync.Mutex // protects ran
+	ran  []string   // the keys, in the order in which the runs began
+}
+
+// A plan is how a rig is made. The clock starts at the given instant.
+type plan struct {
+	tick  time.Duration // 10 ms unless it is given
+	slots int           // 60 unless it is given
+	clock uint64
+	opts  []Option
+}
+
+// in runs f in a bubble with a wheel that was not started. In the end the wheel must be in order, its
+// accounts must balance, and it must not leave a goroutine.
+func (p plan) in(t *testing.T, f func(t *testing.T, w *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &rig{T: t, hand: &watchedClock{Fake: clock.NewFake(p.clock)}}
+		tick, slots := p.tick, p.slots
+		if tick == 0 {
+			tick = 10 * time.Millisecond
+		}
+		if slots == 0 {
+			slots = 60
+		}
+		w.TimeWheel = NewTimeWheel(tick, slots, append([]Option{WithClock(w.hand), WithPoolSize(1)}, p.opts...)...)
+		defer w.Stop()
+		f(t, w)
+		w.verify()
+		w.Stop()
+		w.verify()
+	})
+}
+
+// verify fails the test if, all being quiet, something is out of order.
+func (w *rig) verify() {
+	w.Helper()
+	synctest.Wait()
+	if err := w.Check(); err != nil {
+		w.Error(err)
+	}
+	s := w.Stats()
+	if s.Due != s.Started+s.Missed+uint64(s.Waiting)+s.Withdrawn {
+		w.Errorf("the runs do not balance: %+v", s)
+	}
+	if s.Added != s.Finished+s.Removed+uint64(s.Pending) {
+		w.Errorf("the tasks do not balance: %+v", s)
+	}
+}
+
+// advance turns the clock by d at one stroke, and waits until all is quiet.
+func (w *rig) advance(d time.Duration) {
+	w.hand.Advance(d)
+	synctest.Wait()
+}
+
+func (w *rig) job(task *Task) {
+	w.runs.Lock()
+	defer w.runs.Unlock()
+	w.ran = append(w.ran, task.Key)
+}
+
+func (w *rig) add(task *Task) {
+	w.Helper()
+	if task.Job == nil {
+		task.Job = w.job
+	}
+	if err := w.AddTask(task); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// once adds a task that is due once.
+func (w *rig) once(key string, d time.Duration) {
+	w.Helper()
+	w.add(&Task{Key: key, Interval: d})
+}
+
+// wantRuns fails the test if since the last call other runs than those of the keys began.
+func (w *rig) wantRuns(keys ...string) {
+	w.Helper()
+	w.runs.Lock()
+	defer w.runs.Unlock()
+	if !slices.Equal(w.ran, keys) {
+		w.Errorf("ran %q, want %q", w.ran, keys)
+	}
+	w.ran = nil
+}
+
+// entry returns the entry of a live task.
+func (w *rig) entry(key string) *entry {
+	w.Helper()
+	e := w.index.get(key)
+	if e == nil {
+		w.Fatalf("there is no task %q", key)
+	}
+	return e
+}
+
+// mail returns how many entries wait in the mailbox.
+func (w *rig) mail() int {
+	w.loop.mail.mu.Lock()
+	defer w.loop.mail.mu.Unlock()
+	return len(w.loop.mail.in)
+}
+
+func ignore(*Task) {}
+
+func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
+	plan{tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("far", time.Hour)
+		w.once("farther", 2*time.Hour)
+		synctest.Wait()
+		before := w.hand.sleeps.Load()
+		for range 1000 {
+			w.advance(time.Millisecond)
+		}
+		if n := w.hand.sleeps.Load() - before; n != 0 {
+			t.Errorf("in 1000 ticks with nothing due the loop woke up %d times", n)
+		}
+		for range 3598 {
+			w.advance(time.Second)
+		}
+		// an hour is 60,000 revolutions: the ring may move the task twice on its way
+		if n := w.hand.sleeps.Load() - before; n > 2 {
+			t.Errorf("in an hour with nothing due the loop woke up %d times", n)
+		}
+		w.wantRuns()
+		w.advance(time.Second)
+		w.wantRuns("far")
+	})
+}
+
+func TestLoop_emptyWheel_neverWakesUp(t *testing.T) {
+	plan{tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("gone", time.Second)
+		if err := w.RemoveTask("gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := w.hand.sleeps.Load()
+		for range 100 {
+			w.advance(time.Minute)
+		}
+		if n := w.hand.sleeps.Load() - before; n != 0 {
+			t.Errorf("an empty wheel woke up %d times", n)
+		}
+	})
+}
+
+func TestLoop_atRest_hearsOfAnOperationAtOnce(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		synctest.Wait()
+		for _, op := range []struct {
+			what string
+			do   func() error
+		}{
+			{"add", func() error { return w.AddTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}) }},
+			{"move nearer", func() error { return w.Reschedule("k", time.Minute) }},
+			{"replace", func() error { return w.SetTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}) }},
+			{"remove", func() error { return w.RemoveTask("k") }},
+		} {
+			if err := op.do(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the clock stands still
+			if n := w.mail(); n != 0 {
+				t.Errorf("%s: %d operations wait for a loop at rest", op.what, n)
+			}
+		}
+		w.once("k", time.Second)
+		synctest.Wait()
+		w.advance(time.Second)
+		w.wantRuns("k")
+	})
+}
+
+// busy makes the loop find operations at two looks in a row, after which it does not wait for further ones.
+func (w *rig) busy() {
+	w.Helper()
+	e := &entry{} // dead, and so no work
+	e.state.Store(done)
+	second := func() { w.loop.mail.put(e) }
+	first := func() {
+		w.loop.mail.put(e)
+		w.hand.onNow.Store(&second)
+	}
+	w.loop.do(func() { w.hand.onNow.Store(&first) })
+	synctest.Wait()
+	if alarm := w.loop.alarm.Load(); alarm != later(w.loop.now(), w.loop.poll) {
+		w.Fatalf("the alarm of the busy loop is set to %d, now is %d", alarm, w.loop.now())
+	}
+}
+
+func TestLoop_busy_looksAfterAPollAndSoonerOnlyForWhatIsDue(t *testing.T) {
+	plan{tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.busy()
+		w.once("after the alarm", time.Hour)
+		synctest.Wait()
+		if n := w.mail(); n != 1 {
+			t.Errorf("%d operations wait for a busy loop, want 1", n)
+		}
+		w.once("before the alarm", 10*time.Microsecond)
+		synctest.Wait()
+		if n := w.mail(); n != 0 {
+			t.Errorf("a due time before the alarm left %d operations waiting", n)
+		}
+		w.advance(10 * time.Microsecond)
+		w.wantRuns("before the alarm")
+
+		w.busy()
+		w.once("later", time.Minute)
+		w.advance(w.loop.poll - 1)
+		if n := w.mail(); n != 1 {
+			t.Errorf("before the alarm %d operations wait, want 1", n)
+		}
+		w.advance(1)
+		if n := w.mail(); n != 0 {
+			t.Errorf("at the alarm %d operations wait", n)
+		}
+		w.advance(w.loop.poll) // nothing came: the loop rests
+		if alarm := w.loop.alarm.Load(); alarm != never {
+			t.Errorf("the alarm of a loop at rest is %d", alarm)
+		}
+	})
+}
+
+func TestLoop_busy_dueAtTheAlarm_isNotLate(t *testing.T) {
+	plan{tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.busy()
+		w.once("k", w.loop.poll)
+		synctest.Wait()
+		if n := w.mail(); n != 1 {
+			t.Errorf("%d operations wait for the alarm, want 1", n)
+		}
+		w.advance(w.loop.poll)
+		w.wantRuns("k")
+	})
+}
+
+func TestLoop_busy_manyOperations_callItAtHalfTheMailbox(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.busy()
+		for i := range mailCap/2 - 1 {
+			w.once(fmt.Sprint(i), time.Hour)
+		}
+		synctest.Wait()
+		if n := w.mail(); n != mailCap/2-1 {
+			t.Errorf("%d operations wait, want %d", n, mailCap/2-1)
+		}
+		w.once("one more", time.Hour)
+		synctest.Wait()
+		if n := w.mail(); n != 0 {
+			t.Errorf("%d operations wait for a loop that was called", n)
+		}
+	})
+}
+
+func TestLoop_poll_isATickWithinReason(t *testing.T) {
+	for _, c := range []struct{ tick, poll time.Duration }{
+		{1, time.Millisecond},
+		{time.Millisecond, time.Millisecond},
+		{3 * time.Millisecond, 3 * time.Millisecond},
+		{time.Second, 10 * time.Millisecond},
+		{math.MaxInt64, 10 * time.Millisecond},
+	} {
+		if l := newLoop(c.tick, 1, clock.NewFake(0)); l.poll != c.poll {
+			t.Errorf("with a tick of %v the poll is %v, want %v", c.tick, l.poll, c.poll)
+		}
+	}
+}
+
+func TestLoop_stall_overdueRunsComeInDueOrder(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("last", time.Hour)
+		w.once("second", 10*time.Minute)
+		w.once("third", 10*time.Minute+1) // in the next tick
+		w.once("first", time.Millisecond)
+		w.once("not yet", time.Hour+time.Millisecond)
+		w.once("fifth", 45*time.Minute+3)
+		w.once("fourth", 45*time.Minute+2) // in the same tick
+		synctest.Wait()
+		w.advance(time.Hour)
+		w.wantRuns("first", "second", "third", "fourth", "fifth", "last")
+		w.advance(10 * time.Millisecond)
+		w.wantRuns("not yet")
+	})
+}
+
+func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.add(&Task{Key: "second", Interval: time.Second, Times: 3})
+		w.add(&Task{Key: "25ms", Interval: 25 * time.Millisecond, Delay: time.Millisecond, Times: Forever})
+		synctest.Wait()
+		w.advance(time.Hour + 355*time.Millisecond)
+		w.wantRuns("25ms", "second")
+		// due at 1 s, …, 3600 s, and at 1 ms, …, 1 h + 351 ms
+		missed := uint64(3600-1) + 3600*40 + 15 - 1
+		if s := w.Stats(); s.Missed != missed || s.Due != missed+2 || s.Started != 2 {
+			t.Errorf("after the stall %+v, want %d missed", s, missed)
+		}
+		if n := w.GetTaskTimes("second"); n != 2 {
+			t.Errorf("what was missed used up Times: %d runs are left, want 2", n)
+		}
+		w.advance(20 * time.Millisecond) // 375 ms
+		w.wantRuns()
+		w.advance(5 * time.Millisecond) // 376 ms was the due time, 380 the tick
+		w.wantRuns("25ms")
+		if err := w.RemoveTask("25ms"); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(619 * time.Millisecond)
+		w.wantRuns()
+		w.advance(time.Millisecond)
+		w.wantRuns("second")
+		w.advance(time.Second)
+		w.wantRuns("second")
+		if s := w.Stats(); s.Missed != missed || s.Finished != 1 {
+			t.Errorf("in the end %+v, want %d missed and 1 finished", s, missed)
+		}
+	})
+}
+
+func TestLoop_lostTicks_loseNoTask(t *testing.T) {
+	const tick, slots = 10 * time.Millisecond, 60
+	for _, revolutions := range []int{1, 10, 10_000} {
+		t.Run(fmt.Sprint(revolutions), func(t *testing.T) {
+			plan{tick: tick, slots: slots, clock: uint64(tick) * 7}.in(t, func(t *testing.T, w *rig) {
+				w.Start()
+				lost := revolutions * slots
+				ticks := []int{
+					lost + 1, 1, slots - 1, slots, slots + 1, 2 * slots, lost, lost - 1, lost / 2, 2 * lost,
+				}
+				for _, n := range ticks {
+					task := &Task{Key: fmt.Sprint(n), Interval: time.Duration(n) * tick, Job: w.job}
+					if err := w.SetTask(task); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				slices.Sort(ticks)
+				ticks = slices.Compact(ticks)
+				due := func(upTo int) (keys []string) {
+					for len(ticks) > 0 && ticks[0] <= upTo {
+						keys = append(keys, fmt.Sprint(ticks[0]))
+						ticks = ticks[1:]
+					}
+					return keys
+				}
+				w.advance(time.Duration(lost) * tick)
+				w.wantRuns(due(lost)...)
+				w.advance(tick)
+				w.wantRuns(due(lost + 1)...)
+				w.advance(time.Duration(lost)*tick - tick - 1)
+				w.wantRuns(due(2*lost - 1)...)
+				w.advance(1)
+				w.wantRuns(due(2 * lost)...)
+				if len(ticks) != 0 {
+					t.Errorf("%d tasks are left over", len(ticks))
+				}
+			})
+		})
+	}
+}
+
+func TestLoop_wallClockIsSet_nothingHappens(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.add(&Task{Key: "k", Interval: time.Second, Times: Forever})
+		synctest.Wait()
+		for _, leap := range []time.Duration{10 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour, 0} {
+			w.hand.leap.Store(int64(leap))
+			w.advance(time.Second - 1)
+			w.wantRuns()
+			w.advance(1)
+			w.wantRuns("k")
+			info, ok := w.Get("k")
+			if want := w.hand.Time(w.hand.Now() + uint64(time.Second)); !ok || !info.Next.Equal(want) {
+				t.Errorf("clock set by %v: the next run is due at %v, want %v", leap, info.Next, want)
+			}
+		}
+	})
+}
+
+// A wheel may be made on a clock that has been going for long, and be there when it ends, after 584 years.
+func TestLoop_oldClock_makesNoDifference(t *testing.T) {
+	const year = 365 * 24 * uint64(time.Hour)
+	for name, start := range map[string]uint64{
+		"new":            0,
+		"a moment old":   1,
+		"32 bits":        1<<32 - uint64(time.Second),
+		"half its range": math.MaxInt64 - uint64(30*time.Second),
+		"centuries old":  500 * year,
+		"near its end":   never - 2*uint64(time.Hour),
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan{clock: start}.in(t, func(t *testing.T, w *rig) {
+				w.once("before start", time.Second)
+				w.Start()
+				w.once("for ever", math.MaxInt64)
+				w.add(&Task{Key: "minutes", Interval: time.Minute, Times: Forever})
+				synctest.Wait()
+				w.advance(time.Second - 1)
+				w.wantRuns()
+				w.advance(10 * time.Millisecond) // to the next tick
+				w.wantRuns("before start")
+				w.advance(59 * time.Second)
+				w.wantRuns("minutes")
+				w.advance(30 * time.Minute)
+				w.wantRuns("minutes")
+				if s := w.Stats(); s.Missed != 29 || s.Pending != 2 {
+					t.Errorf("after half an hour %+v, want 29 missed", s)
+				}
+				want := w.hand.Time(later(start, math.MaxInt64))
+				info, ok := w.Get("for ever")
+				if early := want.Sub(info.Next); !ok || early < 0 || early > 10*time.Millisecond {
+					t.Errorf("the farthest task is due at %v, want %v", info.Next, want)
+				}
+			})
+		})
+	}
+}
+
+func TestLoop_moreOperationsThanTheMailboxHolds_beforeStartAndAfterStop(t *testing.T) {
+	const n = 2*mailCap + 10
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		for i := range n {
+			w.once(fmt.Sprint(i), time.Second)
+		}
+		w.advance(time.Minute)
+		w.Start()
+		synctest.Wait()
+		if s := w.Stats(); s.Finished != n {
+			t.Errorf("%d of %d tasks ran", s.Finished, n)
+		}
+		for i := range n {
+			w.once(fmt.Sprint(i), time.Second)
+		}
+		w.Stop()
+		for i := range n {
+			if err := w.RemoveTask(fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := w.mail(); n != 0 {
+			t.Errorf("%d operations were left over", n)
+		}
+	})
+}
+
+func TestLoop_moreOperationsThanTheMailboxHolds_whileTheLoopIsHeldUp(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		release := make(chan struct{})
+		go w.loop.do(func() { <-release })
+		synctest.Wait()
+		const callers, each = 10, mailCap / 2
+		for c := range callers {
+			go func() {
+				for i := range each {
+					w.once(fmt.Sprint(c, " ", i), time.Second)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := w.mail(); n != mailCap {
+			t.Errorf("%d operations are in the mailbox, want %d", n, mailCap)
+		}
+		close(release)
+		synctest.Wait()
+		if n := w.Len(); n != callers*each {
+			t.Errorf("%d tasks were added, want %d", n, callers*each)
+		}
+		w.advance(time.Second)
+		if s := w.Stats(); s.Finished != callers*each {
+			t.Errorf("%d tasks ran, want %d", s.Finished, callers*each)
+		}
+	})
+}
+
+func TestLoop_look_isNoLongerThanTheMailbox(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.loop.running.Store(true) // but there is none, so that the operations stay
+		const extra = 10
+		for i := range mailCap + extra {
+			go w.once(fmt.Sprint(i), time.Hour)
+		}
+		synctest.Wait()
+		if !w.loop.lookLoop(w.loop.now()) {
+			t.Error("a look into a full mailbox found nothing")
+		}
+		synctest.Wait()
+		if n := w.mail(); n != extra {
+			t.Errorf("%d operations are left for the next look, want %d", n, extra)
+		}
+		w.loop.running.Store(false)
+	})
+}
+
+func TestLoop_end_letsNobodyWait(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.loop.running.Store(true) // but there is none, so that the operations stay
+		const callers = 2*mailCap + 10
+		for i := range callers {
+			go w.once(fmt.Sprint(i), time.Hour)
+		}
+		done := false
+		go w.loop.do(func() { done = true })
+		synctest.Wait()
+		w.loop.end()
+		synctest.Wait()
+		if n := w.mail(); n != 0 || w.Len() != callers {
+			t.Errorf("%d tasks were added, want %d, and %d operations left over", w.Len(), callers, n)
+		}
+		if !done {
+			t.Error("what was asked of the loop was not done")
+		}
+	})
+}
+
+func TestLoop_heldUp_hearsOfOverdueTasksInDueOrder(t *testing.T) {
+	plan{tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		release := make(chan struct{})
+		go w.loop.do(func() { <-release })
+		synctest.Wait()
+		w.once("second", 2*time.Microsecond)
+		w.once("first", time.Microsecond)
+		w.add(&Task{Key: "often", Interval: time.Second, Times: Forever})
+		w.advance(time.Minute)
+		w.wantRuns()
+		close(release)
+		synctest.Wait()
+		w.wantRuns("first", "second", "often")
+		if s := w.Stats(); s.Missed != 59 {
+			t.Errorf("%d periods were missed, want 59", s.Missed)
+		}
+	})
+}
+
+// A caller may be suspended between his reading of the clock and his operation. Its tick has passed then.
+func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		e, err := w.newEntry(&Task{Key: "k", Interval: time.Second, Times: Forever, Job: w.job})
+		if err != nil || !w.reserve() || !w.index.add(e) {
+			t.Fatal("the task was refused: ", err)
+		}
+		w.added.Add(1)
+		w.advance(10*time.Second + 1)
+		w.loop.do(func() {}) // after which it passes what has come
+		synctest.Wait()
+		w.loop.post(e, e.due.Load())
+		synctest.Wait()
+		w.wantRuns("k")
+		w.advance(time.Second)
+		w.wantRuns("k")
+		if s := w.Stats(); s.Missed != 9 {
+			t.Errorf("%d periods were missed, want 9", s.Missed)
+		}
+	})
+}
+
+func TestLoop_entryInTheWrongSlot_panics(t *testing.T) {
+	hand := clock.NewFake(0)
+	tw := NewTimeWheel(time.Millisecond, 60, WithClock(hand))
+	defer tw.Stop()
+	if err := tw.AddTask(&Task{Key: "k", Interval: time.Second, Job: ignore}); err != nil {
+		t.Fatal(err)
+	}
+	tw.index.get("k").at++
+	hand.Advance(time.Hour)
+	defer func() {
+		if recover() == nil {
+			t.Error("an entry was handed over at another tick than its own")
+		}
+	}()
+	tw.loop.advanceLoop(tw.loop.now())
+}
+
+func TestLoop_burst_keepsNoRoomForIt(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		for _, c := range []struct{ tasks, least, most int }{
+			{keepDue / 2, keepDue / 2, keepDue},
+			{keepDue + 1, 0, 0},
+			{1, 1, keepDue},
+		} {
+			for i := range c.tasks {
+				w.add(&Task{Key: fmt.Sprint(i), Interval: time.Second, Job: ignore})
+			}
+			synctest.Wait()
+			w.advance(time.Second)
+			w.loop.do(func() {
+				if n := cap(w.loop.due); n < c.least || n > c.most {
+					t.Errorf("after %d due entries there is room for %d", c.tasks, n)
+				}
+				for _, e := range w.loop.due[:cap(w.loop.due)] {
+					if e != nil {
+						t.Errorf("after %d due entries one is kept from the collector", c.tasks)
+						break
+					}
+				}
+			})
+			if s := w.Stats(); s.Pending != 0 {
+				t.Errorf("of %d tasks %d did not run", c.tasks, s.Pending)
+			}
+		}
+	})
+}
+
+// The real clock tells the bubble's time, so these are hours of a wheel as users have it.
+func TestLoop_realClock_sleepsThroughTheNight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := NewTimeWheel(time.Millisecond, 4096)
+		defer tw.Stop()
+		tw.Start()
+		start := time.Now()
+		var ran time.Duration
+		task := &Task{Key: "k", Interval: 8 * time.Hour, Job: func(*Task) { ran = time.Since(start) }}
+		if err := tw.AddTask(task); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if ran < 8*time.Hour || ran >= 8*time.Hour+time.Millisecond {
+			t.Errorf("the task ran after %v", ran)
+		}
+	})
+}

