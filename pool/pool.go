@@ -68,7 +68,10 @@ func New(size int, opts ...Option) (*Pool, error) {
 		return nil, fmt.Errorf("pool: size %d is not positive", size)
 	}
 	p := &Pool{size: size, onPanic: logPanic, done: make(chan struct{})}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("pool: option %d is nil", i+1)
+		}
 		if err := opt(p); err != nil {
 			return nil, err
 		}

@@ -325,7 +325,8 @@ func TestSettle_orphan_isLeftToItsReschedule(t *testing.T) {
 		w.once("k", time.Second)
 		e := w.set("k", moving)
 		w.advance(time.Second)
-		w.loop.post(e, 0)
+		e.due.Store(later(w.loop.now(), time.Second))
+		w.loop.post(e, 0) // an earlier move
 		synctest.Wait()
 		if e.linked() || e.state.Load() != orphaned {
 			t.Errorf("the entry is in state %d, linked: %v", e.state.Load(), e.linked())
@@ -523,7 +524,7 @@ func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 		old := w.entry("k")
 		replaced := w.index.replace(old, e, func(old *entry) bool {
 			ok := w.kills(old)
-			if w.reserve() || w.Len() != 1 {
+			if w.admit() || w.Len() != 1 {
 				t.Errorf("while a task is replaced %d are pending", w.Len())
 			}
 			return ok

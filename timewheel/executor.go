@@ -50,35 +50,44 @@ func (a *asker) ask() {
 }
 
 func (a *asker) run() {
-	ended := false
 	defer func() {
-		if !ended {
+		if !a.stopped() {
 			go a.run() // an executor that runs functions here was given a job that ends its goroutine
 		}
 	}()
 	timer := a.clock.NewTimer()
-	refused := false
 	for {
 		select {
 		case <-a.quit:
-			ended = true
 			return
 		case <-a.asks:
 		}
-		for err := a.submit(); err != nil; err = a.submit() {
+		for refused := false; ; refused = true {
+			if a.stopped() {
+				return
+			}
+			err := a.submit()
+			if err == nil {
+				break
+			}
 			if !refused {
-				refused = true
 				a.log.refused(err)
 			}
 			timer.Reset(retry)
 			select {
 			case <-a.quit:
-				ended = true
-				return
 			case <-timer.C():
 			}
 		}
-		refused = false
+	}
+}
+
+func (a *asker) stopped() bool {
+	select {
+	case <-a.quit:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -26,16 +26,35 @@ func newIndex() index {
 	})}
 }
 
-// add puts in the entry unless a live task has its key.
-func (x index) add(e *entry) bool {
-	for {
-		if x.m.SetIfAbsent(e.key, e) {
-			return true
+// add puts in the entry. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if
+// admit does not count it in. That is asked under the lock, so that an add which fails never takes the room
+// of another.
+func (x index) add(e *entry, admit func() bool) (err error) {
+	var tombstone *entry
+	x.m.Upsert(e.key, e, func(ok bool, in, _ *entry) *entry {
+		switch {
+		case ok && in.live():
+			err = ErrDuplicateTaskKey
+			return in
+		case admit():
+			return e
 		}
-		if x.get(e.key) != nil {
-			return false
-		}
+		err = ErrFull
+		tombstone = newTombstone(e.key)
+		return tombstone
+	})
+	if tombstone != nil {
+		x.forget(tombstone)
 	}
+	return err
+}
+
+// newTombstone returns a dead entry. concurrent-map puts in what an Upsert's callback returns, come what may,
+// and a dead entry is as good as none.
+func newTombstone(key string) *entry {
+	e := &entry{key: key}
+	e.state.Store(removed)
+	return e
 }
 
 // get returns the live entry of the key, or nil.
@@ -81,9 +100,7 @@ func (x index) replace(old, e *entry, kill func(e *entry) bool) (replaced bool) 
 		case ok:
 			return in
 		}
-		// concurrent-map puts in what this returns, come what may; a dead entry is as good as none.
-		tombstone = &entry{key: e.key}
-		tombstone.state.Store(removed)
+		tombstone = newTombstone(e.key)
 		return tombstone
 	})
 	if tombstone != nil {

@@ -35,7 +35,7 @@ func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
 	for _, state := range []uint32{scheduled, moving, orphaned, waiting} {
 		x := newIndex()
 		first, second := keyed("k", state), keyed("k", scheduled)
-		if !x.add(first) || x.add(second) || x.get("k") != first {
+		if x.add(first, always) != nil || x.add(second, always) != ErrDuplicateTaskKey || x.get("k") != first {
 			t.Errorf("an entry in state %d does not keep its key", state)
 		}
 		wantEntries(t, x, first)
@@ -55,7 +55,7 @@ func TestIndex_deadEntry_isTakenOutByWhoeverMeetsIt(t *testing.T) {
 
 		x.m.Set("k", dead)
 		successor := keyed("k", scheduled)
-		if !x.add(successor) || x.get("k") != successor {
+		if x.add(successor, always) != nil || x.get("k") != successor {
 			t.Errorf("state %d: a dead entry was in the way of an add", state)
 		}
 		wantEntries(t, x, other, successor)
@@ -82,7 +82,9 @@ func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
 	if killed != nil {
 		t.Error("kill was called for nothing")
 	}
-	x.add(e)
+	if err := x.add(e, always); err != nil {
+		t.Fatal(err)
+	}
 	x.remove("k", kill)
 	x.remove("k", kill)
 	if !slices.Equal(killed, []*entry{e}) {
@@ -92,36 +94,32 @@ func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
 }
 
 func TestIndex_replace_onlyForWhatTheKeyMeans(t *testing.T) {
-	other := keyed("k", scheduled)
+	live, dead, stranger := keyed("k", scheduled), keyed("k", done), keyed("k", scheduled)
 	for _, c := range []struct {
-		name     string
-		in       *entry // what the index holds
-		old      *entry // what is to be replaced
-		replaced bool
-		left     bool // in stays
+		name    string
+		in, old *entry // what the key means, and what is to be replaced
 	}{
-		{"there", other, other, true, false},
-		{"another", other, keyed("k", scheduled), false, true},
-		{"dead by now", keyed("k", done), nil, false, true},
-		{"vanished", nil, keyed("k", done), false, false},
+		{"another", live, stranger},
+		{"dead by now", dead, dead},
+		{"vanished", nil, dead},
+		{"there", live, live}, // the last, which ends it
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, e := newIndex(), keyed("k", scheduled)
-			if c.old == nil {
-				c.old = c.in
-			}
+			var want []*entry
 			if c.in != nil {
 				x.m.Set("k", c.in)
+				want = []*entry{c.in}
 			}
-			if got := x.replace(c.old, e, kills); got != c.replaced {
+			replaced := c.in == live && c.old == live
+			if got := x.replace(c.old, e, kills); got != replaced {
 				t.Errorf("replaced: %v", got)
 			}
-			var want []*entry
-			switch {
-			case c.replaced:
-				want = append(want, e)
-			case c.left:
-				want = append(want, c.in)
+			if replaced {
+				want = []*entry{e}
+			}
+			if live.live() == replaced || !stranger.live() {
+				t.Error("the wrong entry was ended")
 			}
 			wantEntries(t, x, want...)
 		})
@@ -148,7 +146,7 @@ func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
 				switch old := x.get("k"); {
 				case old == nil:
 					live.Add(1)
-					if !x.add(e) {
+					if x.add(e, always) != nil {
 						live.Add(-1)
 					}
 				case r.IntN(3) == 0:
@@ -177,4 +175,23 @@ func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
 	}
 	x.remove("k", func(*entry) {})
 	wantEntries(t, x)
+}
+
+// always has an index take every entry.
+func always() bool { return true }
+
+func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
+	never := func() bool { return false }
+	for _, dead := range []bool{false, true} {
+		x := newIndex()
+		if dead {
+			x.m.Set("k", keyed("k", removed))
+		}
+		if err := x.add(keyed("k", scheduled), never); err != ErrFull {
+			t.Errorf("the error is %v, want %v", err, ErrFull)
+		}
+		if n := x.m.Count(); n != 0 {
+			t.Errorf("%d entries are left behind", n)
+		}
+	}
 }

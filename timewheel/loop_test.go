@@ -346,9 +346,13 @@ func TestLoop_stall_overdueRunsComeInDueOrder(t *testing.T) {
 		w.once("not yet", time.Hour+time.Millisecond)
 		w.once("fifth", 45*time.Minute+3)
 		w.once("fourth", 45*time.Minute+2) // in the same tick
+		w.once("moved", time.Second)
+		if err := w.Reschedule("moved", 50*time.Minute); err != nil { // the loop meets it at the old time
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		w.advance(time.Hour)
-		w.wantRuns("first", "second", "third", "fourth", "fifth", "last")
+		w.wantRuns("first", "second", "third", "fourth", "fifth", "moved", "last")
 		w.advance(10 * time.Millisecond)
 		w.wantRuns("not yet")
 	})
@@ -611,7 +615,7 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		e, err := w.newEntry(&Task{Key: "k", Interval: time.Second, Times: Forever, Job: w.job})
-		if err != nil || !w.reserve() || !w.index.add(e) {
+		if err != nil || w.index.add(e, w.admit) != nil {
 			t.Fatal("the task was refused: ", err)
 		}
 		w.added.Add(1)
@@ -627,6 +631,43 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 			t.Errorf("%d periods were missed, want 9", s.Missed)
 		}
 	})
+}
+
+// A tick that has passed may come up for a loop that does not run, too: nothing is due at it any more.
+func TestLoop_stopped_keepsWhatIsDueNow(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		timer := w.AfterFunc(time.Hour, func() { t.Error("a run began after Stop") })
+		w.once("k", time.Second)
+		synctest.Wait()
+		w.advance(time.Second)
+		w.wantRuns("k")
+		w.Stop()
+		if !timer.Reset(0) {
+			t.Error("the timer was not active")
+		}
+		if n, err := w.Drain(ignore); n != 1 || err != nil {
+			t.Errorf("drained %d and %v, want 1", n, err)
+		}
+	})
+}
+
+func TestLoop_operations_allocateNothing(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}); err != nil {
+		t.Fatal(err)
+	}
+	e := tw.index.get("k")
+	due := e.due.Load()
+	if allocs := testing.AllocsPerRun(1000, func() {
+		due -= uint64(time.Millisecond)
+		if !tw.move(e, due) || e.at != tw.loop.ticks.up(due) {
+			t.Fatal("the task was not moved")
+		}
+	}); allocs != 0 {
+		t.Errorf("a move costs %v allocations", allocs)
+	}
 }
 
 func TestLoop_entryInTheWrongSlot_panics(t *testing.T) {

@@ -555,6 +555,7 @@ func (w *walk) compare() {
 	if err := w.tw.Check(); err != nil {
 		w.t.Fatalf("after %s: %v", w.step, err)
 	}
+	synctest.Wait() // the loop goes to sleep again before the clock moves
 }
 
 func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
@@ -589,7 +590,7 @@ func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
 }
 
 func TestWheel_randomWalk_agreesWithModel(t *testing.T) {
-	walks := 500
+	walks := 1000
 	if testing.Short() {
 		walks = 50
 	}

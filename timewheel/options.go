@@ -27,7 +27,10 @@ const defaultPoolSize = 1024
 
 func newConfig(opts []Option) (config, error) {
 	c := config{clock: clock.Real(), poolSize: defaultPoolSize, log: newLogger()}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return config{}, fmt.Errorf("timewheel: option %d is nil", i+1)
+		}
 		if err := opt(&c); err != nil {
 			return config{}, err
 		}

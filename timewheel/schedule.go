@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -24,16 +25,18 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 	if err != nil {
 		return err
 	}
-	if !tw.reserve() {
-		if tw.Exist(task.Key) {
-			return fmt.Errorf("%w: %q", ErrDuplicateTaskKey, task.Key)
-		}
-		return fmt.Errorf("%w: %d tasks are pending", ErrFull, tw.maxPending)
-	}
+	return tw.add(e)
+}
+
+// add puts the entry into the index and has the loop place it.
+func (tw *TimeWheel) add(e *entry) error {
 	due := e.due.Load()
-	if !tw.index.add(e) {
-		tw.pending.Add(-1)
-		return fmt.Errorf("%w: %q", ErrDuplicateTaskKey, task.Key)
+	err := tw.index.add(e, tw.admit)
+	if errors.Is(err, ErrFull) {
+		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %q", err, e.key)
 	}
 	tw.added.Add(1)
 	tw.loop.post(e, due)
@@ -51,24 +54,18 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 	due := e.due.Load()
 	for {
 		old := tw.index.get(e.key)
-		if old != nil {
-			if !tw.index.replace(old, e, tw.kills) {
-				continue
+		if old == nil {
+			if err := tw.add(e); !errors.Is(err, ErrDuplicateTaskKey) {
+				return err
 			}
+			continue
+		}
+		if tw.index.replace(old, e, tw.kills) {
 			tw.added.Add(1)
 			tw.loop.post(old, never-1)
 			tw.loop.post(e, due)
 			return nil
 		}
-		if !tw.reserve() {
-			return fmt.Errorf("%w: %d tasks are pending", ErrFull, tw.maxPending)
-		}
-		if tw.index.add(e) {
-			tw.added.Add(1)
-			tw.loop.post(e, due)
-			return nil
-		}
-		tw.pending.Add(-1)
 	}
 }
 
@@ -157,7 +154,7 @@ func (tw *TimeWheel) Len() int { return int(tw.pending.Load()) }
 // removed then.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
-		return 0, fmt.Errorf("timewheel: drain: fn is nil")
+		return 0, fmt.Errorf("%w: drain: fn is nil", ErrInvalidTask)
 	}
 	type drained struct {
 		e   *entry
@@ -174,9 +171,11 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	for _, d := range all {
 		tw.forget(d.e)
 	}
-	for _, e := range tw.index.entries() { // one that is in no slot now, since a Reschedule is at work on it
+	// What is left was added since, or was in no slot, since a Reschedule was at work on it.
+	for _, e := range tw.index.entries() {
 		take(e)
 		tw.index.forget(e)
+		tw.loop.post(e, never-1)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
 	now := tw.loop.now()
@@ -214,13 +213,21 @@ func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
 	return e, nil
 }
 
-// reserve counts one more task as pending, if the bound allows it.
-func (tw *TimeWheel) reserve() bool {
-	if n := tw.pending.Add(1); tw.maxPending > 0 && n > tw.maxPending {
-		tw.pending.Add(-1)
-		return false
+// admit counts one more task as pending, if the bound allows it.
+func (tw *TimeWheel) admit() bool {
+	if tw.maxPending == 0 {
+		tw.pending.Add(1)
+		return true
 	}
-	return true
+	for {
+		n := tw.pending.Load()
+		if n >= tw.maxPending {
+			return false
+		}
+		if tw.pending.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // kill ends a live task. It returns when its next run was due, and whether it was this call that ended it.

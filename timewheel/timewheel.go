@@ -90,17 +90,24 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 // Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at
 // once, in due order. Start does nothing if the wheel runs, or was stopped: a stopped wheel stays so.
 func (tw *TimeWheel) Start() {
+	if tw.begin() {
+		tw.log.lifecycle("started")
+	}
+}
+
+// begin starts the goroutines, and reports whether it was this call that did.
+func (tw *TimeWheel) begin() bool {
 	tw.mu.Lock()
 	defer tw.mu.Unlock()
 	if tw.started || tw.ended {
-		return
+		return false
 	}
 	tw.started = true
 	if tw.asker != nil {
 		go tw.asker.run()
 	}
 	tw.loop.start()
-	tw.log.lifecycle("started")
+	return true
 }
 
 // Stop stops the wheel for good. When it returns no further run starts, and the context of those that go on
@@ -108,8 +115,11 @@ func (tw *TimeWheel) Start() {
 // stay to be looked at, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The
 // wheel's goroutines end with the last run.
 func (tw *TimeWheel) Stop() {
-	tw.halt()
+	stopped := tw.halt()
 	tw.cancel()
+	if stopped {
+		tw.log.lifecycle("stopped")
+	}
 }
 
 // Shutdown stops the wheel as Stop does, but cancels no run: it waits until those that go on have ended, or
@@ -117,7 +127,9 @@ func (tw *TimeWheel) Stop() {
 // how many runs go on; call Stop then to have their contexts done. A job that calls Shutdown waits for
 // itself, until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
-	tw.halt()
+	if tw.halt() {
+		tw.log.lifecycle("stopped")
+	}
 	select {
 	case <-tw.dispatch.idle:
 	default:
@@ -131,15 +143,15 @@ func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// halt ends everything but the runs that go on.
-func (tw *TimeWheel) halt() {
+// halt ends everything but the runs that go on, and reports whether it was this call that did.
+func (tw *TimeWheel) halt() bool {
 	tw.stopped.Store(true)
 	tw.dispatch.stop()
 
 	tw.mu.Lock()
 	defer tw.mu.Unlock()
 	if tw.ended {
-		return
+		return false
 	}
 	tw.ended = true
 	if tw.started {
@@ -153,7 +165,7 @@ func (tw *TimeWheel) halt() {
 		cancel()
 		_ = tw.pool.Close(gone) // does not wait: the runs that go on end by themselves
 	}
-	tw.log.lifecycle("stopped")
+	return true
 }
 
 // IsRunning reports whether the wheel was started and not stopped.

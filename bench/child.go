@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// childVariable is the environment variable by which a process knows that it is a child, and what it has to
+// do.
+const childVariable = "TIMEWHEEL_BENCH_CHILD"
+
+// job is what a child process is told to measure.
+type job struct {
+	Peer     string
+	Case     string
+	Workload workload
+}
+
+// childMain measures what the text says and writes the figures as one line of JSON.
+func childMain(text string, out io.Writer) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return fmt.Errorf("%s: %w", childVariable, err)
+	}
+	d, err := selectPeers(j.Peer)
+	if err != nil {
+		return err
+	}
+	silenceOthers(d[0].module)
+	f, err := j.run()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(f)
+}
+
+// run measures in this process.
+func (j job) run() (figures, error) {
+	d, err := selectPeers(j.Peer)
+	if err != nil {
+		return nil, err
+	}
+	c, err := selectCases(j.Case)
+	if err != nil {
+		return nil, err
+	}
+	f, err := c[0].measure(j.Workload, d[0].open)
+	if !d[0].timers {
+		delete(f, "quiet_ns") // without timers there are no ticks
+		delete(f, "beat_ns")
+		delete(f, "beats")
+	}
+	return f, err
+}
+
+// parseFigures finds the figures in what a child wrote. A peer may have written lines of its own before them.
+func parseFigures(output string) (figures, error) {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	var f figures
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &f); err != nil {
+		return nil, fmt.Errorf("no figures in the output: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// goal is a target for the wheel of this repository and what became of it. Everything in it is computed.
+type goal struct {
+	title    string
+	target   string
+	measured string
+	best     string // of the other keyed peers
+	floor    string
+	verdict  verdict
+
+	bench  string  // name of the case it is judged by
+	figure string  // of a goal that is a ratio to the baseline, for the plot
+	limit  float64 // the same
+}
+
+// newGoal is a goal for which nothing is measured yet. If the wheel failed in the case that judges it, the goal
+// is missed and what was measured is that failure.
+func newGoal(r results, bench, title, target string) goal {
+	g := goal{title: title, target: target, bench: bench, verdict: unjudged}
+	g.measured, g.best, g.floor = "–", "–", "–"
+	if failure := r.failure(ours, bench); failure != "" {
+		g.measured, g.verdict = failure, missed
+	}
+	return g
+}
+
+// verdict says whether a goal is met.
+type verdict string
+
+const (
+	met      verdict = "yes"
+	missed   verdict = "no"
+	unjudged verdict = "not measured"
+)
+
+// judge is the verdict on something that was measured.
+func judge(ok bool) verdict {
+	if ok {
+		return met
+	}
+	return missed
+}
+
+// goals lists the targets, in the order of the table.
+func goals(r results, quick bool) []goal {
+	live := func(name string) string { return count(workloadOf(name, quick).Live) }
+	add := "add, %s live, %s"
+	large := live("add-large")
+	return []goal{
+		ratioGoal(r, fmt.Sprintf(add, live("add-small"), "one producer"), "add-small", "add_ns_1", 0.55),
+		floorGoal(r, fmt.Sprintf(add, large, "one producer"), "add-large", "add_ns_1", 0.65, 1.3),
+		ratioGoal(r, fmt.Sprintf(add, large, "two producers"), "add-large", "add_ns_2", 0.60),
+		ratioGoal(r, "add and remove, "+live("add-remove")+" live", "add-remove", "pair_ns", 0.75),
+		ratioGoal(r, "reschedule by key, "+live("reschedule")+" live", "reschedule", "move_ns", 0.90),
+		ratioGoal(r, "create "+live("create")+", wall", "create", "wall_ms", 0.72),
+		ratioGoal(r, "heap per live keyed task, key bytes aside", "create", "heap_b", 0.60),
+		allocationGoal(r),
+		ratioGoal(r, live("fire")+" due in "+workloadOf("fire", quick).Window.String()+": CPU of adding and firing",
+			"fire", "cpu_ms", 0.65),
+		latenessGoal(r, workloadOf("fire", quick)),
+		burstGoal(r, live("burst")+" at one instant, to the last job"),
+		idleGoal(r, "idle 10 s with "+live("idle-live-1ms")+" live, tick 1 ms: CPU"),
+		tickGoal(r, quick),
+		growthGoal(r, quick),
+	}
+}
+
+// ratioGoal is a figure that is to be at most limit times that of the baseline.
+func ratioGoal(r results, title, bench, figure string, limit float64) goal {
+	g := newGoal(r, bench, title, fmt.Sprintf("≤ %.2f", limit))
+	g.figure, g.limit = figure, limit
+	toBaseline := func(d definition) (float64, bool) { return r.ratio(d.name, baseline, bench, figure) }
+	g.best = best(r, bench, toBaseline, ratioCell)
+	g.floor = ratioText(r.ratio(floorName, baseline, bench, figure))
+	if ratio, ok := r.ratio(ours, baseline, bench, figure); ok {
+		g.measured, g.verdict = ratioCell(ratio), judge(ratio <= limit)
+	}
+	return g
+}
+
+// floorGoal is a ratioGoal that has a bound on the ratio to the floor as well.
+func floorGoal(r results, title, bench, figure string, limit, floorLimit float64) goal {
+	g := ratioGoal(r, title, bench, figure, limit)
+	g.target += fmt.Sprintf(", ≤ %.1f × floor", floorLimit)
+	ratio, ok := r.ratio(ours, floorName, bench, figure)
+	if !ok {
+		if g.verdict == met {
+			g.verdict = unjudged
+		}
+		return g
+	}
+	g.measured += fmt.Sprintf(", %.2f × floor", ratio)
+	if ratio > floorLimit {
+		g.verdict = missed
+	}
+	return g
+}
+
+// allocationGoal is one allocation for each task; the index grows by allocations of its own, now and then.
+func allocationGoal(r results) goal {
+	const limit = 1.05
+	g := newGoal(r, "create", "allocations per AddTask", "1")
+	allocs := func(d definition) (float64, bool) { return r.median(d.name, "create", "allocs") }
+	g.best = best(r, "create", allocs, digits)
+	if n, ok := r.median(floorName, "create", "allocs"); ok {
+		g.floor = digits(n)
+	}
+	if n, ok := r.median(ours, "create", "allocs"); ok {
+		g.measured, g.verdict = digits(n), judge(n <= limit)
+	}
+	return g
+}
+
+// latenessGoal is a bound on how late a job runs, with none early and none lost.
+func latenessGoal(r results, w workload) goal {
+	const beyond = 8 * time.Millisecond
+	limit := milliseconds(w.Tick + beyond)
+	g := newGoal(r, "fire", count(w.Live)+" due in "+w.Window.String()+": lateness p99",
+		fmt.Sprintf("≤ %v ms, none early, none lost", limit))
+	late := func(d definition) (float64, bool) { return r.median(d.name, "fire", "p99_ms") }
+	g.best = best(r, "fire", late, millisecondsCell)
+	p99, ok := r.median(ours, "fire", "p99_ms")
+	if !ok {
+		return g
+	}
+	early, lost, _ := r.troubles(ours, "fire")
+	g.measured = fmt.Sprintf("%s ms, %d early, %d lost", digits(p99), early, lost)
+	g.verdict = judge(p99 <= limit && early == 0 && lost == 0)
+	return g
+}
+
+// burstGoal is to be ahead of every keyed peer that runs jobs concurrently, in the span up to the last job.
+func burstGoal(r results, title string) goal {
+	g := newGoal(r, "burst", title, "ahead of every keyed peer that runs jobs concurrently")
+	span := func(d definition) (float64, bool) {
+		v, ok := r.ratio(d.name, baseline, "burst", "span_ms")
+		return v, ok && d.concurrent
+	}
+	g.best = best(r, "burst", span, ratioCell)
+	ratio, ok := r.ratio(ours, baseline, "burst", "span_ms")
+	_, other, found := bestOf(span)
+	if ok && found {
+		early, lost, _ := r.troubles(ours, "burst")
+		g.measured, g.verdict = ratioCell(ratio), judge(ratio < other && early == 0 && lost == 0)
+	}
+	return g
+}
+
+// idleGoal is a bound on the processor time of waiting.
+func idleGoal(r results, title string) goal {
+	const bench, figure, limit = "idle-live-1ms", "idle_ms", 5
+	idle := func(d definition) (float64, bool) { return r.median(d.name, bench, figure) }
+	g := newGoal(r, bench, title, fmt.Sprintf("≤ %d ms", limit))
+	g.best = best(r, bench, idle, millisecondsCell)
+	if v, ok := r.median(floorName, bench, figure); ok {
+		g.floor = millisecondsCell(v)
+	}
+	if v, ok := r.median(ours, bench, figure); ok {
+		g.measured, g.verdict = millisecondsCell(v), judge(v <= limit)
+	}
+	return g
+}
+
+// tickGoal is a tick that costs the same whatever the number of live tasks.
+func tickGoal(r results, quick bool) goal {
+	const limit = 1.2
+	small, large := scaleEnds(quick)
+	growth := func(d definition) (float64, bool) {
+		v, ok := r.growth(d.name, scaleName(small), scaleName(large), "beat_ns")
+		return v, ok && d.ticks
+	}
+	g := newGoal(r, scaleName(large),
+		fmt.Sprintf("a tick that has nothing due, %s against %s live", count(large), count(small)),
+		fmt.Sprintf("≤ %.1f ×", limit))
+	g.best = best(r, scaleName(large), growth, timesCell)
+	if v, ok := r.growth(ours, scaleName(small), scaleName(large), "beat_ns"); ok {
+		g.measured, g.verdict = timesCell(v), judge(v <= limit)
+	}
+	return g
+}
+
+// growthGoal is an add that grows with the number of live tasks no more than the floor does.
+func growthGoal(r results, quick bool) goal {
+	small, large := scaleEnds(quick)
+	growth := func(name string) (float64, bool) {
+		return r.growth(name, scaleName(small), scaleName(large), "add_ns")
+	}
+	g := newGoal(r, scaleName(large), fmt.Sprintf("add at %s live against %s live", count(large), count(small)),
+		"no more than the floor grows")
+	g.best = best(r, scaleName(large), func(d definition) (float64, bool) { return growth(d.name) }, timesCell)
+	least, ok := growth(floorName)
+	if !ok {
+		return g
+	}
+	g.floor = timesCell(least)
+	if v, ok := growth(ours); ok {
+		g.measured, g.verdict = timesCell(v), judge(v <= least)
+	}
+	return g
+}
+
+// scaleEnds returns the smallest and the largest number of live timers of the scale cases.
+func scaleEnds(quick bool) (small, large int) {
+	var sizes []int
+	for _, size := range scaleSizes() {
+		if c, err := selectCases(scaleName(size)); err == nil && !(quick && c[0].fullOnly) {
+			sizes = append(sizes, size)
+		}
+	}
+	return sizes[0], sizes[len(sizes)-1]
+}
+
+// figureOf is a figure of a peer, if there is one.
+type figureOf func(d definition) (float64, bool)
+
+// best describes the keyed peer other than ours with the least of a figure, and what it owes of its place
+// to jobs that ran early or not at all.
+func best(r results, bench string, figure figureOf, format func(float64) string) string {
+	d, v, ok := bestOf(figure)
+	if !ok {
+		return "–"
+	}
+	text := d.name + " " + format(v)
+	early, lost, _ := r.troubles(d.name, bench)
+	if early > 0 {
+		text += fmt.Sprintf(", %s early", commas(early))
+	}
+	if lost > 0 {
+		text += fmt.Sprintf(", %s lost", commas(lost))
+	}
+	return text
+}
+
+// bestOf returns the keyed peer other than ours with the least of a figure.
+func bestOf(figure figureOf) (definition, float64, bool) {
+	var first definition
+	var least float64
+	found := false
+	for _, d := range definitions() {
+		if !d.keyed || !d.timers || d.name == ours {
+			continue
+		}
+		if v, ok := figure(d); ok && (!found || v < least) {
+			first, least, found = d, v, true
+		}
+	}
+	return first, least, found
+}
+
+func ratioCell(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+func timesCell(v float64) string { return fmt.Sprintf("%.2f ×", v) }
+
+func millisecondsCell(v float64) string { return digits(v) + " ms" }
+
+// goalTable is the table of targets.
+func goalTable(list []goal) table {
+	t := table{head: []string{"case", "target", "measured", "best other keyed peer", "floor", "met"}}
+	for _, g := range list {
+		mark := string(g.verdict)
+		if g.verdict == missed {
+			mark = "**" + mark + "**"
+		}
+		t.rows = append(t.rows, []string{g.title, g.target, g.measured, g.best, g.floor, mark})
+	}
+	return t
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// circumstances are what figures are worth nothing without.
+type circumstances struct {
+	Date       string
+	Command    string
+	Quick      bool
+	CPU        string
+	Processors int
+	Memory     string
+	System     string
+	Go         string
+	Revision   string            // of this repository
+	Versions   map[string]string // of the peers' modules
+}
+
+// observe looks at the machine and at this program.
+func observe(arguments []string, quick bool) circumstances {
+	return circumstances{
+		Date:       time.Now().UTC().Format("2006-01-02"),
+		Command:    strings.Join(append([]string{"cd bench && GOWORK=off go run ."}, arguments...), " "),
+		Quick:      quick,
+		CPU:        field("/proc/cpuinfo", "model name", ":"),
+		Processors: runtime.GOMAXPROCS(0),
+		Memory:     memory(),
+		System:     system(),
+		Go:         strings.TrimPrefix(runtime.Version(), "go") + " " + runtime.GOOS + "/" + runtime.GOARCH,
+		Revision:   revision(),
+		Versions:   versions(),
+	}
+}
+
+// field returns what stands after a name in a file of names and values, "unknown" if there is no such thing.
+func field(file, name, separator string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(text)) {
+		before, after, ok := strings.Cut(line, separator)
+		if ok && strings.TrimSpace(before) == name {
+			return strings.Trim(strings.TrimSpace(after), `"`)
+		}
+	}
+	return "unknown"
+}
+
+// memory returns the size of the memory.
+func memory() string {
+	var kilobytes float64
+	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal", ":"), "%f kB", &kilobytes); err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.0f GiB", kilobytes/(1<<20))
+}
+
+// system returns the name and the kernel of the operating system.
+func system() string {
+	name := field("/etc/os-release", "PRETTY_NAME", "=")
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		name += ", kernel " + strings.TrimSpace(string(kernel))
+	}
+	return name
+}
+
+// revision returns the commit that is measured, marked if there are changes on top of it.
+func revision() string {
+	const dirty = "--dirty=, with changes that are not committed"
+	out, err := exec.Command("git", "describe", "--always", dirty).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// versions returns the versions of the modules that this program is built from.
+func versions() map[string]string {
+	list := map[string]string{}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return list
+	}
+	for _, m := range info.Deps {
+		list[m.Path] = m.Version
+	}
+	return list
+}
+
+// version returns the version of a peer.
+func (c circumstances) version(d definition) string {
+	switch {
+	case d.name == ours:
+		return "revision " + c.Revision
+	case d.module == "":
+		return "go" + c.Go
+	case c.Versions[d.module] == "":
+		return "unknown"
+	}
+	return d.module + " " + c.Versions[d.module]
+}

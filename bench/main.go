@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+// Command bench measures the wheel of this repository side by side with other timer libraries for Go.
+//
+//	cd bench && GOWORK=off go run . -quick
+//
+// For each peer, case and round it starts itself once more as a child process, which measures that one
+// thing and prints its figures. The parent runs the peers of a case one after another, in another order in
+// every round, takes medians over the rounds, and sets each figure in proportion to that of the baseline in
+// the same round, so that a machine that is slower for a while is slower for all. Without -out the report
+// goes to the standard output.
+//
+// A child that does not end within its limit is stopped, one that crashes has crashed, and both are shown
+// as such. It needs a Unix system.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if text, ok := os.LookupEnv(childVariable); ok {
+		if err := childMain(text, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := parentMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		if errors.As(err, new(usageError)) {
+			os.Exit(2)
+		}
+		os.Exit(1)
+	}
+}
+
+// usageError is a mistake in the arguments.
+type usageError struct {
+	error
+}
+
+// options are the arguments of the program.
+type options struct {
+	peers  []definition
+	cases  []benchCase
+	rounds int
+	quick  bool
+	limit  time.Duration
+	out    string
+	from   string
+}
+
+// parseOptions reads the arguments. Peers and cases that are not named are those that suit the mode.
+func parseOptions(arguments []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // the caller tells of an error
+	peers := f.String("peers", "", "comma-separated `names` of the peers: "+names(definitions(), peerName))
+	list := f.String("cases", "", "comma-separated `names` of the cases: "+names(cases(), caseName))
+	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds (default 5, or 2 with -quick); long cases run fewer")
+	f.BoolVar(&o.quick, "quick", false, "smaller numbers, keyed peers only, in under two minutes")
+	f.DurationVar(&o.limit, "limit", 0, "`time` limit for each child process (default by case, 1m to 3m)")
+	f.StringVar(&o.out, "out", "", "`directory` for RESULTS.md, plots and samples (default: print the tables)")
+	f.StringVar(&o.from, "from", "", "measure nothing: report on the samples in a `file` of an earlier run")
+	if err := f.Parse(arguments); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			f.SetOutput(stderr)
+			f.PrintDefaults()
+			return o, err
+		}
+		return o, usageError{err}
+	}
+	if f.NArg() > 0 {
+		return o, usageError{fmt.Errorf("unexpected argument %q", f.Arg(0))}
+	}
+	if o.rounds < 0 {
+		return o, usageError{fmt.Errorf("-rounds %d is negative", o.rounds)}
+	}
+	var err error
+	if o.peers, err = chosenPeers(*peers, o.quick); err != nil {
+		return o, usageError{err}
+	}
+	if o.cases, err = chosenCases(*list, o.quick); err != nil {
+		return o, usageError{err}
+	}
+	if o.rounds == 0 {
+		o.rounds = 5
+		if o.quick {
+			o.rounds = 2
+		}
+	}
+	return o, nil
+}
+
+// chosenPeers are those of the list, or of an empty list all that the mode measures.
+func chosenPeers(list string, quick bool) ([]definition, error) {
+	if list != "" {
+		return selectPeers(list)
+	}
+	return slices.DeleteFunc(definitions(), func(d definition) bool { return quick && !d.keyed }), nil
+}
+
+// chosenCases are those of the list, or of an empty list all that the mode measures.
+func chosenCases(list string, quick bool) ([]benchCase, error) {
+	if list == "" {
+		return slices.DeleteFunc(cases(), func(c benchCase) bool { return quick && c.fullOnly }), nil
+	}
+	chosen, err := selectCases(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range chosen {
+		if quick && c.fullOnly {
+			return nil, fmt.Errorf("case %q is not for -quick", c.name)
+		}
+	}
+	return chosen, nil
+}
+
+// names lists the names of items.
+func names[T any](items []T, name func(T) string) string {
+	var list []string
+	for _, item := range items {
+		list = append(list, name(item))
+	}
+	return strings.Join(list, ", ")
+}
+
+// parentMain measures what the arguments ask for, or reads what was measured, and reports on it.
+func parentMain(ctx context.Context, arguments []string, stdout io.Writer, stderr *os.File) error {
+	o, err := parseOptions(arguments, stderr)
+	if err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return err
+		}
+	}
+	r := report{peers: o.peers}
+	if o.from != "" {
+		r.circumstances, r.results, err = readSamples(o.from)
+		r.peers = slices.DeleteFunc(definitions(), func(d definition) bool { return !r.results.tried(d.name) })
+	} else {
+		r.circumstances = observe(arguments, o.quick)
+		r.results, err = measure(ctx, o, r.circumstances, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	if o.out == "" {
+		_, err := io.WriteString(stdout, r.String())
+		return err
+	}
+	if r.plots, err = drawPlots(o.out, r); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.out, "RESULTS.md"), []byte(r.String()), 0o644)
+}
+
+// samplesFile is the name of the file with what the child processes printed.
+const samplesFile = "samples.jsonl"
+
+// measure runs the child processes.
+func measure(ctx context.Context, o options, c circumstances, stderr *os.File) (results, error) {
+	var all results
+	executable, err := os.Executable()
+	if err != nil {
+		return all, err
+	}
+	var kept io.Writer = io.Discard
+	if o.out != "" {
+		f, err := os.Create(filepath.Join(o.out, samplesFile))
+		if err != nil {
+			return all, err
+		}
+		defer f.Close()
+		kept = f
+	}
+	k, err := newKeeper(kept, c)
+	if err != nil {
+		return all, err
+	}
+	p := newProgress(stderr)
+	tasks := plan(o.peers, o.cases, o.rounds, o.quick)
+	err = runAll(ctx, runner{executable: executable, limit: o.limit}, tasks, p, func(s sample) error {
+		all.samples = append(all.samples, s)
+		return k.keep(s)
+	})
+	p.done()
+	return all, err
+}
+
+// readSamples reads what an earlier run has measured.
+func readSamples(name string) (circumstances, results, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return circumstances{}, results{}, err
+	}
+	defer f.Close()
+	return readKept(f)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// tiny makes a workload small enough for a test of the harness. What it measures means nothing.
+func tiny(w workload) workload {
+	w.Live, w.Fresh, w.Operations = min(w.Live, 1000), min(w.Fresh, 100), min(w.Operations, 500)
+	w.Lead, w.Window = min(w.Lead, 30*time.Millisecond), min(w.Window, 30*time.Millisecond)
+	w.Watch = min(w.Watch, 20*time.Millisecond)
+	return w
+}
+
+// TestEveryCase_withEveryPeer runs each pair once, and looks whether the figures are there that the tables
+// show.
+func TestEveryCase_withEveryPeer(t *testing.T) {
+	for _, c := range cases() {
+		if c.fullOnly && c.name != "scale-10m" {
+			continue // differs from another case in its numbers alone
+		}
+		for _, d := range definitions() {
+			w := tiny(c.full)
+			if reason := c.lacks(d, w); reason != "" {
+				t.Logf("%s does not measure %s: %s", c.name, d.name, reason)
+				continue
+			}
+			t.Run(c.name+"/"+d.name, func(t *testing.T) {
+				t.Parallel()
+				f, err := job{Peer: d.name, Case: c.name, Workload: w}.run()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range sections(false) {
+					for _, col := range s.columns {
+						_, ok := f[col.figure]
+						if col.bench == c.name && !ok && (d.timers || col.unit != microseconds) {
+							t.Errorf("figure %q is missing", col.figure)
+						}
+					}
+				}
+				if d.ticks && d.name != ours {
+					return // what the other wheels do early or lose is for the report
+				}
+				if f["early"] != 0 || f["lost"] != 0 || f["again"] != 0 {
+					t.Errorf("%v early, %v lost, %v ran twice", f["early"], f["lost"], f["again"])
+				}
+			})
+		}
+	}
+}
+
+// TestKeyedPeers_verbs checks that what is measured does what it says: a key is unique while it is live,
+// can be removed and moved, is free when its job runs, and a job that was removed does not run.
+func TestKeyedPeers_verbs(t *testing.T) {
+	for _, d := range definitions() {
+		if !d.keyed {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			fired := make(chan string, 16)
+			p, err := d.open(settings{tick: 10 * time.Millisecond, ids: 4, fire: func(key string) { fired <- key }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.stop()
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			const far, near = time.Hour, 30 * time.Millisecond
+			must(p.add(0, "a", far))
+			if d.name != "go-zero" { // which replaces, and does not tell what it did not find
+				if p.add(0, "a", far) == nil {
+					t.Error("a second add of a live key is taken")
+				}
+				if p.remove(1, "b") == nil {
+					t.Error("a key that is not there is removed")
+				}
+			}
+			must(p.remove(0, "a"))
+			must(p.add(0, "a", far))
+			if !d.timers {
+				if err := p.reschedule("a", near); !errors.Is(err, errNoVerb) {
+					t.Errorf("reschedule: got %v", err)
+				}
+				return
+			}
+			must(p.reschedule("a", near))
+			must(p.add(1, "b", near))
+			must(p.remove(1, "b"))
+			must(p.add(2, "c", 5*near))
+			for _, want := range []string{"a", "c"} {
+				if got := <-fired; got != want {
+					t.Errorf("%q ran, want %q", got, want)
+				}
+			}
+			must(p.add(0, "a", near))
+			if got := <-fired; got != "a" {
+				t.Errorf("%q ran, want a", got)
+			}
+		})
+	}
+}

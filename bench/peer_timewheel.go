@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// ours is the name of the peer that the targets are for.
+const ours = "timewheel"
+
+// timewheelPeer is the wheel of this repository.
+func timewheelPeer() definition {
+	return definition{
+		name:   ours,
+		module: "github.com/seed581295f1/timewheel",
+		about: "`timewheel.New(tick, 1024)`, all options at their defaults; " +
+			"one job for all tasks, told the key by its task",
+		keyed:      true,
+		timers:     true,
+		concurrent: true,
+		ticks:      true,
+		maxLive:    10_000_000,
+		open: func(s settings) (peer, error) {
+			tw, err := timewheel.New(s.tick, wheelSlots)
+			if err != nil {
+				return nil, err
+			}
+			tw.Start()
+			return &wheel{tw: tw, job: func(task *timewheel.Task) { s.fire(task.Key) }}, nil
+		},
+		silence: ants.Release, // its default pool, which runs two goroutines from the start
+	}
+}
+
+// wheel is a TimeWheel as a peer.
+type wheel struct {
+	tw  *timewheel.TimeWheel
+	job timewheel.Job
+}
+
+func (p *wheel) add(_ int, key string, d time.Duration) error {
+	return p.tw.AddTask(&timewheel.Task{Key: key, Interval: d, Job: p.job})
+}
+
+func (p *wheel) remove(_ int, key string) error { return p.tw.RemoveTask(key) }
+
+func (p *wheel) reschedule(key string, d time.Duration) error { return p.tw.Reschedule(key, d) }
+
+func (p *wheel) stop() { p.tw.Stop() }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// progress tells how far the run is: in one line that is written over on a terminal, in a line per child
+// process elsewhere.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	start    time.Time
+
+	prefix string    // of the child process that runs
+	began  time.Time // when it was started
+}
+
+func newProgress(f *os.File) *progress {
+	info, err := f.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	return &progress{out: f, terminal: terminal, start: time.Now()}
+}
+
+// starts tells that child process i of n is started.
+func (p *progress) starts(i, n int, t task) {
+	left := ""
+	if i > 0 {
+		rest := time.Since(p.start) * time.Duration(n-i) / time.Duration(i)
+		left = fmt.Sprintf(", about %v left", rest.Round(time.Second))
+	}
+	p.began = time.Now()
+	p.prefix = fmt.Sprintf("[%d/%d%s] round %d, %s, %s", i+1, n, left, t.round+1, t.bench.name, t.peer.name)
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", p.prefix)
+	}
+}
+
+// ended tells what came of it.
+func (p *progress) ended(s sample) {
+	took := time.Since(p.began).Round(10 * time.Millisecond)
+	switch {
+	case s.Failure != "":
+		fmt.Fprintf(p.out, "%s%s: %s\n", p.lineStart(), p.prefix, s.Failure)
+	case !p.terminal:
+		fmt.Fprintf(p.out, "%s: %v\n", p.prefix, took)
+	}
+}
+
+// done ends the line.
+func (p *progress) done() {
+	fmt.Fprintf(p.out, "%smeasured in %v\n", p.lineStart(), time.Since(p.start).Round(time.Second))
+}
+
+// lineStart goes back over the line on a terminal.
+func (p *progress) lineStart() string {
+	if p.terminal {
+		return "\r\x1b[K"
+	}
+	return ""
+}

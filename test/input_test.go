@@ -1,0 +1,210 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+func TestNew_badArguments_areNamed(t *testing.T) {
+	for _, c := range []struct {
+		tick  time.Duration
+		slots int
+		opts  []timewheel.Option
+		want  []string // the argument and its value
+	}{
+		{0, 60, nil, []string{"tick", "0s"}},
+		{-5 * time.Second, 60, nil, []string{"tick", "-5s"}},
+		{math.MinInt64, 60, nil, []string{"tick", "-2562047h47m16.854775808s"}},
+		{ms, 0, nil, []string{"slots", "0"}},
+		{ms, -7, nil, []string{"slots", "-7"}},
+		{ms, 1<<24 + 1, nil, []string{"slots", "16777217"}},
+		{ms, math.MaxInt, nil, []string{"slots", fmt.Sprint(math.MaxInt)}},
+		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(0)}, []string{"pool size", "0"}},
+		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(-1)}, []string{"pool size", "-1"}},
+		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(0)}, []string{"max pending", "0"}},
+		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(-3)}, []string{"max pending", "-3"}},
+		{ms, 60, []timewheel.Option{timewheel.WithExecutor(nil)}, []string{"executor", "nil"}},
+		{ms, 60, []timewheel.Option{timewheel.WithLogger(nil)}, []string{"logger", "nil"}},
+		{ms, 60, []timewheel.Option{timewheel.WithPanicHandler(nil)}, []string{"panic handler", "nil"}},
+		{ms, 60, []timewheel.Option{timewheel.WithObserver(nil)}, []string{"observer", "nil"}},
+		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(1), nil}, []string{"option", "nil"}},
+	} {
+		t.Run(strings.Join(c.want, "_"), func(t *testing.T) {
+			var tw *timewheel.TimeWheel
+			var err error
+			value := panicOf(func() { tw, err = timewheel.New(c.tick, c.slots, c.opts...) })
+			if value != nil || tw != nil || err == nil {
+				t.Fatalf("New returns %v and the error %v, and panics with %v", tw, err, value)
+			}
+			for _, text := range append(c.want, "timewheel: ") {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%q does not say %q", err, text)
+				}
+			}
+			if value := panicOf(func() { timewheel.NewTimeWheel(c.tick, c.slots, c.opts...) }); value == nil ||
+				fmt.Sprint(value) != err.Error() {
+				t.Errorf("NewTimeWheel panics with %v, New returns %v", value, err)
+			}
+		})
+	}
+}
+
+func TestNew_goodArguments_areTaken(t *testing.T) {
+	for _, c := range []struct {
+		tick  time.Duration
+		slots int
+		opts  []timewheel.Option
+	}{
+		{1, 1, nil},
+		{math.MaxInt64, 1, nil},
+		{ms, 1 << 20, nil},
+		{ms, 60, []timewheel.Option{
+			timewheel.WithPoolSize(1), timewheel.WithMaxPending(1), timewheel.WithLogger(logrus.New()),
+			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) {}),
+			timewheel.WithObserver(func(timewheel.Run) {}),
+			timewheel.WithExecutor(executor(func(f func()) error { go f(); return nil })),
+		}},
+		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(math.MaxInt), timewheel.WithMaxPending(math.MaxInt)}},
+	} {
+		tw, err := timewheel.New(c.tick, c.slots, c.opts...)
+		must(t, err)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		tw.Stop()
+	}
+}
+
+func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
+	task := func(change func(*timewheel.Task)) *timewheel.Task {
+		task := &timewheel.Task{Key: "new", Interval: time.Second, Delay: time.Second, Times: 2, Job: nothing}
+		if change != nil {
+			change(task)
+		}
+		return task
+	}
+	type call = func(tw *timewheel.TimeWheel) error
+	type testCase struct {
+		name string
+		call call
+		is   error
+		want []string // the argument and its value
+	}
+	reschedule := func(key string, d time.Duration) call {
+		return func(tw *timewheel.TimeWheel) error { return tw.Reschedule(key, d) }
+	}
+	remove := func(key string) call {
+		return func(tw *timewheel.TimeWheel) error { return tw.RemoveTask(key) }
+	}
+	invalid, missing := timewheel.ErrInvalidTask, timewheel.ErrTaskKeyNotFound
+	cases := []testCase{
+		{"Reschedule", reschedule("live", -5*time.Second), invalid, []string{"delay", "-5s"}},
+		{"Reschedule", reschedule("live", math.MinInt64), invalid, []string{"delay", "-2562047h"}},
+		{"Reschedule", reschedule("no such", time.Second), missing, []string{"no such"}},
+		{"Reschedule", reschedule("", time.Second), missing, []string{`""`}},
+		{"RemoveTask", remove("no such"), missing, []string{"no such"}},
+		{"RemoveTask", remove(""), missing, []string{`""`}},
+		{"AddTask", func(tw *timewheel.TimeWheel) error {
+			return tw.AddTask(task(func(task *timewheel.Task) { task.Key = "live" }))
+		}, timewheel.ErrDuplicateTaskKey, []string{"live"}},
+		{"Drain", func(tw *timewheel.TimeWheel) error {
+			_, err := tw.Drain(nil)
+			return err
+		}, invalid, []string{"fn", "nil"}},
+	}
+	for _, bad := range []struct {
+		task *timewheel.Task
+		want []string
+	}{
+		{nil, []string{"task", "nil"}},
+		{task(func(task *timewheel.Task) { task.Key = "" }), []string{"key", "empty"}},
+		{task(func(task *timewheel.Task) { task.Interval = 0 }), []string{"interval", "0s", "positive"}},
+		{task(func(task *timewheel.Task) { task.Interval = -5 * time.Second }), []string{"interval", "-5s", "positive"}},
+		{task(func(task *timewheel.Task) { task.Delay = -ms }), []string{"delay", "-1ms", "negative"}},
+		{task(func(task *timewheel.Task) { task.Times = -2 }), []string{"times", "-2"}},
+		{task(func(task *timewheel.Task) { task.Times = math.MinInt }), []string{"times", fmt.Sprint(math.MinInt)}},
+		{task(func(task *timewheel.Task) { task.Job = nil }), []string{"job", "nil"}},
+		{task(func(task *timewheel.Task) { task.Key, task.Interval = "live", -1 }), []string{"interval", "-1ns"}},
+	} {
+		cases = append(cases,
+			testCase{"AddTask", func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }, invalid, bad.want},
+			testCase{"SetTask", func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }, invalid, bad.want})
+	}
+	for _, c := range cases {
+		for _, started := range []bool{false, true} {
+			t.Run(c.name+"_"+strings.Join(c.want, "_"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tw := newWheel(t, 10*ms, 16)
+					must(t, tw.AddTask(&timewheel.Task{Key: "live", Interval: time.Second, Times: 3, Job: nothing}))
+					if started {
+						tw.Start()
+					}
+					settle(100 * ms)
+					stats, all := tw.Stats(), infosOf(tw)
+					err := c.call(tw)
+					if !errors.Is(err, c.is) {
+						t.Errorf("the error is %v, want one that is %v", err, c.is)
+					}
+					for _, text := range append(c.want, "timewheel: ") {
+						if !strings.Contains(fmt.Sprint(err), text) {
+							t.Errorf("%v does not say %q", err, text)
+						}
+					}
+					synctest.Wait()
+					wantEqual(t, "Stats", tw.Stats(), stats)
+					wantEqual(t, "tasks", infosOf(tw), all)
+				})
+			})
+		}
+	}
+}
+
+func TestNilFunctions_panicWithTheirName(t *testing.T) {
+	tw := newWheel(t, ms, 8)
+	for what, f := range map[string]func(){
+		"AfterFunc":     func() { tw.AfterFunc(time.Hour, nil) },
+		"SkipIfRunning": func() { timewheel.SkipIfRunning(nil) },
+	} {
+		if value := fmt.Sprint(panicOf(f)); !strings.Contains(value, what) || !strings.Contains(value, "nil") {
+			t.Errorf("%s panics with %s", what, value)
+		}
+	}
+	balanced(t, tw, 0)
+}
+
+func TestQueries_ofNoSuchTask_findNothing(t *testing.T) {
+	tw := newWheel(t, ms, 8)
+	for _, key := range []string{"", "no such"} {
+		info, ok := tw.Get(key)
+		if ok || info != (timewheel.Info{}) || tw.Exist(key) || tw.GetTaskTimes(key) != 0 {
+			t.Errorf("%q: %+v, %v, Exist %v, %d runs left", key, info, ok, tw.Exist(key), tw.GetTaskTimes(key))
+		}
+	}
+	n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
+	must(t, err)
+	wantEqual(t, "drained", n, 0)
+	wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{})
+}
+
+// panicOf returns what f panics with.
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
+}
+
+// infosOf returns what is known of the live tasks, by key.
+func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
+	infos := map[string]timewheel.Info{}
+	for info := range tw.All() {
+		infos[info.Key] = info
+	}
+	return infos
+}
