@@ -508,9 +508,9 @@ func TestPool_atRest_holdsNoGoroutineAfterASecond(t *testing.T) {
 				p.release <- struct{}{}
 			}
 			p.want(0, 0)
-			time.Sleep(rest / 2)
+			time.Sleep(time.Second / 2)
 			p.submit(func() {}) // another job puts it off
-			time.Sleep(rest - 1)
+			time.Sleep(time.Second - 1)
 			synctest.Wait()
 			if n := antsGoroutines() - before; n == 0 {
 				t.Errorf("round %d: the goroutines are gone before their time", round)
@@ -529,7 +529,7 @@ func TestPool_longJob_keepsTheGoroutines(t *testing.T) {
 		p.submit(func() {})
 		p.want(0, 0)
 		p.block(1)
-		time.Sleep(10 * rest)
+		time.Sleep(time.Minute)
 		p.want(1, 0)
 		p.Pool.release() // as a timer that went off as the job came
 		if p.workers.ants == nil {

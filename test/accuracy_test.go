@@ -45,7 +45,7 @@ func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 	runs := make(chan timewheel.Run, n)
 	tw := startWheel(t, 2*ms, 16, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
 	start := time.Now()
-	must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: interval, Times: n, Job: nothing}))
+	must(t, tw.AddTask(times("k", interval, n, nothing)))
 	latest := time.Now()
 	var first time.Time
 	for k := range n {

@@ -20,8 +20,8 @@ import (
 // suspendable names the environment variable that makes the test below play the process that is suspended.
 const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 
-// A process is stopped by a signal and goes on half a second later: what is overdue runs at once, in due order, and
-// what repeats runs once and rejoins its grid.
+// A process is stopped by a signal and goes on half a second later: what is overdue runs at once, in due
+// order, and what repeats runs once and rejoins its grid.
 func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
 	if os.Getenv(suspendable) != "" {
 		catchUp(t)
@@ -53,7 +53,8 @@ func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
 	}
 }
 
-// catchUp is the test in the process that is suspended after it has said that it is ready, and before its input ends.
+// catchUp is the test in the process that is suspended after it has said that it is ready, and before its
+// input ends.
 func catchUp(t *testing.T) {
 	const interval, n = 20 * ms, 100
 	runs := make(chan timewheel.Run, 10*n)

@@ -28,8 +28,8 @@ func dearer(base, f func()) float64 {
 	return best(f) / best(base)
 }
 
-// All tasks are in one slot, which the hand passes at every tick. A wheel that looks at each of them each time has 100,000
-// times the work of one that looks at what is due.
+// All tasks are in one slot, which the hand passes at every tick. A wheel that looks at each of them each
+// time has 100,000 times the work of one that looks at what is due.
 func TestC1_aTick_visitsNoTaskOfALaterRevolution(t *testing.T) {
 	ticks := func(tasks int) func() {
 		return func() {
@@ -104,8 +104,8 @@ func freed(w weak.Pointer[ballast]) bool {
 	return false
 }
 
-// What a task holds is let go with it, whatever takes it out and wherever it is: hours before it is due, while it waits for
-// a worker, before Start and after Stop.
+// What a task holds is let go with it, whatever takes it out and wherever it is: hours before it is due,
+// while it waits for a worker, before Start and after Stop.
 func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 	keyed := func(task timewheel.Task, remove func(tw *timewheel.TimeWheel) error) func(
 		*timewheel.TimeWheel, func()) func() error {
@@ -141,12 +141,13 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 				}
 				return err
 			})},
-		{"Reschedule_then_RemoveTask", keyed(timewheel.Task{Interval: soon, Times: 5}, func(tw *timewheel.TimeWheel) error {
-			if err := tw.Reschedule("heavy", year); err != nil && !errors.Is(err, timewheel.ErrStopped) {
-				return err
-			}
-			return remove(tw)
-		})},
+		{"Reschedule_then_RemoveTask", keyed(timewheel.Task{Interval: soon, Times: 5},
+			func(tw *timewheel.TimeWheel) error {
+				if err := tw.Reschedule("heavy", year); err != nil && !errors.Is(err, timewheel.ErrStopped) {
+					return err
+				}
+				return remove(tw)
+			})},
 		{"Drain", keyed(timewheel.Task{Interval: soon, Times: 5}, func(tw *timewheel.TimeWheel) error {
 			_, err := tw.Drain(func(*timewheel.Task) {})
 			return err
@@ -165,7 +166,9 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 			}
 		}},
 	}
-	for _, state := range []string{"running", "waiting_for_a_worker", "before_Start", "after_Stop", "waiting_after_Stop"} {
+	for _, state := range []string{
+		"running", "waiting_for_a_worker", "before_Start", "after_Stop", "waiting_after_Stop",
+	} {
 		for _, way := range ways {
 			t.Run(state+"_"+way.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -215,7 +218,7 @@ func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
 				f()
 				runs++
 			}
-			must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: 3, Job: job}))
+			must(t, tw.AddTask(times("k", 20*ms, 3, job)))
 			return w
 		}
 		w := add()
@@ -228,7 +231,8 @@ func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
 	})
 }
 
-// wakeUps returns how often a goroutine of the program was put on a processor. The runtime counts one in eight.
+// wakeUps returns how often a goroutine of the program was put on a processor. The runtime counts one in
+// eight.
 func wakeUps() (n uint64) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)
@@ -244,7 +248,9 @@ func TestC3_nothingDueSoon_doesNotWakeUpAtEveryTick(t *testing.T) {
 		fill func(t *testing.T, tw *timewheel.TimeWheel)
 	}{
 		{"empty", func(*testing.T, *timewheel.TimeWheel) {}},
-		{"one_far_task", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.AddTask(once("far", 200*year, nothing))) }},
+		{"one_far_task", func(t *testing.T, tw *timewheel.TimeWheel) {
+			must(t, tw.AddTask(once("far", 200*year, nothing)))
+		}},
 		{"many_far_tasks", func(t *testing.T, tw *timewheel.TimeWheel) {
 			for i := range 100 {
 				must(t, tw.AddTask(once(name(i), 101*year+time.Duration(i)*ms, nothing)))

@@ -23,8 +23,8 @@ const (
 	year = 365 * 24 * time.Hour
 )
 
-// newWheel returns a wheel that has not been started. When the test ends it is stopped, and its jobs have ended: after a
-// test no time passes in its bubble any more.
+// newWheel returns a wheel that has not been started. When the test ends it is stopped, and its jobs have
+// ended: after a test no time passes in its bubble any more.
 func newWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.Option) *timewheel.TimeWheel {
 	t.Helper()
 	tw, err := timewheel.New(tick, slots, opts...)
@@ -33,9 +33,7 @@ func newWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.Opt
 		tw.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := tw.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		should(t, tw.Shutdown(ctx))
 	})
 	return tw
 }
@@ -48,10 +46,19 @@ func startWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.O
 	return tw
 }
 
+// must ends the test if err is not nil. It is for the test's own goroutine.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// should fails the test if err is not nil.
+func should(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -65,6 +72,11 @@ func wantEqual(t *testing.T, what string, got, want any) {
 // once is a task with one run.
 func once(key string, delay time.Duration, job timewheel.Job) *timewheel.Task {
 	return &timewheel.Task{Key: key, Interval: delay, Job: job}
+}
+
+// times is a task with n runs.
+func times(key string, interval time.Duration, n int, job timewheel.Job) *timewheel.Task {
+	return &timewheel.Task{Key: key, Interval: interval, Times: n, Job: job}
 }
 
 // every is a task that runs until it is removed.
@@ -139,8 +151,8 @@ func (j *journal) want(t *testing.T, key string, at ...time.Duration) {
 	}
 }
 
-// occupy takes n workers of the wheel, in the bubble, until release is called. It adds n timers. At the beginning of a tick
-// it takes no time.
+// occupy takes n workers of the wheel, in the bubble, until release is called. It adds n timers. At the
+// beginning of a tick it takes no time.
 func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -160,8 +172,8 @@ func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	return release
 }
 
-// balanced fails the test unless the accounts of the wheel balance and show that added tasks were added. The wheel
-// must be quiet. The first sum alone would prove little: the wheel may compute Added from it.
+// balanced fails the test unless the accounts of the wheel balance and show that added tasks were added. The
+// wheel must be quiet. The first sum alone would prove little: the wheel may compute Added from it.
 func balanced(t *testing.T, tw *timewheel.TimeWheel, added int) timewheel.Stats {
 	t.Helper()
 	s := tw.Stats()

@@ -126,23 +126,24 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{nil, []string{"task", "nil"}},
 		{task(func(task *timewheel.Task) { task.Key = "" }), []string{"key", "empty"}},
 		{task(func(task *timewheel.Task) { task.Interval = 0 }), []string{"interval", "0s", "positive"}},
-		{task(func(task *timewheel.Task) { task.Interval = -5 * time.Second }), []string{"interval", "-5s", "positive"}},
+		{task(func(task *timewheel.Task) { task.Interval = -time.Minute }), []string{"interval", "-1m0s"}},
 		{task(func(task *timewheel.Task) { task.Delay = -ms }), []string{"delay", "-1ms", "negative"}},
 		{task(func(task *timewheel.Task) { task.Times = -2 }), []string{"times", "-2"}},
 		{task(func(task *timewheel.Task) { task.Times = math.MinInt }), []string{"times", fmt.Sprint(math.MinInt)}},
 		{task(func(task *timewheel.Task) { task.Job = nil }), []string{"job", "nil"}},
 		{task(func(task *timewheel.Task) { task.Key, task.Interval = "live", -1 }), []string{"interval", "-1ns"}},
 	} {
+		add := func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }
+		set := func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }
 		cases = append(cases,
-			testCase{"AddTask", func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }, invalid, bad.want},
-			testCase{"SetTask", func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }, invalid, bad.want})
+			testCase{"AddTask", add, invalid, bad.want}, testCase{"SetTask", set, invalid, bad.want})
 	}
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {
 			t.Run(c.name+"_"+strings.Join(c.want, "_"), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					tw := newWheel(t, 10*ms, 16)
-					must(t, tw.AddTask(&timewheel.Task{Key: "live", Interval: time.Second, Times: 3, Job: nothing}))
+					must(t, tw.AddTask(times("live", time.Second, 3, nothing)))
 					if started {
 						tw.Start()
 					}

@@ -10,7 +10,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// states are the ways a wheel can be in while the key of a task is asked for. Each makes one and calls f in it.
+// states are the ways a wheel can be in while the key of a task is asked for. Each makes one and calls f in
+// it.
 var states = []struct {
 	name string
 	in   func(t *testing.T, f func(tw *timewheel.TimeWheel))
@@ -53,9 +54,7 @@ func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 						if err := tw.AddTask(once("k", ms, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
 							t.Errorf("second AddTask: %v", err)
 						}
-						if err := tw.RemoveTask("k"); err != nil {
-							t.Error(err)
-						}
+						should(t, tw.RemoveTask("k"))
 						if tw.Exist("k") || tw.GetTaskTimes("k") != 0 || tw.Len() != before || len(keysOf(tw)) > 0 {
 							t.Errorf("after RemoveTask: Exist %v, %d tasks", tw.Exist("k"), tw.Len()-before)
 						}
@@ -102,12 +101,12 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		var runs atomic.Int64
-		const times = 20
-		must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 25 * ms, Times: times, Job: func(*timewheel.Task) {
+		const n = 20
+		must(t, tw.AddTask(times("k", 25*ms, n, func(*timewheel.Task) {
 			run := runs.Add(1)
 			there := func() {
-				if last := run == times; tw.Exist("k") == last {
-					t.Errorf("in run %d of %d Exist is %v", run, times, !last)
+				if last := run == n; tw.Exist("k") == last {
+					t.Errorf("in run %d of %d Exist is %v", run, n, !last)
 				}
 			}
 			there()
@@ -115,17 +114,17 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 				time.Sleep(90 * ms) // the next periods find no worker
 			}
 			there()
-		}}))
-		for runs.Load() < times {
+		})))
+		for runs.Load() < n {
 			if !tw.Exist("k") && tw.Stats().Running == 0 {
-				t.Fatalf("after %d of %d runs the task is gone", runs.Load(), times)
+				t.Fatalf("after %d of %d runs the task is gone", runs.Load(), n)
 			}
 			settle(ms)
 		}
 		if tw.Exist("k") {
 			t.Error("the task is there after its last run")
 		}
-		if s := balanced(t, tw, 1); s.Missed == 0 || s.Started != times {
+		if s := balanced(t, tw, 1); s.Missed == 0 || s.Started != n {
 			t.Errorf("%d runs began and %d were missed", s.Started, s.Missed)
 		}
 	})
@@ -174,7 +173,9 @@ var withdrawals = []struct {
 	stays int // how many tasks are live afterwards
 }{
 	{"RemoveTask", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.RemoveTask("k")) }, 0},
-	{"SetTask", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.SetTask(once("k", year, nothing))) }, 1},
+	{"SetTask", func(t *testing.T, tw *timewheel.TimeWheel) {
+		must(t, tw.SetTask(once("k", year, nothing)))
+	}, 1},
 	{"Reschedule", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.Reschedule("k", year)) }, 1},
 	{"Drain", func(t *testing.T, tw *timewheel.TimeWheel) {
 		n, err := tw.Drain(func(task *timewheel.Task) { wantEqual(t, "drained", task.Key, "k") })
@@ -185,12 +186,12 @@ var withdrawals = []struct {
 
 func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 	for _, w := range withdrawals {
-		for _, times := range []int{1, 2, timewheel.Forever} {
+		for _, n := range []int{1, 2, timewheel.Forever} {
 			t.Run(w.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 					release := occupy(t, tw, 2)
-					must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 30 * ms, Times: times, Job: j.job}))
+					must(t, tw.AddTask(times("k", 30*ms, n, j.job)))
 					settle(50 * ms)
 					if info, ok := tw.Get("k"); !ok || !info.Waiting || info.Slot != 0 || info.Circle != 0 {
 						t.Fatalf("does not wait for a worker: %+v", info)
@@ -235,7 +236,7 @@ func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
 		tw, ended := startWheel(t, 10*ms, 16), 0
 		must(t, tw.AddTask(every("k", 30*ms, func(task *timewheel.Task) {
 			time.Sleep(10 * ms)
-			must(t, task.Context().Err())
+			should(t, task.Context().Err())
 			ended++
 		})))
 		settle(35 * ms)
@@ -284,7 +285,7 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 		job = func(task *timewheel.Task) {
 			runs++
 			last := runs%2 == 0
-			err := tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: 2, Job: job})
+			err := tw.AddTask(times("k", 20*ms, 2, job))
 			switch {
 			case last && err != nil:
 				t.Errorf("in the last run: %v", err)
@@ -292,7 +293,7 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 				t.Errorf("before the last run: %v", err)
 			}
 		}
-		must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: 2, Job: job}))
+		must(t, tw.AddTask(times("k", 20*ms, 2, job)))
 		settle(205 * ms)
 		wantEqual(t, "runs", runs, 10)
 		wantEqual(t, "runs left", tw.GetTaskTimes("k"), 2)
@@ -305,7 +306,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 		tw, old, young := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal(), newJournal()
 		release := occupy(t, tw, 1)
 		added := 1
-		for i := range 50 { // of old and young, each is now and then waiting, and now and then in the very same slot
+		for i := range 50 { // the old and the young are now and then waiting, or in the very same slot
 			must(t, tw.AddTask(every("k", time.Duration(1+i%3)*20*ms, old.job)))
 			settle(time.Duration(i%5) * 10 * ms)
 			must(t, tw.RemoveTask("k"))
@@ -364,26 +365,26 @@ func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
 }
 
 func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
-	for times, first := range map[int]int{0: 1, 1: 1, 5: 5, timewheel.Forever: timewheel.Forever} {
+	for n, first := range map[int]int{0: 1, 1: 1, 5: 5, timewheel.Forever: timewheel.Forever} {
 		synctest.Test(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 			var left atomic.Int64
 			count := func(when string) {
 				t.Helper()
 				info, ok := tw.Get("k")
-				if n := int(left.Load()); tw.GetTaskTimes("k") != n || info.Times != n || ok != (n != 0) {
+				if want := int(left.Load()); tw.GetTaskTimes("k") != want || info.Times != want || ok != (want != 0) {
 					t.Errorf("Times %d, %s: %d runs left, Get tells %d and %v, want %d",
-						times, when, tw.GetTaskTimes("k"), info.Times, ok, n)
+						n, when, tw.GetTaskTimes("k"), info.Times, ok, want)
 				}
 			}
 			count("before AddTask")
-			must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: times, Job: func(task *timewheel.Task) {
+			must(t, tw.AddTask(times("k", 20*ms, n, func(task *timewheel.Task) {
 				if left.Load() > 0 {
 					left.Add(-1)
 				}
 				count("in a run")
 				wantEqual(t, "Times of the run's task", int64(task.Times), left.Load())
-			}}))
+			})))
 			left.Store(int64(first))
 			count("after AddTask")
 			for range 7 {
@@ -407,7 +408,7 @@ func TestK6_waitingRuns_haveNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		release := occupy(t, tw, 1)
-		must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: 3, Job: nothing}))
+		must(t, tw.AddTask(times("k", 20*ms, 3, nothing)))
 		settle(time.Second) // 50 periods
 		wantEqual(t, "runs left while it waits", tw.GetTaskTimes("k"), 3)
 		release()

@@ -76,15 +76,14 @@ func TestS2_startAndStop_inAnyOrderAndAsOftenAsYouLike(t *testing.T) {
 	shutdown := func(tw *timewheel.TimeWheel) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := tw.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		should(t, tw.Shutdown(ctx))
 	}
 	steps := map[rune]func(*timewheel.TimeWheel){
 		's': (*timewheel.TimeWheel).Start, 'x': (*timewheel.TimeWheel).Stop, 'd': shutdown,
 	}
 	for _, order := range []string{
-		"", "s", "x", "d", "ss", "xx", "dd", "xs", "ds", "sxx", "sdd", "sxd", "sdx", "ssxx", "xsx", "sxs", "sxsx", "dsxsd",
+		"", "s", "x", "d", "ss", "xx", "dd", "xs", "ds", "sxx", "sdd", "sxd", "sdx", "ssxx", "xsx", "sxs", "sxsx",
+		"dsxsd",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tw, j := newWheel(t, 10*ms, 16), newJournal()
@@ -269,7 +268,7 @@ func TestS4_shutdown_cancelsNothingAndWaits(t *testing.T) {
 		}
 		must(t, tw.AddTask(once("k", 20*ms, func(task *timewheel.Task) {
 			time.Sleep(300 * ms)
-			must(t, task.Context().Err())
+			should(t, task.Context().Err())
 			ended++
 		})))
 		must(t, tw.AddTask(once("later", 100*ms, func(*timewheel.Task) { t.Error("ran after Shutdown") })))
@@ -350,7 +349,7 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tw, j := startWheel(t, 10*ms, 16), newJournal()
 				must(t, tw.AddTask(once("k", 20*ms, func(task *timewheel.Task) {
-					must(t, task.Context().Err())
+					should(t, task.Context().Err())
 					<-task.Context().Done()
 					j.note("done")
 				})))
@@ -477,7 +476,8 @@ func TestLogger_thatPanicsOrBlocks_harmsNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gate := make(chan struct{})
-				tw, j := startWheel(t, 10*ms, 16, hooks(func() { c.log(gate) })[0], timewheel.WithPoolSize(10)), newJournal()
+				log := hooks(func() { c.log(gate) })[0]
+				tw, j := startWheel(t, 10*ms, 16, log, timewheel.WithPoolSize(10)), newJournal()
 				t.Cleanup(func() { close(gate) })
 				for i := range 5 {
 					must(t, tw.AddTask(once(name(i), 10*ms, func(*timewheel.Task) { panic("trouble") })))
@@ -492,8 +492,8 @@ func TestLogger_thatPanicsOrBlocks_harmsNothing(t *testing.T) {
 	}
 }
 
-// What is logged about Start and Stop may take its time, and may itself stop the wheel: that nobody has to wait for.
-// In real time, since a bubble cannot tell that a goroutine waits for a mutex.
+// What is logged about Start and Stop may take its time, and may itself stop the wheel: that nobody has to
+// wait for. In real time, since a bubble cannot tell that a goroutine waits for a mutex.
 func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
 	var tw *timewheel.TimeWheel
 	var calls atomic.Int64

@@ -55,11 +55,13 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 			})}
 		}, func(func()) {}},
 		{"panic_handler", func(stuck func()) []timewheel.Option {
-			return []timewheel.Option{quiet(), timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { stuck() })}
+			return append(hooks(stuck)[1:2], quiet())
 		}, func(func()) { panic("trouble") }},
-		{"logger", func(stuck func()) []timewheel.Option { return hooks(stuck)[:1] }, func(func()) { panic("trouble") }},
+		{"logger", func(stuck func()) []timewheel.Option {
+			return hooks(stuck)[:1]
+		}, func(func()) { panic("trouble") }},
 		{"panic_handler_after_Goexit", func(stuck func()) []timewheel.Option {
-			return []timewheel.Option{quiet(), timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { stuck() })}
+			return append(hooks(stuck)[1:2], quiet())
 		}, func(func()) { runtime.Goexit() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -166,8 +168,8 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 // verbsAdded is how many tasks everyVerb adds.
 const verbsAdded = 6
 
-// everyVerb calls every method that neither starts, stops nor drains the wheel, which may be stopped, and leaves
-// it with the tasks it had.
+// everyVerb calls every method that neither starts, stops nor drains the wheel, which may be stopped, and
+// leaves it with the tasks it had.
 func everyVerb(t *testing.T, tw *timewheel.TimeWheel) {
 	t.Helper()
 	check := func(what string, err error) {
@@ -260,13 +262,13 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 }
 
 func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
-	for _, times := range []int{3, timewheel.Forever} {
+	for _, n := range []int{3, timewheel.Forever} {
 		synctest.Test(t, func(t *testing.T) {
 			tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 			release := occupy(t, tw, 1)
 			start := time.Since(j.origin)
 			for i := range 5 {
-				must(t, tw.AddTask(&timewheel.Task{Key: name(i), Interval: 20 * ms, Times: times, Job: j.job}))
+				must(t, tw.AddTask(times(name(i), 20*ms, n, j.job)))
 			}
 			for k := range 50 {
 				settle(20 * ms)
@@ -283,7 +285,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 			settle(time.Second)
 			for i := range 5 { // the grid goes on, and the missed periods did not use up the runs
 				at := []time.Duration{start + time.Second}
-				for d := 20 * ms; d <= time.Second && (times == timewheel.Forever || len(at) < times); d += 20 * ms {
+				for d := 20 * ms; d <= time.Second && (n == timewheel.Forever || len(at) < n); d += 20 * ms {
 					at = append(at, start+time.Second+d)
 				}
 				j.want(t, name(i), at...)
@@ -373,7 +375,10 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 		want func(value any) bool
 	}{
 		{"panic", func() { panic(cause) }, "trouble", func(v any) bool { return v == cause }},
-		{"nil_panic", func() { panic(nil) }, "nil", func(v any) bool { _, ok := v.(*runtime.PanicNilError); return ok }},
+		{"nil_panic", func() { panic(nil) }, "nil", func(v any) bool {
+			_, ok := v.(*runtime.PanicNilError)
+			return ok
+		}},
 		{"runtime_error", func() { _ = []int{}[len(cause.Error())] }, "out of range", func(v any) bool {
 			_, ok := v.(runtime.Error)
 			return ok
@@ -387,16 +392,19 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 				var observed []timewheel.Run
 				tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1), timewheel.WithLogger(book.logger()),
 					timewheel.WithPanicHandler(func(task *timewheel.Task, value any, stack []byte) {
-						if task.Key == "bad" && task.Times == 2-len(handled) && strings.Contains(string(stack), "load_test.go") {
+						if task.Key != "bad" || task.Times != 2-len(handled) {
+							t.Errorf("the panic handler was given %+v", task)
+						}
+						if strings.Contains(string(stack), "load_test.go") {
 							handled = append(handled, value)
 						}
 					}),
 					timewheel.WithObserver(func(r timewheel.Run) { observed = append(observed, r) }))
 				j := newJournal()
-				must(t, tw.AddTask(&timewheel.Task{Key: "bad", Interval: 20 * ms, Times: 3, Job: func(task *timewheel.Task) {
+				must(t, tw.AddTask(times("bad", 20*ms, 3, func(task *timewheel.Task) {
 					j.job(task)
 					c.fail()
-				}}))
+				})))
 				must(t, tw.AddTask(every("good", 20*ms, j.job)))
 				settle(100 * ms)
 
@@ -514,9 +522,8 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 				}
 			case 8:
 				if random.IntN(100) == 0 {
-					if _, err := tw.Drain(func(*timewheel.Task) {}); err != nil {
-						t.Error(err)
-					}
+					_, err := tw.Drain(func(*timewheel.Task) {})
+					must(t, err)
 				}
 			}
 			settle(time.Duration(random.IntN(int(20 * ms))))
@@ -526,7 +533,8 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 		}
 		s := tw.Stats()
 		for what, n := range map[string]uint64{
-			"Finished": s.Finished, "Removed": s.Removed, "Missed": s.Missed, "Withdrawn": s.Withdrawn, "Panicked": s.Panicked,
+			"Finished": s.Finished, "Removed": s.Removed,
+			"Missed": s.Missed, "Withdrawn": s.Withdrawn, "Panicked": s.Panicked,
 		} {
 			if n < 10 {
 				t.Errorf("%s is %d: the trouble was too little", what, n)
@@ -567,11 +575,11 @@ func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 			t.Fatalf("told of %d runs, want %d", len(runs), len(want))
 		}
 		for i, r := range runs {
-			if times := func(r timewheel.Run) string {
+			if text := func(r timewheel.Run) string {
 				return fmt.Sprintf("%q due %v, handed %v, started %v, ended %v, panicked %v", r.Key, r.Due.Sub(origin),
 					r.Handed.Sub(origin), r.Started.Sub(origin), r.Ended.Sub(origin), r.Panicked)
-			}; times(r) != times(want[i]) {
-				t.Errorf("told of %s\nwant %s", times(r), times(want[i]))
+			}; text(r) != text(want[i]) {
+				t.Errorf("told of %s\nwant %s", text(r), text(want[i]))
 			}
 		}
 		balanced(t, tw, 3)

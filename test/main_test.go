@@ -20,8 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// goroutines returns the stacks of the goroutines that come from this module or from ants, by their number. ants
-// starts two for its default pool when the program begins, so what counts is the difference to an earlier call.
+// goroutines returns the stacks of the goroutines that come from this module or from ants, by their number.
+// ants starts two for its default pool when the program begins, so what counts is the difference to an
+// earlier call.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	for {
@@ -54,9 +55,10 @@ func startedSince(before map[string]string) (stacks []string) {
 
 // leaked is startedSince, after giving them time to end. It is not for bubbles, where no time passes in it.
 func leaked(before map[string]string) (stacks []string) {
-	deadline := time.Now().Add(5 * time.Second)
-	for stacks = startedSince(before); len(stacks) > 0 && time.Now().Before(deadline); stacks = startedSince(before) {
-		runtime.Gosched()
+	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+		stacks = startedSince(before)
+		if len(stacks) == 0 || time.Now().After(deadline) {
+			return stacks
+		}
 	}
-	return stacks
 }

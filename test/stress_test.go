@@ -45,9 +45,7 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 				case 1:
 					tw.Stop()
 				case 2:
-					if err := tw.Shutdown(t.Context()); err != nil {
-						t.Error(err)
-					}
+					should(t, tw.Shutdown(t.Context()))
 				case 3:
 					tw.AfterFunc(0, func() {
 						ran.Add(1)
@@ -56,7 +54,7 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 				case 4:
 					key := name(1000 + 100*i)
 					if err := tw.AddTask(once(key, time.Hour, nothing)); err == nil {
-						must(t, tw.RemoveTask(key))
+						should(t, tw.RemoveTask(key))
 					} else if !errors.Is(err, timewheel.ErrStopped) {
 						t.Error(err)
 					}
@@ -76,8 +74,8 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 	}
 }
 
-// S3 with the loop, workers and many due runs in full swing. A run that the accounts show as begun when Stop returns may
-// still be on its way to the job's first line; none may begin after that.
+// S3 with the loop, workers and many due runs in full swing. A run that the accounts show as begun when Stop
+// returns may still be on its way to the job's first line; none may begin after that.
 func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 	for round := range 100 {
 		var ran atomic.Uint64
@@ -96,12 +94,13 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 			runtime.Gosched()
 		}
 		if s := balanced(t, tw, 200); s.Started != began || ran.Load() != began {
-			t.Fatalf("%d runs had begun when Stop returned, and %d in the end; %d jobs ran", began, s.Started, ran.Load())
+			t.Fatalf("%d runs had begun when Stop returned, %d in the end; %d jobs ran", began, s.Started, ran.Load())
 		}
 	}
 }
 
-// Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it does.
+// Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it
+// does.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 	const n = 100
 	type outcome struct{ ran, out atomic.Bool }
@@ -205,7 +204,8 @@ func TestK5_keyTakenAsItFallsFree_staysTaken(t *testing.T) {
 	balanced(t, tw, added)
 }
 
-// C2: what Drain takes out while others add is let go of, too. It has much to do at first, so that much is added meanwhile.
+// C2: what Drain takes out while others add is let go of, too. It has much to do at first, so that much is
+// added meanwhile.
 func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
 	tw := startWheel(t, ms, 64)
 	const adders, each, before = 2, 10_000, 50_000
@@ -221,9 +221,7 @@ func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
 				b := new([64]byte)
 				held[i] = append(held[i], weak.Make(b))
 				key := name(i*each + k)
-				if err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { b[0]++ })); err != nil {
-					t.Error(err)
-				}
+				should(t, tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { b[0]++ })))
 			}
 		})
 	}()
@@ -268,18 +266,18 @@ func TestSkipIfRunning_underManyCalls_runsOneAtATime(t *testing.T) {
 		ran.Add(1)
 		now.Add(-1)
 	})
-	const tasks, times = 20, 10
+	const tasks, runs = 20, 10
 	for i := range tasks {
-		must(t, tw.AddTask(&timewheel.Task{Key: name(i), Interval: ms, Times: times, Job: func(task *timewheel.Task) {
+		must(t, tw.AddTask(times(name(i), ms, runs, func(task *timewheel.Task) {
 			job(task)
 			called.Add(1)
-		}}))
+		})))
 	}
-	for called.Load() < tasks*times {
+	for called.Load() < tasks*runs {
 		runtime.Gosched()
 	}
-	if n := ran.Load(); n == 0 || n > tasks*times {
-		t.Errorf("%d of %d calls did something", n, tasks*times)
+	if n := ran.Load(); n == 0 || n > tasks*runs {
+		t.Errorf("%d of %d calls did something", n, tasks*runs)
 	}
 	must(t, tw.Shutdown(t.Context()))
 	balanced(t, tw, tasks)
@@ -313,7 +311,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 				added.Add(1)
 				for range 1000 {
 					key := name(random.IntN(20))
-					task := &timewheel.Task{Key: key, Interval: time.Duration(1 + random.IntN(int(4*ms))), Times: random.IntN(4)}
+					task := times(key, time.Duration(1+random.IntN(int(4*ms))), random.IntN(4), nil)
 					bad := random.IntN(4)
 					task.Job = func(task *timewheel.Task) {
 						switch bad {
@@ -333,7 +331,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 							added.Add(1)
 						}
 					case 2:
-						must(t, tw.SetTask(task))
+						should(t, tw.SetTask(task))
 						added.Add(1)
 					case 3:
 						_ = tw.RemoveTask(key)
@@ -360,9 +358,8 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 						}
 					case 9:
 						if random.IntN(20) == 0 {
-							if _, err := tw.Drain(func(*timewheel.Task) {}); err != nil {
-								t.Error(err)
-							}
+							_, err := tw.Drain(func(*timewheel.Task) {})
+							should(t, err)
 						}
 					}
 				}

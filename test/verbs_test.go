@@ -14,7 +14,8 @@ import (
 )
 
 // The same script is played with a timer of package time and with one of the wheel, whose tick the times are
-// multiples of: they must not differ in anything. No script stops a timer of 0 at once, which may have fired or not.
+// multiples of: they must not differ in anything. No script stops a timer of 0 at once, which may have fired
+// or not.
 func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 	type timer interface {
 		Stop() bool
@@ -55,8 +56,9 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 		return log
 	}
 	for _, script := range []string{
-		"f", "z", "n", "z.", "n.", "fs", "fss", "f.s", "f..s", "f...s", "f....s.s", "fr", "f.r", "f..r..", "f...r....r...s",
-		"fR", "f.R...r", "fsr", "fs.r", "fsrs", "f0", "f.0.", "f-", "f.-.s", "f...0.r.s", "fsRr", "f..R.....r.R..r.s.r", "z.r",
+		"f", "z", "n", "z.", "n.", "fs", "fss", "f.s", "f..s", "f...s", "f....s.s", "fr", "f.r", "f..r..",
+		"f...r....r...s", "fR", "f.R...r", "fsr", "fs.r", "fsrs", "f0", "f.0.", "f-", "f.-.s", "f...0.r.s", "fsRr",
+		"f..R.....r.R..r.s.r", "z.r",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			want := play(script, func(d time.Duration, f func()) timer { return time.AfterFunc(d, f) })
@@ -145,7 +147,8 @@ func TestSetTask_addsOrReplaces(t *testing.T) {
 		must(t, tw.SetTask(every("k", 20*ms, old))) // adds
 		settle(50 * ms)
 		must(t, tw.SetTask(&timewheel.Task{Key: "k", Interval: 100 * ms, Delay: 30 * ms, Times: 2, Job: j.job}))
-		if info, ok := tw.Get("k"); !ok || info.Interval != 100*ms || info.Times != 2 || time.Until(info.Next) != 30*ms {
+		info, ok := tw.Get("k")
+		if !ok || info.Interval != 100*ms || info.Times != 2 || time.Until(info.Next) != 30*ms {
 			t.Errorf("Get: %+v, %v", info, ok)
 		}
 		settle(time.Second)
@@ -211,7 +214,8 @@ func TestGet_tellsWhereTheTaskIs(t *testing.T) {
 					Next: time.Now().Add(time.Duration(i-passed) * time.Second),
 					Slot: (first.Slot + i - 1) % slots, Circle: (i - passed - 1) / slots,
 				}
-				if got, ok := tw.Get(name(i)); !ok || !got.Next.Equal(want.Next) || withoutNext(got) != withoutNext(want) {
+				got, ok := tw.Get(name(i))
+				if !ok || !got.Next.Equal(want.Next) || withoutNext(got) != withoutNext(want) {
 					t.Errorf("after %d s: Get %+v, %v, want %+v", passed, got, ok, want)
 				}
 			}
@@ -290,7 +294,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 			must(t, tw.AddTask(&timewheel.Task{Key: "c", Interval: 10 * ms, Delay: 300 * ms, Times: 7, Job: j.job}))
 			must(t, tw.AddTask(every("e", time.Hour, j.job)))
 			must(t, tw.AddTask(once("b", 41*ms, j.job)))
-			must(t, tw.AddTask(&timewheel.Task{Key: "a", Interval: 35 * ms, Times: 5, Job: j.job}))
+			must(t, tw.AddTask(times("a", 35*ms, 5, j.job)))
 			must(t, tw.AddTask(once("d", time.Hour, j.job)))
 			must(t, tw.AddTask(once("removed", time.Hour, j.job)))
 			must(t, tw.AddTask(once("f", ms, j.job)))
@@ -306,7 +310,8 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 			}
 			var got []string
 			n, err := tw.Drain(func(task *timewheel.Task) {
-				got = append(got, fmt.Sprintf("%s in %v, then every %v, %d times", task.Key, task.Delay, task.Interval, task.Times))
+				got = append(got, fmt.Sprintf("%s in %v, then every %v, %d times",
+					task.Key, task.Delay, task.Interval, task.Times))
 				if task.Key != "" && tw.Exist(task.Key) || task.Job == nil || tw.Len() != 0 {
 					t.Errorf("while %q is handed out: Exist %v, Len %d", task.Key, tw.Exist(task.Key), tw.Len())
 				}
@@ -344,7 +349,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 func TestDrain_isEnoughToGoOnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to, j := startWheel(t, 10*ms, 16), startWheel(t, 10*ms, 7), newJournal()
-		must(t, from.AddTask(&timewheel.Task{Key: "a", Interval: 100 * ms, Times: 4, Job: j.job}))
+		must(t, from.AddTask(times("a", 100*ms, 4, j.job)))
 		must(t, from.AddTask(once("b", 333*ms, j.job)))
 		settle(150 * ms)
 		n, err := from.Drain(func(task *timewheel.Task) { must(t, to.AddTask(task)) })
@@ -363,7 +368,9 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 		opts []timewheel.Option
 		want int
 	}{
-		{nil, 1024}, {[]timewheel.Option{timewheel.WithPoolSize(1)}, 1}, {[]timewheel.Option{timewheel.WithPoolSize(37)}, 37},
+		{nil, 1024},
+		{[]timewheel.Option{timewheel.WithPoolSize(1)}, 1},
+		{[]timewheel.Option{timewheel.WithPoolSize(37)}, 37},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 16, c.opts...)
@@ -393,14 +400,13 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, quiet()), newJournal()
 		trouble := false
-		must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 100 * ms, Times: 10, Job: timewheel.SkipIfRunning(
-			func(task *timewheel.Task) {
-				j.job(task)
-				time.Sleep(250 * ms)
-				if trouble = !trouble; trouble {
-					panic("trouble") // the next run is not skipped for that
-				}
-			})}))
+		must(t, tw.AddTask(times("k", 100*ms, 10, timewheel.SkipIfRunning(func(task *timewheel.Task) {
+			j.job(task)
+			time.Sleep(250 * ms)
+			if trouble = !trouble; trouble {
+				panic("trouble") // the next run is not skipped for that
+			}
+		}))))
 		settle(10 * time.Second)
 		j.want(t, "k", 100*ms, 400*ms, 700*ms, 1000*ms)
 		if s := balanced(t, tw, 1); s.Started != 10 || s.Finished != 1 {
@@ -413,23 +419,23 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 func TestJob_thatCallsEveryVerb_doesNotWaitForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
-		must(t, tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * ms, Times: 3, Job: func(task *timewheel.Task) {
+		must(t, tw.AddTask(times("k", 20*ms, 3, func(task *timewheel.Task) {
 			j.job(task)
 			everyVerb(t, tw)
 			switch task.Times {
 			case 2:
-				must(t, tw.Reschedule("k", 50*ms))
+				should(t, tw.Reschedule("k", 50*ms))
 			case 1:
 				n, err := tw.Drain(func(*timewheel.Task) {})
-				must(t, err)
+				should(t, err)
 				wantEqual(t, "drained in the run", n, 1)
-				must(t, tw.AddTask(once("k", 20*ms, task.Job)))
-				must(t, tw.SetTask(once("k", 30*ms, func(task *timewheel.Task) {
+				should(t, tw.AddTask(once("k", 20*ms, task.Job)))
+				should(t, tw.SetTask(once("k", 30*ms, func(task *timewheel.Task) {
 					j.job(task)
 					tw.Stop()
 				})))
 			}
-		}}))
+		})))
 		settle(time.Second)
 		j.want(t, "k", 20*ms, 70*ms, 100*ms)
 		wantEqual(t, "IsRunning", tw.IsRunning(), false)

@@ -152,8 +152,8 @@ func (d *dispatcher) runLocked(n node, first bool) {
 		}
 	}()
 	if last {
-		d.tw.pending.Add(-1)
-		d.tw.index.forget(e)
+		d.tw.gone(e)
+		d.tw.forget(e)
 	}
 	if call {
 		d.ask()

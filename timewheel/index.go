@@ -109,6 +109,9 @@ func (x index) replace(old, e *entry, kill func(e *entry) bool) (replaced bool) 
 	return replaced
 }
 
+// len counts the entries, the dead among them too.
+func (x index) len() int { return x.m.Count() }
+
 // entries returns those that were in the index when the walk came by, in no order.
 func (x index) entries() []*entry {
 	all := make([]*entry, 0, x.m.Count())

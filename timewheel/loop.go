@@ -147,9 +147,9 @@ func (l *loop) end() {
 }
 
 // post has the owner look at the entry; by the instant by, if that matters.
-func (l *loop) post(e *entry, by uint64) {
-	n := l.mail.put(e)
-	for ; n == 0; n = l.mail.put(e) {
+func (l *loop) post(e *entry, why post, by uint64) {
+	n := l.mail.put(e, why)
+	for ; n == 0; n = l.mail.put(e, why) {
 		l.call(l.alarm.Load())
 		l.mail.awaitRoom()
 	}

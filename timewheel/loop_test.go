@@ -243,9 +243,9 @@ func (w *rig) busy() {
 	w.Helper()
 	e := &entry{} // dead, and so no work
 	e.state.Store(done)
-	second := func() { w.loop.mail.put(e) }
+	second := func() { w.loop.mail.put(e, toMove) }
 	first := func() {
-		w.loop.mail.put(e)
+		w.loop.mail.put(e, toMove)
 		w.hand.onNow.Store(&second)
 	}
 	w.loop.do(func() { w.hand.onNow.Store(&first) })
@@ -347,6 +347,7 @@ func TestLoop_stall_overdueRunsComeInDueOrder(t *testing.T) {
 		w.once("fifth", 45*time.Minute+3)
 		w.once("fourth", 45*time.Minute+2) // in the same tick
 		w.once("moved", time.Second)
+		synctest.Wait()
 		if err := w.Reschedule("moved", 50*time.Minute); err != nil { // the loop meets it at the old time
 			t.Fatal(err)
 		}
@@ -618,11 +619,10 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 		if err != nil || w.index.add(e, w.admit) != nil {
 			t.Fatal("the task was refused: ", err)
 		}
-		w.added.Add(1)
 		w.advance(10*time.Second + 1)
 		w.loop.do(func() {}) // after which it passes what has come
 		synctest.Wait()
-		w.loop.post(e, e.due.Load())
+		w.loop.post(e, toAdd, e.due.Load())
 		synctest.Wait()
 		w.wantRuns("k")
 		w.advance(time.Second)

@@ -38,8 +38,7 @@ func (tw *TimeWheel) add(e *entry) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q", err, e.key)
 	}
-	tw.added.Add(1)
-	tw.loop.post(e, due)
+	tw.loop.post(e, toAdd, due)
 	return nil
 }
 
@@ -61,9 +60,8 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 			continue
 		}
 		if tw.index.replace(old, e, tw.kills) {
-			tw.added.Add(1)
-			tw.loop.post(old, never-1)
-			tw.loop.post(e, due)
+			tw.loop.post(old, toRemove, never-1)
+			tw.loop.post(e, toAdd, due)
 			return nil
 		}
 	}
@@ -83,8 +81,8 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	if e == nil {
 		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 	}
-	tw.pending.Add(-1)
-	tw.loop.post(e, never-1)
+	tw.gone(e)
+	tw.loop.post(e, toRemove, never-1)
 	return nil
 }
 
@@ -145,7 +143,7 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 }
 
 // Len returns the number of live tasks, timers included.
-func (tw *TimeWheel) Len() int { return int(tw.pending.Load()) }
+func (tw *TimeWheel) Len() int { return tw.index.len() + int(tw.timers.Load()) }
 
 // Drain removes every task that is pending at one instant, timers included, and then calls fn for each, in
 // due order. What fn is given is enough to add the task again elsewhere: Times is the number of runs that
@@ -163,7 +161,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	var all []drained
 	take := func(e *entry) {
 		if due, ok := tw.kill(e); ok {
-			tw.pending.Add(-1)
+			tw.gone(e)
 			all = append(all, drained{e, due})
 		}
 	}
@@ -175,7 +173,9 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	for _, e := range tw.index.entries() {
 		take(e)
 		tw.index.forget(e)
-		tw.loop.post(e, never-1)
+	}
+	for _, d := range all {
+		tw.loop.post(d.e, toRemove, never-1)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
 	now := tw.loop.now()
@@ -213,25 +213,32 @@ func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
 	return e, nil
 }
 
-// admit counts one more task as pending, if the bound allows it.
+// admit counts one more task as live, if the bound allows it.
 func (tw *TimeWheel) admit() bool {
-	if tw.maxPending == 0 {
-		tw.pending.Add(1)
-		return true
-	}
-	for {
-		n := tw.pending.Load()
+	for tw.maxPending > 0 {
+		n := tw.admitted.Load()
 		if n >= tw.maxPending {
 			return false
 		}
-		if tw.pending.CompareAndSwap(n, n+1) {
-			return true
+		if tw.admitted.CompareAndSwap(n, n+1) {
+			break
 		}
+	}
+	return true
+}
+
+// gone counts one task less, which was ended and not replaced.
+func (tw *TimeWheel) gone(e *entry) {
+	if tw.maxPending > 0 {
+		tw.admitted.Add(-1)
+	}
+	if e.key == "" {
+		tw.timers.Add(-1)
 	}
 }
 
 // kill ends a live task. It returns when its next run was due, and whether it was this call that ended it.
-// The caller sees to the index, the loop and the number of those that are pending.
+// The caller sees to the index, the loop and the number of live tasks.
 func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
 	for !ok {
 		switch s := e.state.Load(); s {
@@ -244,7 +251,6 @@ func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
 			due = e.due.Load()
 		}
 	}
-	tw.removed.Add(1)
 	return due, true
 }
 
@@ -265,17 +271,17 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 			e.due.Store(due)
 			if e.state.CompareAndSwap(moving, scheduled) {
 				if due < old {
-					tw.loop.post(e, due)
+					tw.loop.post(e, toMove, due)
 				}
 			} else if e.state.CompareAndSwap(orphaned, scheduled) {
-				tw.loop.post(e, due)
+				tw.loop.post(e, toMove, due)
 			} // else it was removed since, after it was moved
 			return true
 		case moving, orphaned:
 			runtime.Gosched() // another goroutine is between two of the lines above
 		case waiting:
 			if _, ok := tw.dispatch.withdraw(e, scheduled, func() { e.due.Store(due) }); ok {
-				tw.loop.post(e, due)
+				tw.loop.post(e, toMove, due)
 				return true
 			}
 		default:

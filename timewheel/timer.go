@@ -39,8 +39,8 @@ func (t *Timer) Stop() bool {
 	if t.e == nil || !t.tw.kills(t.e) {
 		return false
 	}
-	t.tw.pending.Add(-1)
-	t.tw.loop.post(t.e, never-1)
+	t.tw.gone(t.e)
+	t.tw.loop.post(t.e, toRemove, never-1)
 	return true
 }
 
@@ -67,7 +67,9 @@ func (t *Timer) set(due uint64) {
 	e.due.Store(due)
 	e.times.Store(1)
 	t.e = e
-	t.tw.pending.Add(1)
-	t.tw.added.Add(1)
-	t.tw.loop.post(e, due)
+	t.tw.timers.Add(1)
+	if t.tw.maxPending > 0 {
+		t.tw.admitted.Add(1)
+	}
+	t.tw.loop.post(e, toAdd, due)
 }

@@ -28,10 +28,9 @@ type TimeWheel struct {
 	pool     *pool.Pool // nil if the user gave an executor, and
 	asker    *asker     // nil if not
 
-	stopped atomic.Bool   // adds are refused
-	pending atomic.Int64  // live tasks, and adds under way
-	added   atomic.Uint64 // tasks that were added
-	removed atomic.Uint64 // tasks that were removed
+	stopped  atomic.Bool  // adds are refused
+	timers   atomic.Int64 // live timers, which the index does not know
+	admitted atomic.Int64 // live tasks; kept only if maxPending bounds them
 
 	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
 	started bool
@@ -173,20 +172,16 @@ func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.sto
 
 // Stats returns the accounts of the wheel.
 func (tw *TimeWheel) Stats() Stats {
+	s := Stats{
+		Added:   tw.loop.mail.count(toAdd),
+		Removed: tw.loop.mail.count(toRemove),
+		Pending: tw.Len(), // which takes the locks of the index, and so must come before the dispatcher's
+	}
 	d := tw.dispatch
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Stats{
-		Added:     tw.added.Load(),
-		Finished:  d.finished,
-		Removed:   tw.removed.Load(),
-		Pending:   tw.Len(),
-		Due:       d.due,
-		Started:   d.started,
-		Missed:    d.missed,
-		Withdrawn: d.withdrawn,
-		Panicked:  d.panicked,
-		Waiting:   d.backlog.length,
-		Running:   d.running,
-	}
+	s.Finished = d.finished
+	s.Due, s.Started, s.Missed, s.Withdrawn, s.Panicked = d.due, d.started, d.missed, d.withdrawn, d.panicked
+	s.Waiting, s.Running = d.backlog.length, d.running
+	return s
 }
