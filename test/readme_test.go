@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every test that the README names must be there, and so must a row for every line of the contract.
+func TestReadme_namesTestsThatAreThere(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []string
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)`).FindAllSubmatch(source, -1) {
+			tests = append(tests, string(m[1]))
+		}
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(string(readme), -1)
+	if len(named) < 26 {
+		t.Errorf("the README names %d tests, and there are 26 promises", len(named))
+	}
+	for _, m := range named {
+		there := slices.Contains(tests, m[1])
+		if m[2] != "" {
+			there = slices.ContainsFunc(tests, func(name string) bool { return strings.HasPrefix(name, m[1]) })
+		}
+		if !there {
+			t.Errorf("the README names %s, which is not there", m[1])
+		}
+	}
+	for _, line := range strings.Fields("T1 T2 T3 T4 T5 T6 K1 K2 K3 K4 K5 K6 L1 L2 L3 L4 L5 S1 S2 S3 S4 S5 S6 C1 C2 C3") {
+		if !strings.Contains(string(readme), "\n| "+line+" |") {
+			t.Errorf("the README has no row for %s", line)
+		}
+	}
+}
