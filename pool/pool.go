@@ -146,9 +146,6 @@ func (p *Pool) callLocked() {
 	if p.queue.len() <= p.starting || p.starting >= starters || p.running+p.starting >= p.size {
 		return
 	}
-	if p.idle != nil {
-		p.idle.Stop()
-	}
 	p.starting++
 	p.workers.start(p.work)
 }
@@ -196,11 +193,7 @@ func (p *Pool) restLocked() {
 			p.idle.Stop()
 		}
 		p.workers.release()
-		select {
-		case <-p.done: // a worker may come by after its last job was accounted for
-		default:
-			close(p.done)
-		}
+		close(p.done)
 	case p.idle == nil:
 		p.idle = time.AfterFunc(rest, p.release)
 	default:

@@ -123,6 +123,7 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 		{-1, nil, "pool: size -1 is not positive"},
 		{math.MinInt32, nil, "pool: size -2147483648 is not positive"},
 		{1, []Option{WithPanicHandler(nil)}, "pool: panic handler is nil"},
+		{1, []Option{nil}, "pool: option 1 is nil"},
 	} {
 		if p, err := New(c.size, c.opts...); p != nil || err == nil || err.Error() != c.want {
 			t.Errorf("size %d: %v and %q, want %q", c.size, p, err, c.want)

@@ -70,7 +70,7 @@ func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 
 func TestK1_addsOfOneKeyAtTheSameTime_oneWins(t *testing.T) {
 	tw := startWheel(t, ms, 16)
-	const rounds, adders = 200, 8
+	const rounds, adders = 2000, 4
 	for range rounds {
 		gate, results := make(chan struct{}), make(chan error, adders)
 		for range adders {

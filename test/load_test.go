@@ -262,32 +262,33 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 }
 
 func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
+	const interval = 25 * ms
 	for _, n := range []int{3, timewheel.Forever} {
 		synctest.Test(t, func(t *testing.T) {
-			tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
-			release := occupy(t, tw, 1)
-			start := time.Since(j.origin)
+			tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1))
+			release, j := occupy(t, tw, 1), newJournal()
 			for i := range 5 {
-				must(t, tw.AddTask(times(name(i), 20*ms, n, j.job)))
+				must(t, tw.AddTask(times(name(i), interval, n, j.job)))
 			}
-			for k := range 50 {
-				settle(20 * ms)
+			for k := 2; k <= 40; k += 2 {
+				settle(2 * interval)
 				s := balanced(t, tw, 6)
-				if s.Waiting != 5 || s.Missed != uint64(5*k) || s.Due != uint64(5*k+6) || s.Started != 1 {
-					t.Fatalf("after %d periods: %+v", k+1, s)
+				if s.Waiting != 5 || s.Missed != uint64(5*(k-1)) || s.Due != uint64(5*k+1) || s.Started != 1 {
+					t.Fatalf("after %d periods: %+v", k, s)
 				}
 			}
 			release()
 			synctest.Wait()
 			for i := range 5 {
-				j.want(t, name(i), start+time.Second)
+				j.want(t, name(i), time.Second)
 			}
 			settle(time.Second)
-			for i := range 5 { // the grid goes on, and the missed periods did not use up the runs
-				at := []time.Duration{start + time.Second}
-				for d := 20 * ms; d <= time.Second && (n == timewheel.Forever || len(at) < n); d += 20 * ms {
-					at = append(at, start+time.Second+d)
-				}
+			// The grid goes on, and the missed periods did not use up the runs.
+			at := []time.Duration{time.Second}
+			for due := time.Second + interval; due <= 2*time.Second && len(at) != n; due += interval {
+				at = append(at, (due+10*ms-1)/(10*ms)*(10*ms))
+			}
+			for i := range 5 {
 				j.want(t, name(i), at...)
 			}
 			balanced(t, tw, 6)

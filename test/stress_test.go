@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,25 @@ import (
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
+
+// count returns how many are true.
+func count(all []bool) (n int) {
+	for _, b := range all {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// number is the inverse of name.
+func number(key string) int {
+	i, err := strconv.Atoi(strings.TrimPrefix(key, "task-"))
+	if err != nil {
+		return -1
+	}
+	return i
+}
 
 // All here is in real time, with several goroutines at once: what a bubble cannot bring about.
 
@@ -100,75 +121,83 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 }
 
 // Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it
-// does.
+// does. Many fall due at once, and are taken out in the order in which the loop comes by.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
-	const n = 100
-	type outcome struct{ ran, out atomic.Bool }
+	const n, rounds = 1000, 30
 	for _, c := range []struct {
 		name string
-		add  func(tw *timewheel.TimeWheel, key string, o *outcome) (takeOut func() bool, err error)
+		// takeOut takes out the i-th task, and those in whose place ok is called.
+		takeOut func(tw *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(i int))
 	}{
-		{"RemoveTask", func(tw *timewheel.TimeWheel, key string, o *outcome) (func() bool, error) {
-			err := tw.AddTask(once(key, 2*ms, func(*timewheel.Task) { o.ran.Store(true) }))
-			return func() bool { return tw.RemoveTask(key) == nil }, err
+		{"RemoveTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+			if tw.RemoveTask(name(i)) == nil {
+				ok(i)
+			}
 		}},
-		{"SetTask", func(tw *timewheel.TimeWheel, key string, o *outcome) (func() bool, error) {
-			err := tw.AddTask(once(key, 2*ms, func(*timewheel.Task) { o.ran.Store(true) }))
-			return func() bool {
-				removed := tw.Stats().Removed // only this task can be removed
-				return tw.SetTask(once(key, time.Hour, nothing)) == nil && tw.Stats().Removed > removed
-			}, err
+		{"SetTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+			removed := tw.Stats().Removed // nobody else removes anything
+			if tw.SetTask(once(name(i), time.Hour, nothing)) == nil && tw.Stats().Removed > removed {
+				ok(i)
+			}
 		}},
-		{"Reschedule", func(tw *timewheel.TimeWheel, key string, o *outcome) (func() bool, error) {
-			err := tw.AddTask(once(key, 2*ms, func(*timewheel.Task) { o.ran.Store(true) }))
-			return func() bool { return tw.Reschedule(key, time.Hour) == nil }, err
+		{"Reschedule", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+			if tw.Reschedule(name(i), time.Hour) == nil {
+				ok(i)
+			}
 		}},
-		{"Drain", func(tw *timewheel.TimeWheel, key string, o *outcome) (func() bool, error) {
-			err := tw.AddTask(once(key, 2*ms, func(*timewheel.Task) { o.ran.Store(true) }))
-			return func() bool {
-				n, err := tw.Drain(func(*timewheel.Task) {})
-				return n == 1 && err == nil
-			}, err
+		{"Drain", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+			if i == 0 {
+				_, err := tw.Drain(func(task *timewheel.Task) { ok(number(task.Key)) })
+				should(t, err)
+			}
 		}},
-		{"Timer_Stop", func(tw *timewheel.TimeWheel, _ string, o *outcome) (func() bool, error) {
-			return tw.AfterFunc(2*ms, func() { o.ran.Store(true) }).Stop, nil
+		{"Timer_Stop", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
+			if timers[i].Stop() {
+				ok(i)
+			}
 		}},
-		{"Timer_Reset", func(tw *timewheel.TimeWheel, _ string, o *outcome) (func() bool, error) {
-			timer := tw.AfterFunc(2*ms, func() { o.ran.Store(true) })
-			return func() bool {
-				active := timer.Reset(time.Hour)
-				if !active {
-					timer.Stop()
-				}
-				return active
-			}, nil
+		{"Timer_Reset", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
+			if timers[i].Reset(time.Hour) {
+				ok(i)
+			}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out := 0
-			for i := range n {
-				o := new(outcome)
-				tw := startWheel(t, ms, 4, timewheel.WithPoolSize(1+i%2))
-				start := time.Now()
-				takeOut, err := c.add(tw, "k", o)
-				must(t, err)
-				// The loop wakes up between 2 and 3 ms after the call. Meet it there.
-				for lead := 2*ms + time.Duration(i)*ms/n; time.Since(start) < lead; {
-					runtime.Gosched()
+			both, total := 0, 0
+			for round := range rounds {
+				ran, out := make([]atomic.Bool, n), make([]bool, n)
+				tick := time.Now().Add(20 * ms) // the wheel counts its ticks from when it was made
+				due := tick.Add(-100 * time.Microsecond)
+				tw := startWheel(t, ms, 16, timewheel.WithPoolSize(1+round%3))
+				var timers []*timewheel.Timer
+				for i := range n {
+					if strings.HasPrefix(c.name, "Timer") {
+						timers = append(timers, tw.AfterFunc(time.Until(due), func() { ran[i].Store(true) }))
+						continue
+					}
+					must(t, tw.AddTask(once(name(i), max(time.Until(due), 1), func(*timewheel.Task) { ran[i].Store(true) })))
 				}
-				if takeOut() {
-					out++
-					o.out.Store(true)
+				// The loop wakes up soon after the tick. The later the tasks are taken out, the more of them run.
+				for meet := due.Add(time.Duration(round) * ms / rounds); time.Now().Before(meet); {
+					continue
 				}
-				for deadline := start.Add(5 * ms); time.Now().Before(deadline) || !o.ran.Load() && !o.out.Load(); {
+				for i := range n {
+					c.takeOut(tw, timers, i, func(i int) { out[i] = true })
+				}
+				for tw.Stats().Started < uint64(n-count(out)) {
 					runtime.Gosched()
 				}
 				must(t, tw.Shutdown(t.Context()))
-				if o.ran.Load() == o.out.Load() {
-					t.Fatalf("round %d: the task was taken out: %v; it ran: %v", i, o.out.Load(), o.ran.Load())
+				for i := range n {
+					if ran[i].Load() == out[i] {
+						t.Fatalf("round %d: task %d was taken out: %v; it ran: %v", round, i, out[i], ran[i].Load())
+					}
+				}
+				if total += count(out); count(out) > 0 && count(out) < n {
+					both++
 				}
 			}
-			t.Logf("taken out in time: %d of %d", out, n)
+			t.Logf("%d of %d taken out; in %d of %d rounds some were and some were not", total, n*rounds, both, rounds)
 		})
 	}
 }
@@ -364,7 +393,8 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 					}
 				}
 			})
-			for deadline := time.Now().Add(30 * time.Second); tw.Len() > 0 && time.Now().Before(deadline); {
+			deadline := time.Now().Add(30 * time.Second)
+			for s := tw.Stats(); s.Pending+s.Running > 0 && time.Now().Before(deadline); s = tw.Stats() {
 				runtime.Gosched()
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -115,6 +115,27 @@ func TestT2_lateByLessThanOneTick(t *testing.T) {
 	}
 }
 
+// While adds keep the loop busy it looks for them now and then; a task that is due before the next look must
+// not wait for that.
+func TestT2_amidManyAdds_lateByLessThanOneTick(t *testing.T) {
+	const tick, rounds, far = 10 * time.Microsecond, 100, 300
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, tick, 64)
+		for round := range rounds {
+			for i := range far {
+				must(t, tw.AddTask(once(name(round*far+i), time.Hour, nothing)))
+			}
+			j := newJournal()
+			must(t, tw.AddTask(once("k", tick, j.job)))
+			settle(time.Second)
+			if at := j.at("k"); len(at) != 1 || at[0] < tick || at[0] >= 2*tick {
+				t.Fatalf("round %d: a task that was due after %v ran at %v", round, tick, at)
+			}
+			settle(tick / 3)
+		}
+	})
+}
+
 func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 	const tick = 10 * ms
 	for _, c := range []struct {

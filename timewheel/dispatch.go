@@ -100,18 +100,13 @@ func (d *dispatcher) callLocked() bool {
 	return true
 }
 
-// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine, which
-// leaves the rest to another worker.
+// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine. That
+// leaves the rest to another worker: when the lock is free and something waits, one was asked for that has
+// not begun.
 func (d *dispatcher) work() {
 	d.mu.Lock()
 	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
-	defer func() {
-		call := d.callLocked()
-		d.mu.Unlock()
-		if call {
-			d.ask()
-		}
-	}()
+	defer d.mu.Unlock()
 	for first := true; !d.stopped && d.backlog.length > 0; first = false {
 		d.runLocked(d.backlog.pop(), first)
 	}

@@ -34,7 +34,7 @@ func (tw *TimeWheel) Check() (err error) {
 			if e.at <= l.passed {
 				fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.passed)
 			}
-			if at := l.ticks.up(e.due.Load()); e.at > at {
+			if at := max(l.ticks.up(e.due.Load()), l.passed+1); e.at > at {
 				fail("entry %q is placed at tick %d and due at %d", e.key, e.at, at)
 			}
 			if s := e.state.Load(); s != scheduled && s != waiting {

@@ -18,8 +18,9 @@ type mailbox struct {
 	in   []*entry
 	room sync.Cond // in is not full
 
-	// What comes in is counted here, under a lock that is taken anyway. Counters of their own, which the callers
-	// would have to pass from one processor to the other, took a quarter of an add from two goroutines.
+	// What comes in is counted here, under a lock that is taken anyway. Counters of their own, which the
+	// callers would have to pass from one processor to the other, took a quarter of an add from two
+	// goroutines.
 	counts [posts]uint64
 }
 

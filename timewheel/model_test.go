@@ -26,8 +26,8 @@ import (
 // walk does the same to a wheel and to its model, draws what it does from a script, and compares everything
 // that can be seen after each step, and the wheel's inner order.
 //
-// One worker runs all jobs, so their order is certain, and a gate holds it up in the middle of a job, so that due runs
-// wait. Time is a fake clock's: it goes from tick to tick, or leaps.
+// One worker runs all jobs, so their order is certain, and a gate holds it up in the middle of a job, so that
+// due runs wait. Time is a fake clock's: it goes from tick to tick, or leaps.
 type model struct {
 	tick, now uint64
 	tasks     map[string]*modelTask // live, timers under a name that is no key
@@ -249,13 +249,15 @@ type walk struct {
 }
 
 // draw returns a number below n from the script, and 0 when that has ended.
-func (w *walk) draw(n int) int {
-	v := 0
+func (w *walk) draw(n int) int { return int(w.draw64(int64(n))) }
+
+func (w *walk) draw64(n int64) int64 {
+	v := int64(0)
 	for limit := n - 1; limit > 0; limit >>= 8 {
 		if len(w.script) == 0 {
 			break
 		}
-		v = v<<8 | int(w.script[0])
+		v = v<<8 | int64(w.script[0])
 		w.script = w.script[1:]
 	}
 	return v % n
@@ -317,18 +319,19 @@ func (w *walk) open() {
 }
 
 func (w *walk) delay() time.Duration {
-	tick := int(w.model.tick)
+	tick, slots := int64(w.model.tick), int64(w.slots)
 	switch w.draw(8) {
 	case 0:
-		return time.Duration(1 + w.draw(tick)) // within a tick
+		return time.Duration(1 + w.draw64(tick)) // within a tick
 	case 1:
-		return time.Duration(tick * max(1, w.slots*(1+w.draw(3))+w.draw(3)-1)) // about a whole number of turns
+		turns := slots*(1+w.draw64(3)) + w.draw64(3) - 1
+		return time.Duration(tick * max(1, turns)) // about a whole number of turns
 	case 2:
-		return time.Duration(1 + w.draw(tick*w.slots*5000)) // thousands of turns
+		return time.Duration(1 + w.draw64(tick*slots*5000)) // thousands of turns
 	case 3:
-		return time.Duration(1<<63 - 1 - w.draw(2)) // for ever, nearly
+		return time.Duration(math.MaxInt64 - w.draw64(2)) // for ever, nearly
 	default:
-		return time.Duration(1 + w.draw(tick*w.slots*3))
+		return time.Duration(1 + w.draw64(tick*slots*3))
 	}
 }
 
@@ -486,7 +489,8 @@ func (w *walk) doTimer(name string) {
 func (w *walk) drain() {
 	w.step = "drain"
 	m := &w.model
-	want := slices.SortedFunc(maps.Values(m.tasks), func(a, b *modelTask) int { return cmp.Compare(a.next(), b.next()) })
+	byNext := func(a, b *modelTask) int { return cmp.Compare(a.next(), b.next()) }
+	want := slices.SortedFunc(maps.Values(m.tasks), byNext)
 	var got []*Task
 	n, err := w.tw.Drain(func(task *Task) { got = append(got, task) })
 	if n != len(want) || len(got) != n || err != nil {
@@ -579,7 +583,7 @@ func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
 		at, now, n := m.up(t.due), m.now/m.tick, uint64(w.slots)
 		want.Slot = int(at % n)
 		if at > now {
-			want.Circle = int((at - now - 1) / n)
+			want.Circle = int(min((at-now-1)/n, math.MaxInt))
 		}
 	}
 	if !reflect.DeepEqual(info, want) || times != t.times || !reflect.DeepEqual(infos[key], want) {
