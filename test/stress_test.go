@@ -338,9 +338,9 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 				random := rand.New(rand.NewPCG(7, uint64(i)))
 				timer := tw.AfterFunc(ms, func() {})
 				added.Add(1)
-				for range 1000 {
-					key := name(random.IntN(20))
-					task := times(key, time.Duration(1+random.IntN(int(4*ms))), random.IntN(4), nil)
+				for n := 0; n < 1000 || tw.Stats().Started < 200; n++ {
+					key := name(random.IntN(200))
+					task := times(key, time.Duration(1+random.IntN(int(ms))), random.IntN(4), nil)
 					bad := random.IntN(4)
 					task.Job = func(task *timewheel.Task) {
 						switch bad {
@@ -402,7 +402,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 			defer cancel()
 			must(t, tw.Shutdown(ctx))
 			// A run that was the last may have added one more.
-			if s := balanced(t, tw, int(added.Load())); s.Running != 0 || s.Started < 100 || s.Panicked < 10 {
+			if s := balanced(t, tw, int(added.Load())); s.Running != 0 || s.Panicked == 0 {
 				t.Errorf("Started %d, Panicked %d, Running %d", s.Started, s.Panicked, s.Running)
 			}
 		})
