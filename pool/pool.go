@@ -125,10 +125,8 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 
-	select {
-	case <-p.done:
-		return nil
-	default:
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	select {
 	case <-p.done:
@@ -136,6 +134,9 @@ func (p *Pool) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.running+p.queue.len() == 0 {
+			return nil
+		}
 		return fmt.Errorf("pool: close: running: %d, waiting: %d: %w",
 			p.running, p.queue.len(), context.Cause(ctx))
 	}

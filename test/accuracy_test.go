@@ -37,6 +37,35 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	}
 }
 
+// A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due between that and
+// the tick, must not miss a period for it. A busy machine may be late by whole ticks; not at every try.
+func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes real time")
+	}
+	const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
+	var missed []uint64
+	for range tries {
+		made := time.Now() // from where on the wheel counts its ticks, but for some microseconds
+		tw := startWheel(t, tick, 16)
+		for i := range tasks {
+			for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
+				continue
+			}
+			must(t, tw.AddTask(every(name(i), tick, nothing)))
+		}
+		for tw.Stats().Due < tasks*periods {
+			<-time.After(tick)
+		}
+		tw.Stop()
+		s := tw.Stats()
+		if missed = append(missed, s.Missed); s.Missed == 0 {
+			return
+		}
+	}
+	t.Errorf("at each of %d tries some of about %d periods were missed: %v", tries, tasks*periods, missed)
+}
+
 func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes real time")

@@ -2,7 +2,6 @@ package test
 
 import (
 	"errors"
-	"math"
 	"runtime"
 	"runtime/metrics"
 	"testing"
@@ -12,80 +11,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
-
-// dearer measures by how much f costs more than base, in real time, by the best of a few tries. Only a
-// factor that no busy machine makes up is of use.
-func dearer(base, f func()) float64 {
-	best := func(f func()) float64 {
-		least := time.Duration(math.MaxInt64)
-		for range 3 {
-			start := time.Now()
-			f()
-			least = min(least, time.Since(start))
-		}
-		return float64(least)
-	}
-	return best(f) / best(base)
-}
-
-// All tasks are in one slot, which the hand passes at every tick. A wheel that looks at each of them each
-// time has 100,000 times the work of one that looks at what is due.
-func TestC1_aTick_visitsNoTaskOfALaterRevolution(t *testing.T) {
-	ticks := func(tasks int) func() {
-		return func() {
-			synctest.Test(t, func(t *testing.T) {
-				tw := startWheel(t, ms, 1)
-				for i := range tasks {
-					tw.AfterFunc(time.Hour+time.Duration(i)*ms, func() {})
-				}
-				settle(time.Second)
-				runs := 0
-				must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) { runs++ })))
-				settle(20 * time.Second)
-				wantEqual(t, "runs", runs, 20_000)
-			})
-		}
-	}
-	if factor := dearer(ticks(1), ticks(100_000)); factor > 200 {
-		t.Errorf("20,000 ticks take %.0f times as long with 100,000 tasks that wait for later", factor)
-	}
-}
-
-// Before Start the caller does the loop's work as well, so that nothing of it goes unmeasured.
-func TestC1_verbs_costTheSameWhateverIsThere(t *testing.T) {
-	const verbs = 2000
-	for _, c := range []struct {
-		name  string
-		delay func(i int) time.Duration
-	}{
-		{"one_due_time", func(int) time.Duration { return time.Hour }},
-		{"one_slot", func(i int) time.Duration { return time.Hour + time.Duration(i)*16*ms }},
-		{"all_slots", func(i int) time.Duration { return time.Hour + time.Duration(i)*ms }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			amid := func(tasks int) func() {
-				tw := newWheel(t, ms, 16)
-				for i := range tasks {
-					must(t, tw.AddTask(once(name(i), c.delay(i), nothing)))
-				}
-				return func() {
-					for i := range verbs {
-						key := name(i * (tasks / verbs))
-						delay := c.delay(tasks / 2)
-						if tw.Reschedule(key, delay) != nil || tw.Reschedule(key, delay/2) != nil ||
-							tw.SetTask(once(key, delay, nothing)) != nil || tw.RemoveTask(key) != nil ||
-							tw.AddTask(once(key, delay, nothing)) != nil {
-							t.Fatal("a verb failed")
-						}
-					}
-				}
-			}
-			if factor := dearer(amid(verbs), amid(50*verbs)); factor > 15 {
-				t.Errorf("verbs take %.0f times as long among 50 times as many tasks", factor)
-			}
-		})
-	}
-}
 
 type ballast [1 << 14]byte
 

@@ -338,7 +338,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 				random := rand.New(rand.NewPCG(7, uint64(i)))
 				timer := tw.AfterFunc(ms, func() {})
 				added.Add(1)
-				for n := 0; n < 1000 || tw.Stats().Started < 200; n++ {
+				for n := 0; n < 1000 || tw.Stats().Started < 100; n++ {
 					key := name(random.IntN(200))
 					task := times(key, time.Duration(1+random.IntN(int(ms))), random.IntN(4), nil)
 					bad := random.IntN(4)

@@ -43,7 +43,7 @@ func (d *dispatcher) fireLoop(entries []*entry, by, now uint64) {
 		for _, e := range entries[:n] {
 			d.fireLocked(e, by, now)
 		}
-		call := d.callLocked()
+		call := d.callLocked(0)
 		d.mu.Unlock()
 		if call {
 			d.ask()
@@ -59,7 +59,7 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 			if !e.state.CompareAndSwap(scheduled, waiting) {
 				continue
 			}
-			due := e.due.Load() // which nobody else writes from here on
+			due := e.due.Load() // which is written under this lock only from here on
 			if due > by {
 				e.state.Store(scheduled) // whoever saw it waiting looks again when he has the lock
 				d.loop.placeLoop(e)
@@ -84,16 +84,21 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 // nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from
 // the one at due on were missed, but for those that were handed over.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
-	begun, next := grid(due, now, max(e.interval, time.Duration(d.loop.ticks)))
+	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the clock,
+	// a task whose interval is a tick and which is due just after one would miss every other period, for the
+	// loop wakes up some microseconds after each tick.
+	passed := max(due, d.loop.ticks.instant(d.loop.ticks.down(now)))
+	begun, next := grid(due, passed, max(e.interval, time.Duration(d.loop.ticks)))
 	d.due += begun - handed
 	d.missed += begun - handed
 	e.due.Store(next)
 	d.loop.placeLoop(e)
 }
 
-// callLocked reports whether to ask for one more worker, and if so counts it as asked for.
-func (d *dispatcher) callLocked() bool {
-	if d.stopped || d.backlog.length <= d.asked || d.asked >= starters {
+// callLocked reports whether to ask for one more worker, and if so counts it as asked for. Of what waits, the number
+// given is about to be taken.
+func (d *dispatcher) callLocked(taken int) bool {
+	if d.stopped || d.backlog.length-taken <= d.asked || d.asked >= starters {
 		return false
 	}
 	d.asked++
@@ -107,13 +112,18 @@ func (d *dispatcher) work() {
 	d.mu.Lock()
 	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
 	defer d.mu.Unlock()
-	for first := true; !d.stopped && d.backlog.length > 0; first = false {
-		d.runLocked(d.backlog.pop(), first)
+	if d.callLocked(1) {
+		d.mu.Unlock()
+		d.ask() // before a run begins, so that little lies between that and the job's first statement
+		d.mu.Lock()
+	}
+	for !d.stopped && d.backlog.length > 0 {
+		d.runLocked(d.backlog.pop())
 	}
 }
 
 // runLocked begins a run, and lets go of the lock until the run has ended, in whatever way.
-func (d *dispatcher) runLocked(n node, first bool) {
+func (d *dispatcher) runLocked(n node) {
 	e := n.e
 	times := e.times.Load()
 	last := times == 1
@@ -129,7 +139,6 @@ func (d *dispatcher) runLocked(n node, first bool) {
 	}
 	d.started++
 	d.running++
-	call := first && d.callLocked()
 	d.mu.Unlock()
 
 	r := run{
@@ -147,11 +156,8 @@ func (d *dispatcher) runLocked(n node, first bool) {
 		}
 	}()
 	if last {
-		d.tw.gone(e)
 		d.tw.forget(e)
-	}
-	if call {
-		d.ask()
+		d.tw.gone(e)
 	}
 	r.perform(d.tw, n.due, n.handed)
 }

@@ -35,14 +35,14 @@
 //
 // # One wheel is enough
 //
-// A wheel has one goroutine of its own while it runs and a pool that bounds how many jobs run at once. A
-// program needs one wheel for one tick, or one for each such bound.
+// A wheel has one goroutine of its own while it runs (two with [WithExecutor]) and a pool that bounds how
+// many jobs run at once. A program needs one wheel for one tick, or one for each such bound.
 //
 // # Overload
 //
 // Jobs run on the pool, never on the event loop: a slow job delays no other task as long as a worker is free.
 // When none is, due runs wait, first in, first out, each task once at most; nothing is dropped. A repeating
-// task that waits still when its next period comes has missed that period, which does not use up its Times.
+// task that still waits when its next period comes has missed that period, which does not use up its Times.
 // [TimeWheel.Stats] tells what waits and what was missed, and [WithMaxPending] bounds the tasks.
 //
 // A job that panics or calls runtime.Goexit harms nothing else: that is logged, counted, and told to the
@@ -51,13 +51,19 @@
 // # Lifecycle
 //
 // All methods work at any time. Before Start tasks can be added and count from their AddTask. After Stop no
-// run starts; adds return [ErrStopped], and the rest can still be asked for, removed or drained.
+// run starts; adds return [ErrStopped], and what is left can still be asked for, removed or drained.
 //
 // # What is not promised
 //
-// Removing a task does not interrupt a run that goes on, and stopping the wheel neither. Runs of tasks that
-// are due at the same time start in no promised order, and runs of one task may overlap; [SkipIfRunning]
-// prevents that. Nothing survives the process.
+// Removing a task does not interrupt a run that goes on, and neither does stopping the wheel; a run that has
+// begun by then may not have come to the first statement of its job. Runs of tasks that are due at the same
+// time start in no promised order, and runs of one task may overlap; [SkipIfRunning] prevents that. The key
+// map keeps the room of the most keys that it ever had. Nothing survives the process.
+//
+// # Testing
+//
+// A program that uses the wheel can be tested in a testing/synctest bubble, where half an hour passes in
+// microseconds. The wheel must be made and stopped inside the bubble.
 //
 // # Inside
 //
@@ -67,7 +73,4 @@
 // then makes its place in the wheel fit. The state is one word, changed by compare-and-swap, so that of a run
 // and a removal exactly one wins. The file entry.go has the states, loop.go how the loop sleeps, ring.go the
 // wheel itself.
-//
-// A program that uses the wheel can be tested in a testing/synctest bubble: half an hour passes in
-// microseconds.
 package timewheel

@@ -32,12 +32,13 @@ import (
 //	moving    → orphaned   the loop, which does not wait for a caller
 //	orphaned  → scheduled  Reschedule; it tells the loop to place the entry
 //	scheduled → waiting    the loop, at the due time
+//	waiting   → scheduled  the loop, at once, if the entry was moved beyond the tick
 //	waiting   → scheduled  a worker, as a run begins that is not the last; Reschedule, which withdraws it
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Those from and to waiting are made under the dispatcher's lock, and so are the writes of times and node.
-// While the entry waits the loop alone writes due.
+// Those from and to waiting are made under the dispatcher's lock, and so are the writes of times and node, and
+// those of due while the entry waits.
 //
 // So a run and a removal cannot both win, and neither can a run and a Reschedule: whichever comes second
 // finds the state changed. The loop never waits for a caller that was suspended between two steps.

@@ -52,7 +52,10 @@ func (a *asker) ask() {
 func (a *asker) run() {
 	defer func() {
 		if !a.stopped() {
-			go a.run() // an executor that runs functions here was given a job that ends its goroutine
+			// Submit has ended this goroutine: an executor that runs functions here was given such a job, or it
+			// did so by itself, and then the worker is still to be asked for.
+			a.ask()
+			go a.run()
 		}
 	}()
 	timer := a.clock.NewTimer()

@@ -153,21 +153,21 @@ func (l *loop) post(e *entry, why post, by uint64) {
 		l.call(l.alarm.Load())
 		l.mail.awaitRoom()
 	}
-	if alarm := l.alarm.Load(); by < alarm || n == mailCap/2 {
+	if alarm := l.alarm.Load(); by < alarm || n == mailCap/2 || !l.running.Load() {
 		l.call(alarm)
 	}
 }
 
 // call wakes the loop up, if it still has the given alarm set: if not, it has looked since or is about to. If
-// there is no loop it does the work itself.
+// there is no loop it does the work itself; one that is there after the call looks once more before it ends.
 func (l *loop) call(alarm uint64) {
-	if l.running.Load() {
-		if l.alarm.CompareAndSwap(alarm, 0) {
-			select {
-			case l.calls <- struct{}{}:
-			default:
-			}
+	if l.running.Load() && l.alarm.CompareAndSwap(alarm, 0) {
+		select {
+		case l.calls <- struct{}{}:
+		default:
 		}
+	}
+	if l.running.Load() {
 		return
 	}
 	l.mu.Lock()

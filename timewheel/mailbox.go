@@ -24,7 +24,7 @@ type mailbox struct {
 	counts [posts]uint64
 }
 
-// A post is why an entry is sent to the loop. The loop does not ask; the accounts do.
+// A post is why an entry is sent to the loop. The loop does not ask; the accounts do, about the first two.
 type post int
 
 const (

@@ -121,7 +121,7 @@ func (m *model) fire(t *modelTask) {
 		}
 	}
 	interval := max(t.interval, m.tick)
-	for t.due = sum(t.due, interval); t.due <= m.now; t.due = sum(t.due, interval) {
+	for t.due = sum(t.due, interval); m.up(t.due) <= m.now/m.tick; t.due = sum(t.due, interval) {
 		m.stats.Due++
 		m.stats.Missed++
 	}
@@ -279,11 +279,9 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	}
 	w.clock = clock.NewFake(start)
 	w.model = model{tick: tick, now: start + tick, tasks: make(map[string]*modelTask), max: 8}
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
 	var err error
 	w.tw, err = New(time.Duration(tick), w.slots,
-		WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quiet))
+		WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +295,12 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 		steps++
 	}
 	return steps
+}
+
+func quietLogger() *logrus.Logger {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return l
 }
 
 func (w *walk) begin() {

@@ -24,14 +24,7 @@ func (r *run) perform(tw *TimeWheel, due, handed uint64) {
 	if tw.observer != nil {
 		started = tw.loop.now()
 	}
-	defer func() {
-		if r.panicked {
-			value := recover()
-			if value == nil {
-				value = errGoexit
-			}
-			tw.report(key, &task, value, debug.Stack())
-		}
+	defer func() { // also after a panic handler that ends the goroutine
 		if tw.observer != nil {
 			tw.observe(Run{
 				Key:      key,
@@ -41,6 +34,15 @@ func (r *run) perform(tw *TimeWheel, due, handed uint64) {
 				Ended:    tw.loop.time(tw.loop.now()),
 				Panicked: r.panicked,
 			})
+		}
+	}()
+	defer func() {
+		if r.panicked {
+			value := recover()
+			if value == nil {
+				value = errGoexit
+			}
+			tw.report(key, &task, value, debug.Stack())
 		}
 	}()
 	job(&task)

@@ -88,8 +88,8 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 
 // Reschedule makes the next run of the task due d from now; later ones follow at its Interval from there, and
 // their number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means
-// at once. To push a deadline back is cheap, however often: the task is moved when the old one comes. The
-// error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// the next tick. To push a deadline back is cheap, however often: the task is moved when the old one comes.
+// The error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -145,11 +145,12 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.index.len() + int(tw.timers.Load()) }
 
-// Drain removes every task that is pending at one instant, timers included, and then calls fn for each, in
-// due order. What fn is given is enough to add the task again elsewhere: Times is the number of runs that
-// have not begun, and Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of
-// tasks is returned. Drain works before Start and after Stop, too. It is an error if fn is nil; nothing is
-// removed then.
+// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. What
+// fn is given is enough to add the task again elsewhere: Times is the number of runs that have not begun, and
+// Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of tasks is returned. A
+// task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
+// after Stop, too. While the wheel runs it holds up the ticks, some half a second for a million tasks. If fn
+// is nil the error wraps [ErrInvalidTask], and nothing is removed.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		return 0, fmt.Errorf("%w: drain: fn is nil", ErrInvalidTask)
@@ -161,7 +162,6 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	var all []drained
 	take := func(e *entry) {
 		if due, ok := tw.kill(e); ok {
-			tw.gone(e)
 			all = append(all, drained{e, due})
 		}
 	}
@@ -175,6 +175,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		tw.index.forget(e)
 	}
 	for _, d := range all {
+		tw.gone(d.e)
 		tw.loop.post(d.e, toRemove, never-1)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })

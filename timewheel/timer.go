@@ -18,9 +18,9 @@ type Timer struct {
 	e  *entry     // the last setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, at once if d is not positive, and returns a
-// [Timer] with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f is
-// never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
+// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns
+// a [Timer] with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f
+// is never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
 // AfterFunc panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	if f == nil {

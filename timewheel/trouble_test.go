@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A caller that saw the loop run may change the alarm after the loop has ended.
+func TestLoop_calledAsItEnds_leavesNothingInTheMailbox(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", time.Hour)
+		w.Stop()
+		w.loop.alarm.Store(0)
+		if err := w.RemoveTask("k"); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.loop.mail.in); n != 0 {
+			t.Errorf("%d entries are left in the mailbox", n)
+		}
+	})
+}
+
+func TestShutdown_lastRunEndsWithTheContext_isNoError(t *testing.T) {
+	for range 50 { // which of two things that are ready comes first is a matter of chance
+		plan{}.in(t, func(t *testing.T, w *rig) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			w.Start()
+			if err := w.Shutdown(ctx); err != nil {
+				t.Errorf("nothing ran, and Shutdown returns %v", err)
+			}
+		})
+	}
+}
+
+func TestShutdown_nilContext_waits(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		ended := false
+		w.add(&Task{Key: "k", Interval: 1, Job: func(*Task) {
+			time.Sleep(time.Hour)
+			ended = true
+		}})
+		w.Start()
+		w.advance(time.Second)
+		if err := w.Shutdown(nil); err != nil || !ended { //nolint:staticcheck // the nil is what is tested
+			t.Errorf("Shutdown returns %v; the run has ended: %v", err, ended)
+		}
+	})
+}
+
+// fickle is an executor whose Submit ends its goroutine a few times before it does as it should.
+type fickle struct{ left int }
+
+func (f *fickle) Submit(work func()) error {
+	if f.left > 0 {
+		f.left--
+		runtime.Goexit()
+	}
+	go work()
+	return nil
+}
+
+func TestExecutor_thatEndsItsCaller_isAskedAgain(t *testing.T) {
+	plan{opts: []Option{WithExecutor(&fickle{left: 2 * starters})}}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", time.Second)
+		w.advance(time.Second)
+		w.wantRuns("k")
+	})
+}
+
+func TestObserver_isToldOfARun_whosePanicHandlerEndsTheGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []Run
+		tw := NewTimeWheel(time.Millisecond, 8, WithLogger(quietLogger()),
+			WithPanicHandler(func(*Task, any, []byte) { runtime.Goexit() }),
+			WithObserver(func(r Run) { told = append(told, r) }))
+		tw.Start()
+		job := func(*Task) { panic(errors.New("trouble")) }
+		if err := tw.AddTask(&Task{Key: "k", Interval: time.Second, Job: job}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		tw.Stop()
+		synctest.Wait()
+		if len(told) != 1 || !told[0].Panicked {
+			t.Errorf("the observer was told of %+v", told)
+		}
+		if s := tw.Stats(); s.Panicked != 1 || s.Running != 0 {
+			t.Errorf("after a panic %+v", s)
+		}
+	})
+}
