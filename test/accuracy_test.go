@@ -37,8 +37,9 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	}
 }
 
-// A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due between that and
-// the tick, must not miss a period for it. A busy machine may be late by whole ticks; not at every try.
+// A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due
+// between that and the tick, must not miss a period for it. A busy machine may be late by whole ticks;
+// not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes real time")

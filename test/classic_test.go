@@ -16,15 +16,13 @@ func TestClassicUse_runsAsAlways(t *testing.T) {
 		var first, second atomic.Int64
 		tw := timewheel.NewTimeWheel(time.Second, 60)
 		tw.Start()
-		err := tw.AddTask(&timewheel.Task{Key: "test1", Interval: time.Second * 5, Times: -1, Job: func(task *timewheel.Task) {
-			first.Add(1)
-		}})
+		err := tw.AddTask(&timewheel.Task{Key: "test1", Interval: time.Second * 5, Times: -1,
+			Job: func(task *timewheel.Task) { first.Add(1) }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = tw.AddTask(&timewheel.Task{Key: "test2", Interval: time.Second, Times: 10, Job: func(task *timewheel.Task) {
-			second.Add(1)
-		}})
+		err = tw.AddTask(&timewheel.Task{Key: "test2", Interval: time.Second, Times: 10,
+			Job: func(task *timewheel.Task) { second.Add(1) }})
 		if err != nil {
 			t.Fatal(err)
 		}

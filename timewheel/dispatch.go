@@ -84,9 +84,9 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 // nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from
 // the one at due on were missed, but for those that were handed over.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
-	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the clock,
-	// a task whose interval is a tick and which is due just after one would miss every other period, for the
-	// loop wakes up some microseconds after each tick.
+	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By
+	// the clock, a task whose interval is a tick and which is due just after one would miss every other
+	// period, for the loop wakes up some microseconds after each tick.
 	passed := max(due, d.loop.ticks.instant(d.loop.ticks.down(now)))
 	begun, next := grid(due, passed, max(e.interval, time.Duration(d.loop.ticks)))
 	d.due += begun - handed
@@ -95,8 +95,8 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
 	d.loop.placeLoop(e)
 }
 
-// callLocked reports whether to ask for one more worker, and if so counts it as asked for. Of what waits, the number
-// given is about to be taken.
+// callLocked reports whether to ask for one more worker, and if so counts it as asked for. Of what waits,
+// the number given is about to be taken.
 func (d *dispatcher) callLocked(taken int) bool {
 	if d.stopped || d.backlog.length-taken <= d.asked || d.asked >= starters {
 		return false

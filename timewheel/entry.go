@@ -37,8 +37,8 @@ import (
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Those from and to waiting are made under the dispatcher's lock, and so are the writes of times and node, and
-// those of due while the entry waits.
+// Those from and to waiting are made under the dispatcher's lock, and so are the writes of times and
+// node, and those of due while the entry waits.
 //
 // So a run and a removal cannot both win, and neither can a run and a Reschedule: whichever comes second
 // finds the state changed. The loop never waits for a caller that was suspended between two steps.

@@ -394,8 +394,8 @@ func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
 	})
 }
 
-// The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick later, must not
-// miss every other period by that: what has not had its tick yet is not late.
+// The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick
+// later, must not miss every other period by that: what has not had its tick yet is not late.
 func TestLoop_lateByLessThanATick_missesNoPeriod(t *testing.T) {
 	const tick, late = 10 * time.Millisecond, 50 * time.Microsecond
 	for _, phase := range []time.Duration{0, time.Nanosecond, late / 2, late, 2 * late, tick - 1} {
@@ -411,7 +411,7 @@ func TestLoop_lateByLessThanATick_missesNoPeriod(t *testing.T) {
 				period := max(interval, tick)
 				s := w.Stats()
 				if least := uint64(599 * tick / period); s.Missed != 0 || s.Started < least || s.Started > least+3 {
-					t.Errorf("phase %v, interval %v: in 600 ticks %d runs and %d missed", phase, interval, s.Started, s.Missed)
+					t.Errorf("phase %v, interval %v: %d runs and %d missed", phase, interval, s.Started, s.Missed)
 				}
 			})
 		}

@@ -28,10 +28,11 @@ import (
 //	...
 //
 // The floor is a revolution that no task of the slot is due before. When the hand gets to the first
-// revolution of a list of level i, the list is dissolved into the levels below it. So a task is moved once
-// per level at most: with 64 lists a level at most once if it is due within 64 revolutions, twice within
-// 4,096, three times within 262,144. (Most that are due within 64 are never moved; those whose way leads over a
-// multiple of 64 are.) A level is made when a task needs it and used again elsewhere when it is empty.
+// revolution of a list of level i, the list is dissolved into the levels below it. So a task is moved
+// once per level at most: with 64 lists a level at most once if it is due within 64 revolutions, twice
+// within 4,096, three times within 262,144. (Most that are due within 64 are never moved; those whose way
+// leads over a multiple of 64 are.) A level is made when a task needs it and used again elsewhere when it
+// is empty.
 type ring struct {
 	slots  []slot
 	visits minima // per slot, the tick of the next visit
