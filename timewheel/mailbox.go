@@ -10,17 +10,16 @@ const mailCap = 4096
 
 // A mailbox takes entries from many callers to the owner of the layout, in one order.
 //
-// It is a slice under a mutex, and not a channel, because the owner takes all there is in one step. With a
-// buffered channel of the same size an add at 1,000 live tasks took 1.4 times as long: the owner locks the
-// channel for every single entry, in competition with the callers.
+// It is a slice under a mutex, and not a channel, because the owner takes all there is in one step. On a
+// buffered channel it locks for every single entry, against the callers: with one caller a send took 45 to
+// 52 ns and here 15 to 25, with two 53 to 57 and 24 (on 2 cores).
 type mailbox struct {
 	mu   sync.Mutex // protects all below
 	in   []*entry
 	room sync.Cond // in is not full
 
-	// What comes in is counted here, under a lock that is taken anyway. Counters of their own, which the
-	// callers would have to pass from one processor to the other, took a quarter of an add from two
-	// goroutines.
+	// What comes in is counted here, under a lock that is taken anyway. Counters of their own would be passed
+	// from one processor to the other at every add.
 	counts [posts]uint64
 }
 

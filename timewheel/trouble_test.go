@@ -5,10 +5,12 @@ package timewheel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 // A caller that saw the loop run may change the alarm after the loop has ended.
@@ -98,4 +100,33 @@ func TestObserver_isToldOfARun_whosePanicHandlerEndsTheGoroutine(t *testing.T) {
 			t.Errorf("after a panic %+v", s)
 		}
 	})
+}
+
+// One word more and each task would cost 16 bytes more: the allocator has nothing between 80 and 96.
+func TestEntry_fitsItsSizeClass(t *testing.T) {
+	if size := unsafe.Sizeof(entry{}); size > 80 {
+		t.Errorf("an entry has %d bytes, more than 80", size)
+	}
+}
+
+func TestAddTask_allocatesTheEntryAlone(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 64)
+	tw.Start()
+	defer tw.Stop()
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("task ", i)
+	}
+	task := &Task{Interval: time.Hour, Job: ignore}
+	next := 0
+	perRun := testing.AllocsPerRun(len(keys)-1, func() {
+		task.Key = keys[next]
+		next++
+		if err := tw.AddTask(task); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if perRun > 1 { // what the map takes to grow is less than one each, and AllocsPerRun rounds down
+		t.Errorf("AddTask allocates %v times", perRun)
+	}
 }
