@@ -465,7 +465,7 @@ func TestLifecycle_isLoggedForDebugging(t *testing.T) {
 }
 
 // A logger that fails or takes its time keeps no task from running.
-func TestLogger_thatPanicsOrBlocks_harmsNothing(t *testing.T) {
+func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		log  func(gate chan struct{})

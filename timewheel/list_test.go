@@ -62,3 +62,43 @@ func TestList_anyOrderOfOperations_isAsASlice(t *testing.T) {
 		checkList(t, &l, model)
 	}
 }
+
+// Adding and removing take the same time whatever is there: they follow the links of the neighbours
+// alone. All others are cut off here, so that whoever walks the list falls off its end.
+func TestList_addAndRemove_touchNoneButTheNeighbours(t *testing.T) {
+	const n = 9
+	cutOff := func(entries []*entry, but ...*entry) {
+		for _, e := range entries {
+			if !slices.Contains(but, e) {
+				e.prev, e.next = nil, nil
+			}
+		}
+	}
+	var l list
+	fill := func() (entries []*entry) {
+		l = list{}
+		for range n {
+			e := new(entry)
+			l.pushBack(e)
+			entries = append(entries, e)
+		}
+		return entries
+	}
+	for i := range n {
+		entries := fill()
+		before, after := entries[(i+n-1)%n], entries[(i+1)%n]
+		cutOff(entries, before, entries[i], after)
+		l.remove(entries[i])
+		if before.next != after || after.prev != before {
+			t.Errorf("with number %d taken out its neighbours are not linked", i)
+		}
+	}
+	entries := fill()
+	first, last := entries[0], entries[n-1]
+	cutOff(entries, first, last)
+	e := new(entry)
+	l.pushBack(e)
+	if l.head != first || first.prev != e || last.next != e || e.prev != last || e.next != first {
+		t.Error("what was added is not between the last and the first")
+	}
+}
