@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package test
 
 import (
@@ -649,4 +651,35 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 			t.Errorf("Panicked %d, Running %d", s.Panicked, s.Running)
 		}
 	})
+}
+
+// A key that is free has room for a task: the one that had it no longer counts.
+func TestL3_goneTask_hasLeftItsRoom(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		delay time.Duration
+		end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
+	}{
+		{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
+		{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
+			for range 500 {
+				must(t, tw.AddTask(once("k", c.delay, nothing)))
+				ended := make(chan error)
+				go func() { ended <- c.end(tw) }()
+				later := once("k", time.Hour, nothing)
+				err := tw.AddTask(later)
+				for errors.Is(err, timewheel.ErrDuplicateTaskKey) {
+					err = tw.AddTask(later)
+				}
+				must(t, <-ended)
+				if err != nil {
+					t.Fatalf("the only task is gone: %v", err)
+				}
+				must(t, tw.RemoveTask("k"))
+			}
+		})
+	}
 }

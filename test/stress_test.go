@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package test
 
 import (
@@ -121,9 +123,9 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 }
 
 // Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it
-// does. Many fall due at once, and are taken out in the order in which the loop comes by.
+// does. One after the other falls due, and each is taken out when the loop is about to wake up for it.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
-	const n, rounds = 1000, 30
+	const n, rounds, apart, latency = 1000, 20, 20 * time.Microsecond, 150 * time.Microsecond
 	for _, c := range []struct {
 		name string
 		// takeOut takes out the i-th task, and those in whose place ok is called.
@@ -146,7 +148,7 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 			}
 		}},
 		{"Drain", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			if i == 0 {
+			if i == n/2 {
 				_, err := tw.Drain(func(task *timewheel.Task) { ok(number(task.Key)) })
 				should(t, err)
 			}
@@ -163,25 +165,26 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			both, total := 0, 0
+			random := seeded()
+			total := 0
 			for round := range rounds {
 				ran, out := make([]atomic.Bool, n), make([]bool, n)
-				tick := time.Now().Add(20 * ms) // the wheel counts its ticks from when it was made
-				due := tick.Add(-100 * time.Microsecond)
-				tw := startWheel(t, ms, 16, timewheel.WithPoolSize(1+round%3))
+				tw := startWheel(t, 10*time.Microsecond, 512, timewheel.WithPoolSize(1+round%3))
 				var timers []*timewheel.Timer
+				first := time.Now().Add(5 * ms)
+				due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
 				for i := range n {
+					delay, run := time.Until(due(i)), func() { ran[i].Store(true) }
 					if strings.HasPrefix(c.name, "Timer") {
-						timers = append(timers, tw.AfterFunc(time.Until(due), func() { ran[i].Store(true) }))
+						timers = append(timers, tw.AfterFunc(delay, run))
+					} else {
+						must(t, tw.AddTask(once(name(i), max(delay, 1), func(*timewheel.Task) { run() })))
+					}
+				}
+				for i := range n {
+					for meet := due(i).Add(time.Duration(random.Int64N(int64(latency)))); time.Now().Before(meet); {
 						continue
 					}
-					must(t, tw.AddTask(once(name(i), max(time.Until(due), 1), func(*timewheel.Task) { ran[i].Store(true) })))
-				}
-				// The loop wakes up soon after the tick. The later the tasks are taken out, the more of them run.
-				for meet := due.Add(time.Duration(round) * ms / rounds); time.Now().Before(meet); {
-					continue
-				}
-				for i := range n {
 					c.takeOut(tw, timers, i, func(i int) { out[i] = true })
 				}
 				for tw.Stats().Started < uint64(n-count(out)) {
@@ -193,11 +196,9 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 						t.Fatalf("round %d: task %d was taken out: %v; it ran: %v", round, i, out[i], ran[i].Load())
 					}
 				}
-				if total += count(out); count(out) > 0 && count(out) < n {
-					both++
-				}
+				total += count(out)
 			}
-			t.Logf("%d of %d taken out; in %d of %d rounds some were and some were not", total, n*rounds, both, rounds)
+			t.Logf("%d of %d taken out", total, n*rounds)
 		})
 	}
 }

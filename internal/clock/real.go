@@ -10,7 +10,7 @@ func Real() Clock { return realClock{origin: time.Now()} }
 
 type realClock struct{ origin time.Time }
 
-// Now reads the monotonic clock alone, as time.Since does when it can: that takes 0.6 of the time of time.Now.
+// Now reads the monotonic clock alone, as time.Since does when it can: it takes 0.6 of the time of time.Now.
 func (c realClock) Now() uint64 { return uint64(time.Since(c.origin)) }
 
 // Time counts from the present and not from the origin, so that the time of day it gives is today's idea of
