@@ -132,6 +132,7 @@ func (d *dispatcher) runLocked(n node) {
 	}
 	if last {
 		d.finished++
+		d.tw.leave(1)
 		e.state.Store(done)
 	} else {
 		e.times.Store(times) // before the state: who finds it scheduled finds the right number
@@ -156,8 +157,9 @@ func (d *dispatcher) runLocked(n node) {
 		}
 	}()
 	if last {
-		d.tw.forget(e)
 		d.tw.gone(e)
+		d.tw.leave(-1)
+		d.tw.forget(e)
 	}
 	r.perform(d.tw, n.due, n.handed)
 }

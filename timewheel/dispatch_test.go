@@ -523,7 +523,7 @@ func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 		}
 		old := w.entry("k")
 		replaced := w.index.replace(old, e, func(old *entry) bool {
-			ok := w.kills(old)
+			ok := w.ends(old)
 			if w.admit() {
 				t.Error("while a task is replaced another finds room")
 			}

@@ -59,7 +59,7 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 			}
 			continue
 		}
-		if tw.index.replace(old, e, tw.kills) {
+		if tw.index.replace(old, e, tw.ends) {
 			tw.loop.post(old, toRemove, never-1)
 			tw.loop.post(e, toAdd, due)
 			return nil
@@ -81,7 +81,6 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	if e == nil {
 		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 	}
-	tw.gone(e)
 	tw.loop.post(e, toRemove, never-1)
 	return nil
 }
@@ -143,7 +142,12 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 }
 
 // Len returns the number of live tasks, timers included.
-func (tw *TimeWheel) Len() int { return tw.index.len() + int(tw.timers.Load()) }
+func (tw *TimeWheel) Len() int {
+	if tw.maxPending > 0 {
+		return int(tw.admitted.Load())
+	}
+	return tw.index.len() + int(tw.timers.Load())
+}
 
 // Drain removes every task that is pending, timers included, and then calls fn for each, in due order. What
 // fn is given is enough to add the task again elsewhere: Times is the number of runs that have not begun, and
@@ -175,7 +179,6 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		tw.index.forget(e)
 	}
 	for _, d := range all {
-		tw.gone(d.e)
 		tw.loop.post(d.e, toRemove, never-1)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
@@ -214,18 +217,31 @@ func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
 	return e, nil
 }
 
-// admit counts one more task as live, if the bound allows it.
+// admit counts one more task as live, if the bound allows it. A task that has ended makes room, also if it is about
+// to be counted out.
 func (tw *TimeWheel) admit() bool {
 	for tw.maxPending > 0 {
+		leaving := tw.leaving.Load() // before admitted: when it is 0, those that have ended are counted out
 		n := tw.admitted.Load()
-		if n >= tw.maxPending {
+		switch {
+		case n < tw.maxPending:
+			if tw.admitted.CompareAndSwap(n, n+1) {
+				return true
+			}
+		case leaving == 0:
 			return false
-		}
-		if tw.admitted.CompareAndSwap(n, n+1) {
-			break
+		default:
+			runtime.Gosched()
 		}
 	}
 	return true
+}
+
+// leave notes that a task is about to end (1), or was counted out or did not end (-1).
+func (tw *TimeWheel) leave(n int64) {
+	if tw.maxPending > 0 {
+		tw.leaving.Add(n)
+	}
 }
 
 // gone counts one task less, which was ended and not replaced.
@@ -238,9 +254,24 @@ func (tw *TimeWheel) gone(e *entry) {
 	}
 }
 
-// kill ends a live task. It returns when its next run was due, and whether it was this call that ended it.
-// The caller sees to the index, the loop and the number of live tasks.
+// kill ends a live task and counts it out. It returns when its next run was due, and whether it was this call
+// that ended it. The caller sees to the index and the loop.
 func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
+	tw.leave(1)
+	defer tw.leave(-1)
+	if due, ok = tw.end(e); ok {
+		tw.gone(e)
+	}
+	return due, ok
+}
+
+func (tw *TimeWheel) kills(e *entry) bool {
+	_, ok := tw.kill(e)
+	return ok
+}
+
+// end ends a live task as kill does, and leaves it counted: another takes its place.
+func (tw *TimeWheel) end(e *entry) (due uint64, ok bool) {
 	for !ok {
 		switch s := e.state.Load(); s {
 		case removed, done:
@@ -255,8 +286,8 @@ func (tw *TimeWheel) kill(e *entry) (due uint64, ok bool) {
 	return due, true
 }
 
-func (tw *TimeWheel) kills(e *entry) bool {
-	_, ok := tw.kill(e)
+func (tw *TimeWheel) ends(e *entry) bool {
+	_, ok := tw.end(e)
 	return ok
 }
 

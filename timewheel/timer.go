@@ -39,7 +39,6 @@ func (t *Timer) Stop() bool {
 	if t.e == nil || !t.tw.kills(t.e) {
 		return false
 	}
-	t.tw.gone(t.e)
 	t.tw.loop.post(t.e, toRemove, never-1)
 	return true
 }

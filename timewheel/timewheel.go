@@ -30,7 +30,8 @@ type TimeWheel struct {
 
 	stopped  atomic.Bool  // adds are refused
 	timers   atomic.Int64 // live timers, which the index does not know
-	admitted atomic.Int64 // live tasks; kept only if maxPending bounds them
+	admitted atomic.Int64 // live tasks, timers too; kept only if maxPending bounds them, and so is
+	leaving  atomic.Int64 // how many tasks are about to end, and may be counted in admitted still
 
 	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
 	started bool
