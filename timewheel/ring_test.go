@@ -270,6 +270,43 @@ func TestRing_visit_touchesOnlyWhatIsDue(t *testing.T) {
 	}
 }
 
+// Nor does a visit look at what is not due: whoever follows the links of that falls off their end here.
+func TestRing_visit_readsOnlyWhatIsDue(t *testing.T) {
+	const slots, each = 4, 3
+	r := newRing(slots, 0)
+	var all []*entry
+	for range each {
+		for at := uint64(1); at < slots*lists; at++ {
+			e := &entry{at: at}
+			r.place(e)
+			all = append(all, e)
+		}
+	}
+	type links struct{ prev, next *entry }
+	for tick := uint64(1); tick < slots*lists; tick++ {
+		cut := make(map[*entry]links)
+		for _, e := range all {
+			if e.at > tick {
+				cut[e] = links{e.prev, e.next}
+				e.prev, e.next = nil, nil
+			}
+		}
+		due := r.visit()
+		for e, l := range cut {
+			e.prev, e.next = l.prev, l.next
+		}
+		n := 0
+		for e := due.popFront(); e != nil; e = due.popFront() {
+			if n++; e.at != tick {
+				t.Fatalf("the visit of tick %d hands out an entry that is due at %d", tick, e.at)
+			}
+		}
+		if n != each {
+			t.Fatalf("%d entries were due at %d, want %d", n, tick, each)
+		}
+	}
+}
+
 func TestRing_farTasks_moveOnceALevelAtMost(t *testing.T) {
 	for _, c := range []struct{ revolutions, moves int }{
 		{lists, 0},
