@@ -45,7 +45,7 @@ func benchWheel(b *testing.B, keys []string) *TimeWheel {
 	return tw
 }
 
-func mustAdd(b *testing.B, tw *TimeWheel, key string, d time.Duration) {
+func mustAdd(b testing.TB, tw *TimeWheel, key string, d time.Duration) {
 	if err := tw.AddTask(&Task{Key: key, Interval: d, Job: ignore}); err != nil {
 		b.Fatal(err)
 	}

@@ -275,7 +275,7 @@ func (w *rig) reschedule(e *entry, from uint32, d time.Duration) {
 	if !e.state.CompareAndSwap(from, scheduled) {
 		w.Fatalf("the entry is in state %d, want %d", e.state.Load(), from)
 	}
-	w.loop.post(e, toMove, due)
+	w.post(e, toMove, due)
 	synctest.Wait()
 }
 
@@ -308,7 +308,7 @@ func TestSettle_whileAReschedule_placesTheEntry(t *testing.T) {
 		w.once("k", time.Hour)
 		e := w.set("k", moving)
 		e.due.Store(later(w.loop.now(), time.Second))
-		w.loop.post(e, toMove, 0) // an earlier move to a nearer time
+		w.post(e, toMove, 0) // an earlier move to a nearer time
 		synctest.Wait()
 		if e.at != w.loop.ticks.up(e.due.Load()) {
 			t.Errorf("the entry is placed at tick %d", e.at)
@@ -326,7 +326,7 @@ func TestSettle_orphan_isLeftToItsReschedule(t *testing.T) {
 		e := w.set("k", moving)
 		w.advance(time.Second)
 		e.due.Store(later(w.loop.now(), time.Second))
-		w.loop.post(e, toMove, 0) // an earlier move
+		w.post(e, toMove, 0) // an earlier move
 		synctest.Wait()
 		if e.linked() || e.state.Load() != orphaned {
 			t.Errorf("the entry is in state %d, linked: %v", e.state.Load(), e.linked())
@@ -407,7 +407,7 @@ func TestRemove_whileAReschedule_wins(t *testing.T) {
 				if e.state.Load() != removed || e.linked() || w.Exist("k") {
 					t.Errorf("the entry is in state %d, linked: %v", e.state.Load(), e.linked())
 				}
-				w.loop.post(e, toMove, 0) // the Reschedule may yet tell the loop of it
+				w.post(e, toMove, 0) // the Reschedule may yet tell the loop of it
 				w.advance(time.Hour)
 				w.wantRuns()
 				if s := w.Stats(); s.Removed != 1 || s.Pending != 0 {
@@ -532,8 +532,8 @@ func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 		if !replaced || w.Len() != 1 || w.entry("k") != e {
 			t.Errorf("replaced: %v, and %d are pending", replaced, w.Len())
 		}
-		w.loop.post(old, toRemove, never-1)
-		w.loop.post(e, toAdd, e.due.Load())
+		w.post(old, toRemove, never-1)
+		w.post(e, toAdd, e.due.Load())
 	})
 }
 

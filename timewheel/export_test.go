@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
@@ -14,6 +15,20 @@ func WithClock(c clock.Clock) Option {
 		cfg.clock = c
 		return nil
 	}
+}
+
+// A restless clock moves on between its first two readings, as a real one does, by which a wheel decides that
+// each shard of the index is to have a mailbox of its own.
+type restless struct {
+	clock.Clock
+	readings atomic.Int64
+}
+
+func (c *restless) Now() uint64 {
+	if c.readings.Add(1) == 2 {
+		return c.Clock.Now() + 1
+	}
+	return c.Clock.Now()
 }
 
 // Check returns what is wrong with the wheel's inner order, or nil. It is to be called at a quiet moment.

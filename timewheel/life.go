@@ -112,23 +112,28 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 			e.due.Store(due)
 			if e.state.CompareAndSwap(moving, scheduled) {
 				if due < old {
-					tw.loop.post(e, toMove, due)
+					tw.post(e, toMove, due)
 				}
 			} else if e.state.CompareAndSwap(orphaned, scheduled) {
-				tw.loop.post(e, toMove, due)
+				tw.post(e, toMove, due)
 			} // else it was removed since, after it was moved
 			return true
 		case moving, orphaned:
 			runtime.Gosched() // another goroutine is between two of the lines above
 		case waiting:
 			if _, ok := tw.dispatch.withdraw(e, scheduled, func() { e.due.Store(due) }); ok {
-				tw.loop.post(e, toMove, due)
+				tw.post(e, toMove, due)
 				return true
 			}
 		default:
 			return false
 		}
 	}
+}
+
+// post has the loop look at the entry; by the instant by, if that matters.
+func (tw *TimeWheel) post(e *entry, why post, by uint64) {
+	tw.loop.posted(tw.index.mailbox(e).put(e, why), by)
 }
 
 // forget takes a dead entry out of the index.

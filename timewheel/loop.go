@@ -26,8 +26,8 @@ import (
 //
 // To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the
 // next tick at which there is something to do, or until it is called, and publishes an alarm: the instant at
-// which it will look into its mailbox by itself. Callers call it if their entry is due before that, or if the
-// mailbox is half full.
+// which it will look into its mailboxes by itself. Callers call it if their entry is due before that, or if
+// the mailbox is half full.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
@@ -40,7 +40,7 @@ type loop struct {
 	poll     time.Duration
 	dispatch *dispatcher
 
-	mail     *mailbox
+	mail     mail
 	requests chan func()   // to be done by the owner
 	calls    chan struct{} // wakes the loop up; one is enough for many callers
 	quit     chan struct{}
@@ -53,11 +53,11 @@ type loop struct {
 	layout layout
 	passed uint64   // the last tick that was passed
 	due    []*entry // what was taken out to be handed over; empty between two ticks
-	read   []*entry // what was taken from the mailbox; empty between two looks
+	read   []*entry // what was taken from a mailbox; empty between two looks
 }
 
 const (
-	// A busy loop looks into its mailbox once a tick, but not more often than its timer is good for, nor so
+	// A busy loop looks into its mailboxes once a tick, but not more often than its timer is good for, nor so
 	// seldom that the memory of removed tasks is kept for long.
 	minPoll = time.Millisecond
 	maxPoll = 10 * time.Millisecond
@@ -66,12 +66,12 @@ const (
 	keepDue = 1 << 14
 )
 
-func newLoop(tick time.Duration, slots int, c clock.Clock) *loop {
+func newLoop(tick time.Duration, slots int, c clock.Clock, m mail) *loop {
 	l := &loop{
 		clock:    c,
 		ticks:    ticks(tick),
 		poll:     min(max(tick, minPoll), maxPoll),
-		mail:     newMailbox(),
+		mail:     m,
 		requests: make(chan func()),
 		calls:    make(chan struct{}, 1),
 		quit:     make(chan struct{}),
@@ -146,22 +146,20 @@ func (l *loop) end() {
 	close(l.ended)
 }
 
-// post has the owner look at the entry; by the instant by, if that matters.
-func (l *loop) post(e *entry, why post, by uint64) {
-	n := l.mail.put(e, why)
-	for ; n == 0; n = l.mail.put(e, why) {
-		l.call(l.alarm.Load())
-		l.mail.awaitRoom()
-	}
-	if alarm := l.alarm.Load(); by < alarm || n == mailCap/2 || !l.running.Load() {
+// posted has the owner look at what was posted; by the instant by, if that matters.
+func (l *loop) posted(r receipt, by uint64) {
+	if alarm := l.alarm.Load(); by < alarm || r.n >= mailCap/2 || !l.running.Load() {
 		l.call(alarm)
+	}
+	if r.n >= mailCap {
+		r.box.awaitRoom()
 	}
 }
 
-// call wakes the loop up, if it still has the given alarm set: if not, it has looked since or is about to. If
-// there is no loop it does the work itself; one that is there after the call looks once more before it ends.
+// call wakes the loop up, if it still has the given alarm set: if not, or if that is 0, it has looked since or
+// is about to. If there is no loop it does the work itself; one that is there after the call looks once more before it ends.
 func (l *loop) call(alarm uint64) {
-	if l.running.Load() && l.alarm.CompareAndSwap(alarm, 0) {
+	if alarm != 0 && l.running.Load() && l.alarm.CompareAndSwap(alarm, 0) {
 		select {
 		case l.calls <- struct{}{}:
 		default:
@@ -200,16 +198,19 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop looks at what was posted, and reports whether there was anything. That is a mailbox full at most,
-// so that callers cannot keep the loop from its ticks.
+// lookLoop looks at what was posted, and reports whether there was anything. Each mailbox is emptied once, so
+// that callers cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
-	all := l.mail.take(l.read)
-	for _, e := range all {
-		l.settleLoop(e, now)
+	for _, b := range l.mail {
+		all := b.take(l.read)
+		for _, e := range all {
+			l.settleLoop(e, now)
+		}
+		came = came || len(all) > 0
+		clear(all)
+		l.read = all[:0]
 	}
-	clear(all)
-	l.read = all[:0]
-	return len(all) > 0
+	return came
 }
 
 // settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its

@@ -280,8 +280,9 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	w.clock = clock.NewFake(start)
 	w.model = model{tick: tick, now: start + tick, tasks: make(map[string]*modelTask), max: 8}
 	var err error
+	clocks := []clock.Clock{w.clock, &restless{Clock: w.clock}}
 	w.tw, err = New(time.Duration(tick), w.slots,
-		WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
+		WithClock(clocks[w.draw(2)]), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
 	if err != nil {
 		t.Fatal(err)
 	}

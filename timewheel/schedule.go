@@ -30,14 +30,14 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 // add puts the entry into the index and has the loop place it.
 func (tw *TimeWheel) add(e *entry) error {
 	due := e.due.Load()
-	err := tw.index.add(e, tw.admit)
+	r, err := tw.index.add(e, tw.admit)
 	if errors.Is(err, ErrFull) {
 		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %q", err, e.key)
 	}
-	tw.loop.post(e, toAdd, due)
+	tw.loop.posted(r, due)
 	return nil
 }
 
@@ -59,8 +59,8 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 			continue
 		}
 		if tw.index.replace(old, e, tw.ends) {
-			tw.loop.post(old, toRemove, never-1)
-			tw.loop.post(e, toAdd, due)
+			tw.post(old, toRemove, never-1)
+			tw.post(e, toAdd, due)
 			return nil
 		}
 	}
@@ -71,16 +71,11 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 // job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
 // its last run has begun, the error wraps [ErrTaskKeyNotFound].
 func (tw *TimeWheel) RemoveTask(key string) error {
-	var e *entry
-	tw.index.remove(key, func(in *entry) {
-		if tw.kills(in) {
-			e = in
-		}
-	})
-	if e == nil {
+	r := tw.index.remove(key, tw.kills)
+	if r.n == 0 {
 		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 	}
-	tw.loop.post(e, toRemove, never-1)
+	tw.loop.posted(r, never-1)
 	return nil
 }
 
@@ -178,7 +173,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		tw.index.forget(e)
 	}
 	for _, d := range all {
-		tw.loop.post(d.e, toRemove, never-1)
+		tw.post(d.e, toRemove, never-1)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
 	now := tw.loop.now()

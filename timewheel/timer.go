@@ -39,7 +39,7 @@ func (t *Timer) Stop() bool {
 	if t.e == nil || !t.tw.kills(t.e) {
 		return false
 	}
-	t.tw.loop.post(t.e, toRemove, never-1)
+	t.tw.post(t.e, toRemove, never-1)
 	return true
 }
 
@@ -70,5 +70,5 @@ func (t *Timer) set(due uint64) {
 	if t.tw.maxPending > 0 {
 		t.tw.admitted.Add(1)
 	}
-	t.tw.loop.post(e, toAdd, due)
+	t.tw.post(e, toAdd, due)
 }

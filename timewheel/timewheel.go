@@ -22,7 +22,7 @@ type TimeWheel struct {
 	ctx    context.Context // of the runs
 	cancel context.CancelFunc
 
-	index    index
+	index    *index
 	loop     *loop
 	dispatch *dispatcher
 	pool     *pool.Pool // nil if the user gave an executor, and
@@ -59,7 +59,10 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if err != nil {
 		return nil, err
 	}
-	tw := &TimeWheel{config: c, index: newIndex(), loop: newLoop(tick, slots, c.clock)}
+	earlier := c.clock.Now()
+	still := earlier == c.clock.Now() // as a test's clock stands, see mailbox
+	tw := &TimeWheel{config: c, index: newIndex(still)}
+	tw.loop = newLoop(tick, slots, c.clock, tw.index.mail)
 	tw.ctx, tw.cancel = context.WithCancel(context.Background())
 	tw.dispatch = &dispatcher{tw: tw, loop: tw.loop, idle: make(chan struct{})}
 	tw.loop.dispatch = tw.dispatch
@@ -174,8 +177,8 @@ func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.sto
 // Stats returns the accounts of the wheel.
 func (tw *TimeWheel) Stats() Stats {
 	s := Stats{
-		Added:   tw.loop.mail.count(toAdd),
-		Removed: tw.loop.mail.count(toRemove),
+		Added:   tw.index.mail.count(toAdd),
+		Removed: tw.index.mail.count(toRemove),
 		Pending: tw.Len(), // which takes the locks of the index, and so must come before the dispatcher's
 	}
 	d := tw.dispatch

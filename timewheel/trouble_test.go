@@ -23,7 +23,7 @@ func TestLoop_calledAsItEnds_leavesNothingInTheMailbox(t *testing.T) {
 		if err := w.RemoveTask("k"); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.loop.mail.in); n != 0 {
+		if n := w.mail(); n != 0 {
 			t.Errorf("%d entries are left in the mailbox", n)
 		}
 	})
