@@ -9,13 +9,14 @@ import "iter"
 // free for the collector, and the length is bounded by the live tasks. The dispatcher's lock guards it.
 //
 // The nodes are linked by number and lie in blocks that stay where they are: growing moves nothing, and an
-// entry spends 4 bytes on its place instead of 8. Node 0 is the end of both the queue and the list of free
-// nodes.
+// entry spends 4 bytes on its place instead of 8. There is no node 0: it ends both the queue and the list of
+// free nodes.
 type backlog struct {
-	blocks []*[blockSize]node
-	free   uint32 // the first of the nodes not in use, linked by next
-	fresh  uint32 // the first node that never was in use
-	length int
+	blocks      []*[blockSize]node
+	first, last uint32
+	free        uint32 // the first of the nodes not in use, linked by next
+	fresh       uint32 // how many nodes were in use ever
+	length      int
 }
 
 const (
@@ -30,29 +31,27 @@ type node struct {
 	prev, next uint32
 }
 
-func (b *backlog) node(i uint32) *node { return &b.blocks[i/blockSize][i%blockSize] }
+func (b *backlog) node(i uint32) *node { return &b.blocks[(i-1)/blockSize][(i-1)%blockSize] }
 
 // push appends a run of e and notes the place in e.
 func (b *backlog) push(e *entry, due, handed uint64) {
 	i := b.free
-	switch {
-	case i != 0:
+	if i != 0 {
 		b.free = b.node(i).next
-	default:
-		if b.blocks == nil {
-			b.blocks = append(b.blocks, new([blockSize]node))
-			b.fresh = 1
-		}
+	} else {
 		if int(b.fresh/blockSize) == len(b.blocks) {
 			b.blocks = append(b.blocks, new([blockSize]node))
 		}
-		i = b.fresh
 		b.fresh++
+		i = b.fresh
 	}
-	end := b.node(0)
-	*b.node(i) = node{e: e, due: due, handed: handed, prev: end.prev}
-	b.node(end.prev).next = i
-	end.prev = i
+	*b.node(i) = node{e: e, due: due, handed: handed, prev: b.last}
+	if b.last == 0 {
+		b.first = i
+	} else {
+		b.node(b.last).next = i
+	}
+	b.last = i
 	e.node = i
 	b.length++
 }
@@ -62,7 +61,16 @@ func (b *backlog) remove(e *entry) node {
 	i := e.node
 	n := b.node(i)
 	taken := *n
-	b.node(n.prev).next, b.node(n.next).prev = n.next, n.prev
+	if n.prev == 0 {
+		b.first = n.next
+	} else {
+		b.node(n.prev).next = n.next
+	}
+	if n.next == 0 {
+		b.last = n.prev
+	} else {
+		b.node(n.next).prev = n.prev
+	}
 	*n = node{next: b.free}
 	b.free, e.node = i, 0
 	b.length--
@@ -73,15 +81,12 @@ func (b *backlog) remove(e *entry) node {
 }
 
 // pop takes out the first run. There must be one.
-func (b *backlog) pop() node { return b.remove(b.node(b.node(0).next).e) }
+func (b *backlog) pop() node { return b.remove(b.node(b.first).e) }
 
 // all yields the entries that wait, first come first.
 func (b *backlog) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		if b.length == 0 {
-			return
-		}
-		for i := b.node(0).next; i != 0; i = b.node(i).next {
+		for i := b.first; i != 0; i = b.node(i).next {
 			if !yield(b.node(i).e) {
 				return
 			}

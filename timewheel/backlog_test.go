@@ -95,7 +95,7 @@ func TestBacklog_all_stopsWhenToldTo(t *testing.T) {
 
 func TestBacklog_nodes_areUsedAgain(t *testing.T) {
 	var b backlog
-	entries := make([]entry, blockSize-1) // what a block has room for, beside the end
+	entries := make([]entry, blockSize)
 	for range 100 {
 		for i := range entries {
 			b.push(&entries[i], 0, 0)
@@ -117,8 +117,8 @@ func TestBacklog_nodes_areUsedAgain(t *testing.T) {
 
 func TestBacklog_blocks_areGivenBackAfterABurst(t *testing.T) {
 	for _, c := range []struct{ entries, left int }{
-		{keepBlocks*blockSize - 1, keepBlocks},
-		{keepBlocks * blockSize, 0},
+		{keepBlocks * blockSize, keepBlocks},
+		{keepBlocks*blockSize + 1, 0},
 	} {
 		var b backlog
 		entries := make([]entry, c.entries)

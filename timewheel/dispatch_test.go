@@ -49,6 +49,29 @@ func TestDispatch_moreDueThanAChunk_runInOrder(t *testing.T) {
 	})
 }
 
+// A worker that has ended a run waits for the lock, and others rely on it to take the next one. It may end
+// its goroutine instead.
+func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 64, WithPoolSize(4), WithLogger(quietLogger()))
+	defer tw.Stop()
+	tw.Start()
+	const tasks = 20_000
+	var runs sync.WaitGroup
+	runs.Add(tasks)
+	for i := range tasks {
+		err := tw.AddTask(&Task{Key: fmt.Sprint(i), Interval: 50 * time.Millisecond, Job: func(*Task) {
+			runs.Done()
+			if i%3 == 0 {
+				runtime.Goexit()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs.Wait() // for ever, if one is left
+}
+
 // However many are due, few functions are with the executor, and each that begins asks for the next.
 func TestDispatch_workers_areAskedForByTheHandful(t *testing.T) {
 	var works []func()
@@ -134,7 +157,11 @@ func TestDispatch_functionCalledTwice_doesNotHoldUpTheLoop(t *testing.T) {
 			w.advance(10 * time.Millisecond)
 		}
 		work()
-		w.wantRuns("0", "1", "2", "3")
+		var keys []string
+		for i := range starters {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		w.wantRuns(keys...)
 		w.numbered(starters, 10*time.Millisecond)
 		w.advance(10 * time.Millisecond)
 		heard := false
@@ -456,7 +483,7 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		l.lookLoop(l.now())
 		if e.linked() {
 			l.layout.unlink(e)
-			l.due = append(l.due, e)
+			l.dueLoop(e)
 			l.fireLoop(l.now(), l.now())
 		}
 		if e.state.Load() == orphaned {

@@ -40,3 +40,16 @@ func (l *list) popFront() *entry {
 	}
 	return e
 }
+
+// takeAll takes out all entries and calls f for each, first to last. It touches each entry once, where
+// popFront touches its neighbours as well.
+func (l *list) takeAll(f func(e *entry)) {
+	e := l.head
+	l.head = nil
+	for e != nil && e.next != nil { // the last one's next is the first, which is out
+		next := e.next
+		e.prev, e.next = nil, nil
+		f(e)
+		e = next
+	}
+}

@@ -51,9 +51,9 @@ type loop struct {
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
 
 	layout layout
-	passed uint64   // the last tick that was passed
-	due    []*entry // what was taken out to be handed over; empty between two ticks
-	read   []*entry // what was taken from a mailbox; empty between two looks
+	passed uint64     // the last tick that was passed
+	due    []dueEntry // what was taken out to be handed over; empty between two ticks
+	read   []*entry   // what was taken from a mailbox; empty between two looks
 }
 
 const (
@@ -227,7 +227,7 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 			l.layout.unlink(e)
 		}
 		if at <= l.passed && l.running.Load() {
-			l.due = append(l.due, e)
+			l.dueLoop(e)
 			l.fireLoop(now, now)
 			return
 		}
@@ -260,12 +260,12 @@ func (l *loop) advanceLoop(now uint64) {
 	l.passed = l.ticks.down(now)
 	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
 		entries := l.layout.visit()
-		for e := entries.popFront(); e != nil; e = entries.popFront() {
+		entries.takeAll(func(e *entry) {
 			if e.at != tick {
 				panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
 			}
-			l.due = append(l.due, e)
-		}
+			l.dueLoop(e)
+		})
 		if len(l.due) > 0 {
 			l.fireLoop(l.ticks.instant(tick), now)
 		}
@@ -273,13 +273,25 @@ func (l *loop) advanceLoop(now uint64) {
 	l.layout.pass(l.passed)
 }
 
-// fireLoop hands over what was taken out and is due by the given instant, in due order. Mostly it is in that
-// order already: a slot keeps the order of the adds.
-func (l *loop) fireLoop(by, now uint64) {
-	byDue := func(a, b *entry) int { return cmp.Compare(a.due.Load(), b.due.Load()) }
-	if len(l.due) > 1 && !slices.IsSortedFunc(l.due, byDue) {
-		slices.SortStableFunc(l.due, byDue)
+// A dueEntry is an entry that was taken out because it was due then.
+type dueEntry struct {
+	due   uint64
+	order int // in which it was taken out
+	*entry
+}
+
+func (l *loop) dueLoop(e *entry) {
+	if len(l.due) == cap(l.due) {
+		l.due = slices.Grow(l.due, max(len(l.due), keepDue))
 	}
+	l.due = append(l.due, dueEntry{e.due.Load(), len(l.due), e})
+}
+
+// fireLoop hands over what was taken out and is due by the given instant, in due order.
+func (l *loop) fireLoop(by, now uint64) {
+	slices.SortFunc(l.due, func(a, b dueEntry) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.order, b.order))
+	})
 	l.dispatch.fireLoop(l.due, by, now)
 	clear(l.due)
 	l.due = l.due[:0]

@@ -753,7 +753,7 @@ func TestLoop_burst_keepsNoRoomForIt(t *testing.T) {
 					t.Errorf("after %d due entries there is room for %d", c.tasks, n)
 				}
 				for _, e := range w.loop.due[:cap(w.loop.due)] {
-					if e != nil {
+					if e.entry != nil {
 						t.Errorf("after %d due entries one is kept from the collector", c.tasks)
 						break
 					}
