@@ -21,8 +21,8 @@ type goal struct {
 	limit  float64 // the same
 }
 
-// newGoal is a goal for which nothing is measured yet. If the wheel failed in the case that judges it, the goal
-// is missed and what was measured is that failure.
+// newGoal is a goal for which nothing is measured yet. If the wheel failed in the case that judges it, the
+// goal is missed and what was measured is that failure.
 func newGoal(r results, bench, title, target string) goal {
 	g := goal{title: title, target: target, bench: bench, verdict: unjudged}
 	g.measured, g.best, g.floor = "–", "–", "–"
@@ -245,7 +245,7 @@ func bestOf(figure figureOf) (definition, float64, bool) {
 	var least float64
 	found := false
 	for _, d := range definitions() {
-		if !d.keyed || !d.timers || d.name == ours {
+		if !d.keyed || !d.timers || oursToo(d) {
 			continue
 		}
 		if v, ok := figure(d); ok && (!found || v < least) {

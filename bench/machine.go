@@ -101,7 +101,7 @@ func versions() map[string]string {
 // version returns the version of a peer.
 func (c circumstances) version(d definition) string {
 	switch {
-	case d.name == ours:
+	case oursToo(d):
 		return "revision " + c.Revision
 	case d.module == "":
 		return "go" + c.Go

@@ -76,6 +76,7 @@ var (
 func definitions() []definition {
 	return []definition{
 		timewheelPeer(),
+		hierarchicalPeer(),
 		stdlibKeyedPeer(),
 		antlabsKeyedPeer(),
 		russellluoKeyedPeer(),

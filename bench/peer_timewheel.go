@@ -12,6 +12,9 @@ import (
 // ours is the name of the peer that the targets are for.
 const ours = "timewheel"
 
+// oursToo reports whether the peer is a wheel of this repository.
+func oursToo(d definition) bool { return d.module == timewheelPeer().module }
+
 // timewheelPeer is the wheel of this repository.
 func timewheelPeer() definition {
 	return definition{
@@ -24,16 +27,28 @@ func timewheelPeer() definition {
 		concurrent: true,
 		ticks:      true,
 		maxLive:    10_000_000,
-		open: func(s settings) (peer, error) {
-			tw, err := timewheel.New(s.tick, wheelSlots)
-			if err != nil {
-				return nil, err
-			}
-			tw.Start()
-			return &wheel{tw: tw, job: func(task *timewheel.Task) { s.fire(task.Key) }}, nil
-		},
-		silence: ants.Release, // its default pool, which runs two goroutines from the start
+		open:       func(s settings) (peer, error) { return openWheel(s) },
+		silence:    ants.Release, // its default pool, which runs two goroutines from the start
 	}
+}
+
+// hierarchicalPeer is the same wheel with its other layout.
+func hierarchicalPeer() definition {
+	d := timewheelPeer()
+	d.name += "-hierarchical"
+	d.about = "the same with `WithLayout(Hierarchical)`"
+	d.open = func(s settings) (peer, error) { return openWheel(s, timewheel.WithLayout(timewheel.Hierarchical)) }
+	d.silence = nil
+	return d
+}
+
+func openWheel(s settings, opts ...timewheel.Option) (peer, error) {
+	tw, err := timewheel.New(s.tick, wheelSlots, opts...)
+	if err != nil {
+		return nil, err
+	}
+	tw.Start()
+	return &wheel{tw: tw, job: func(task *timewheel.Task) { s.fire(task.Key) }}, nil
 }
 
 // wheel is a TimeWheel as a peer.

@@ -33,7 +33,7 @@ func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
 		t.Skip("takes real time")
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	child.Env = append(os.Environ(), suspendable+"=1")
+	child.Env = append(os.Environ(), suspendable+"=1", onlyLayout+"="+layout.String())
 	input, err := child.StdinPipe()
 	must(t, err)
 	output, err := child.StdoutPipe()

@@ -29,7 +29,7 @@ const (
 // ended: after a test no time passes in its bubble any more.
 func newWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.Option) *timewheel.TimeWheel {
 	t.Helper()
-	tw, err := timewheel.New(tick, slots, opts...)
+	tw, err := timewheel.New(tick, slots, append([]timewheel.Option{timewheel.WithLayout(layout)}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() {
 		tw.Stop()

@@ -32,6 +32,8 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 		{ms, math.MaxInt, nil, []string{"slots", fmt.Sprint(math.MaxInt)}},
 		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(0)}, []string{"pool size", "0"}},
 		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(-1)}, []string{"pool size", "-1"}},
+		{ms, 60, []timewheel.Option{timewheel.WithLayout(2)}, []string{"layout", "2"}},
+		{ms, 60, []timewheel.Option{timewheel.WithLayout(-1)}, []string{"layout", "-1"}},
 		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(0)}, []string{"max pending", "0"}},
 		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(-3)}, []string{"max pending", "-3"}},
 		{ms, 60, []timewheel.Option{timewheel.WithExecutor(nil)}, []string{"executor", "nil"}},

@@ -9,12 +9,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// TestMain lets no goroutine of a wheel outlive the tests.
+// layout is that of the wheels under test.
+var layout timewheel.Layout
+
+// onlyLayout names the environment variable that has the tests run for one layout, of that name, alone.
+const onlyLayout = "TIMEWHEEL_TEST_LAYOUT"
+
+// TestMain runs all tests for each layout, and lets no goroutine of a wheel outlive them.
 func TestMain(m *testing.M) {
 	before := goroutines()
-	code := m.Run()
+	code := 0
+	for _, layout = range []timewheel.Layout{timewheel.Hashed, timewheel.Hierarchical} {
+		if only := os.Getenv(onlyLayout); only != "" && only != layout.String() {
+			continue
+		}
+		if code = m.Run(); code != 0 {
+			fmt.Fprintf(os.Stderr, "with the %v layout\n", layout)
+			break
+		}
+	}
 	if left := leaked(before); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "%d goroutines were left behind:\n\n%s\n", len(left), strings.Join(left, "\n\n"))
 		code = 1

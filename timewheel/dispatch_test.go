@@ -79,7 +79,7 @@ func TestDispatch_workers_areAskedForByTheHandful(t *testing.T) {
 		works = append(works, work)
 		return nil
 	})
-	p.in(t, func(t *testing.T, w *rig) {
+	p.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
 		release := make(chan struct{})
 		for i := range 20 {
@@ -192,7 +192,7 @@ func TestAsker_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
 				return nil
 			}, WithLogger(logger))
 			p.tick = time.Millisecond
-			p.in(t, func(t *testing.T, w *rig) {
+			p.with(Hashed, t, func(t *testing.T, w *rig) {
 				w.Start()
 				for round := 1; round <= 2; round++ {
 					asked = 0
@@ -238,7 +238,7 @@ func TestAsker_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
 		work()
 		return nil
 	}, WithLogger(logger))
-	p.in(t, func(t *testing.T, w *rig) {
+	p.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
 		const tasks = 2*starters + 1
 		for i := range tasks {

@@ -41,7 +41,7 @@ func (tw *TimeWheel) Check() (err error) {
 	tw.loop.do(func() {
 		l, d := tw.loop, tw.dispatch
 		seen := make(map[*entry]bool)
-		tw.loop.layout.(*ring).check(fail, func(e *entry) {
+		tw.loop.layout.(checked).check(fail, func(e *entry, _ int) {
 			if seen[e] {
 				fail("entry %q is in two slots", e.key)
 			}
@@ -92,8 +92,14 @@ func (tw *TimeWheel) Check() (err error) {
 	return err
 }
 
-// check walks all lists and tells fail what does not fit, and visit every entry.
-func (r *ring) check(fail func(format string, args ...any), visit func(e *entry)) {
+// A checked layout is one that can be looked through: check walks all lists and tells fail what does not fit,
+// and visit every entry and the number of its level.
+type checked interface {
+	layout
+	check(fail func(format string, args ...any), visit func(e *entry, level int))
+}
+
+func (r *ring) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
 	n := uint64(len(r.slots))
 	least := uint64(never)
 	for i := range r.slots {
@@ -120,7 +126,7 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry)
 					if e.at < r.visits[0][i] {
 						fail("slot %d is visited at %d, too late for %q at %d", i, r.visits[0][i], e.key, e.at)
 					}
-					visit(e)
+					visit(e, int(l.shift)/digitBits)
 					if e = e.next; e == head {
 						break
 					}
@@ -134,5 +140,39 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry)
 	}
 	if least <= r.now {
 		fail("the next visit %d is not after %d", least, r.now)
+	}
+}
+
+func (h *hierarchy) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
+	unit := uint64(1)
+	for k := range h.levels {
+		l := &h.levels[k]
+		if l.unit != unit {
+			fail("level %d has a unit of %d ticks, not %d", k, l.unit, unit)
+		}
+		unit *= h.slots
+		least := uint64(never)
+		for i := range l.slots {
+			head, coming := l.slots[i].head, l.visits[0][i]
+			if (head == nil) != (coming == never) || head != nil && (coming <= h.now || coming%l.unit != 0) {
+				fail("level %d, slot %d: the next visit is at %d, now is %d", k, i, coming, h.now)
+			}
+			least = min(least, coming)
+			for e := head; e != nil; {
+				if e.next.prev != e {
+					fail("level %d, slot %d: broken ring at %q", k, i, e.key)
+				}
+				if number := e.at / l.unit; int(number%h.slots) != i || number*l.unit != coming {
+					fail("level %d, slot %d, visited at %d, has %q at %d", k, i, coming, e.key, e.at)
+				}
+				visit(e, k)
+				if e = e.next; e == head {
+					break
+				}
+			}
+		}
+		if least != l.visits.least() {
+			fail("level %d: the next visit is %d, not %d", k, least, l.visits.least())
+		}
 	}
 }

@@ -41,15 +41,21 @@ func (l *list) popFront() *entry {
 	return e
 }
 
-// takeAll takes out all entries and calls f for each, first to last. It touches each entry once, where
-// popFront touches its neighbours as well.
+// takeAll takes out all entries and calls f for each, first to last; f may put it into another list. Each
+// entry is touched once, where popFront touches its neighbours as well.
 func (l *list) takeAll(f func(e *entry)) {
-	e := l.head
+	if l.head == nil {
+		return
+	}
+	e, last := l.head, l.head.prev
 	l.head = nil
-	for e != nil && e.next != nil { // the last one's next is the first, which is out
+	for {
 		next := e.next
 		e.prev, e.next = nil, nil
 		f(e)
+		if e == last {
+			return
+		}
 		e = next
 	}
 }

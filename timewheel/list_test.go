@@ -63,6 +63,26 @@ func TestList_anyOrderOfOperations_isAsASlice(t *testing.T) {
 	}
 }
 
+func TestList_takeAll_letsEachGoElsewhere(t *testing.T) {
+	for n := range 5 {
+		var from, to list
+		var want []*entry
+		for range n {
+			e := new(entry)
+			from.pushBack(e)
+			want = append(want, e)
+		}
+		from.takeAll(func(e *entry) {
+			if e.linked() || e.prev != nil {
+				t.Fatal("an entry is given out linked")
+			}
+			to.pushBack(e)
+		})
+		checkList(t, &from, nil)
+		checkList(t, &to, want)
+	}
+}
+
 // Adding and removing take the same time whatever is there: they follow the links of the neighbours
 // alone. All others are cut off here, so that whoever walks the list falls off its end.
 func TestList_addAndRemove_touchNoneButTheNeighbours(t *testing.T) {

@@ -37,6 +37,7 @@ import (
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
+	slots    uint64
 	poll     time.Duration
 	dispatch *dispatcher
 
@@ -66,10 +67,11 @@ const (
 	keepDue = 1 << 14
 )
 
-func newLoop(tick time.Duration, slots int, c clock.Clock, m mail) *loop {
+func newLoop(tick time.Duration, slots int, kind Layout, c clock.Clock, m mail) *loop {
 	l := &loop{
 		clock:    c,
 		ticks:    ticks(tick),
+		slots:    uint64(slots),
 		poll:     min(max(tick, minPoll), maxPoll),
 		mail:     m,
 		requests: make(chan func()),
@@ -79,7 +81,7 @@ func newLoop(tick time.Duration, slots int, c clock.Clock, m mail) *loop {
 	}
 	l.alarm.Store(never)
 	l.passed = l.ticks.down(l.now()) - 1
-	l.layout = newRing(slots, l.passed)
+	l.layout = newLayout(kind, slots, l.passed)
 	return l
 }
 

@@ -70,26 +70,37 @@ type plan struct {
 	opts  []Option
 }
 
-// in runs f in a bubble with a wheel that was not started. In the end the wheel must be in order, its
-// accounts must balance, and it must not leave a goroutine.
+// in runs f for each layout in a bubble, with a wheel that was not started. In the end the wheel must be in
+// order, its accounts must balance, and it must not leave a goroutine.
 func (p plan) in(t *testing.T, f func(t *testing.T, w *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &rig{T: t, hand: &watchedClock{Fake: clock.NewFake(p.clock)}}
-		tick, slots := p.tick, p.slots
-		if tick == 0 {
-			tick = 10 * time.Millisecond
-		}
-		if slots == 0 {
-			slots = 60
-		}
-		w.TimeWheel = NewTimeWheel(tick, slots, append([]Option{WithClock(w.hand), WithPoolSize(1)}, p.opts...)...)
-		defer w.Stop()
-		f(t, w)
-		w.verify()
-		w.Stop()
-		w.verify()
-	})
+	eachLayout(t, func(t *testing.T, kind Layout) { p.with(kind, t, f) })
+}
+
+// with is in for one layout.
+func (p plan) with(kind Layout, t *testing.T, f func(t *testing.T, w *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { p.build(kind, t, f) })
+}
+
+// build is with inside a bubble.
+func (p plan) build(kind Layout, t *testing.T, f func(t *testing.T, w *rig)) {
+	t.Helper()
+	w := &rig{T: t, hand: &watchedClock{Fake: clock.NewFake(p.clock)}}
+	tick, slots := p.tick, p.slots
+	if tick == 0 {
+		tick = 10 * time.Millisecond
+	}
+	if slots == 0 {
+		slots = 60
+	}
+	opts := append([]Option{WithClock(w.hand), WithPoolSize(1), WithLayout(kind)}, p.opts...)
+	w.TimeWheel = NewTimeWheel(tick, slots, opts...)
+	defer w.Stop()
+	f(t, w)
+	w.verify()
+	w.Stop()
+	w.verify()
 }
 
 // verify fails the test if, all being quiet, something is out of order.
@@ -347,7 +358,7 @@ func TestLoop_poll_isATickWithinReason(t *testing.T) {
 		{time.Second, 10 * time.Millisecond},
 		{math.MaxInt64, 10 * time.Millisecond},
 	} {
-		if l := newLoop(c.tick, 1, clock.NewFake(0), nil); l.poll != c.poll {
+		if l := newLoop(c.tick, 1, Hashed, clock.NewFake(0), nil); l.poll != c.poll {
 			t.Errorf("with a tick of %v the poll is %v, want %v", c.tick, l.poll, c.poll)
 		}
 	}

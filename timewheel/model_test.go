@@ -282,7 +282,7 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	var err error
 	clocks := []clock.Clock{w.clock, &restless{Clock: w.clock}}
 	w.tw, err = New(time.Duration(tick), w.slots,
-		WithClock(clocks[w.draw(2)]), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
+		WithLayout(Layout(w.draw(2))), WithClock(clocks[w.draw(2)]), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ type Option func(*config) error
 // config is what the options set.
 type config struct {
 	clock        clock.Clock
+	layout       Layout
 	poolSize     int
 	executor     Executor // nil: a pool of poolSize
 	maxPending   int64    // 0: no bound
@@ -58,6 +59,18 @@ func WithExecutor(e Executor) Option {
 			return errors.New("timewheel: executor is nil")
 		}
 		c.executor = e
+		return nil
+	}
+}
+
+// WithLayout sets how the wheel keeps the tasks that wait; [Hashed] unless it is given. It is an error if the
+// layout is unknown.
+func WithLayout(l Layout) Option {
+	return func(c *config) error {
+		if l != Hashed && l != Hierarchical {
+			return fmt.Errorf("timewheel: layout %d is unknown", int(l))
+		}
+		c.layout = l
 		return nil
 	}
 }

@@ -2,10 +2,7 @@
 
 package timewheel
 
-import (
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // ring is the hashed layout, scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP
 // 1987), with the tasks of a slot grouped by circle.
@@ -62,14 +59,6 @@ type level struct {
 
 func newRing(slots int, passed uint64) *ring {
 	return &ring{slots: make([]slot, slots), visits: newMinima(slots), now: passed}
-}
-
-func (r *ring) position(at, now uint64) (slot, circle int) {
-	n := uint64(len(r.slots))
-	if at > now {
-		circle = int(min((at-now-1)/n, math.MaxInt))
-	}
-	return int(at % n), circle
 }
 
 func (r *ring) place(e *entry) {

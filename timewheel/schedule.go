@@ -197,7 +197,7 @@ func (tw *TimeWheel) info(e *entry) Info {
 	} else {
 		due = e.due.Load()
 		l := tw.loop
-		info.Slot, info.Circle = l.layout.position(l.ticks.up(due), l.ticks.down(l.now()))
+		info.Slot, info.Circle = position(l.ticks.up(due), l.ticks.down(l.now()), l.slots)
 	}
 	info.Next = tw.loop.time(due)
 	return info

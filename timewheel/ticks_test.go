@@ -217,7 +217,7 @@ func FuzzPlacement(f *testing.F) {
 			return // it is due and goes into no slot
 		}
 		r := newRing(int(n), passed)
-		slot, circle := r.position(at, passed)
+		slot, circle := position(at, passed, n)
 		if uint64(slot) != at%n || uint64(circle) != min((at-passed-1)/n, math.MaxInt) {
 			t.Fatalf("%d slots, now %d: tick %d is in slot %d, circle %d", n, passed, at, slot, circle)
 		}
@@ -257,7 +257,7 @@ func checkRing(t *testing.T, r *ring, want int) {
 		t.Helper()
 		t.Fatalf(format, args...)
 	}
-	r.check(fail, func(*entry) { n++ })
+	r.check(fail, func(*entry, int) { n++ })
 	if n != want {
 		t.Fatalf("%d entries are in the ring, want %d", n, want)
 	}

@@ -62,7 +62,7 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	earlier := c.clock.Now()
 	still := earlier == c.clock.Now() // as a test's clock stands, see mailbox
 	tw := &TimeWheel{config: c, index: newIndex(still)}
-	tw.loop = newLoop(tick, slots, c.clock, tw.index.mail)
+	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.index.mail)
 	tw.ctx, tw.cancel = context.WithCancel(context.Background())
 	tw.dispatch = &dispatcher{tw: tw, loop: tw.loop, idle: make(chan struct{})}
 	tw.loop.dispatch = tw.dispatch
