@@ -12,7 +12,7 @@ COUNT       ?= 20
 ORDERS      ?= 1000000
 
 # The modules beside the library's own. Each has its dependencies to itself.
-MODULES := examples bench
+MODULES := timewheel/ttlcache examples bench
 
 .PHONY: help
 help: ## Show this list
@@ -48,6 +48,7 @@ lint: ## staticcheck, in every module
 .PHONY: race
 race: ## The tests of the library and the examples under the race detector
 	$(GO) test -race ./...
+	cd timewheel/ttlcache && GOWORK=off $(GO) test -race -short ./...
 	cd examples && GOWORK=off $(GO) test -race -short ./...
 
 .PHONY: race-many
@@ -68,7 +69,7 @@ fuzz: ## Each fuzz target for FUZZTIME
 
 .PHONY: examples
 examples: ## Build and run every example
-	@for e in basic shutdown heartbeat; do echo "== $$e"; $(GO) run ./examples/$$e; done
+	@for e in basic shutdown heartbeat cache; do echo "== $$e"; $(GO) run ./examples/$$e; done
 	$(GO) run ./examples/orders -in examples/orders/testdata/orders.jsonl
 
 .PHONY: cover
@@ -83,6 +84,10 @@ bench: ## Measure the wheel beside its peers: writes bench/RESULTS.md and the pl
 .PHONY: bench-quick
 bench-quick: ## The same in under two minutes, smaller; prints the tables
 	cd bench && GOWORK=off $(GO) run . -quick
+
+.PHONY: bench-caches
+bench-caches: ## Measure the cache beside its peers: writes bench/CACHES.md
+	cd bench && GOWORK=off $(GO) run . -caches -out .
 
 .PHONY: bench-compare
 bench-compare: ## The microbenchmarks of this tree against another revision: make bench-compare BASE=rev

@@ -26,12 +26,19 @@ func childMain(text string, out io.Writer) error {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return fmt.Errorf("%s: %w", childVariable, err)
 	}
+	if j.isCache() {
+		return encodeFigures(out, j.runCache)
+	}
 	d, err := selectPeers(j.Peer)
 	if err != nil {
 		return err
 	}
 	silenceOthers(d[0].module)
-	f, err := j.run()
+	return encodeFigures(out, j.run)
+}
+
+func encodeFigures(out io.Writer, run func() (figures, error)) error {
+	f, err := run()
 	if err != nil {
 		return err
 	}

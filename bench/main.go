@@ -65,6 +65,7 @@ type options struct {
 	limit  time.Duration
 	out    string
 	from   string
+	caches bool
 }
 
 // parseOptions reads the arguments. Peers and cases that are not named are those that suit the mode.
@@ -79,6 +80,7 @@ func parseOptions(arguments []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.limit, "limit", 0, "`time` limit for each child process (default by case, 1m to 3m)")
 	f.StringVar(&o.out, "out", "", "`directory` for RESULTS.md, plots and samples (default: print the tables)")
 	f.StringVar(&o.from, "from", "", "measure nothing: report on the samples in a `file` of an earlier run")
+	f.BoolVar(&o.caches, "caches", false, "measure the caches, not the timers")
 	if err := f.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			f.SetOutput(stderr)
@@ -153,6 +155,9 @@ func parentMain(ctx context.Context, arguments []string, stdout io.Writer, stder
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
+	}
+	if o.caches {
+		return reportOnCaches(ctx, o, arguments, stdout, stderr)
 	}
 	r := report{peers: o.peers}
 	if o.from != "" {

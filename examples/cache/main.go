@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+
+// Cache is an HTTP server that caches a slow computation: /primes/N tells how many primes there are below N.
+// The program brings its own clients: ten at a time ask for the same number, then one asks again while the
+// answer is fresh, and once more when its time is over.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/timewheel/ttlcache"
+)
+
+const (
+	fresh  = 500 * time.Millisecond // how long an answer is good
+	most   = 2_000_000              // the largest number that is asked for
+	crowd  = 10                     // clients that ask at the same time
+	number = 1_000_000
+)
+
+func main() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := run(os.Stdout, listener); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run serves its clients and stops.
+func run(w io.Writer, listener net.Listener) error {
+	tw, err := timewheel.New(10*time.Millisecond, 512)
+	if err != nil {
+		return err
+	}
+	tw.Start()
+	defer tw.Stop()
+
+	out := log.New(w, "", 0)
+	expired := make(chan struct{}, 1)
+	answers, err := ttlcache.New(tw, ttlcache.Config[int, int]{
+		TTL:        fresh,
+		MaxEntries: 1000,
+		OnEvict: func(n, _ int, reason ttlcache.Reason) {
+			out.Printf("the answer for %d is gone: %v", n, reason)
+			expired <- struct{}{}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer answers.Close()
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /primes/{n}", &server{answers: answers, out: out})
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(listener) }()
+
+	url := fmt.Sprintf("http://%s/primes/%d", listener.Addr(), number)
+	errs := make([]error, crowd+2)
+	out.Printf("%d clients ask at the same time", crowd)
+	var clients sync.WaitGroup
+	for i := range crowd {
+		clients.Go(func() { errs[i] = ask(url, io.Discard) })
+	}
+	clients.Wait()
+	out.Print("another asks")
+	errs[crowd] = ask(url, w)
+	<-expired
+	out.Print("and another")
+	errs[crowd+1] = ask(url, w)
+
+	s := answers.Stats()
+	out.Printf("%d requests, %d computations", crowd+2, s.Loads)
+	return errors.Join(append(errs, web.Close(), closed(<-served))...)
+}
+
+// A server answers from the cache.
+type server struct {
+	answers *ttlcache.Cache[int, int]
+	out     *log.Logger
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil || n < 0 || n > most {
+		http.Error(w, fmt.Sprintf("%q is not a number from 0 to %d", r.PathValue("n"), most), http.StatusBadRequest)
+		return
+	}
+	// The context of the request ends the computation when nobody waits for it any more.
+	count, err := s.answers.GetOrLoad(r.Context(), n, s.compute)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintf(w, "there are %d primes below %d\n", count, n)
+}
+
+// compute counts the primes below n, in no hurry.
+func (s *server) compute(ctx context.Context, n int) (int, error) {
+	s.out.Printf("computing the primes below %d", n)
+	count := 0
+	for i := 2; i < n; i++ {
+		if i%1000 == 0 && ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if prime(i) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+func prime(n int) bool {
+	for d := 2; d*d <= n; d++ {
+		if n%d == 0 {
+			return false
+		}
+	}
+	return n > 1
+}
+
+// ask asks for the page and writes it down.
+func ask(url string, w io.Writer) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	_, err = io.Copy(w, resp.Body)
+	return err
+}
+
+// closed is the error of a server that was not meant to end.
+func closed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

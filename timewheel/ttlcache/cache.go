@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+
+package ttlcache
+
+import (
+	"hash/maphash"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A Cache holds values by key until their time to live is over. Make one with [New]; the zero value is of no
+// use. All its methods may be called by any goroutine at any time, from OnEvict as well.
+type Cache[K comparable, V any] struct {
+	config Config[K, V]
+	tw     *timewheel.TimeWheel
+	origin time.Time // of the cache's clock
+	seed   maphash.Seed
+	shards []*shard[K, V]
+	loads  loads[K, V]
+}
+
+// New returns an empty cache whose values expire by the wheel. The wheel must be started for that, and may
+// have other work and other caches; the cache does not stop it. When the wheel is stopped no value is
+// returned beyond its time still, but it stays in memory.
+//
+// It is an error if a field of config is wrong; the error names the field and its value.
+func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Cache[K, V], error) {
+	if err := config.check(tw); err != nil {
+		return nil, err
+	}
+	c := &Cache[K, V]{config: config, tw: tw, origin: time.Now(), seed: maphash.MakeSeed()}
+	n := 1 // of the least recently used there is one only if there is one shard
+	if config.MaxEntries == 0 {
+		for n < min(4*runtime.GOMAXPROCS(0), 64) {
+			n *= 2
+		}
+	}
+	for range n {
+		c.shards = append(c.shards, newShard(c))
+	}
+	return c, nil
+}
+
+// Set puts in a value that lives for the TTL of the [Config], in place of the one that the key has.
+func (c *Cache[K, V]) Set(key K, value V) { c.SetTTL(key, value, c.config.TTL) }
+
+// SetTTL is Set with a time to live of the value's own, down to a nanosecond. The time of a ttl that is not
+// positive is over already: the key is left without a value.
+func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
+	if ttl <= 0 {
+		c.Delete(key)
+		return
+	}
+	c.outdate(key)
+	c.shardOf(key).set(key, value, c.spread(ttl), true)
+}
+
+// Get returns the value of the key, and whether there is one.
+func (c *Cache[K, V]) Get(key K) (V, bool) { return c.shardOf(key).lookUp(key) }
+
+// Touch starts the time to live of the key's value anew. It reports whether there is one.
+func (c *Cache[K, V]) Touch(key K) bool { return c.shardOf(key).touch(key) }
+
+// Delete takes out the value of the key, and reports whether there was one. A load of GetOrLoad that goes on
+// for the key is not kept.
+func (c *Cache[K, V]) Delete(key K) bool {
+	c.outdate(key)
+	return c.shardOf(key).remove(key)
+}
+
+// Len returns the number of values. One whose time is over counts until it has left, which takes 1/128 of
+// its time to live, or 1 ms, and a tick of the wheel.
+func (c *Cache[K, V]) Len() int {
+	n := 0
+	for _, s := range c.shards {
+		n += s.len()
+	}
+	return n
+}
+
+// All returns an iterator over the keys and values, in no particular order. No lock is held while it yields;
+// what is set or leaves meanwhile may or may not be seen.
+func (c *Cache[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, s := range c.shards {
+			for _, p := range s.pairs() {
+				if !yield(p.key, p.value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Stats returns the accounts of the cache.
+func (c *Cache[K, V]) Stats() Stats {
+	stats := Stats{Loads: c.loads.done.Load(), LoadErrors: c.loads.failed.Load()}
+	for _, s := range c.shards {
+		s.count(&stats)
+	}
+	return stats
+}
+
+// Close takes out all values and leaves no timer in the wheel. What is set after it is not kept, so that a
+// look-up finds nothing. To close a cache again does nothing.
+func (c *Cache[K, V]) Close() {
+	for _, s := range c.shards {
+		s.close()
+	}
+}
+
+// now returns the time since the cache was made, on the monotonic clock.
+func (c *Cache[K, V]) now() int64 { return int64(time.Since(c.origin)) }
+
+// after returns the instant d after now, or the last there is.
+func after(now int64, d time.Duration) int64 {
+	if int64(d) > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + int64(d)
+}
+
+// spread returns the time to live with the jitter: at least 1 ns.
+func (c *Cache[K, V]) spread(ttl time.Duration) time.Duration {
+	if c.config.Jitter == 0 {
+		return ttl
+	}
+	spread := float64(ttl) * (1 + c.config.Jitter*(2*rand.Float64()-1))
+	if spread >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return max(time.Duration(spread), 1)
+}
+
+func (c *Cache[K, V]) shardOf(key K) *shard[K, V] {
+	if len(c.shards) == 1 {
+		return c.shards[0]
+	}
+	return c.shards[maphash.Comparable(c.seed, key)&uint64(len(c.shards)-1)]
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+package ttlcache
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// An item is a value in the cache. The lock of its shard guards it.
+type item[K comparable, V any] struct {
+	key      K
+	value    V
+	ttl      time.Duration
+	deadline int64 // in nanoseconds of the cache's clock
+
+	bucket     *bucket[K, V]
+	prev, next *item[K, V] // the ring of the bucket
+}
+
+// live reports whether the value may be returned still.
+func (i *item[K, V]) live(now int64) bool { return now < i.deadline }
+
+// A bucket is the items of a shard that leave together. One timer of the wheel does that for all of them,
+// however many they are: so a cache of a million values has some hundred timers, and not a million.
+//
+// The items of a bucket are due within one span of 2^shift nanoseconds, numbered from the origin of the cache's
+// clock, and leave at the end of it. The span is 1/256 to 1/128 of their time to live, but no less than 1 ms:
+// that is how long an item may stay in memory after its deadline, when no look-up returns it any more.
+type bucket[K comparable, V any] struct {
+	bucketID
+	head  *item[K, V]
+	timer *timewheel.Timer
+}
+
+type bucketID struct {
+	number int64
+	shift  uint8
+}
+
+// minShift is the least span: 2^20 ns is about 1 ms.
+const minShift = 20
+
+// bucketFor returns which bucket an item is in that has the time to live and the deadline.
+func bucketFor(ttl time.Duration, deadline int64) bucketID {
+	shift := uint8(max(bits.Len64(uint64(ttl))-8, minShift))
+	return bucketID{number: (deadline-1)>>shift + 1, shift: shift}
+}
+
+// end returns when the bucket is due: not before any deadline in it.
+func (id bucketID) end() int64 {
+	if id.number > math.MaxInt64>>id.shift {
+		return math.MaxInt64
+	}
+	return id.number << id.shift
+}
+
+func (b *bucket[K, V]) add(i *item[K, V]) {
+	i.bucket = b
+	if b.head == nil {
+		i.prev, i.next = i, i
+		b.head = i
+		return
+	}
+	last := b.head.prev
+	i.prev, i.next = last, b.head
+	last.next, b.head.prev = i, i
+}
+
+func (b *bucket[K, V]) remove(i *item[K, V]) {
+	if i.next == i {
+		b.head = nil
+	} else {
+		i.prev.next, i.next.prev = i.next, i.prev
+		if b.head == i {
+			b.head = i.next
+		}
+	}
+	i.bucket, i.prev, i.next = nil, nil, nil
+}

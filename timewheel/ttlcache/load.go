@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+package ttlcache
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// errGoexit is what the callers get of a load that has ended its goroutine.
+var errGoexit = errors.New("ttlcache: load called runtime.Goexit")
+
+// loads are the load functions that go on.
+type loads[K comparable, V any] struct {
+	group singleflight.Group
+
+	going        atomic.Int64 // how many flights there are
+	done, failed atomic.Uint64
+
+	mu      sync.Mutex // protects all below
+	flights map[K]*flight
+	last    uint64 // id that was given
+}
+
+// A flight is a load and those that wait for it. It has an id of its own because the group knows strings alone,
+// and two keys that differ may look the same as strings.
+type flight struct {
+	id       string
+	callers  int
+	outdated bool // the key was set or deleted since: what is loaded is not kept
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// loaded is what came of a load that did not fail.
+type loaded[V any] struct {
+	value    V
+	panicked bool
+	reason   any // of the panic
+}
+
+// GetOrLoad returns the value of the key, or calls load for it and keeps what load returns for the TTL of the
+// [Config]. However many callers ask for a key at the same time, load is called once; all of them get its
+// value, its error, which is not kept, or its panic. What is set while load goes on is newer and stays, and
+// after a Delete what was loaded is not kept.
+//
+// The context of load has the values of the first caller's ctx and is done when no caller waits any more. A
+// caller whose own ctx is done gets the cause of that at once.
+func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx context.Context, key K) (V, error)) (V, error) {
+	if value, ok := c.Get(key); ok {
+		return value, nil
+	}
+	f := c.loads.join(ctx, key)
+	defer c.loads.leave(key, f)
+	results := c.loads.group.DoChan(f.id, func() (any, error) { return c.load(f, key, load) })
+	var none V
+	select {
+	case r := <-results:
+		if r.Err != nil {
+			return none, r.Err
+		}
+		l := r.Val.(loaded[V])
+		if l.panicked {
+			panic(l.reason)
+		}
+		return l.value, nil
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
+
+// load calls the user's function, unless the value has come since the caller looked.
+func (c *Cache[K, V]) load(f *flight, key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
+	s := c.shardOf(key)
+	if value, ok := s.find(key); ok {
+		return loaded[V]{value: value}, nil
+	}
+	l, err := guarded(func() (V, error) { return load(f.ctx, key) })
+	c.loads.done.Add(1)
+	if err != nil || l.panicked {
+		c.loads.failed.Add(1)
+		return l, err
+	}
+	c.loads.mu.Lock()
+	var left []departure[K, V]
+	if !f.outdated {
+		left = s.setAnd(key, l.value, c.spread(c.config.TTL), false)
+	}
+	c.loads.mu.Unlock()
+	s.tell(left)
+	return l, nil
+}
+
+// guarded calls f on a goroutine of its own, since f may end it, and singleflight would leave the others
+// waiting for ever.
+func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
+	ended := make(chan struct{})
+	err = errGoexit // until it has returned or panicked
+	go func() {
+		defer close(ended)
+		returned := false
+		defer func() {
+			if reason := recover(); !returned && reason != nil {
+				l, err = loaded[V]{panicked: true, reason: reason}, nil
+			}
+		}()
+		value, failure := f()
+		returned = true
+		l, err = loaded[V]{value: value}, failure
+	}()
+	<-ended
+	return l, err
+}
+
+// join returns the flight of the key, a new one if there is none.
+func (x *loads[K, V]) join(ctx context.Context, key K) *flight {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f := x.flights[key]
+	if f == nil {
+		if x.flights == nil {
+			x.flights = make(map[K]*flight)
+		}
+		x.last++
+		f = &flight{id: strconv.FormatUint(x.last, 36)}
+		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		x.flights[key] = f
+		x.going.Add(1)
+	}
+	f.callers++
+	return f
+}
+
+// leave ends a caller's part in the flight, and with the last one the flight.
+func (x *loads[K, V]) leave(key K, f *flight) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f.callers--
+	if f.callers > 0 {
+		return
+	}
+	f.cancel()
+	if x.flights[key] == f {
+		x.forgetLocked(key)
+	}
+}
+
+// outdate has what is being loaded for the key not kept; who asks from now on starts another load.
+func (c *Cache[K, V]) outdate(key K) {
+	x := &c.loads
+	if x.going.Load() == 0 {
+		return // the common case, without a lock
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f := x.flights[key]; f != nil {
+		f.outdated = true
+		x.forgetLocked(key)
+	}
+}
+
+func (x *loads[K, V]) forgetLocked(key K) {
+	delete(x.flights, key)
+	x.going.Add(-1)
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+
+package ttlcache
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// chunk is how many items of a bucket leave under one lock.
+const chunk = 1024
+
+// A shard is a part of the cache with a lock of its own.
+//
+// An item is in the store and in one bucket, or in neither. Its bucket ends at its deadline or, if that was
+// put off, before: then the item goes on to another bucket when this one ends, and to put it off again and
+// again costs nothing more.
+type shard[K comparable, V any] struct {
+	cache *Cache[K, V]
+	reads bool // a look-up changes nothing but the counters
+
+	mu      sync.RWMutex // protects all below
+	store   store[K, V]
+	buckets map[bucketID]*bucket[K, V]
+	left    [reasons]uint64
+	closed  bool
+
+	hits, misses atomic.Uint64
+	_            [64]byte // so that two shards do not share a line of the processor's cache
+}
+
+// A departure is a value that left, of which OnEvict is to be told.
+type departure[K comparable, V any] struct {
+	key    K
+	value  V
+	reason Reason
+}
+
+func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
+	s := &shard[K, V]{
+		cache:   c,
+		reads:   !c.config.TouchOnGet && c.config.MaxEntries == 0,
+		buckets: make(map[bucketID]*bucket[K, V]),
+	}
+	if n := c.config.MaxEntries; n > 0 {
+		s.store = newLRUStore[K, V](n)
+	} else {
+		s.store = newMapStore[K, V]()
+	}
+	return s
+}
+
+// tell tells OnEvict of the departures. No lock may be held.
+func (s *shard[K, V]) tell(departures []departure[K, V]) {
+	for _, d := range departures {
+		s.cache.config.OnEvict(d.key, d.value, d.reason)
+	}
+}
+
+// leaveLocked counts the item's value as gone and appends it to the departures, if somebody is to be told.
+// What was over already has expired, whatever would have made it leave now.
+func (s *shard[K, V]) leaveLocked(to []departure[K, V], i *item[K, V], reason Reason, now int64) []departure[K, V] {
+	if !i.live(now) {
+		reason = Expired
+	}
+	s.left[reason]++
+	if s.cache.config.OnEvict == nil {
+		return to
+	}
+	return append(to, departure[K, V]{i.key, i.value, reason})
+}
+
+// set puts in a value; in place of one that is live only if replace is true.
+func (s *shard[K, V]) set(key K, value V, ttl time.Duration, replace bool) {
+	s.tell(s.setAnd(key, value, ttl, replace))
+}
+
+func (s *shard[K, V]) setAnd(key K, value V, ttl time.Duration, replace bool) (left []departure[K, V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	now := s.cache.now()
+	i := s.store.get(key)
+	switch {
+	case i == nil:
+		i = &item[K, V]{key: key, value: value}
+		if evicted := s.store.put(i); evicted != nil {
+			s.unlinkLocked(evicted)
+			left = s.leaveLocked(left, evicted, Evicted, now)
+		}
+	case replace || !i.live(now):
+		left = s.leaveLocked(left, i, Replaced, now)
+		i.value = value
+	default:
+		return nil
+	}
+	s.scheduleLocked(i, ttl, now)
+	return left
+}
+
+// scheduleLocked gives the item a time to live from now on.
+func (s *shard[K, V]) scheduleLocked(i *item[K, V], ttl time.Duration, now int64) {
+	i.ttl, i.deadline = ttl, after(now, ttl)
+	s.linkLocked(i, now)
+}
+
+// linkLocked puts the item into the bucket that it leaves with, unless it is in one that ends before.
+func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
+	id := bucketFor(i.ttl, i.deadline)
+	if i.bucket != nil {
+		if i.bucket.end() <= id.end() {
+			return
+		}
+		s.unlinkLocked(i)
+	}
+	b := s.buckets[id]
+	if b == nil {
+		b = &bucket[K, V]{bucketID: id}
+		s.buckets[id] = b
+		b.timer = s.cache.tw.AfterFunc(time.Duration(id.end()-now), func() { s.expire(b) })
+	}
+	b.add(i)
+}
+
+// unlinkLocked takes the item out of its bucket, and the timer of an empty bucket out of the wheel.
+func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
+	b := i.bucket
+	b.remove(i)
+	if b.head == nil {
+		delete(s.buckets, b.bucketID)
+		b.timer.Stop()
+	}
+}
+
+// expire has the items of a bucket leave, whose end has come.
+func (s *shard[K, V]) expire(b *bucket[K, V]) {
+	for more := true; more; {
+		var left []departure[K, V]
+		left, more = s.expireSome(b)
+		s.tell(left)
+	}
+}
+
+func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buckets[b.bucketID] != b {
+		return nil, false // it was emptied since, and there may be another in its place
+	}
+	now := s.cache.now()
+	for n := 0; n < chunk && b.head != nil; n++ {
+		i := b.head
+		b.remove(i)
+		if i.live(now) { // its deadline was put off
+			s.linkLocked(i, now)
+			continue
+		}
+		s.store.remove(i.key)
+		left = s.leaveLocked(left, i, Expired, now)
+	}
+	if b.head == nil {
+		delete(s.buckets, b.bucketID)
+	}
+	return left, b.head != nil
+}
+
+func (s *shard[K, V]) lookUp(key K) (value V, ok bool) {
+	if s.reads {
+		value, ok = s.find(key)
+	} else {
+		value, ok = s.use(key)
+	}
+	if ok {
+		s.hits.Add(1)
+	} else {
+		s.misses.Add(1)
+	}
+	return value, ok
+}
+
+// find is a look-up that does not count.
+func (s *shard[K, V]) find(key K) (value V, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	i := s.store.peek(key)
+	if i == nil || !i.live(s.cache.now()) {
+		return value, false
+	}
+	return i.value, true
+}
+
+// use is a look-up that counts as a use.
+func (s *shard[K, V]) use(key K) (value V, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, now := s.store.get(key), s.cache.now()
+	if i == nil || !i.live(now) {
+		return value, false
+	}
+	if s.cache.config.TouchOnGet {
+		s.scheduleLocked(i, i.ttl, now)
+	}
+	return i.value, true
+}
+
+func (s *shard[K, V]) touch(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, now := s.store.get(key), s.cache.now()
+	if i == nil || !i.live(now) {
+		return false
+	}
+	s.scheduleLocked(i, i.ttl, now)
+	return true
+}
+
+func (s *shard[K, V]) remove(key K) bool {
+	left, ok := s.removeAnd(key)
+	s.tell(left)
+	return ok
+}
+
+func (s *shard[K, V]) removeAnd(key K) (left []departure[K, V], ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, now := s.store.peek(key), s.cache.now()
+	if i == nil {
+		return nil, false
+	}
+	s.store.remove(key)
+	s.unlinkLocked(i)
+	return s.leaveLocked(nil, i, Deleted, now), i.live(now)
+}
+
+func (s *shard[K, V]) close() { s.tell(s.closeAnd()) }
+
+func (s *shard[K, V]) closeAnd() (left []departure[K, V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cache.now()
+	s.store.each(func(i *item[K, V]) { left = s.leaveLocked(left, i, Closed, now) })
+	for _, b := range s.buckets {
+		b.timer.Stop()
+	}
+	clear(s.buckets)
+	s.store.clear()
+	s.closed = true
+	return left
+}
+
+func (s *shard[K, V]) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.store.len()
+}
+
+type pair[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// pairs returns the keys and values that are live.
+func (s *shard[K, V]) pairs() []pair[K, V] {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := s.cache.now()
+	all := make([]pair[K, V], 0, s.store.len())
+	s.store.each(func(i *item[K, V]) {
+		if i.live(now) {
+			all = append(all, pair[K, V]{i.key, i.value})
+		}
+	})
+	return all
+}
+
+func (s *shard[K, V]) count(to *Stats) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	to.Hits += s.hits.Load()
+	to.Misses += s.misses.Load()
+	to.Expired += s.left[Expired]
+	to.Replaced += s.left[Replaced]
+	to.Deleted += s.left[Deleted]
+	to.Evicted += s.left[Evicted]
+	to.Closed += s.left[Closed]
+}
