@@ -10,9 +10,11 @@ BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4d
 FUZZTIME    ?= 10s
 COUNT       ?= 20
 ORDERS      ?= 1000000
+SOAK        ?= 20s
+SEED        ?= 1
 
 # The modules beside the library's own. Each has its dependencies to itself.
-MODULES := timewheel/ttlcache examples bench
+MODULES := timewheel/ttlcache test/soak examples bench
 
 .PHONY: help
 help: ## Show this list
@@ -28,7 +30,7 @@ test: ## All tests, in every module
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOWORK=off $(GO) test ./...); done
 
 .PHONY: check
-check: fmt vet lint race core-386 fuzz examples ## What must be green besides the tests
+check: fmt vet lint race core-386 fuzz examples soak ## What must be green besides the tests
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -49,6 +51,7 @@ lint: ## staticcheck, in every module
 race: ## The tests of the library and the examples under the race detector
 	$(GO) test -race ./...
 	cd timewheel/ttlcache && GOWORK=off $(GO) test -race -short ./...
+	cd test/soak && GOWORK=off $(GO) test -race -short ./...
 	cd examples && GOWORK=off $(GO) test -race -short ./...
 
 .PHONY: race-many
@@ -66,6 +69,14 @@ fuzz: ## Each fuzz target for FUZZTIME
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
 	done
+
+.PHONY: soak
+soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is what is drawn from
+	$(GO) run ./test/soak -for $(SOAK) -seed $(SEED)
+
+.PHONY: mutate
+mutate: ## Mutation testing of the library: writes what survives to mutants.txt
+	bash test/mutate.sh
 
 .PHONY: examples
 examples: ## Build and run every example

@@ -53,12 +53,6 @@ func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 	}
 }
 
-// sleep lets time pass in the bubble, and what is due happen.
-func sleep(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 func migrateClassic(t *testing.T) {
 	var runs atomic.Int64
 	job := func(*timewheel.Task) { runs.Add(1) }
@@ -70,7 +64,7 @@ func migrateClassic(t *testing.T) {
 	must(t, err)
 	err = tw.AddTask(&timewheel.Task{Key: "f", Interval: time.Second, Times: timewheel.Forever, Job: job})
 	must(t, err)
-	sleep(time.Second + 10*ms)
+	settle(time.Second + 10*ms)
 	ok := tw.Exist("k")
 	left := tw.GetTaskTimes("k")
 	if runs.Load() != 2 || !ok || left != 2 {
@@ -80,11 +74,11 @@ func migrateClassic(t *testing.T) {
 	must(t, err)
 	err = tw.Reschedule("f", time.Minute)
 	must(t, err)
-	sleep(time.Minute - ms)
+	settle(time.Minute - ms)
 	if runs.Load() != 2 {
 		t.Errorf("%d runs of what was removed and what was moved", runs.Load()-2)
 	}
-	sleep(20 * ms)
+	settle(20 * ms)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs after a minute, want 1", runs.Load()-2)
 	}
@@ -108,10 +102,10 @@ func migrateRussellLuo(t *testing.T) {
 	}
 	err = tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: job})
 	must(t, err)
-	sleep(2*time.Second + ms)
+	settle(2*time.Second + ms)
 	err = tw.RemoveTask("k")
 	must(t, err)
-	sleep(time.Minute)
+	settle(time.Minute)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs, want one of the timer and two of the task", runs.Load())
 	}
@@ -128,11 +122,11 @@ func migrateGoZero(t *testing.T) {
 	must(t, err)
 	err = tw.Reschedule("k", 2*time.Minute)
 	must(t, err)
-	sleep(2*time.Minute - ms)
+	settle(2*time.Minute - ms)
 	if got != nil {
 		t.Error("it ran too early")
 	}
-	sleep(time.Second)
+	settle(time.Second)
 	if len(got) != 2 || got[0] != "k" || got[1] != value {
 		t.Errorf("execute got %v", got)
 	}
@@ -174,13 +168,13 @@ func migrateAfterFunc(t *testing.T) {
 	if !ok || n != 2 || !timer.Reset(time.Minute) {
 		t.Errorf("Exist returns %v, Len %d", ok, n)
 	}
-	sleep(90 * time.Second)
+	settle(90 * time.Second)
 	if runs.Load() != 1 {
 		t.Errorf("%d runs, want one of the timer", runs.Load())
 	}
 	err = tw.RemoveTask("k")
 	must(t, err)
-	sleep(time.Hour)
+	settle(time.Hour)
 	if runs.Load() != 1 {
 		t.Errorf("what was removed ran %d times", runs.Load()-1)
 	}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// faults are what jobs, executors, handlers and observers can do wrong: for each the options of the wheel, and a
+// job. release ends what blocks.
+func faults(release chan struct{}) map[string]struct {
+	opts []timewheel.Option
+	job  timewheel.Job
+} {
+	var n atomic.Int64
+	seldom := func() bool { return n.Add(1)%3 == 0 }
+	run := func(f func()) error {
+		go f()
+		return nil
+	}
+	type fault = struct {
+		opts []timewheel.Option
+		job  timewheel.Job
+	}
+	with := func(job timewheel.Job, opts ...timewheel.Option) fault { return fault{opts, job} }
+	return map[string]fault{
+		"nothing":             with(nothing),
+		"job panics":          with(func(*timewheel.Task) { panic("trouble") }),
+		"job panics with nil": with(func(*timewheel.Task) { panic(nil) }), //nolint:govet // on purpose
+		"job ends goroutine":  with(func(*timewheel.Task) { runtime.Goexit() }),
+		"job blocks":          with(func(*timewheel.Task) { <-release }, timewheel.WithPoolSize(2)),
+		"executor refuses": with(nothing, timewheel.WithExecutor(executor(func(f func()) error {
+			if seldom() {
+				return run(f)
+			}
+			return errors.New("not now")
+		}))),
+		"executor runs on the caller": with(nothing, timewheel.WithExecutor(executor(func(f func()) error {
+			f()
+			return nil
+		}))),
+		"executor panics": with(nothing, timewheel.WithExecutor(executor(func(f func()) error {
+			if seldom() {
+				return run(f)
+			}
+			panic("trouble")
+		}))),
+		"panic handler panics": with(func(*timewheel.Task) { panic("trouble") },
+			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panic("more trouble") })),
+		"panic handler ends goroutine": with(func(*timewheel.Task) { panic("trouble") },
+			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { runtime.Goexit() })),
+		"observer panics": with(nothing, timewheel.WithObserver(func(timewheel.Run) { panic("trouble") })),
+		"observer blocks": with(nothing, timewheel.WithPoolSize(2),
+			timewheel.WithObserver(func(timewheel.Run) { <-release })),
+		"observer ends goroutine": with(nothing, timewheel.WithObserver(func(timewheel.Run) { runtime.Goexit() })),
+	}
+}
+
+// Each fault, with the wheel stopped or shut down in the middle of it, or not at all before the end.
+func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
+	const tasks = 300
+	names := faults(nil)
+	for name := range names {
+		for _, end := range []string{"at rest", "Stop", "Shutdown", "Drain"} {
+			t.Run(name+"/"+end, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					release := make(chan struct{})
+					f := faults(release)[name]
+					tw := startWheel(t, ms, 16, append([]timewheel.Option{quiet()}, f.opts...)...)
+					for i := range tasks {
+						must(t, tw.AddTask(times(fmt.Sprint(i), time.Duration(1+i%20)*ms, 1+i%3, f.job)))
+					}
+					settle(15 * ms)
+					balanced(t, tw, tasks)
+					switch end {
+					case "Stop":
+						tw.Stop()
+					case "Shutdown":
+						ctx, cancel := context.WithTimeout(t.Context(), 10*ms)
+						_ = tw.Shutdown(ctx)
+						cancel()
+					case "Drain":
+						_, err := tw.Drain(nothing)
+						must(t, err)
+					}
+					balanced(t, tw, tasks)
+					close(release)
+					settle(10 * time.Second)
+					s := balanced(t, tw, tasks)
+					if s.Running != 0 {
+						t.Errorf("runs go on: %+v", s)
+					}
+					if end == "at rest" && (s.Finished != tasks || s.Started != tasks*2) {
+						t.Errorf("not all have run: %+v", s)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestFaults_jobCallsEveryVerb_andStopsTheWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 16, timewheel.WithPoolSize(4), quiet())
+		done := false
+		must(t, tw.AddTask(once("k", 10*ms, func(task *timewheel.Task) {
+			must(t, tw.AddTask(once(task.Key, time.Hour, nothing))) // its own key, which is free
+			must(t, tw.SetTask(once(task.Key, time.Hour, nothing)))
+			must(t, tw.Reschedule(task.Key, time.Minute))
+			wantEqual(t, "Exist", tw.Exist(task.Key), true)
+			wantEqual(t, "GetTaskTimes", tw.GetTaskTimes(task.Key), 1)
+			info, ok := tw.Get(task.Key)
+			wantEqual(t, "Get", ok && info.Key == task.Key, true)
+			for range tw.All() {
+				wantEqual(t, "Len", tw.Len(), 1)
+			}
+			timer := tw.AfterFunc(time.Hour, func() {})
+			wantEqual(t, "Reset", timer.Reset(time.Minute), true)
+			wantEqual(t, "Stop of a timer", timer.Stop(), true)
+			must(t, tw.RemoveTask(task.Key))
+			must(t, tw.AddTask(once(task.Key, time.Hour, nothing)))
+			n, err := tw.Drain(nothing)
+			must(t, err)
+			wantEqual(t, "drained", n, 1)
+			wantEqual(t, "Running", tw.Stats().Running, 1)
+			tw.Start()
+			tw.Stop()
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := tw.Shutdown(ctx); err == nil {
+				t.Error("a job that waits for itself does not wait")
+			}
+			done = true
+		})))
+		settle(time.Second)
+		wantEqual(t, "the job came to its end", done, true)
+		balanced(t, tw, 5)
+	})
+}
+
+func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
+	n := 100_000
+	if testing.Short() {
+		n = 10_000
+	}
+	tw := startWheel(t, ms, 512, quiet())
+	var won, lost, runs atomic.Int64
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			key := name(i / 2) // two for each
+			<-start
+			err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { runs.Add(1) }))
+			switch {
+			case err == nil:
+				won.Add(1)
+			case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+				lost.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	if won.Load() != int64(n/2) || lost.Load() != int64(n/2) {
+		t.Errorf("of %d adds of %d keys %d won and %d lost", n, n/2, won.Load(), lost.Load())
+	}
+	for i := range n / 2 {
+		wg.Go(func() { should(t, tw.Reschedule(name(i), 0)) })
+	}
+	wg.Wait()
+	for deadline := time.Now().Add(time.Minute); tw.Len() > 0 && time.Now().Before(deadline); {
+		time.Sleep(ms)
+	}
+	tw.Stop()
+	must(t, tw.Shutdown(t.Context()))
+	if runs.Load() != won.Load() {
+		t.Errorf("%d tasks were added, and %d ran", won.Load(), runs.Load())
+	}
+	balanced(t, tw, n/2)
+}
+
+// Five million tasks in 1.25 GB: 250 bytes for each, its key included, and what the collector needs to work.
+func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
+	if testing.Short() || raceDetector || layout != timewheel.Hashed {
+		t.Skip("takes a gigabyte, once")
+	}
+	const n, limit = 5_000_000, 1_250 << 20
+	runtime.GC()
+	old := debug.SetMemoryLimit(limit)
+	defer debug.SetMemoryLimit(old)
+	tw := startWheel(t, 10*ms, 1024, quiet())
+	for i := range n {
+		must(t, tw.AddTask(once(name(i), time.Hour+time.Duration(i), nothing)))
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.Sys-m.HeapReleased > limit+limit/10 {
+		t.Errorf("%d tasks take %d MB", n, (m.Sys-m.HeapReleased)>>20)
+	}
+	for i := range n {
+		if i%2 == 0 {
+			must(t, tw.RemoveTask(name(i)))
+		}
+	}
+	removed, err := tw.Drain(nothing)
+	must(t, err)
+	wantEqual(t, "drained tasks", removed, n/2)
+	balanced(t, tw, n)
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A driver drives one wheel. Each of its goroutines has keys of its own, and so knows what they mean; the runs,
+// the wheel's own goroutines and the verbs that look at everything come in between.
+type driver struct {
+	*account
+	lateness *lateness
+	layout   timewheel.Layout
+	tick     time.Duration
+	slots    int
+	pool     int
+
+	quiet sync.RWMutex // held for writing while the goroutines rest
+	tw    *timewheel.TimeWheel
+	added atomic.Int64 // adds that succeeded since tw was made, timers too
+}
+
+const keysEach = 200
+
+// open makes the wheel and starts it.
+func (d *driver) open() error {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	tw, err := timewheel.New(d.tick, d.slots,
+		timewheel.WithLayout(d.layout), timewheel.WithPoolSize(d.pool), timewheel.WithLogger(log),
+		timewheel.WithObserver(d.observe),
+		timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { d.panics.Add(1) }))
+	if err != nil {
+		return err
+	}
+	d.tw = tw
+	d.added.Store(0)
+	tw.Start()
+	return nil
+}
+
+func (d *driver) observe(r timewheel.Run) {
+	d.lateness.observe(r)
+	if r.Started.Before(r.Due) {
+		d.fault(&d.early, "%s: it began %v early", r.Key, r.Due.Sub(r.Started))
+	}
+}
+
+// A hand is one goroutine that drives.
+type hand struct {
+	*driver
+	name    string
+	r       *rand.Rand
+	records map[string]*record // what its keys mean, as far as it knows
+	old     []*record          // what they meant, to be settled at the next rest
+	timers  []*timewheel.Timer
+}
+
+func (d *driver) newHand(name string, seed, stream uint64) *hand {
+	return &hand{
+		driver: d, name: name, r: rand.New(rand.NewPCG(seed, stream)), records: make(map[string]*record),
+	}
+}
+
+// drive does one thing after another until ctx is done.
+func (h *hand) drive(ctx context.Context) {
+	for ctx.Err() == nil {
+		h.quiet.RLock()
+		for range 64 {
+			h.operations.Add(1)
+			h.act()
+		}
+		h.quiet.RUnlock()
+	}
+}
+
+// act does one thing at random.
+func (h *hand) act() {
+	key := fmt.Sprint(h.name, "-", h.r.IntN(keysEach))
+	rec := h.records[key]
+	switch k := h.r.IntN(100); {
+	case k < 35:
+		h.add(key, rec)
+	case k < 45:
+		h.set(key, rec)
+	case k < 65:
+		h.remove(key, rec)
+	case k < 80:
+		h.reschedule(key, rec)
+	case k < 95:
+		h.look(key)
+	default:
+		h.timer()
+	}
+}
+
+// newTask draws a task and its record.
+func (h *hand) newTask(key string) (*timewheel.Task, *record) {
+	interval := 1 + time.Duration(h.r.Int64N(1<<(10+h.r.IntN(16)))) // up to 1 µs, …, up to 34 ms
+	times := []int{1, 1, 1, 2, 5, timewheel.Forever}[h.r.IntN(6)]
+	task := &timewheel.Task{Key: key, Interval: interval, Times: times}
+	if h.r.IntN(3) == 0 {
+		task.Delay = 1 + time.Duration(h.r.Int64N(1<<26))
+	}
+	rec := &record{account: h.account, key: key, interval: max(interval, h.tick), times: max(times, 0)}
+	task.Job = h.job(rec, h.r.IntN(1000))
+	return task, rec
+}
+
+// job returns a job that may do what jobs should not.
+func (h *hand) job(rec *record, does int) timewheel.Job {
+	tw := h.tw
+	return func(task *timewheel.Task) {
+		rec.begin()
+		switch {
+		case does < 5:
+			panic("trouble")
+		case does < 10:
+			runtime.Goexit()
+		case does < 15:
+			time.Sleep(time.Duration(does) * 100 * time.Microsecond)
+		case does < 30:
+			tw.Exist(task.Key)
+			tw.GetTaskTimes(task.Key)
+			tw.Get(task.Key)
+			tw.Len()
+			_ = tw.AddTask(&timewheel.Task{Key: task.Key, Interval: -1, Job: task.Job}) // refused
+		case does < 31:
+			select { // for long, but not for so long that others have no worker for ever
+			case <-task.Context().Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (h *hand) first(task *timewheel.Task) time.Duration {
+	if task.Delay > 0 {
+		return task.Delay
+	}
+	return task.Interval
+}
+
+func (h *hand) add(key string, old *record) {
+	task, rec := h.newTask(key)
+	rec.earlier = time.Now().Add(h.first(task))
+	switch err := h.tw.AddTask(task); {
+	case err == nil:
+		h.added.Add(1)
+		if old != nil {
+			h.old = append(h.old, old)
+		}
+		h.records[key] = rec
+	case !errors.Is(err, timewheel.ErrDuplicateTaskKey) || old == nil:
+		h.fault(&h.unheard, "%s: AddTask: %v", key, err)
+	}
+}
+
+func (h *hand) set(key string, old *record) {
+	task, rec := h.newTask(key)
+	rec.earlier = time.Now().Add(h.first(task))
+	// The old one may have run for the last time just before, so whether this one replaced it is not known.
+	if err := h.tw.SetTask(task); err != nil {
+		h.fault(&h.unheard, "%s: SetTask: %v", key, err)
+		return
+	}
+	h.added.Add(1)
+	if old != nil {
+		old.replace()
+		h.old = append(h.old, old)
+	}
+	h.records[key] = rec
+}
+
+func (h *hand) remove(key string, rec *record) {
+	switch err := h.tw.RemoveTask(key); {
+	case err == nil && rec == nil:
+		h.fault(&h.unheard, "%s: there was a task that nobody added", key)
+	case err == nil:
+		rec.end()
+		h.old = append(h.old, rec)
+		delete(h.records, key)
+	case !errors.Is(err, timewheel.ErrTaskKeyNotFound):
+		h.fault(&h.unheard, "%s: RemoveTask: %v", key, err)
+	case rec != nil && rec.times == 0:
+		h.fault(&h.lost, "%s: it was to run for ever", key)
+	case rec != nil: // it has run for the last time
+		h.old = append(h.old, rec)
+		delete(h.records, key)
+	}
+}
+
+func (h *hand) reschedule(key string, rec *record) {
+	d := time.Duration(h.r.Int64N(1 << 25))
+	if rec != nil {
+		rec.move()
+	}
+	switch err := h.tw.Reschedule(key, d); {
+	case err == nil && rec == nil:
+		h.fault(&h.unheard, "%s: a task was moved that nobody added", key)
+	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound):
+		h.fault(&h.unheard, "%s: Reschedule: %v", key, err)
+	case err != nil && rec != nil && rec.times == 0:
+		h.fault(&h.lost, "%s: it was to run for ever", key)
+	}
+}
+
+func (h *hand) look(key string) {
+	switch h.r.IntN(40) {
+	case 0:
+		n := 0
+		for range h.tw.All() {
+			if n++; n == 100 {
+				break
+			}
+		}
+	case 1:
+		h.tw.Stats()
+	default:
+		info, ok := h.tw.Get(key)
+		if ok && info.Key != key {
+			h.fault(&h.unheard, "%s: Get tells of %q", key, info.Key)
+		}
+		h.tw.Exist(key)
+		h.tw.GetTaskTimes(key)
+	}
+}
+
+// timer starts a timer, or stops or resets one.
+func (h *hand) timer() {
+	if len(h.timers) > 50 {
+		t := h.timers[0]
+		h.timers = h.timers[1:]
+		t.Stop()
+		return
+	}
+	d := time.Duration(h.r.Int64N(1 << 24))
+	called := time.Now()
+	earliest := called.Add(d)
+	h.added.Add(1)
+	h.timers = append(h.timers, h.tw.AfterFunc(d, func() {
+		if now := time.Now(); now.Before(earliest) {
+			h.fault(&h.early, "a timer fired %v early", earliest.Sub(now))
+		}
+	}))
+}
+
+// rest lets the wheel come to rest, compares its account with ours, and starts it anew, or another.
+func (d *driver) rest(hands []*hand, how int) error {
+	d.quiet.Lock()
+	defer d.quiet.Unlock()
+	for _, h := range hands {
+		for _, t := range h.timers {
+			t.Stop()
+		}
+		h.timers = nil
+	}
+	switch how % 3 {
+	case 0: // what ends by itself ends, the rest is removed
+		d.awaitFinite(hands)
+		for _, h := range hands {
+			for key, rec := range h.records {
+				if d.tw.RemoveTask(key) == nil {
+					rec.replace()
+				}
+			}
+		}
+	case 1:
+		if _, err := d.tw.Drain(func(task *timewheel.Task) {
+			for _, h := range hands {
+				if rec := h.records[task.Key]; rec != nil {
+					rec.replace()
+				}
+			}
+		}); err != nil {
+			return err
+		}
+	case 2: // the wheel is stopped with all that is in it
+		d.tw.Stop()
+		for _, h := range hands {
+			for _, rec := range h.records {
+				rec.replace()
+			}
+		}
+	}
+	d.tw.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := d.tw.Shutdown(ctx); err != nil {
+		d.fault(&d.unheard, "a run does not end: %v", err)
+	}
+	d.compare()
+	for _, h := range hands {
+		for _, rec := range h.records {
+			rec.settle()
+		}
+		for _, rec := range h.old {
+			rec.settle()
+		}
+		clear(h.records)
+		h.old = nil
+	}
+	return d.open()
+}
+
+// awaitFinite waits until all tasks with a number of runs have had them.
+func (d *driver) awaitFinite(hands []*hand) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		left := 0
+		for _, h := range hands {
+			for key, rec := range h.records {
+				if rec.times > 0 && d.tw.Exist(key) {
+					left++
+				}
+			}
+		}
+		if left == 0 {
+			return
+		}
+	}
+	d.fault(&d.lost, "after half a minute tasks with a number of runs are left: %+v", d.tw.Stats())
+}
+
+// compare checks the two sums of the wheel's account, and it against ours.
+func (d *driver) compare() {
+	s := d.tw.Stats()
+	if s.Added != s.Finished+s.Removed+uint64(s.Pending) || s.Running != 0 ||
+		s.Due != s.Started+s.Missed+uint64(s.Waiting)+s.Withdrawn {
+		d.fault(&d.unheard, "the accounts do not balance: %+v", s)
+	}
+	if n := d.added.Load(); s.Added != uint64(n) {
+		d.fault(&d.unheard, "%d tasks were added, the wheel says %+v", n, s)
+	}
+}

@@ -1,0 +1,19 @@
+module github.com/seed581295f1/timewheel/test/soak
+
+go 1.25
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/anishathalye/porcupine v1.0.3
+	github.com/seed581295f1/timewheel v0.0.0
+	github.com/sirupsen/logrus v1.10.2
+)
+
+require (
+	github.com/orcaman/concurrent-map/v2 v2.0.1 // indirect
+	github.com/panjf2000/ants/v2 v2.12.1 // indirect
+	golang.org/x/sync v0.11.0 // indirect
+	golang.org/x/sys v0.13.0 // indirect
+)
+
+replace github.com/seed581295f1/timewheel => ../../
