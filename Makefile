@@ -75,7 +75,7 @@ soak: ## All verbs at random and full speed for SOAK, with an account of its own
 	$(GO) run ./test/soak -for $(SOAK) -seed $(SEED)
 
 .PHONY: mutate
-mutate: ## Mutation testing of the library: writes what survives to mutants.txt
+mutate: ## Mutation testing of the library; half an hour
 	bash test/mutate.sh
 
 .PHONY: examples

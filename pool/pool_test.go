@@ -549,3 +549,29 @@ func TestGoroutines_antsRefuses_runItElsewhere(t *testing.T) {
 		p.wantRan(3)
 	})
 }
+
+// The rest of an idle pool may be over just as there is work again.
+func TestPool_release_whileThereIsWork_keepsTheGoroutines(t *testing.T) {
+	for _, c := range []struct{ running, starting, waiting int }{
+		{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2},
+	} {
+		p, err := New(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.workers.start(func() {})
+		p.running, p.starting = c.running, c.starting
+		for range c.waiting {
+			p.queue.push(func() {})
+		}
+		p.release()
+		if p.workers.ants == nil {
+			t.Errorf("%+v: the goroutines were released", c)
+		}
+		p.running, p.starting, p.queue = 0, 0, queue{}
+		p.release()
+		if p.workers.ants != nil {
+			t.Error("the goroutines of an idle pool were kept")
+		}
+	}
+}

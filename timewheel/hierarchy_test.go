@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -244,6 +245,7 @@ func (w *rig) step(op int, task *Task, d time.Duration) string {
 		err = w.SetTask(task)
 	case 6:
 		w.Start()
+		synctest.Wait() // else it is chance whether what is overdue runs before the clock moves on
 	}
 	if op >= 6 {
 		w.advance(max(d, 0))

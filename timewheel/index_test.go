@@ -3,7 +3,9 @@
 package timewheel
 
 import (
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,4 +205,37 @@ func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 			t.Errorf("%d entries are left behind", n)
 		}
 	}
+}
+
+// Whoever chooses the keys can choose them so that concurrent-map's own hash, FNV-1, puts them all into one
+// shard, behind one lock. The index does not use that hash.
+func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
+	x := newIndex(false)
+	shards := len(x.mail)
+	perShard := make([]int, shards)
+	const n = 3200
+	for i, found := 0, 0; found < n; i++ {
+		key := "order:" + strconv.Itoa(i)
+		h := fnv.New32()
+		_, _ = h.Write([]byte(key))
+		if h.Sum32()%uint32(shards) == 0 {
+			perShard[x.shard(key)]++
+			found++
+		}
+	}
+	for i, got := range perShard {
+		if got < n/shards/2 || got > n/shards*2 {
+			t.Errorf("shard %d has %d of %d keys, want about %d", i, got, n, n/shards)
+		}
+	}
+	if y := newIndex(false); slices.Equal(hashes(x), hashes(y)) {
+		t.Error("two indexes have the same hash: who knows one knows the other")
+	}
+}
+
+func hashes(x *index) (all []uint32) {
+	for i := range 10 {
+		all = append(all, x.hash(strconv.Itoa(i)))
+	}
+	return all
 }
