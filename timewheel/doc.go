@@ -39,9 +39,9 @@
 // which groups its tasks by how many more turns they wait. [Hierarchical] is several wheels, each of which
 // turns once while the next one moves on a slot; tasks move down a wheel as they near. A wheel of 1,024 slots
 // with either does the same at the same time; they differ in cost, as bench/RESULTS.md shows: about none in
-// adding, removing and firing. Hierarchical takes 16 bytes for an empty slot on each level and nothing more for
-// one in use, where Hashed takes 24 and some 600; it touches a task once more for each level the task comes
-// down. Choose it for wheels of very many slots, or for many wheels with few tasks each.
+// adding, removing and firing. Hierarchical takes 16 bytes for a slot on each level, in use or not, and keeps
+// a level once it was needed, where Hashed takes 24 for an empty slot and some 600 for one in use; it touches a
+// task once more for each level the task comes down. Choose it for many wheels with few tasks each.
 //
 // # One wheel is enough
 //

@@ -34,7 +34,7 @@ type Info struct {
 	Times    int       // runs that have not begun, as GetTaskTimes tells
 	Next     time.Time // when the next run is due, or was if Waiting
 	Slot     int       // the slot of the wheel where it waits for that, and
-	Circle   int       // how many revolutions more; both are 0 if Waiting
+	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both are 0 if Waiting
 	Waiting  bool      // the run is due and waits for a free worker
 }
 

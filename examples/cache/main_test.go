@@ -43,6 +43,19 @@ the answer for 1000000 is gone: closed
 	}
 }
 
+func TestRun_clientsFail_saysSo(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(io.Discard, listener); err == nil {
+		t.Error("no client was served, and that is no error")
+	}
+}
+
 func newServer(t *testing.T) http.Handler {
 	t.Helper()
 	tw := timewheel.NewTimeWheel(10*time.Millisecond, 64)

@@ -25,8 +25,9 @@ type Cache[K comparable, V any] struct {
 }
 
 // New returns an empty cache whose values expire by the wheel. The wheel must be started for that, and may
-// have other work and other caches; the cache does not stop it. When the wheel is stopped no value is
-// returned beyond its time still, but it stays in memory.
+// have other work and other caches; the cache does not stop it. When the wheel is stopped, or a Drain of the
+// wheel has taken out the timers of the cache, no value is returned beyond its time still, but it may stay in
+// memory. (To call the Job of a drained task of the cache gives it a new timer.)
 //
 // It is an error if a field of config is wrong; the error names the field and its value.
 func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Cache[K, V], error) {
@@ -50,14 +51,25 @@ func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Ca
 func (c *Cache[K, V]) Set(key K, value V) { c.SetTTL(key, value, c.config.TTL) }
 
 // SetTTL is Set with a time to live of the value's own, down to a nanosecond. The time of a ttl that is not
-// positive is over already: the key is left without a value.
+// positive is over already: the key is left without a value. So is a key that is not equal to itself, as NaN.
 func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	if ttl <= 0 {
 		c.Delete(key)
 		return
 	}
+	if unfindable(key) {
+		return
+	}
 	c.outdate(key)
-	c.shardOf(key).set(key, value, c.spread(ttl), true)
+	c.shardOf(key).set(key, value, c.spread(ttl))
+	c.outdate(key) // a load that has begun since did not see the value
+}
+
+// unfindable reports whether the key is not equal to itself, as NaN is not: what is put into a map under it is
+// never found again, nor taken out.
+func unfindable[K comparable](key K) bool {
+	same := key
+	return key != same
 }
 
 // Get returns the value of the key, and whether there is one.
@@ -73,8 +85,8 @@ func (c *Cache[K, V]) Delete(key K) bool {
 	return c.shardOf(key).remove(key)
 }
 
-// Len returns the number of values. One whose time is over counts until it has left, which takes 1/128 of
-// its time to live, or 1 ms, and a tick of the wheel.
+// Len returns the number of values. One whose time is over counts until it has left (see the package's
+// documentation).
 func (c *Cache[K, V]) Len() int {
 	n := 0
 	for _, s := range c.shards {
@@ -84,12 +96,13 @@ func (c *Cache[K, V]) Len() int {
 }
 
 // All returns an iterator over the keys and values, in no particular order. No lock is held while it yields;
-// what is set or leaves meanwhile may or may not be seen.
+// what is set or leaves meanwhile may or may not be seen. The walk copies a part of the cache at a time, or
+// all of it if it has a bound.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, s := range c.shards {
 			for _, p := range s.pairs() {
-				if !yield(p.key, p.value) {
+				if c.now() < p.deadline && !yield(p.key, p.value) {
 					return
 				}
 			}
@@ -109,9 +122,11 @@ func (c *Cache[K, V]) Stats() Stats {
 // Close takes out all values and leaves no timer in the wheel. What is set after it is not kept, so that a
 // look-up finds nothing. To close a cache again does nothing.
 func (c *Cache[K, V]) Close() {
+	var left []departure[K, V]
 	for _, s := range c.shards {
-		s.close()
+		left = append(left, s.close()...)
 	}
+	c.shards[0].tell(left)
 }
 
 // now returns the time since the cache was made, on the monotonic clock.

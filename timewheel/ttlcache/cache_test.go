@@ -3,7 +3,9 @@
 package ttlcache
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -15,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -101,6 +105,7 @@ func (k *kit) verify() {
 	synctest.Wait()
 	timers := 0
 	for _, s := range k.shards {
+		s.mu.Lock()
 		linked := 0
 		for id, b := range s.buckets {
 			timers++
@@ -121,6 +126,7 @@ func (k *kit) verify() {
 		if n := s.store.len(); n != linked {
 			k.Errorf("%d items are in the store and %d in buckets", n, linked)
 		}
+		s.mu.Unlock()
 	}
 	if n := k.tw.Len(); n != timers && k.tw.IsRunning() {
 		k.Errorf("%d buckets have %d timers", timers, n)
@@ -685,5 +691,172 @@ func TestCache_manyGoroutines_everyValueLeavesOnce(t *testing.T) {
 				t.Fatalf("value %d has left %d times", v, times)
 			}
 		}
+	}
+}
+
+// Whoever drains the wheel may run what was drained, and so the timers of the cache, too early.
+func TestDrainOfTheWheel_jobsRunTooEarly_harmNothing(t *testing.T) {
+	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
+		for i := range 100 {
+			k.SetTTL(fmt.Sprint(i), i, time.Duration(i+1)*time.Second)
+		}
+		if _, err := k.tw.Drain(func(task *timewheel.Task) { task.Job(task) }); err != nil {
+			t.Fatal(err)
+		}
+		k.wantTold()
+		k.verify()
+		k.sleep(50 * time.Second)
+		k.want("60", 60)
+		k.sleep(time.Minute)
+		if k.Len() != 0 || len(k.told) != 100 {
+			t.Errorf("%d values are left, and OnEvict was told of %d", k.Len(), len(k.told))
+		}
+	})
+}
+
+func TestOnEvict_panicsOrEndsTheGoroutine_theOthersAreTold(t *testing.T) {
+	for name, does := range map[string]func(){"panic": func() { panic("trouble") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			const n = 3*chunk - 1
+			told := make(map[int]int)
+			log := logrus.New()
+			log.SetOutput(io.Discard)
+			synctest.Test(t, func(t *testing.T) {
+				tw := timewheel.NewTimeWheel(tick, 64, timewheel.WithLogger(log))
+				defer tw.Stop()
+				tw.Start()
+				c, err := New(tw, Config[int, int]{TTL: time.Second, MaxEntries: 2 * n, OnEvict: func(key, _ int, _ Reason) {
+					told[key]++
+					if key%500 == 5 {
+						does()
+					}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range n {
+					c.Set(i, i)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if c.Len() != 0 || tw.Len() != 0 || len(told) != n {
+					t.Errorf("%d values and %d timers are left; OnEvict was told of %d", c.Len(), tw.Len(), len(told))
+				}
+				for i := range 10 {
+					c.Set(i, i)
+				}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					c.Close()
+				}()
+				<-ended
+				if told[9] != 2 || c.Len() != 0 {
+					t.Errorf("Close left %d values, and told of the last one %d times", c.Len(), told[9]-1)
+				}
+			})
+		})
+	}
+}
+
+func TestAll_whatIsOverMeanwhile_isNotYielded(t *testing.T) {
+	for _, bound := range []int{0, 5} {
+		in(t, Config[string, int]{TTL: 10 * time.Millisecond, MaxEntries: bound}, func(k *kit) {
+			for i := range 5 {
+				k.Set(fmt.Sprint(i), i)
+			}
+			n := 0
+			for range k.All() {
+				n++
+				k.sleep(time.Second)
+			}
+			if n != 1 {
+				t.Errorf("%d values were yielded, %d after their deadline", n, n-1)
+			}
+		})
+	}
+}
+
+func TestMaxEntries_aMissIsNoUse(t *testing.T) {
+	for name, miss := range map[string]func(k *kit) bool{
+		"Get":   func(k *kit) bool { _, ok := k.Get("over"); return ok },
+		"Touch": func(k *kit) bool { return k.Touch("over") },
+	} {
+		in(t, Config[string, int]{TTL: time.Hour, MaxEntries: 2}, func(k *kit) {
+			k.SetTTL("over", 1, time.Hour)
+			k.SetTTL("live", 2, 2*time.Hour)
+			k.sleep(time.Hour)
+			if miss(k) {
+				t.Errorf("%s finds what is over", name)
+			}
+			k.Set("new", 3)
+			k.want("live", 2)
+		})
+	}
+}
+
+func TestMaxEntries_memoryOfWhatLeft_isGivenBack(t *testing.T) {
+	const n = 200_000
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(tick, 64)
+		defer tw.Stop()
+		tw.Start()
+		c, err := New(tw, Config[int, int]{TTL: time.Hour, MaxEntries: 2 * n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := heap()
+		for i := range n {
+			ttl := time.Second
+			if i < 3 {
+				ttl = time.Hour
+			}
+			c.SetTTL(i, i, ttl)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if grown := heap() - before; grown > 1<<20 || c.Len() != 3 {
+			t.Errorf("%d values take %d bytes", c.Len(), grown)
+		}
+		for i := range 2 * n {
+			c.Set(n+i, i)
+			if i == 0 {
+				c.Get(0)
+			}
+		}
+		if _, ok := c.Get(1); ok || c.Len() != 2*n {
+			t.Error("the order of use was lost")
+		}
+		c.Close()
+	})
+}
+
+func TestKeysThatAreNotEqualToThemselves_areNotKept(t *testing.T) {
+	for _, bound := range []int{0, 1} {
+		in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
+			told := 0
+			c, err := New(k.tw, Config[float64, int]{
+				TTL: time.Minute, MaxEntries: bound, OnEvict: func(float64, int, Reason) { told++ },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Set(math.NaN(), 1)
+			for range 2 {
+				v, err := c.GetOrLoad(k.Context(), math.NaN(), func(context.Context, float64) (int, error) { return 7, nil })
+				if v != 7 || err != nil {
+					t.Errorf("GetOrLoad returns %d, %v", v, err)
+				}
+			}
+			if c.Touch(math.NaN()) || c.Delete(math.NaN()) || c.Len() != 0 || c.loads.going.Load() != 0 {
+				t.Errorf("%d values are there", c.Len())
+			}
+			c.Set(1, 1)
+			c.Close()
+			if told != 1 {
+				t.Errorf("OnEvict was told %d times", told)
+			}
+		})
 	}
 }

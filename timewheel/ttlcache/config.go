@@ -24,12 +24,13 @@ type Config[K comparable, V any] struct {
 	TouchOnGet bool
 
 	// MaxEntries bounds the number of values: for a new one beyond it the least recently used makes room. It
-	// must not be negative; 0 means no bound. With a bound the cache has one lock, without it several.
+	// must not be negative, nor more than 2^31 - 1; 0 means no bound. With a bound the cache has one lock, without it several.
 	MaxEntries int
 
 	// OnEvict, if it is not nil, is told of every value that leaves the cache, once, with no lock held: it may
 	// call the cache. It runs on the goroutine that made the value leave, which for [Expired] is mostly one of
-	// the wheel's workers, and so on several at the same time.
+	// the wheel's workers, and so on several at the same time. If it panics or ends its goroutine the other
+	// values are told of all the same.
 	OnEvict func(key K, value V, reason Reason)
 }
 

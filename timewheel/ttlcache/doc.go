@@ -15,7 +15,7 @@
 //
 // A value is never returned when its time to live is over, however late the wheel is: every look-up compares
 // its deadline with the monotonic clock. The wheel takes it out of memory, and OnEvict is told, at most 1/128
-// of its time to live after that (1 ms if that is more), plus what a run of the wheel may be late.
+// of its time to live after that (or 2^20 ns, about 1 ms), plus what a run of the wheel may be late.
 //
 // A key has one value and one deadline. To set it again moves the deadline, and no timer of the old value is
 // left that could take out the new one. Keys that were set, overwritten, and have expired leave neither a timer
@@ -25,8 +25,9 @@
 //
 // # How
 //
-// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel: so a million
-// items need some hundred timers, and to take out a bucket costs little more than to delete its keys from a map.
+// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel: items with
+// one time to live need 257 timers a shard at most, however many they are, and to take out a bucket costs little
+// more than to delete its keys from a map.
 // An item whose deadline is put off stays in its bucket until that ends, and only then goes on to another. The
 // cache is divided into shards, each with a lock of its own, unless it has a size bound: the least recently used
 // of all is known to github.com/hashicorp/golang-lru/v2/simplelru, in one.

@@ -23,18 +23,23 @@ type loads[K comparable, V any] struct {
 	done, failed atomic.Uint64
 
 	mu      sync.Mutex // protects all below
-	flights map[K]*flight
+	flights map[K]*flight[V]
 	last    uint64 // id that was given
 }
 
 // A flight is a load and those that wait for it. It has an id of its own because the group knows strings alone,
 // and two keys that differ may look the same as strings.
-type flight struct {
-	id       string
-	callers  int
-	outdated bool // the key was set or deleted since: what is loaded is not kept
-	ctx      context.Context
-	cancel   context.CancelFunc
+//
+// The group is left as soon as load has ended. What it returned stays here until a caller keeps it, which is
+// done on a goroutine of the user's and not in the group, since it may call OnEvict: whoever asks in between
+// gets it from here.
+type flight[V any] struct {
+	id      string
+	callers int
+	result  *loaded[V] // if load has returned without an error
+	over    bool       // nothing is to be kept: it was, or the key was set or deleted since, or nobody waits
+	ctx     context.Context
+	cancel  context.CancelFunc
 }
 
 // loaded is what came of a load that did not fail.
@@ -46,14 +51,18 @@ type loaded[V any] struct {
 
 // GetOrLoad returns the value of the key, or calls load for it and keeps what load returns for the TTL of the
 // [Config]. However many callers ask for a key at the same time, load is called once; all of them get its
-// value, its error, which is not kept, or its panic. What is set while load goes on is newer and stays, and
-// after a Delete what was loaded is not kept.
+// value, its error, which is not kept, or its panic (with the value, and without the stack, of the first).
+// What is set while load goes on is newer and stays, and after a Delete what was loaded is not kept. A load
+// that ends its goroutine is an error.
 //
-// The context of load has the values of the first caller's ctx and is done when no caller waits any more. A
-// caller whose own ctx is done gets the cause of that at once.
+// The context of load has the values of the first caller's ctx and is done when no caller waits any more; what
+// load returns after that is not kept. A caller whose own ctx is done gets the cause of that at once.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx context.Context, key K) (V, error)) (V, error) {
 	if value, ok := c.Get(key); ok {
 		return value, nil
+	}
+	if unfindable(key) {
+		return load(ctx, key)
 	}
 	f := c.loads.join(ctx, key)
 	defer c.loads.leave(key, f)
@@ -68,6 +77,7 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx contex
 		if l.panicked {
 			panic(l.reason)
 		}
+		c.keep(f, key, l.value)
 		return l.value, nil
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
@@ -75,25 +85,40 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx contex
 }
 
 // load calls the user's function, unless the value has come since the caller looked.
-func (c *Cache[K, V]) load(f *flight, key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
-	s := c.shardOf(key)
-	if value, ok := s.find(key); ok {
+func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
+	if value, ok := c.shardOf(key).find(key); ok {
 		return loaded[V]{value: value}, nil
 	}
+	x := &c.loads
+	x.mu.Lock()
+	result := f.result
+	x.mu.Unlock()
+	if result != nil {
+		return *result, nil
+	}
 	l, err := guarded(func() (V, error) { return load(f.ctx, key) })
-	c.loads.done.Add(1)
+	x.done.Add(1)
 	if err != nil || l.panicked {
-		c.loads.failed.Add(1)
+		x.failed.Add(1)
 		return l, err
 	}
-	c.loads.mu.Lock()
-	var left []departure[K, V]
-	if !f.outdated {
-		left = s.setAnd(key, l.value, c.spread(c.config.TTL), false)
-	}
-	c.loads.mu.Unlock()
-	s.tell(left)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f.result = &l
 	return l, nil
+}
+
+// keep puts in what was loaded, if it is the first caller's and nothing has come in between.
+func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
+	s, x := c.shardOf(key), &c.loads
+	x.mu.Lock()
+	var left []departure[K, V]
+	if !f.over {
+		left = s.setAnd(key, value, c.spread(c.config.TTL), false)
+		x.endLocked(key, f)
+	}
+	x.mu.Unlock()
+	s.tell(left)
 }
 
 // guarded calls f on a goroutine of its own, since f may end it, and singleflight would leave the others
@@ -118,16 +143,16 @@ func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 }
 
 // join returns the flight of the key, a new one if there is none.
-func (x *loads[K, V]) join(ctx context.Context, key K) *flight {
+func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f := x.flights[key]
 	if f == nil {
 		if x.flights == nil {
-			x.flights = make(map[K]*flight)
+			x.flights = make(map[K]*flight[V])
 		}
 		x.last++
-		f = &flight{id: strconv.FormatUint(x.last, 36)}
+		f = &flight[V]{id: strconv.FormatUint(x.last, 36)}
 		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		x.flights[key] = f
 		x.going.Add(1)
@@ -137,16 +162,13 @@ func (x *loads[K, V]) join(ctx context.Context, key K) *flight {
 }
 
 // leave ends a caller's part in the flight, and with the last one the flight.
-func (x *loads[K, V]) leave(key K, f *flight) {
+func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f.callers--
-	if f.callers > 0 {
-		return
-	}
-	f.cancel()
-	if x.flights[key] == f {
-		x.forgetLocked(key)
+	if f.callers == 0 {
+		f.cancel()
+		x.endLocked(key, f)
 	}
 }
 
@@ -159,12 +181,15 @@ func (c *Cache[K, V]) outdate(key K) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if f := x.flights[key]; f != nil {
-		f.outdated = true
-		x.forgetLocked(key)
+		x.endLocked(key, f)
 	}
 }
 
-func (x *loads[K, V]) forgetLocked(key K) {
-	delete(x.flights, key)
-	x.going.Add(-1)
+// endLocked lets nobody join the flight any more, nor keep what comes of it.
+func (x *loads[K, V]) endLocked(key K, f *flight[V]) {
+	f.over = true
+	if x.flights[key] == f {
+		delete(x.flights, key)
+		x.going.Add(-1)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -291,6 +292,105 @@ func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 		l, err := k.load(f, "a", nil)
 		if l.value != 1 || err != nil || k.Stats().Loads != 0 {
 			t.Errorf("it returns %+v, %v", l, err)
+		}
+		k.keep(f, "a", 2)
+		k.want("a", 1) // what was there stays
+	})
+}
+
+// Nor does one that comes when the load has ended, and nobody has kept what it brought yet.
+func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
+	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
+		f := k.loads.join(k.Context(), "a")
+		defer k.loads.leave("a", f)
+		var calls atomic.Int64
+		for range 3 {
+			l, err := k.load(f, "a", loader(&calls, 0, 7, nil))
+			if l.value != 7 || err != nil || calls.Load() != 1 || k.Len() != 0 {
+				t.Errorf("it returns %+v, %v after %d loads", l, err, calls.Load())
+			}
+		}
+		k.keep(f, "a", 7)
+		k.keep(f, "a", 8)
+		k.want("a", 7)
+	})
+}
+
+// What a load brings that everybody has turned away from may be old by the time.
+func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
+	for name, meanwhile := range map[string]func(k *kit){
+		"nothing":      func(*kit) {},
+		"deleted":      func(k *kit) { k.Delete("a") },
+		"set and over": func(k *kit) { k.SetTTL("a", 2, time.Millisecond) },
+	} {
+		in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
+			var calls atomic.Int64
+			ctx, cancel := context.WithCancel(k.Context())
+			go func() { _, _ = k.GetOrLoad(ctx, "a", loader(&calls, time.Second, 1, nil)) }()
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			meanwhile(k)
+			k.sleep(2 * time.Second)
+			k.wantNone("a")
+			if calls.Load() != 1 {
+				t.Errorf("%s: %d loads", name, calls.Load())
+			}
+		})
+	}
+}
+
+// What makes room for a loaded value is told of on a caller's goroutine, as it is by Set.
+func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
+	var k *kit
+	does := func() {}
+	config := Config[string, int]{TTL: time.Minute, MaxEntries: 1, OnEvict: func(string, int, Reason) { does() }}
+	in(t, config, func(got *kit) {
+		k = got
+		var calls atomic.Int64
+		load := loader(&calls, time.Second, 7, nil)
+		k.Set("b", 1)
+
+		does = func() { panic(errTrouble) }
+		func() {
+			defer func() {
+				if recover() != errTrouble {
+					t.Error("the panic does not reach the caller")
+				}
+			}()
+			_, _ = k.GetOrLoad(k.Context(), "a", load)
+		}()
+		k.want("a", 7)
+
+		does = runtime.Goexit // of the caller that keeps the value, whichever that is
+		var callers sync.WaitGroup
+		var served atomic.Int64
+		for range 3 {
+			callers.Go(func() {
+				if v, err := k.GetOrLoad(k.Context(), "b", load); v == 7 && err == nil {
+					served.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		if served.Load() != 2 {
+			t.Errorf("%d of the 2 other callers served the value", served.Load())
+		}
+
+		nested := 0
+		does = func() {
+			if nested++; nested < 5 {
+				if v, err := k.GetOrLoad(k.Context(), string(rune('p'+nested%2)), load); v != 7 || err != nil {
+					t.Errorf("in OnEvict: %d, %v", v, err)
+				}
+			}
+		}
+		if v, err := k.GetOrLoad(k.Context(), "p", load); v != 7 || err != nil {
+			t.Errorf("%d, %v", v, err)
+		}
+		does = func() {}
+		if n := k.loads.going.Load(); n != 0 || len(k.loads.flights) != 0 {
+			t.Errorf("%d loads go on", n)
 		}
 	})
 }

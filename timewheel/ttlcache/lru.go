@@ -45,8 +45,12 @@ func (s *lruStore[K, V]) put(i *item[K, V]) (evicted *item[K, V]) {
 func (s *lruStore[K, V]) remove(key K) {
 	s.lru.Remove(key)
 	s.evicted = nil
-	if s.lru.Len() == 0 && s.most > small {
-		s.clear() // of the room of the most items there ever were
+	if s.most > small && s.lru.Len() < s.most/shrink {
+		items := s.lru.Values() // the one used least recently first
+		s.clear()
+		for _, i := range items {
+			s.put(i)
+		}
 	}
 }
 

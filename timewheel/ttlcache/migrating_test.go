@@ -4,6 +4,8 @@ package ttlcache_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -22,6 +24,9 @@ func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile("../../MIGRATING.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the module is not in its repository")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

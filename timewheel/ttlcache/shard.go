@@ -51,9 +51,19 @@ func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	return s
 }
 
-// tell tells OnEvict of the departures. No lock may be held.
-func (s *shard[K, V]) tell(departures []departure[K, V]) {
-	for _, d := range departures {
+// tell tells OnEvict of the departures, of the others also when it panics or ends the goroutine at one. No lock
+// may be held.
+func (s *shard[K, V]) tell(left []departure[K, V]) {
+	if len(left) == 0 {
+		return
+	}
+	told := 0
+	defer func() {
+		s.tell(left[told:])
+	}()
+	for told < len(left) {
+		d := left[told]
+		told++
 		s.cache.config.OnEvict(d.key, d.value, d.reason)
 	}
 }
@@ -71,11 +81,9 @@ func (s *shard[K, V]) leaveLocked(to []departure[K, V], i *item[K, V], reason Re
 	return append(to, departure[K, V]{i.key, i.value, reason})
 }
 
-// set puts in a value; in place of one that is live only if replace is true.
-func (s *shard[K, V]) set(key K, value V, ttl time.Duration, replace bool) {
-	s.tell(s.setAnd(key, value, ttl, replace))
-}
+func (s *shard[K, V]) set(key K, value V, ttl time.Duration) { s.tell(s.setAnd(key, value, ttl, true)) }
 
+// setAnd puts in a value; in place of one that is live only if replace is true.
 func (s *shard[K, V]) setAnd(key K, value V, ttl time.Duration, replace bool) (left []departure[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +137,7 @@ func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	b := i.bucket
 	b.remove(i)
-	if b.head == nil {
+	if b.head == nil && !b.ending {
 		delete(s.buckets, b.bucketID)
 		b.timer.Stop()
 	}
@@ -137,32 +145,38 @@ func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 
 // expire has the items of a bucket leave, whose end has come.
 func (s *shard[K, V]) expire(b *bucket[K, V]) {
-	for more := true; more; {
-		var left []departure[K, V]
-		left, more = s.expireSome(b)
-		s.tell(left)
-	}
+	left, more := s.expireSome(b)
+	defer func() { // also if OnEvict panics or ends the goroutine
+		if more {
+			s.expire(b)
+		}
+	}()
+	s.tell(left)
 }
 
+// expireSome takes a chunk of items out of the bucket, and that out of the shard. An item whose deadline was put
+// off goes on to another bucket, and so do all if somebody has drained the wheel and runs the timer too early.
 func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buckets[b.bucketID] != b {
-		return nil, false // it was emptied since, and there may be another in its place
+	if !b.ending {
+		if s.buckets[b.bucketID] != b {
+			return nil, false // it was emptied since, and there may be another in its place
+		}
+		b.ending = true
+		delete(s.buckets, b.bucketID)
+		b.timer.Stop() // if it is not this timer that runs
 	}
 	now := s.cache.now()
 	for n := 0; n < chunk && b.head != nil; n++ {
 		i := b.head
 		b.remove(i)
-		if i.live(now) { // its deadline was put off
+		if i.live(now) {
 			s.linkLocked(i, now)
 			continue
 		}
 		s.store.remove(i.key)
 		left = s.leaveLocked(left, i, Expired, now)
-	}
-	if b.head == nil {
-		delete(s.buckets, b.bucketID)
 	}
 	return left, b.head != nil
 }
@@ -192,12 +206,12 @@ func (s *shard[K, V]) find(key K) (value V, ok bool) {
 	return i.value, true
 }
 
-// use is a look-up that counts as a use.
+// use is a look-up that counts as a use, if there is something to use.
 func (s *shard[K, V]) use(key K) (value V, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, now := s.store.get(key), s.cache.now()
-	if i == nil || !i.live(now) {
+	i, now := s.useLocked(key)
+	if i == nil {
 		return value, false
 	}
 	if s.cache.config.TouchOnGet {
@@ -209,12 +223,21 @@ func (s *shard[K, V]) use(key K) (value V, ok bool) {
 func (s *shard[K, V]) touch(key K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, now := s.store.get(key), s.cache.now()
-	if i == nil || !i.live(now) {
+	i, now := s.useLocked(key)
+	if i == nil {
 		return false
 	}
 	s.scheduleLocked(i, i.ttl, now)
 	return true
+}
+
+// useLocked returns the item of the key if it is live, which is then the one used last.
+func (s *shard[K, V]) useLocked(key K) (i *item[K, V], now int64) {
+	now = s.cache.now()
+	if i = s.store.peek(key); i == nil || !i.live(now) {
+		return nil, now
+	}
+	return s.store.get(key), now
 }
 
 func (s *shard[K, V]) remove(key K) bool {
@@ -235,9 +258,7 @@ func (s *shard[K, V]) removeAnd(key K) (left []departure[K, V], ok bool) {
 	return s.leaveLocked(nil, i, Deleted, now), i.live(now)
 }
 
-func (s *shard[K, V]) close() { s.tell(s.closeAnd()) }
-
-func (s *shard[K, V]) closeAnd() (left []departure[K, V]) {
+func (s *shard[K, V]) close() (left []departure[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cache.now()
@@ -258,21 +279,17 @@ func (s *shard[K, V]) len() int {
 }
 
 type pair[K comparable, V any] struct {
-	key   K
-	value V
+	key      K
+	value    V
+	deadline int64
 }
 
-// pairs returns the keys and values that are live.
+// pairs returns the keys and values with their deadlines.
 func (s *shard[K, V]) pairs() []pair[K, V] {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	now := s.cache.now()
 	all := make([]pair[K, V], 0, s.store.len())
-	s.store.each(func(i *item[K, V]) {
-		if i.live(now) {
-			all = append(all, pair[K, V]{i.key, i.value})
-		}
-	})
+	s.store.each(func(i *item[K, V]) { all = append(all, pair[K, V]{i.key, i.value, i.deadline}) })
 	return all
 }
 
