@@ -286,9 +286,9 @@ func TestGetOrLoad_closed_keepsNothing(t *testing.T) {
 // A caller that comes as the value has just been loaded does not load again.
 func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
+		k.Set("a", 1)
 		f := k.loads.join(k.Context(), "a")
 		defer k.loads.leave("a", f)
-		k.Set("a", 1)
 		l, err := k.load(f, "a", nil)
 		if l.value != 1 || err != nil || k.Stats().Loads != 0 {
 			t.Errorf("it returns %+v, %v", l, err)
