@@ -52,7 +52,7 @@ func drawOverview(r report) (*plot.Plot, vg.Length) {
 		for _, d := range r.peers {
 			ratio, ok := r.results.ratio(d.name, baseline, g.bench, g.figure)
 			switch {
-			case !ok || ratio > widest || !d.keyed || d.name == baseline || oursToo(d) && d.name != ours:
+			case !ok || ratio > widest || !d.keyed || d.name == baseline:
 			case d.name == ours:
 				dot(p, ratio, y, 6, colourOf(ours))
 			case !d.timers:

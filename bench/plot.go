@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -48,6 +49,8 @@ func drawPlots(directory string, r report) ([]string, error) {
 	if err := os.MkdirAll(filepath.Join(directory, plotsDirectory), 0o755); err != nil {
 		return nil, err
 	}
+	// Where the two layouts differ can be read in the tables; in the plots one hides the other.
+	r.peers = slices.DeleteFunc(slices.Clone(r.peers), func(d definition) bool { return oursToo(d) && d.name != ours })
 	var drawn []string
 	for _, pic := range pictures() {
 		p, height := pic.draw(r)
