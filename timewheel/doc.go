@@ -44,7 +44,7 @@
 // the time, for a collection costs 0.79. Hierarchical takes 16 bytes for a slot on each level, in use or not, and
 // keeps a level once it was needed, where Hashed takes 24 for an empty slot and some 600 for one in use; it
 // touches a task once more for each level the task comes down. Choose it for many wheels with few tasks each, or
-// for tasks by the millions due within few turns; choose Hashed for a wheel of very many slots, or if in doubt.
+// for many millions of tasks; choose Hashed for a wheel of very many slots, or if in doubt.
 //
 // # One wheel is enough
 //
