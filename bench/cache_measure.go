@@ -30,7 +30,9 @@ func cacheCases() []cacheCase {
 
 // cacheWorkload is how much a case does.
 func cacheWorkload(quick bool) workload {
-	w := workload{Live: 1_000_000, Operations: 2_000_000, Due: farOff, Window: 5 * time.Second, Grace: 3 * time.Second}
+	w := workload{
+		Live: 1_000_000, Operations: 2_000_000, Due: farOff, Window: 5 * time.Second, Grace: 3 * time.Second,
+	}
 	if quick {
 		w.Live, w.Operations, w.Window, w.Grace = 100_000, 500_000, 2*time.Second, 2*time.Second
 	}
@@ -135,8 +137,9 @@ func measureCacheGet(w workload, open func(time.Duration) (cacher, error)) (figu
 	}, errors.Join(errs...)
 }
 
-// measureCacheExpire lets all values expire, which were set as fast as could be, and tells what processor time
-// that takes: from when all are set to some seconds after the last deadline. A look-up must find none by then.
+// measureCacheExpire lets all values expire, which were set as fast as could be, and tells what processor
+// time that takes: from when all are set to some seconds after the last deadline. A look-up must find none by
+// then.
 func measureCacheExpire(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Window)

@@ -39,11 +39,26 @@ type cacheDefinition struct {
 // cacheDefinitions lists the caches in the order of the tables. All are without a bound on their size.
 func cacheDefinitions() []cacheDefinition {
 	return []cacheDefinition{
-		{ourCache, "github.com/seed581295f1/timewheel", "`New(tw, Config{TTL})` on a wheel of 10 ms and 1,024 slots", openOurs},
-		{cacheBaseline, "github.com/jellydator/ttlcache/v3", "`New(WithTTL, WithDisableTouchOnHit)` and `go Start()`", openJellydator},
-		{"go-cache", "github.com/patrickmn/go-cache", "`New(ttl, time.Second)`: the janitor looks at all items every second", openGoCache},
-		{"go-zero", "github.com/zeromicro/go-zero", "`collection.NewCache(ttl)`, on its timing wheel of 1 s; it spreads the expiry by ± 5 %", openGoZero},
-		{otterName, "github.com/maypok86/otter/v2", "`ExpiryWriting(ttl)`, no maximum size; it cleans up as it is used, and once a second", openOtter},
+		{
+			ourCache, "github.com/seed581295f1/timewheel",
+			"`New(tw, Config{TTL})` on a wheel of 10 ms and 1,024 slots", openOurs,
+		},
+		{
+			cacheBaseline, "github.com/jellydator/ttlcache/v3",
+			"`New(WithTTL, WithDisableTouchOnHit)` and `go Start()`", openJellydator,
+		},
+		{
+			"go-cache", "github.com/patrickmn/go-cache",
+			"`New(ttl, time.Second)`: the janitor looks at all items every second", openGoCache,
+		},
+		{
+			"go-zero", "github.com/zeromicro/go-zero",
+			"`collection.NewCache(ttl)`, on its timing wheel of 1 s; it spreads the expiry by ± 5 %", openGoZero,
+		},
+		{
+			otterName, "github.com/maypok86/otter/v2",
+			"`ExpiryWriting(ttl)`, no maximum size; it cleans up as it is used, and once a second", openOtter,
+		},
 	}
 }
 

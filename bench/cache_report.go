@@ -43,7 +43,8 @@ func measureCaches(ctx context.Context, o options, c circumstances, stderr *os.F
 	}
 	var all results
 	p := newProgress(stderr)
-	err = runAll(ctx, runner{executable: executable, limit: o.limit}, cachePlan(o.rounds, o.quick), p, func(s sample) error {
+	run := runner{executable: executable, limit: o.limit}
+	err = runAll(ctx, run, cachePlan(o.rounds, o.quick), p, func(s sample) error {
 		all.samples = append(all.samples, s)
 		return nil
 	})
@@ -81,10 +82,10 @@ func cacheReport(r results, c circumstances) string {
 		b.WriteString("Quick mode: smaller numbers and fewer rounds than the targets are set for.\n\n")
 	}
 	b.WriteString(report{circumstances: c, results: r}.setting())
-	fmt.Fprintf(&b, "\nEach figure is the median over the rounds, each cache and case in a process of its own. Ratios are to "+
-		"`%s` in the same round. %s keys of 14 bytes, values are ints. *Expiry* is the processor time from when all are set, as "+
-		"fast as could be, to %v after the last deadline, with a time to live of %v; *left behind* is the heap after it, by "+
-		"key that was there.\n\n## Targets\n\n", cacheBaseline, count(w.Live), w.Grace, w.Window)
+	fmt.Fprintf(&b, "\nEach figure is the median over the rounds, each cache and case in a process of its own. "+
+		"Ratios are to `%s` in the same round. %s keys of 14 bytes, values are ints. *Expiry* is the processor "+
+		"time from when all are set, as fast as could be, to %v after the last deadline, with a time to live of "+
+		"%v; *left behind* is the heap after it, by key that was there.\n\n## Targets\n\n", cacheBaseline, count(w.Live), w.Grace, w.Window)
 	b.WriteString(cacheGoals(r).String() + "\n## Figures\n\n")
 
 	t := table{head: []string{"cache"}, numbers: true}
@@ -153,7 +154,9 @@ func cacheGoals(r results) table {
 }
 
 // reportOnCaches measures the caches and writes or prints the report.
-func reportOnCaches(ctx context.Context, o options, arguments []string, stdout io.Writer, stderr *os.File) error {
+func reportOnCaches(
+	ctx context.Context, o options, arguments []string, stdout io.Writer, stderr *os.File,
+) error {
 	text, err := measureCaches(ctx, o, observe(arguments, o.quick), stderr)
 	if err != nil {
 		return err

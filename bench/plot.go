@@ -50,7 +50,8 @@ func drawPlots(directory string, r report) ([]string, error) {
 		return nil, err
 	}
 	// Where the two layouts differ can be read in the tables; in the plots one hides the other.
-	r.peers = slices.DeleteFunc(slices.Clone(r.peers), func(d definition) bool { return oursToo(d) && d.name != ours })
+	another := func(d definition) bool { return oursToo(d) && d.name != ours }
+	r.peers = slices.DeleteFunc(slices.Clone(r.peers), another)
 	var drawn []string
 	for _, pic := range pictures() {
 		p, height := pic.draw(r)

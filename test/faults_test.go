@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// faults are what jobs, executors, handlers and observers can do wrong: for each the options of the wheel, and a
-// job. release ends what blocks.
+// faults are what jobs, executors, handlers and observers can do wrong: for each the options of the wheel,
+// and a job. release ends what blocks.
 func faults(release chan struct{}) map[string]struct {
 	opts []timewheel.Option
 	job  timewheel.Job

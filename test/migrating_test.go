@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The right-hand column of MIGRATING.md is here word for word, section by section, and does what it says. What
-// the cache has in place of it is tested beside the cache.
+// The right-hand column of MIGRATING.md is here word for word, section by section, and does what it says.
+// What the cache has in place of it is tested beside the cache.
 var migrating = map[string]func(t *testing.T){
 	"the classic ants + concurrent-map wheel": migrateClassic,
 	"RussellLuo/timingwheel":                  migrateRussellLuo,

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The faults that a clock can have, and wheels of the strangest shapes. What jobs, executors, loggers and callers
-// can do wrong is in test/faults_test.go. The rig checks the inner order and the accounts in the end.
+// The faults that a clock can have, and wheels of the strangest shapes. What jobs, executors, loggers and
+// callers can do wrong is in test/faults_test.go. The rig checks the inner order and the accounts in the end.
 
 func TestFault_clockJumpsAnHour_overdueTasksRunOnceInDueOrder(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {

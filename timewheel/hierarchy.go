@@ -2,9 +2,9 @@
 
 package timewheel
 
-// hierarchy is the hierarchical layout, scheme 7 of Varghese and Lauck (see ring), with its levels arranged as
-// in Kafka's timer: every level is a wheel of the same number n of slots, and a tick of it is the whole span
-// of the level below.
+// hierarchy is the hierarchical layout, scheme 7 of Varghese and Lauck (see ring), with its levels arranged
+// as in Kafka's timer: every level is a wheel of the same number n of slots, and a tick of it is the whole
+// span of the level below.
 //
 //	level 0   slots of 1 tick, n ticks in all
 //	level 1   slots of n ticks, n² in all
@@ -13,10 +13,10 @@ package timewheel
 //
 // A level counts time in its own unit, u ticks. Its hand stands at now div u, which is its start trimmed to a
 // multiple of the unit. A task for tick at has the number at div u there, and fits if that is less than n
-// ahead of the hand: it then waits in slot (at div u) mod n of the lowest level that it fits. When the hand of
-// a level gets to a slot, at tick (at div u) × u, the tasks in it are less than one unit away, and so fit the
-// level below, to which they move; those due at that very tick are handed out. So a task moves down a level
-// at a time, or several, and never up: as many moves as there are levels below its first, at most.
+// ahead of the hand: it then waits in slot (at div u) mod n of the lowest level that it fits. When the hand
+// of a level gets to a slot, at tick (at div u) × u, the tasks in it are less than one unit away, and so fit
+// the level below, to which they move; those due at that very tick are handed out. So a task moves down a
+// level at a time, or several, and never up: as many moves as there are levels below its first, at most.
 //
 // A level is made when a delay first outgrows those there are, and knows its next slot with a task in it.
 // The next visit is the least of those, so the empty slots in between are not visited: a task that waits on
@@ -35,8 +35,8 @@ type wheelLevel struct {
 	visits minima // per slot, the tick of the next visit
 }
 
-// newHierarchy returns a layout whose levels have so many slots, at least two: with one a level would reach no
-// farther than the one below.
+// newHierarchy returns a layout whose levels have so many slots, at least two: with one a level would reach
+// no farther than the one below.
 func newHierarchy(slots int, passed uint64) *hierarchy {
 	h := &hierarchy{slots: uint64(max(slots, 2)), now: passed}
 	h.grow(1)

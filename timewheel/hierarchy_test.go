@@ -135,7 +135,8 @@ func TestHierarchy_oneTask_wakesTheLoopOnceALevel(t *testing.T) {
 	})
 }
 
-// Many tasks in the same slots, of which any may be taken out: the first, the last, one between, the only one.
+// Many tasks in the same slots, of which any may be taken out: the first, the last, one between, the only
+// one.
 func TestHierarchy_unlink_whereverItHangs(t *testing.T) {
 	for seed := range uint64(50) {
 		r := random(seed)

@@ -77,9 +77,9 @@ func (x *index) putLocked(b *mailbox, e *entry, why post) receipt {
 	return b.putLocked(e, why)
 }
 
-// add puts in the entry and posts it. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise
-// ErrFull if admit does not count it in. That is asked under the lock, so that an add which fails never takes
-// the room of another.
+// add puts in the entry and posts it. It returns ErrDuplicateTaskKey if a live task has its key, and
+// otherwise ErrFull if admit does not count it in. That is asked under the lock, so that an add which fails
+// never takes the room of another.
 func (x *index) add(e *entry, admit func() bool) (r receipt, err error) {
 	var tombstone *entry
 	b := x.shardMailbox(e.key)

@@ -158,8 +158,9 @@ func (l *loop) posted(r receipt, by uint64) {
 	}
 }
 
-// call wakes the loop up, if it still has the given alarm set: if not, or if that is 0, it has looked since or
-// is about to. If there is no loop it does the work itself; one that is there after the call looks once more before it ends.
+// call wakes the loop up, if it still has the given alarm set: if not, or if that is 0, it has looked since
+// or is about to. If there is no loop it does the work itself; one that is there after the call looks once
+// more before it ends.
 func (l *loop) call(alarm uint64) {
 	if alarm != 0 && l.running.Load() && l.alarm.CompareAndSwap(alarm, 0) {
 		select {

@@ -24,8 +24,8 @@ import (
 
 const (
 	fresh  = 2 * time.Second // how long an answer is good
-	most   = 2_000_000              // the largest number that is asked for
-	crowd  = 10                     // clients that ask at the same time
+	most   = 2_000_000       // the largest number that is asked for
+	crowd  = 10              // clients that ask at the same time
 	number = 1_000_000
 )
 

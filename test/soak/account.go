@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A record is what the soak knows of one task by itself: when it may run at the earliest, how often, and how it
-// ended. It is the account beside that of the wheel.
+// A record is what the soak knows of one task by itself: when it may run at the earliest, how often, and how
+// it ended. It is the account beside that of the wheel.
 type record struct {
 	*account
 	key      string
@@ -82,7 +82,8 @@ func (r *record) replace() {
 	r.ended = true
 }
 
-// settle is called when the wheel has nothing left of the task: it has run as often as it was to, or was ended.
+// settle is called when the wheel has nothing left of the task: it has run as often as it was to, or was
+// ended.
 func (r *record) settle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

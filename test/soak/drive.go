@@ -18,8 +18,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A driver drives one wheel. Each of its goroutines has keys of its own, and so knows what they mean; the runs,
-// the wheel's own goroutines and the verbs that look at everything come in between.
+// A driver drives one wheel. Each of its goroutines has keys of its own, and so knows what they mean; the
+// runs, the wheel's own goroutines and the verbs that look at everything come in between.
 type driver struct {
 	*account
 	lateness *lateness

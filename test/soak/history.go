@@ -15,9 +15,9 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A history is what some goroutines did to a few keys at the same time, and the runs that came of it, each with
-// the time of its call and its return. It is right if there is an order of all that, in which each lies between
-// its call and its return, that a wheel with one goroutine could have gone through (Herlihy and Wing,
+// A history is what some goroutines did to a few keys at the same time, and the runs that came of it, each
+// with the time of its call and its return. It is right if there is an order of all that, in which each lies
+// between its call and its return, that a wheel with one goroutine could have gone through (Herlihy and Wing,
 // "Linearizability", TOPLAS 1990). porcupine looks for that order.
 type history struct {
 	start time.Time

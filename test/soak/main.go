@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 // Soak drives wheels of both layouts with all verbs at random, from many goroutines at full speed, with jobs
-// that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task and
-// every run. Beside it, histories of few operations at the same time are checked for linearizability.
+// that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task
+// and every run. Beside it, histories of few operations at the same time are checked for linearizability.
 //
 //	go run ./test/soak -for 10m -seed 1
 //
-// It ends with a report, and with status 1 unless nothing was early, lost or doubled, the accounts balanced, and
-// heap and goroutines are back where they were.
+// It ends with a report, and with status 1 unless nothing was early, lost or doubled, the accounts balanced,
+// and heap and goroutines are back where they were.
 package main
 
 import (
@@ -79,8 +79,8 @@ func measure(goroutines int) size {
 	return size{m.HeapAlloc, runtime.NumGoroutine()}
 }
 
-// soak drives the wheels for the duration, or until ctx is done, and writes the report. It reports whether all
-// was as it should be.
+// soak drives the wheels for the duration, or until ctx is done, and writes the report. It reports whether
+// all was as it should be.
 func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, seed uint64) (bool, error) {
 	before := measure(runtime.NumGoroutine())
 	ctx, cancel := context.WithTimeout(ctx, duration)

@@ -65,8 +65,8 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	c.outdate(key) // a load that has begun since did not see the value
 }
 
-// unfindable reports whether the key is not equal to itself, as NaN is not: what is put into a map under it is
-// never found again, nor taken out.
+// unfindable reports whether the key is not equal to itself, as NaN is not: what is put into a map under it
+// is never found again, nor taken out.
 func unfindable[K comparable](key K) bool {
 	same := key
 	return key != same

@@ -24,7 +24,8 @@ type Config[K comparable, V any] struct {
 	TouchOnGet bool
 
 	// MaxEntries bounds the number of values: for a new one beyond it the least recently used makes room. It
-	// must not be negative, nor more than 2^31 - 1; 0 means no bound. With a bound the cache has one lock, without it several.
+	// must not be negative, nor more than 2^31 - 1; 0 means no bound. With a bound the cache has one lock,
+	// without it several.
 	MaxEntries int
 
 	// OnEvict, if it is not nil, is told of every value that leaves the cache, once, with no lock held: it may

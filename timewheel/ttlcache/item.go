@@ -27,9 +27,10 @@ func (i *item[K, V]) live(now int64) bool { return now < i.deadline }
 // A bucket is the items of a shard that leave together. One timer of the wheel does that for all of them,
 // however many they are: items with one time to live have 257 timers a shard at most, and not a million.
 //
-// The items of a bucket are due within one span of 2^shift nanoseconds, numbered from the origin of the cache's
-// clock, and leave at the end of it. The span is 1/256 to 1/128 of their time to live, but no less than 2^20 ns:
-// that is how long an item may stay in memory after its deadline, when no look-up returns it any more.
+// The items of a bucket are due within one span of 2^shift nanoseconds, numbered from the origin of the
+// cache's clock, and leave at the end of it. The span is 1/256 to 1/128 of their time to live, but no less
+// than 2^20 ns: that is how long an item may stay in memory after its deadline, when no look-up returns it
+// any more.
 type bucket[K comparable, V any] struct {
 	bucketID
 	head   *item[K, V]

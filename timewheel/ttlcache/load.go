@@ -27,8 +27,8 @@ type loads[K comparable, V any] struct {
 	last    uint64 // id that was given
 }
 
-// A flight is a load and those that wait for it. It has an id of its own because the group knows strings alone,
-// and two keys that differ may look the same as strings.
+// A flight is a load and those that wait for it. It has an id of its own because the group knows strings
+// alone, and two keys that differ may look the same as strings.
 //
 // The group is left as soon as load has ended. What it returned stays here until a caller keeps it, which is
 // done on a goroutine of the user's and not in the group, since it may call OnEvict: whoever asks in between
@@ -55,8 +55,8 @@ type loaded[V any] struct {
 // What is set while load goes on is newer and stays, and after a Delete what was loaded is not kept. A load
 // that ends its goroutine is an error.
 //
-// The context of load has the values of the first caller's ctx and is done when no caller waits any more; what
-// load returns after that is not kept. A caller whose own ctx is done gets the cause of that at once.
+// The context of load has the values of the first caller's ctx and is done when no caller waits any more;
+// what load returns after that is not kept. A caller whose own ctx is done gets the cause of that at once.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx context.Context, key K) (V, error)) (V, error) {
 	if value, ok := c.Get(key); ok {
 		return value, nil

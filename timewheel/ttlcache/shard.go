@@ -51,8 +51,8 @@ func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	return s
 }
 
-// tell tells OnEvict of the departures, of the others also when it panics or ends the goroutine at one. No lock
-// may be held.
+// tell tells OnEvict of the departures, of the others also when it panics or ends the goroutine at one. No
+// lock may be held.
 func (s *shard[K, V]) tell(left []departure[K, V]) {
 	if len(left) == 0 {
 		return
@@ -154,8 +154,9 @@ func (s *shard[K, V]) expire(b *bucket[K, V]) {
 	s.tell(left)
 }
 
-// expireSome takes a chunk of items out of the bucket, and that out of the shard. An item whose deadline was put
-// off goes on to another bucket, and so do all if somebody has drained the wheel and runs the timer too early.
+// expireSome takes a chunk of items out of the bucket, and that out of the shard. An item whose deadline was
+// put off goes on to another bucket, and so do all if somebody has drained the wheel and runs the timer too
+// early.
 func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
