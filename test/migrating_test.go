@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,8 +114,18 @@ func migrateRussellLuo(t *testing.T) {
 
 func migrateGoZero(t *testing.T) {
 	const value = 7
+	var mu sync.Mutex
 	var got []any
-	execute := func(key string, value any) { got = append(got, key, value) }
+	execute := func(key string, value any) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, key, value)
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got)
+	}
 	tw, err := timewheel.New(time.Second, 300)
 	must(t, err)
 	tw.Start()
@@ -123,11 +134,11 @@ func migrateGoZero(t *testing.T) {
 	err = tw.Reschedule("k", 2*time.Minute)
 	must(t, err)
 	settle(2*time.Minute - ms)
-	if got != nil {
+	if count() != 0 {
 		t.Error("it ran too early")
 	}
 	settle(time.Second)
-	if len(got) != 2 || got[0] != "k" || got[1] != value {
+	if count() != 2 || got[0] != "k" || got[1] != value {
 		t.Errorf("execute got %v", got)
 	}
 	for range 2 {
@@ -136,7 +147,7 @@ func migrateGoZero(t *testing.T) {
 	}
 	n, err := tw.Drain(func(task *timewheel.Task) { task.Job(task) })
 	must(t, err)
-	if n != 1 || len(got) != 4 {
+	if n != 1 || count() != 4 {
 		t.Errorf("Drain took out %d, and execute got %v", n, got)
 	}
 	err = tw.SetTask(&timewheel.Task{Key: "k", Interval: time.Minute, Job: nothing})

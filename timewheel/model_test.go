@@ -415,8 +415,11 @@ func (w *walk) do() {
 			m.end(m.atWork)
 		}
 	case 12:
-		w.step = "start"
+		w.step = "start" // which may find many ticks overdue, as a leap does
+		m.leap = true
 		w.begin()
+		w.advance(0)
+		m.leap = false
 	case 13: // one stroke, however far
 		d := w.delay() / 2
 		w.step = fmt.Sprintf("leap %d", d)
