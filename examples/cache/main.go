@@ -71,18 +71,19 @@ func run(w io.Writer, listener net.Listener) error {
 
 	url := fmt.Sprintf("http://%s/primes/%d", listener.Addr(), number)
 	errs := make([]error, crowd+2)
+	silent := log.New(io.Discard, "", 0)
 	out.Printf("%d clients ask at the same time", crowd)
 	var clients sync.WaitGroup
 	for i := range crowd {
-		clients.Go(func() { errs[i] = ask(url, io.Discard) })
+		clients.Go(func() { errs[i] = ask(url, silent) })
 	}
 	clients.Wait()
 	out.Print("another asks")
-	errs[crowd] = ask(url, w)
+	errs[crowd] = ask(url, out)
 	if err := errors.Join(errs...); err == nil {
 		<-expired
 		out.Print("and another")
-		errs[crowd+1] = ask(url, w)
+		errs[crowd+1] = ask(url, out)
 	}
 
 	s := answers.Stats()
@@ -136,7 +137,7 @@ func prime(n int) bool {
 }
 
 // ask asks for the page and writes it down.
-func ask(url string, w io.Writer) error {
+func ask(url string, out *log.Logger) error {
 	resp, err := http.Get(url)
 	if err != nil {
 		return err
@@ -145,7 +146,8 @@ func ask(url string, w io.Writer) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	_, err = io.Copy(w, resp.Body)
+	page, err := io.ReadAll(resp.Body)
+	out.Printf("%s", page)
 	return err
 }
 
