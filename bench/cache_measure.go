@@ -39,7 +39,7 @@ func cacheWorkload(quick bool) workload {
 	return w
 }
 
-// run measures a cache in this process.
+// runCache measures a cache in this process.
 func (j job) runCache() (figures, error) {
 	d, err := cacheByName(j.Peer)
 	if err != nil {
@@ -85,9 +85,6 @@ func measureCacheSet(w workload, open func(time.Duration) (cacher, error)) (figu
 		"heap_b":   (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(w.Live),
 	}, nil
 }
-
-// stride is a prime: by it all keys are met in an order that is not the one they were set in.
-const stride = 7919
 
 var errWrongValue = errors.New("a key does not have its value")
 

@@ -65,7 +65,6 @@ func measureAddRemove(w workload, open opener) (figures, error) {
 // half again their delay and back. Then some are moved to be due within a second, to see when they really
 // run.
 func measureReschedule(w workload, open opener) (figures, error) {
-	const stride = 7919 // a prime, so that every id is met
 	r := newRecorder(w.Live)
 	p, keys, err := openLive(w, open, r.fire)
 	if err != nil {

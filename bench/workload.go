@@ -23,6 +23,9 @@ type workload struct {
 	Watch  time.Duration // for which nothing is done but to look at the processor time
 }
 
+// stride is a prime: by it all ids are met in an order that is not the one they were added in.
+const stride = 7919
+
 // opener opens the peer that is measured.
 type opener func(s settings) (peer, error)
 

@@ -239,7 +239,7 @@ func (h *hand) look(key string) {
 	}
 }
 
-// timer starts a timer, or stops or resets one.
+// timer starts a timer, or stops the oldest if there are many.
 func (h *hand) timer() {
 	if len(h.timers) > 50 {
 		t := h.timers[0]
@@ -248,8 +248,7 @@ func (h *hand) timer() {
 		return
 	}
 	d := time.Duration(h.r.Int64N(1 << 24))
-	called := time.Now()
-	earliest := called.Add(d)
+	earliest := time.Now().Add(d)
 	h.added.Add(1)
 	h.timers = append(h.timers, h.tw.AfterFunc(d, func() {
 		if now := time.Now(); now.Before(earliest) {

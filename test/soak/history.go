@@ -37,7 +37,6 @@ const (
 	exist
 	getTimes
 	run
-	verbs
 )
 
 func (v verb) String() string {
