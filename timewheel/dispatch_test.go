@@ -483,7 +483,7 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		l.lookLoop(l.now())
 		if e.linked() {
 			l.layout.unlink(e)
-			l.dueLoop(e)
+			l.due.add(e)
 			l.fireLoop(l.now(), l.now())
 		}
 		if e.state.Load() == orphaned {

@@ -78,8 +78,8 @@ func (tw *TimeWheel) Check() (err error) {
 		if len(seen) != tw.Len() {
 			fail("%d entries are in the wheel, and %d are pending", len(seen), tw.Len())
 		}
-		if len(l.due) != 0 {
-			fail("%d due entries were left behind", len(l.due))
+		if n := len(l.due.entries) + len(l.due.other); n != 0 {
+			fail("%d due entries were left behind", n)
 		}
 		for _, e := range tw.index.entries() {
 			if !e.live() {

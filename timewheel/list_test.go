@@ -83,6 +83,31 @@ func TestList_takeAll_letsEachGoElsewhere(t *testing.T) {
 	}
 }
 
+func TestList_takeEnds_meetsInTheMiddle(t *testing.T) {
+	for n := range 6 {
+		var from, front, back list
+		var want []*entry
+		for range n {
+			e := new(entry)
+			from.pushBack(e)
+			want = append(want, e)
+		}
+		take := func(to *list) func(e *entry) {
+			return func(e *entry) {
+				if e.linked() || e.prev != nil {
+					t.Fatal("an entry is given out linked")
+				}
+				to.pushBack(e)
+			}
+		}
+		from.takeEnds(take(&front), take(&back))
+		checkList(t, &from, nil)
+		checkList(t, &front, want[:(n+1)/2])
+		slices.Reverse(want)
+		checkList(t, &back, want[:n/2])
+	}
+}
+
 // Adding and removing take the same time whatever is there: they follow the links of the neighbours
 // alone. All others are cut off here, so that whoever walks the list falls off its end.
 func TestList_addAndRemove_touchNoneButTheNeighbours(t *testing.T) {

@@ -3,8 +3,6 @@
 package timewheel
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,9 +50,9 @@ type loop struct {
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
 
 	layout layout
-	passed uint64     // the last tick that was passed
-	due    []dueEntry // what was taken out to be handed over; empty between two ticks
-	read   []*entry   // what was taken from a mailbox; empty between two looks
+	passed uint64   // the last tick that was passed
+	due    dueList  // what was taken out to be handed over; empty between two ticks
+	read   []*entry // what was taken from a mailbox; empty between two looks
 }
 
 const (
@@ -62,9 +60,6 @@ const (
 	// seldom that the memory of removed tasks is kept for long.
 	minPoll = time.Millisecond
 	maxPoll = 10 * time.Millisecond
-
-	// keepDue is how much room for due entries the loop keeps from one tick to the next.
-	keepDue = 1 << 14
 )
 
 func newLoop(tick time.Duration, slots int, kind Layout, c clock.Clock, m mail) *loop {
@@ -230,7 +225,7 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 			l.layout.unlink(e)
 		}
 		if at <= l.passed && l.running.Load() {
-			l.dueLoop(e)
+			l.due.add(e)
 			l.fireLoop(now, now)
 			return
 		}
@@ -263,42 +258,16 @@ func (l *loop) advanceLoop(now uint64) {
 	l.passed = l.ticks.down(now)
 	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
 		entries := l.layout.visit()
-		entries.takeAll(func(e *entry) {
-			if e.at != tick {
-				panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
-			}
-			l.dueLoop(e)
-		})
-		if len(l.due) > 0 {
+		l.due.take(&entries, tick)
+		if len(l.due.entries) > 0 {
 			l.fireLoop(l.ticks.instant(tick), now)
 		}
 	}
 	l.layout.pass(l.passed)
 }
 
-// A dueEntry is an entry that was taken out because it was due then.
-type dueEntry struct {
-	due   uint64
-	order int // in which it was taken out
-	*entry
-}
-
-func (l *loop) dueLoop(e *entry) {
-	if len(l.due) == cap(l.due) {
-		l.due = slices.Grow(l.due, max(len(l.due), keepDue))
-	}
-	l.due = append(l.due, dueEntry{e.due.Load(), len(l.due), e})
-}
-
-// fireLoop hands over what was taken out and is due by the given instant, in due order.
+// fireLoop hands over what was taken out and is due by the given instant.
 func (l *loop) fireLoop(by, now uint64) {
-	slices.SortFunc(l.due, func(a, b dueEntry) int {
-		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.order, b.order))
-	})
-	l.dispatch.fireLoop(l.due, by, now)
-	clear(l.due)
-	l.due = l.due[:0]
-	if cap(l.due) > keepDue {
-		l.due = nil
-	}
+	l.dispatch.fireLoop(l.due.entries, by, now)
+	l.due.reset()
 }

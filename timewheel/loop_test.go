@@ -760,14 +760,17 @@ func TestLoop_burst_keepsNoRoomForIt(t *testing.T) {
 			synctest.Wait()
 			w.advance(time.Second)
 			w.loop.do(func() {
-				if n := cap(w.loop.due); n < c.least || n > c.most {
+				due := &w.loop.due
+				if n := cap(due.entries); n < c.least || n > c.most {
 					t.Errorf("after %d due entries there is room for %d", c.tasks, n)
 				}
-				for _, e := range w.loop.due[:cap(w.loop.due)] {
-					if e.entry != nil {
-						t.Errorf("after %d due entries one is kept from the collector", c.tasks)
-						break
-					}
+				if n := cap(due.other); n > keepDue {
+					t.Errorf("after %d due entries there is room for %d more", c.tasks, n)
+				}
+				kept := func(e dueEntry) bool { return e.entry != nil }
+				if slices.ContainsFunc(due.entries[:cap(due.entries)], kept) ||
+					slices.ContainsFunc(due.other[:cap(due.other)], kept) {
+					t.Errorf("after %d due entries one is kept from the collector", c.tasks)
 				}
 			})
 			if s := w.Stats(); s.Pending != 0 {
