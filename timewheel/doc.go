@@ -39,9 +39,9 @@
 // of which groups its tasks by how many more turns they wait. [Hierarchical] is several wheels, each of which
 // turns once while the next one moves on a slot; tasks move down a wheel as they near. With either the same
 // runs happen at the same time. They differ in cost, and in most of it hardly: with a million live tasks on 2
-// cores an add takes 0.94 of the time with Hierarchical, an add and a removal 0.99, a move 1.01, adding and
-// firing a million 0.99, and a task has 136 bytes with both (bench/RESULTS.md). Five million tasks were added
-// in 0.91 of the time, for a collection costs 0.79. Hierarchical takes 16 bytes for a slot on each level, in
+// cores an add takes 1.05 of the time with Hierarchical, an add and a removal 1.01, a move 0.86, adding and
+// firing a million 1.01, and a task has 136 bytes with both (bench/RESULTS.md). Five million tasks were added
+// in 0.88 of the time, for a collection costs 0.71. Hierarchical takes 16 bytes for a slot on each level, in
 // use or not, and keeps a level once it was needed, where Hashed takes 24 for an empty slot and some 600 for
 // one in use; it touches a task once more for each level the task comes down. Choose it for many wheels with
 // few tasks each, or for many millions of tasks; choose Hashed for a wheel of very many slots, or if in
