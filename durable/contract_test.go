@@ -1,0 +1,676 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const (
+	sec  = time.Second
+	hour = time.Hour
+)
+
+func TestT1_run_isNeverEarlyAndLessThanATickLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		// Within the window, at its edges, and far beyond it.
+		for _, d := range []time.Duration{
+			1, tick - 1, tick, tick + 1, sec, 30 * sec, 60*sec - 1, 60 * sec, 60*sec + 1, 90 * sec, hour, 1000 * hour,
+		} {
+			now := time.Since(r.begin)
+			r.add(durable.Task{Key: "k", Kind: "note", Delay: d})
+			r.after(d + 2*tick)
+			r.ranAt("k", now+d)
+			r.exists("k", false)
+		}
+	})
+}
+
+func TestT1_at_isTheTimeOfDay(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
+		if next := r.info("k").Next; !next.Equal(r.begin.Add(2 * hour)) {
+			t.Errorf("Next is %v", next)
+		}
+		r.after(3 * hour)
+		c := r.ranAt("k", 2*hour)
+		if !c[0].Due.Equal(r.begin.Add(2*hour)) || c[0].Attempt != 1 || c[0].Times != 0 {
+			t.Errorf("the run is %+v", c[0].Run)
+		}
+		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin.Add(-hour)})
+		r.after(2 * tick)
+		r.ranAt("past", 3*hour)
+	})
+}
+
+func TestT3_repeats_keepTheirGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
+		r.times("k", 40)
+		r.after(sec + 2*tick)
+		calls := r.runs()
+		if len(calls) != 40 {
+			t.Fatalf("%d runs in a second, want 40", len(calls))
+		}
+		for i, c := range calls {
+			due := time.Duration(i+1) * 25 * time.Millisecond
+			if !c.Due.Equal(r.begin.Add(due)) || c.at < due || c.at >= due+2*tick || c.Times != 39-i {
+				t.Errorf("run %d, due at %v, is at %v: %+v", i, due, c.at, c.Run)
+			}
+		}
+		r.exists("k", false)
+
+		// A first run that is not on the interval, and periods longer than the window.
+		r.add(durable.Task{Key: "slow", Kind: "note", Delay: 5 * time.Minute, Interval: 7 * time.Minute, Times: durable.Forever})
+		now := time.Since(r.begin)
+		r.after(20 * time.Minute)
+		r.ranAt("slow", now+5*time.Minute, now+12*time.Minute, now+19*time.Minute)
+		r.times("slow", durable.Forever)
+	})
+}
+
+func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("long", func(context.Context, durable.Run) error { time.Sleep(2500 * time.Millisecond); return nil })
+		r.add(durable.Task{Key: "k", Kind: "long", Interval: sec, Times: 3})
+		r.after(20 * sec)
+		c := r.ranAt("k", 1*sec, 4*sec, 7*sec)
+		if c[2].Missed != 4 {
+			t.Errorf("%d periods were missed, want 4", c[2].Missed)
+		}
+	})
+}
+
+func TestK1_ofConcurrentAdds_oneWins(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for round := range 20 {
+			key := fmt.Sprint("k", round)
+			var won atomic.Int32
+			var wait sync.WaitGroup
+			for range 30 {
+				wait.Go(func() {
+					err := r.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour})
+					switch {
+					case err == nil:
+						won.Add(1)
+					case !errors.Is(err, durable.ErrDuplicateTaskKey):
+						t.Errorf("AddTask: %v", err)
+					}
+				})
+			}
+			wait.Wait()
+			if won.Load() != 1 {
+				t.Errorf("%d adds of %s won", won.Load(), key)
+			}
+			r.exists(key, true)
+		}
+		if n := r.Len(); n != 20 {
+			t.Errorf("Len is %d", n)
+		}
+	})
+}
+
+func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: hour} }
+		r.add(task("b"), task("d"))
+		err := r.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("d"))
+		var dup *durable.DuplicateKeysError
+		if !errors.As(err, &dup) || !errors.Is(err, durable.ErrDuplicateTaskKey) || strings.Join(dup.Keys, "") != "bcd" {
+			t.Errorf("the error is %v", err)
+		}
+		for _, key := range []string{`"b"`, `"c"`, `"d"`} {
+			if !strings.Contains(err.Error(), key) {
+				t.Errorf("%v does not name %s", err, key)
+			}
+		}
+		r.exists("a", false)
+		r.exists("c", false)
+		if n := r.Len(); n != 2 {
+			t.Errorf("Len is %d", n)
+		}
+		bad := durable.Task{Key: "bad", Kind: "note"}
+		if err := r.AddTask(ctx, task("a"), bad); !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("the error is %v", err)
+		}
+		r.exists("a", false)
+		r.add() // nothing
+	})
+}
+
+func TestK3_removed_startsNoMore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		gate := make(chan struct{})
+		r.handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
+		r.add(durable.Task{Key: "holds", Kind: "gate", Delay: sec})
+		r.after(2 * sec)
+		r.ranAt("holds", sec) // and has the only worker
+		for name, d := range map[string]time.Duration{"waiting": tick, "near": 10 * sec, "far": hour} {
+			r.add(durable.Task{Key: name, Kind: "note", Delay: d})
+		}
+		r.after(sec)
+		if s := r.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
+			t.Errorf("the accounts are %+v", s)
+		}
+		for _, name := range []string{"waiting", "near", "far"} {
+			if err := r.RemoveTask(ctx, name); err != nil {
+				t.Errorf("RemoveTask(%q): %v", name, err)
+			}
+			r.exists(name, false)
+			if err := r.RemoveTask(ctx, name); !errors.Is(err, durable.ErrTaskKeyNotFound) {
+				t.Errorf("second RemoveTask(%q): %v", name, err)
+			}
+		}
+		close(gate)
+		r.after(2 * hour)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("these ran: %v", brief(calls))
+		}
+	}, durable.WithPoolSize(1))
+}
+
+// What a run comes to does not count if the task was removed, replaced or moved while it went on.
+func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
+		for _, key := range []string{"removed", "readded", "replaced", "moved"} {
+			r.add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
+		}
+		r.after(hour + 5*sec)
+		if n := len(r.runs()); n != 4 {
+			t.Fatalf("%d run", n)
+		}
+		for _, key := range []string{"removed", "readded"} {
+			if err := r.RemoveTask(ctx, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := r.info("replaced").Generation
+		r.add(durable.Task{Key: "readded", Kind: "note", Delay: 10 * hour})
+		if err := r.SetTask(ctx, durable.Task{Key: "replaced", Kind: "note", Delay: 10 * hour}); err != nil {
+			t.Fatal(err)
+		}
+		if after := r.info("replaced").Generation; after <= before {
+			t.Errorf("generation %d comes after %d", after, before)
+		}
+		if err := r.Reschedule(ctx, "moved", 10*hour); err != nil {
+			t.Fatal(err)
+		}
+		r.after(sec * 20)
+		r.exists("removed", false)
+		r.times("readded", 1)
+		r.times("replaced", 1)
+		r.times("moved", 3)
+		if i := r.info("moved"); i.Run != 1 {
+			t.Errorf("the next run of what was moved during its first has number %d", i.Run)
+		}
+		r.after(10 * hour)
+		tokens := map[string]bool{}
+		for _, c := range r.runs() {
+			if tokens[c.Token.String()] {
+				t.Errorf("two runs have the token %v", c.Token)
+			}
+			tokens[c.Token.String()] = true
+		}
+		if len(tokens) != 3 {
+			t.Errorf("%d runs, want those of the task added again, replaced and moved", len(tokens))
+		}
+	})
+}
+
+func TestReschedule_moves(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Interval: hour, Times: durable.Forever})
+		for _, d := range []time.Duration{2 * hour, sec, 90 * sec, 10 * sec, 30 * time.Minute} { // in and out of the window
+			if err := r.Reschedule(ctx, "k", d); err != nil {
+				t.Fatal(err)
+			}
+			if next := r.info("k").Next; !next.Equal(time.Now().Add(d)) {
+				t.Errorf("the next run is at %v", next)
+			}
+			r.after(sec / 2)
+		}
+		at := time.Since(r.begin) - sec/2 + 30*time.Minute
+		r.after(4 * hour)
+		r.ranAt("k", at, at+hour, at+2*hour, at+3*hour)
+		if err := r.Reschedule(ctx, "other", sec); !errors.Is(err, durable.ErrTaskKeyNotFound) {
+			t.Errorf("Reschedule of what is not there: %v", err)
+		}
+		if err := r.Reschedule(ctx, "k", -sec); err != nil {
+			t.Error(err)
+		}
+		now := time.Since(r.begin)
+		r.after(2 * tick)
+		r.ranAt("k", now)
+	})
+}
+
+func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		const least, most = 4 * sec, 20 * sec
+		var fails atomic.Bool
+		fails.Store(true)
+		r.handle("flaky", func(context.Context, durable.Run) error {
+			if fails.Load() {
+				return errors.New(strings.Repeat("very long ", 100))
+			}
+			return nil
+		}, durable.WithRetry(5, least, most))
+		r.add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
+		r.after(hour + 5*time.Minute)
+		calls := r.runs()
+		if len(calls) != 5 {
+			t.Fatalf("%d attempts, want 5: %v", len(calls), brief(calls))
+		}
+		wait := least
+		for i, c := range calls {
+			if c.Token != calls[0].Token || c.Attempt != i+1 || !c.Due.Equal(calls[0].Due) {
+				t.Errorf("attempt %d is %+v", i+1, c.Run)
+			}
+			if i > 0 {
+				if d := c.at - calls[i-1].at; d < wait/2 || d > wait+2*tick {
+					t.Errorf("attempt %d comes %v after the one before, want %v or down to its half", i+1, d, wait)
+				}
+				wait = min(2*wait, most)
+			}
+		}
+		i := r.info("k")
+		if !i.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
+			t.Errorf("the parked task is %+v", i)
+		}
+		if s := r.Stats(); s.Parked != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
+			t.Errorf("the accounts are %+v", s)
+		}
+		fails.Store(false)
+		now := time.Since(r.begin)
+		if err := r.Reschedule(ctx, "k", 0); err != nil {
+			t.Fatal(err)
+		}
+		r.after(2 * hour)
+		c := r.ranAt("k", now, now+hour)
+		if c[0].Attempt != 1 || c[0].Run.Run == calls[0].Run.Run {
+			t.Errorf("the run after the parking is %+v", c[0].Run)
+		}
+		r.exists("k", false)
+	})
+}
+
+func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		once := durable.WithRetry(1, sec, sec)
+		r.handle("panic", func(context.Context, durable.Run) error { panic("at the disco") }, once)
+		r.handle("goexit", func(context.Context, durable.Run) error { runtime.Goexit(); return nil }, once)
+		for _, kind := range []string{"panic", "goexit"} {
+			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
+		}
+		r.after(2 * sec)
+		for kind, why := range map[string]string{"panic": "at the disco", "goexit": "Goexit"} {
+			if i := r.info(kind); !i.Parked || !strings.Contains(i.Failure, why) {
+				t.Errorf("the task is %+v", i)
+			}
+		}
+		if s := r.Stats(); s.Failed != 2 || s.Running != 0 {
+			t.Errorf("the accounts are %+v", s)
+		}
+	})
+}
+
+func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("hang", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
+		r.add(
+			durable.Task{Key: "done", Kind: "note", Delay: sec},
+			durable.Task{Key: "twice", Kind: "note", Interval: sec, Times: 2},
+			durable.Task{Key: "hangs", Kind: "hang", Delay: sec, Payload: []byte("load")},
+			durable.Task{Key: "far", Kind: "note", Delay: 3 * hour},
+		)
+		r.after(sec + sec/2)
+		first := map[string]durable.Token{}
+		for _, c := range r.runs() {
+			first[c.Key] = c.Token
+		}
+		if len(first) != 3 {
+			t.Fatalf("these ran: %v", first)
+		}
+		r.crash()
+		r.handle("hang", func(context.Context, durable.Run) error { return nil })
+		r.exists("done", false)
+		r.times("twice", 1)
+		r.times("hangs", 1)
+		r.after(hour)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("before Start these ran: %v", brief(calls))
+		}
+		r.start()
+		r.after(2 * tick)
+		seen := map[string]durable.Run{}
+		for _, c := range r.runs() {
+			seen[c.Key] = c.Run
+		}
+		if hangs := seen["hangs"]; len(seen) != 2 || hangs.Token != first["hangs"] || string(hangs.Payload) != "load" || hangs.Attempt != 1 {
+			t.Errorf("after the crash these ran: %v", seen)
+		}
+		if seen["twice"].Token == first["twice"] {
+			t.Error("the second run has the token of the first")
+		}
+		r.after(3 * hour)
+		r.ranAt("far", 3*hour)
+		if n := r.Len(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+func TestCrash_kindWithoutHandler_isParkedAndNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "l", Kind: "fail", Delay: hour})
+		r.crash("note")
+		r.start()
+		r.after(10 * sec)
+		if i := r.info("k"); !i.Parked || i.Attempts != 0 || i.Failure == "" {
+			t.Errorf("the task is %+v", i)
+		}
+		r.crash()
+		r.start()
+		r.after(10 * sec)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("what is parked ran: %v", brief(calls))
+		}
+		if err := r.Reschedule(ctx, "k", sec); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Since(r.begin) + sec
+		r.after(2 * sec)
+		r.ranAt("k", at)
+	})
+}
+
+func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
+	const tasks, rate = 1000, 100
+	inBubble(t, func(t *testing.T, r *rig) {
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint("late", i), Kind: "note", Delay: hour - time.Duration(i)*sec, Payload: []byte{1}})
+		}
+		r.crash()
+		r.after(2 * hour)
+		r.start()
+		r.add(durable.Task{Key: "now", Kind: "note", Delay: sec})
+		began := time.Since(r.begin)
+		r.after(20 * sec)
+		calls := r.runs()
+		if len(calls) != tasks+1 {
+			t.Fatalf("%d runs", len(calls))
+		}
+		n, due := 0, time.Time{}
+		for _, c := range calls {
+			since := c.at - began
+			if c.Key == "now" {
+				if since < sec || since > sec+2*tick {
+					t.Errorf("what fell due after the start ran after %v", since)
+				}
+				continue
+			}
+			n++
+			if most := rate*(since.Seconds()+0.1) + 1; float64(n) > most {
+				t.Fatalf("%d overdue tasks ran in %v", n, since)
+			}
+			if c.Due.Before(due.Add(-sec)) { // those of one batch run beside each other
+				t.Errorf("what was due at %v ran after what was due at %v", c.Due, due)
+			}
+			due = c.Due
+		}
+		if last := calls[len(calls)-1].at - began; last > 11*sec {
+			t.Errorf("the last overdue task ran after %v", last)
+		}
+	}, durable.WithCatchUp(rate))
+}
+
+func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
+	const rate = 10
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(hour); return nil })
+		for i := range 200 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
+		}
+		r.crash()
+		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
+		r.after(hour)
+		r.start()
+		most := 0
+		for r.Len() > 0 {
+			r.after(sec)
+			s := r.Stats()
+			most = max(most, s.Waiting+s.Running)
+		}
+		if most > 3*rate {
+			t.Errorf("%d overdue tasks were in memory at once", most)
+		}
+	}, durable.WithCatchUp(rate), durable.WithPoolSize(4))
+}
+
+func TestMissed_policies(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy durable.Missed
+		runs   int    // at the start
+		missed uint64 // by the next run
+	}{"Once": {durable.Once, 1, 9}, "Skip": {durable.Skip, 0, 10}, "All": {durable.All, 10, 0}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				handle := func() {
+					r.handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(c.policy))
+				}
+				handle()
+				r.add(durable.Task{Key: "k", Kind: "k", Interval: hour, Times: 100})
+				r.crash()
+				handle()
+				r.after(10*hour + 30*time.Minute)
+				r.start()
+				r.after(10 * sec)
+				calls := r.runs()
+				if len(calls) != c.runs {
+					t.Fatalf("%d runs at the start, want %d", len(calls), c.runs)
+				}
+				for i, run := range calls {
+					if want := r.begin.Add(time.Duration(i+1) * hour); !run.Due.Equal(want) {
+						t.Errorf("run %d was due at %v, want %v", i, run.Due, want)
+					}
+				}
+				r.times("k", 100-c.runs)
+				r.after(hour)
+				next := r.ranAt("k", 11*hour)
+				if next[0].Missed != c.missed {
+					t.Errorf("%d periods were missed, want %d", next[0].Missed, c.missed)
+				}
+			})
+		})
+	}
+}
+
+func TestS1_beforeStart_verbsWorkAndNothingRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.crash()
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "gone", Kind: "note", Delay: sec})
+		if err := r.RemoveTask(ctx, "gone"); err != nil {
+			t.Error(err)
+		}
+		r.after(10 * sec)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("these ran: %v", brief(calls))
+		}
+		r.start()
+		r.start()
+		r.after(2 * tick)
+		r.ranAt("k", 10*sec)
+	})
+}
+
+func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		if err := r.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		r.after(hour)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("these ran: %v", brief(calls))
+		}
+		_, _, get := r.Get(ctx, "k")
+		_, exist := r.Exist(ctx, "k")
+		_, times := r.GetTaskTimes(ctx, "k")
+		var all error
+		for _, err := range r.All(ctx) {
+			all = err
+		}
+		task := durable.Task{Key: "l", Kind: "note", Delay: sec}
+		for verb, err := range map[string]error{
+			"AddTask": r.AddTask(ctx, task), "SetTask": r.SetTask(ctx, task), "RemoveTask": r.RemoveTask(ctx, "k"),
+			"Reschedule": r.Reschedule(ctx, "k", sec), "Start": r.Start(),
+			"Get": get, "Exist": exist, "GetTaskTimes": times, "All": all,
+		} {
+			if !errors.Is(err, durable.ErrStopped) {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		if n := r.Len(); n != 0 {
+			t.Errorf("Len is %d", n)
+		}
+		_ = r.Stats()
+	})
+}
+
+func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("slow", func(ctx context.Context, _ durable.Run) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * sec):
+				return nil
+			}
+		})
+		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
+		r.after(2 * sec)
+		var wait sync.WaitGroup
+		for range 3 {
+			wait.Go(func() {
+				if err := r.Shutdown(ctx); err != nil {
+					t.Errorf("shutdown: %v", err)
+				}
+			})
+		}
+		wait.Wait()
+		if d := time.Since(r.begin); d < 6*sec {
+			t.Errorf("shutdown returned after %v", d)
+		}
+		if n := r.store.Reopen().Len(); n != 0 {
+			t.Errorf("the run that Shutdown waited for was not acknowledged")
+		}
+	})
+}
+
+func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, begin: time.Now(), opts: []durable.Option{durable.WithLogger(quiet())}}
+		r.store = newStore()
+		r.open()
+		var cancelled atomic.Bool
+		r.handle("slow", func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			cancelled.Store(true)
+			return nil
+		})
+		r.start()
+		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
+		r.after(2 * sec)
+		short, cancel := context.WithTimeout(ctx, sec)
+		defer cancel()
+		if err := r.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("shutdown: %v", err)
+		}
+		synctest.Wait()
+		if !cancelled.Load() {
+			t.Error("the context of the run was not cancelled")
+		}
+		if n := r.store.Reopen().Len(); n != 1 {
+			t.Errorf("%d tasks are left, want the one whose run was given up", n)
+		}
+	})
+}
+
+func TestContext_ended_isReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := r.AddTask(gone, durable.Task{Key: "k", Kind: "note", Delay: sec}); !errors.Is(err, context.Canceled) {
+			t.Errorf("AddTask: %v", err)
+		}
+		if _, _, err := r.Get(gone, "k"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Get: %v", err)
+		}
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		for _, err := range r.All(gone) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("All: %v", err)
+			}
+		}
+	})
+}
+
+func TestHandler_mayCallTheVerbs(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("busy", func(ctx context.Context, run durable.Run) error {
+			err := r.AddTask(ctx, durable.Task{Key: "child of " + run.Key, Kind: "note", Delay: sec})
+			return errors.Join(err, r.RemoveTask(ctx, "victim"), r.Reschedule(ctx, "moved", sec))
+		})
+		for _, key := range []string{"victim", "moved"} {
+			r.add(durable.Task{Key: key, Kind: "note", Delay: hour})
+		}
+		r.add(durable.Task{Key: "k", Kind: "busy", Delay: sec})
+		r.after(3 * sec)
+		calls := r.runs()
+		if len(calls) != 3 {
+			t.Errorf("these ran: %v", brief(calls))
+		}
+		if n := r.Len(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+func TestAll_yieldsInDueOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+		r.add(durable.Task{Key: "parked", Kind: "once", Delay: tick})
+		r.after(sec)
+		for i, key := range []string{"c", "a", "b"} {
+			r.add(durable.Task{Key: key, Kind: "note", Delay: time.Duration(i+1) * hour, Payload: []byte(key)})
+		}
+		var keys []string
+		for i, err := range r.All(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, i.Key)
+			if !i.Parked && string(i.Payload) != i.Key {
+				t.Errorf("the task is %+v", i)
+			}
+		}
+		if got := strings.Join(keys, " "); got != "c a b parked" {
+			t.Errorf("the tasks are %s", got)
+		}
+		for range r.All(ctx) {
+			break
+		}
+	})
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// The environment of a child process: where its store is, which life of it this is, and whether it is to end
+// when nothing is left to do.
+const (
+	childDir  = "DURABLE_TEST_DIR"
+	childLife = "DURABLE_TEST_LIFE"
+	childEnds = "DURABLE_TEST_ENDS"
+	killsEnv  = "DURABLE_KILLS" // how often TestCrash_killedAtAnyMoment kills; 10 unless it is set
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		child(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child works on the store as fast as it can, and says on its standard output what it has done. What it says
+// is written at once, so that it outlives the process. A line is a letter and the key:
+//
+//	a  is about to be added, so many times    A  was added
+//	m  is about to be moved                   M  was moved
+//	r  is about to be removed                 R  was removed
+//	S  a run with that number starts          E  it ends, and its handler returns nil
+//	L  is there at the end, so many times     end  nothing is left that is due soon
+func child(dir string) {
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(os.Stdout, format+"\n", args...)
+	}
+	must := func(err error) {
+		if err != nil {
+			say("error %v", err)
+			os.Exit(3)
+		}
+	}
+	s, err := durable.Open(dir, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
+		durable.WithLogger(quiet()))
+	must(err)
+	must(s.Handle("note", func(_ context.Context, run durable.Run) error {
+		say("S %s %d %x", run.Key, run.Token.Run, run.Generation)
+		if run.Attempt == 1 && run.Token.Run%5 == 4 {
+			return errFail // and comes again
+		}
+		say("E %s %d", run.Key, run.Token.Run)
+		return nil
+	}, durable.WithRetry(100, time.Millisecond, 10*time.Millisecond)))
+	must(s.Start())
+	if os.Getenv(childEnds) != "" {
+		for quietSince := time.Now(); time.Since(quietSince) < time.Second; time.Sleep(20 * time.Millisecond) {
+			for i, err := range s.All(ctx) {
+				must(err)
+				if !i.Parked && time.Until(i.Next) < time.Minute {
+					quietSince = time.Now()
+				}
+				break // the first is the next due
+			}
+		}
+		for i, err := range s.All(ctx) {
+			must(err)
+			say("L %s %d", i.Key, i.Times)
+		}
+		must(s.Shutdown(ctx))
+		say("end")
+		return
+	}
+	life := os.Getenv(childLife)
+	var serial atomic.Int64
+	for worker := range 8 {
+		go func() {
+			rnd := rand.New(rand.NewPCG(uint64(worker), uint64(time.Now().UnixNano())))
+			var far []string
+			for {
+				batch := make([]durable.Task, 1+rnd.IntN(20))
+				for i := range batch {
+					t := &batch[i]
+					*t = durable.Task{Key: fmt.Sprintf("%s-%d", life, serial.Add(1)), Kind: "note", Times: 1,
+						Delay: time.Duration(rnd.IntN(1500)) * time.Millisecond, Payload: make([]byte, rnd.IntN(200))}
+					switch rnd.IntN(4) {
+					case 0:
+						t.Delay = time.Hour
+					case 1:
+						t.Times, t.Interval = 2+rnd.IntN(5), time.Duration(1+rnd.IntN(80))*time.Millisecond
+					}
+					if t.Delay == 0 {
+						t.Delay = time.Millisecond
+					}
+					say("a %s %d", t.Key, t.Times)
+				}
+				must(s.AddTask(ctx, batch...))
+				for _, t := range batch {
+					say("A %s", t.Key)
+					if t.Delay == time.Hour {
+						far = append(far, t.Key)
+					}
+				}
+				for len(far) > 10 {
+					i := rnd.IntN(len(far))
+					key := far[i]
+					far = append(far[:i], far[i+1:]...)
+					switch rnd.IntN(3) {
+					case 0:
+						say("r %s", key)
+						must(s.RemoveTask(ctx, key))
+						say("R %s", key)
+					case 1:
+						say("m %s", key)
+						must(s.Reschedule(ctx, key, time.Duration(rnd.IntN(800))*time.Millisecond))
+						say("M %s", key)
+					}
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// A history of one key, as the process said it.
+type story struct {
+	times         int
+	asked, added  bool
+	moving, moved bool
+	leaving, gone bool
+	goneLife      int
+	goneAt        time.Time
+	runs          map[string]*told // by number
+	left          int
+}
+
+type told struct {
+	starts   map[int]int // by life
+	lastLife int
+	ended    time.Time // the first time the handler was about to return nil
+	endLife  int
+}
+
+// A process that adds, moves, removes and runs at full speed is killed again and again. After all of it what
+// it has said is held against what came of it.
+func TestCrash_killedAtAnyMoment_keepsWhatItSaid(t *testing.T) {
+	kills := 10
+	if n, err := strconv.Atoi(os.Getenv(killsEnv)); err == nil {
+		kills = n
+	}
+	if testing.Short() {
+		kills = 3
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	stories := map[string]*story{}
+	killed := map[int]time.Time{}
+	var lines int
+	for life := 0; life <= kills; life++ {
+		lines += oneLife(t, dir, life, life == kills, stories, killed)
+		if t.Failed() {
+			return
+		}
+	}
+	var acknowledged, removed, ran, again int
+	for key, s := range stories {
+		if s.added {
+			acknowledged++
+		}
+		if s.gone {
+			removed++
+		}
+		ran += len(s.runs)
+		for n, r := range s.runs {
+			lives := 0
+			for life, starts := range r.starts {
+				lives++
+				most := 1
+				if number, _ := strconv.Atoi(n); number%5 == 4 {
+					most = 2 // whose first attempt fails
+				}
+				if starts > most {
+					t.Errorf("%s: run %s started %d times in life %d", key, n, starts, life)
+				}
+			}
+			again += lives - 1
+			if at, was := killed[r.endLife]; was && !r.ended.IsZero() && r.lastLife > r.endLife && at.Sub(r.ended) > 2*time.Second {
+				t.Errorf("%s: run %s came again, though it had ended %v before the kill", key, n, at.Sub(r.ended))
+			}
+		}
+		if !s.added || s.leaving {
+			continue
+		}
+		ended := 0
+		for _, r := range s.runs {
+			if !r.ended.IsZero() {
+				ended++
+			}
+		}
+		if s.left == 0 && ended < s.times || s.left > 0 && ended+s.left < s.times {
+			t.Errorf("%s was to run %d times: %d runs ended, and %d are left (moved: %v)", key, s.times, ended, s.left, s.moved)
+		}
+	}
+	if acknowledged < 100*kills/4 || removed == 0 || ran == 0 {
+		t.Errorf("of %d adds, %d removals and %d runs there is not much to learn", acknowledged, removed, ran)
+	}
+	t.Logf("%d kills, %d lines, %d acknowledged adds, %d removals, %d runs, %d of them again in another life",
+		kills, lines, acknowledged, removed, ran, again)
+}
+
+// oneLife starts the process, kills it after a while unless it is the last, and notes what it said.
+func oneLife(t *testing.T, dir string, life int, last bool, stories map[string]*story, killed map[int]time.Time) (lines int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir, childLife+"="+strconv.Itoa(life))
+	if last {
+		cmd.Env = append(cmd.Env, childEnds+"=1")
+	}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !last {
+		time.AfterFunc(100*time.Millisecond+rand.N(500*time.Millisecond), func() { _ = cmd.Process.Kill() })
+	}
+	ended := false
+	for in := bufio.NewScanner(out); in.Scan(); lines++ {
+		if in.Text() == "end" {
+			ended = true
+			continue
+		}
+		if complaint := listen(stories, life, strings.Fields(in.Text())); complaint != "" {
+			t.Errorf("life %d: %q: %s", life, in.Text(), complaint)
+		}
+	}
+	err = cmd.Wait()
+	killed[life] = time.Now()
+	if last && (!ended || err != nil) {
+		t.Errorf("the last life did not come to its end: %v", err)
+	}
+	if !last && cmd.ProcessState.Exited() {
+		t.Errorf("life %d ended by itself: %v", life, err)
+	}
+	return lines
+}
+
+// listen notes one line, and returns what is wrong with it. The last line of a life may be cut off.
+func listen(stories map[string]*story, life int, words []string) string {
+	if len(words) < 2 {
+		return ""
+	}
+	key := words[1]
+	s := stories[key]
+	if s == nil {
+		if words[0] != "a" || len(words) < 3 {
+			return "of a task that was not added"
+		}
+		times, _ := strconv.Atoi(words[2])
+		stories[key] = &story{times: times, asked: true, runs: map[string]*told{}}
+		return ""
+	}
+	switch words[0] {
+	case "A":
+		s.added = true
+	case "m":
+		s.moving = true
+	case "M":
+		s.moved = true
+	case "r":
+		s.leaving = true
+	case "R":
+		s.gone, s.goneLife, s.goneAt = true, life, time.Now()
+	case "S":
+		// A handler that began before the removal may get to say so after it, on a busy machine, but not in
+		// another life.
+		if s.gone && (life != s.goneLife || time.Since(s.goneAt) > time.Second) {
+			return "it was removed, and runs"
+		}
+		r := s.runs[words[2]]
+		if r == nil {
+			r = &told{starts: map[int]int{}}
+			s.runs[words[2]] = r
+		}
+		r.starts[life]++
+		r.lastLife = life
+	case "E":
+		if r := s.runs[words[2]]; r.ended.IsZero() {
+			r.ended, r.endLife = time.Now(), life
+		}
+	case "L":
+		s.left, _ = strconv.Atoi(words[2])
+		if s.gone {
+			return "it was removed, and is there"
+		}
+	case "error":
+		return "the process failed"
+	}
+	return ""
+}

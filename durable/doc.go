@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+
+// Package durable keeps tasks that survive the process: [timewheel] with an embedded store under it.
+//
+// A task is data, not a closure: a key, the name of its kind, some bytes, and when it is due. A function is
+// registered for each kind, and called when a task of that kind is due, in this process or in the next.
+//
+//	s, err := durable.Open("/var/lib/shop/tasks")
+//	...
+//	err = s.Handle("order.recheck", func(ctx context.Context, run durable.Run) error {
+//		return recheck(ctx, run.Key, run.Token)
+//	})
+//	err = s.Start()
+//	...
+//	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Delay: 30 * time.Minute})
+//
+// When a verb returns nil, what it did is on the disk.
+//
+// # What survives what
+//
+//	a crash of the process, kill -9   everything that a verb has returned nil for
+//	a crash of the system             the same
+//	a power cut                       the same, if the disk keeps what it says it has synced
+//	loss of the disk                  nothing: the store is one directory on one disk
+//	a full or failing disk            what was acknowledged; the scheduler stops writing and running, says so
+//	                                  ([Scheduler.Err]), and goes on answering
+//	a step of the wall clock          every task; those due within the window keep their distance, those
+//	                                  beyond it follow the new time, up to half a window late
+//
+// # At least once
+//
+// A run is acknowledged after its handler has returned nil. If the process ends before that, it runs again in
+// the next one. [Run.Token] is the same on every attempt, and different for every other run, so that a handler
+// can tell that it has done the work before. A handler that returns an error, or panics, is called again
+// later, each time about twice as late, up to a bound ([WithRetry]); then the task is parked: it stays, shows
+// its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so. So
+// is a task whose kind nobody handles.
+//
+// RemoveTask and SetTask, once they have returned nil, let no run of the old task start. A run in progress is
+// not interrupted; what comes of it no longer counts.
+//
+// # After downtime
+//
+// What fell due while no process ran is overdue. It runs oldest first, at a bounded rate ([WithCatchUp]),
+// beside what falls due now. A repeating task runs once and rejoins its grid; the periods it missed are
+// counted. [WithMissed] has a kind skip that run, or make up for all of them.
+//
+// # Time
+//
+// Due times are wall-clock times, for they must mean something to the next process. The wheel takes over
+// within the window ([WithWindow]) and measures on the monotonic clock. No run starts early, unless the wall
+// clock has stepped back since it was taken into the window.
+//
+// # Inside
+//
+// The store holds every task, in the order of the due times. One goroutine, the keeper, decides about
+// everything that changes: it takes the operations that wait as one group, commits them with one sync, and
+// only then answers and touches the wheel. It alone knows up to which due time the store's tasks are in the
+// wheel (feed.go), so a task is either in the wheel or will be read, and never both. Look-ups go straight to
+// the store. The file keeper.go has the loop, group.go what a group is, [Store] what a store promises.
+package durable

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// The errors of the verbs, to be compared by errors.Is. The first four are those of package timewheel.
+var (
+	ErrInvalidTask      = timewheel.ErrInvalidTask
+	ErrDuplicateTaskKey = timewheel.ErrDuplicateTaskKey
+	ErrTaskKeyNotFound  = timewheel.ErrTaskKeyNotFound
+	ErrStopped          = timewheel.ErrStopped
+
+	ErrUnknownKind = errors.New("durable: no handler for the kind")
+	ErrBroken      = errors.New("durable: the store has failed and takes nothing more")
+	ErrLocked      = errors.New("durable: another process or scheduler has the store open")
+	ErrVersion     = errors.New("durable: the store has a format of another version")
+	ErrCorrupt     = errors.New("durable: the store is corrupt")
+)
+
+// A DuplicateKeysError is the ErrDuplicateTaskKey of an AddTask, with all the keys that were not free.
+type DuplicateKeysError struct{ Keys []string }
+
+func (e *DuplicateKeysError) Error() string {
+	const most = 8
+	var b strings.Builder
+	fmt.Fprint(&b, ErrDuplicateTaskKey, ": ")
+	for i, key := range e.Keys {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(e.Keys)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", key)
+	}
+	return b.String()
+}
+
+func (e *DuplicateKeysError) Unwrap() error { return ErrDuplicateTaskKey }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func FuzzRecord_decode(f *testing.F) {
+	f.Add((&record{key: "k", kind: "kind", times: Forever, interval: 1, generation: math.MaxUint64}).encode())
+	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failure: "f", grid: latest}).encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := decode(Record{Key: "k", Due: 1, Data: data})
+		if err != nil {
+			return
+		}
+		again, err := decode(Record{Key: "k", Due: 1, Data: r.encode()})
+		if err != nil || !reflect.DeepEqual(r, again) {
+			t.Errorf("%+v becomes %+v, %v", r, again, err)
+		}
+	})
+}
+
+func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
+	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, run: 300, grid: 1 << 61,
+		attempts: 7, missed: 1 << 20, failure: "why"}
+	data := r.encode()
+	for n := range data {
+		if got, err := decode(Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
+			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
+		}
+	}
+	r.due = 1
+	if got, err := decode(Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
+		t.Errorf("%+v is read as %+v, %v", r, got, err)
+	}
+}
+
+func TestRecord_after_isTheNextOfTheGrid(t *testing.T) {
+	for _, c := range []struct{ grid, interval, t, want int64 }{
+		{10, 5, 9, 10}, {10, 5, 10, 15}, {10, 5, 14, 15}, {10, 5, 15, 20}, {0, 1, 1 << 62, 1<<62 + 1},
+		{10, math.MaxInt64, 10, latest}, {latest - 1, 10, latest - 1, latest}, {0, 7, latest, latest},
+	} {
+		r := record{grid: c.grid, interval: time.Duration(c.interval)}
+		if got := r.after(c.t); got != c.want {
+			t.Errorf("from %d every %d, after %d comes %d, want %d", c.grid, c.interval, c.t, got, c.want)
+		}
+	}
+}
+
+func TestKind_wait_doublesUpToItsBound(t *testing.T) {
+	k := kind{least: 3, most: 1000}
+	for failures := uint64(1); failures < 200; failures++ {
+		want := time.Duration(1000)
+		if failures < 10 {
+			want = 3 << (failures - 1)
+		}
+		least, most := want, time.Duration(0)
+		for range 200 {
+			d := k.wait(failures)
+			least, most = min(least, d), max(most, d)
+		}
+		if least < want/2 || most > want {
+			t.Errorf("after %d failures the wait is %d to %d, want %d to %d", failures, least, most, want/2, want)
+		}
+	}
+	forever := kind{least: math.MaxInt64, most: math.MaxInt64}
+	if d := forever.wait(100); d <= 0 {
+		t.Errorf("the longest wait is %d", d)
+	}
+}
+
+// Whatever the order of loading and changing, a key is free for certain only if it is not there; with hashes
+// that collide, as they do for hashes of three bits.
+func TestFingerprints_agreeWithASet(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		f := newFingerprints()
+		print := func(key int) uint64 { return uint64(key % 8) }
+		there := map[int]bool{}
+		var prints []uint64
+		for key := range 30 {
+			if rnd.IntN(2) == 0 {
+				there[key] = true
+				prints = append(prints, print(key))
+			}
+		}
+		loadAt := rnd.IntN(100)
+		for step := range 200 {
+			if step == loadAt {
+				f.load(prints)
+			}
+			key := rnd.IntN(30)
+			there[key] = !there[key]
+			if n := (noted{print(key), there[key]}); f.ready {
+				f.apply(n)
+			} else {
+				f.noted = append(f.noted, n)
+			}
+			if !f.ready {
+				continue
+			}
+			count := map[uint64]int{}
+			for key, is := range there {
+				if is {
+					count[print(key)]++
+				}
+			}
+			for p := range uint64(8) {
+				_, once := f.once[p]
+				got := f.more[p]
+				if once {
+					got++
+				}
+				if got != count[p] {
+					t.Fatalf("step %d: %d keys have the fingerprint %d, and it says %d", step, count[p], p, got)
+				}
+			}
+		}
+		if f.noted != nil || len(f.more) > 8 {
+			t.Error("something is left over")
+		}
+	}
+}
+
+func TestFingerprints_free(t *testing.T) {
+	f := newFingerprints()
+	if f.free("k") {
+		t.Error("a key is free before the keys were read")
+	}
+	f.note("later", true)
+	f.load([]uint64{f.of("k")})
+	for key, want := range map[string]bool{"k": false, "later": false, "other": true} {
+		if f.free(key) != want {
+			t.Errorf("free(%q) is %v", key, !want)
+		}
+	}
+	f.note("k", false)
+	if !f.free("k") {
+		t.Error("a key that was removed is not free")
+	}
+}
+
+func TestEnd_isBeyondEveryKey(t *testing.T) {
+	e := feed{at: end(7)}
+	longest := make([]byte, MaxKey)
+	for i := range longest {
+		longest[i] = math.MaxUint8
+	}
+	if !e.passed(Position{7, string(longest)}) || e.passed(Position{8, ""}) {
+		t.Error("the end of what is due at 7 is not between that and 8")
+	}
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A keeper is the goroutine that owns what is not in the store: which tasks are in the wheel, how far the
+// store has been read, the fingerprints. Everything that changes a task is an operation that it is sent. It
+// takes those that wait as a group, and for each group in turn:
+//
+//	decides   what becomes of the tasks, each operation seeing those before it
+//	commits   all of it to the store, with one sync
+//	settles   the fingerprints and the wheel accordingly
+//	answers   those who wait
+//
+// So nobody is told what is not durable, and the wheel never holds what the store does not. When a commit
+// fails nobody knows what the store has: the keeper takes nothing more, and the wheel stops.
+type keeper struct {
+	store Store
+	wheel *timewheel.TimeWheel
+	kinds *kinds
+	cfg   config
+
+	ctx    context.Context // of the runs
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // protects ops and closed
+	ops     []op
+	closed  bool
+	wake    chan struct{} // there is something in ops
+	ended   chan struct{}
+	reading sync.WaitGroup // of the fingerprints
+	failure atomic.Pointer[error]
+	count   counts
+
+	// The keeper's own.
+	started        bool
+	live           map[string]*live
+	prints         *fingerprints // nil if there are to be none
+	generation     uint64
+	overdue, ahead feed
+	overdueLive    int       // how many of live were overdue at the start
+	caughtUp       time.Time // up to when overdue tasks were started
+}
+
+// An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
+// it must not put anything before it returns one.
+type op struct {
+	do       func(g *group) error
+	answered chan error // nil if nobody waits
+	err      error
+}
+
+// live is a task in the wheel, or one that is running. The keeper owns it but for begun.
+type live struct {
+	k       *keeper
+	rec     *record
+	begun   atomic.Bool // the wheel has let go of it
+	overdue bool        // it is counted in overdueLive
+}
+
+const forever = time.Duration(math.MaxInt64)
+
+// groupMost is how many operations are committed at once, so that the first does not wait too long for its
+// answer. A thousand callers are one group.
+const groupMost = 4096
+
+func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
+	k := &keeper{
+		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		live:    make(map[string]*live),
+		overdue: feed{at: Position{Due: None}, until: None},
+		ahead:   feed{at: Position{Due: None}, until: None},
+	}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	if cfg.prints {
+		k.prints = newFingerprints()
+		keys := store.Keys() // as they are before the first operation
+		k.reading.Go(func() { k.readPrints(keys) })
+	}
+	go k.run()
+	return k
+}
+
+// do has the keeper do an operation, and waits until it is durable or refused.
+func (k *keeper) do(ctx context.Context, f func(g *group) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	answered := make(chan error, 1)
+	if !k.post(op{do: f, answered: answered}) {
+		return ErrStopped
+	}
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// post sends an operation, and reports whether the keeper takes any.
+func (k *keeper) post(o op) bool {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return false
+	}
+	k.ops = append(k.ops, o)
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take moves the operations that wait to an empty slice. It reports whether there will be more.
+func (k *keeper) take(into []op) (taken []op, more bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := min(len(k.ops), groupMost)
+	taken = append(into, k.ops[:n]...)
+	left := copy(k.ops, k.ops[n:])
+	clear(k.ops[left:])
+	k.ops = k.ops[:left]
+	return taken, !k.closed || left > 0
+}
+
+func (k *keeper) run() {
+	defer close(k.ended)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var ops []op
+	for {
+		var more bool
+		ops, more = k.take(ops[:0])
+		k.handle(ops)
+		clear(ops)
+		again := k.feed()
+		if len(ops) > 0 {
+			continue
+		}
+		if !more {
+			return
+		}
+		timer.Reset(max(again, 0))
+		select {
+		case <-k.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// handle does what a group of operations asks for, and answers them.
+func (k *keeper) handle(ops []op) {
+	if len(ops) == 0 {
+		return
+	}
+	g := &group{k: k}
+	broken := k.Err()
+	for i := range ops {
+		if broken == nil {
+			ops[i].err = ops[i].do(g)
+		}
+	}
+	if broken == nil {
+		broken = k.commit(g)
+	}
+	for _, o := range ops {
+		if o.err == nil {
+			o.err = broken
+		}
+		if o.answered != nil {
+			o.answered <- o.err
+		}
+	}
+}
+
+// commit makes what is in the group durable, and then true.
+func (k *keeper) commit(g *group) error {
+	if err := k.Err(); err != nil {
+		return err
+	}
+	if changes := g.changes(); len(changes) > 0 {
+		if err := k.store.Commit(changes); err != nil {
+			return k.fail(err)
+		}
+	}
+	k.count.add(g.tally)
+	for _, t := range g.order {
+		if was, is := t.from != None, t.now != nil; was != is && k.prints != nil {
+			k.prints.note(t.key, is)
+		}
+		k.place(t.key, t.now)
+	}
+	return nil
+}
+
+// place makes the place of the key's task fit: in the wheel if the store has been read beyond it, else in
+// the store alone. It may be nil.
+func (k *keeper) place(key string, rec *record) {
+	old := k.live[key]
+	if old != nil && old.overdue {
+		k.overdueLive--
+	}
+	if rec != nil && k.passed(rec.position()) {
+		l := &live{k: k, rec: rec}
+		k.live[key] = l
+		d := time.Duration(rec.due - time.Now().UnixNano())
+		// Its error is that the wheel has stopped: then nothing runs, and the store has it.
+		_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
+		return
+	}
+	if old != nil {
+		delete(k.live, key)
+		if !old.begun.Load() {
+			_ = k.wheel.RemoveTask(key) // or it has begun just now
+		}
+	}
+}
+
+// passed reports whether the store has been read beyond the position.
+func (k *keeper) passed(p Position) bool {
+	if !k.started || p.Due == Never {
+		return false
+	}
+	if p.Due <= k.overdue.until {
+		return k.overdue.passed(p)
+	}
+	return k.ahead.passed(p)
+}
+
+// start lets the keeper read what is due.
+func (k *keeper) start(*group) error {
+	if k.started {
+		return nil
+	}
+	k.started = true
+	now := time.Now().UnixNano()
+	k.caughtUp = time.Now().Add(-catchUpEvery) // so that the first of them need not wait
+	k.overdue.until = now
+	k.ahead = feed{at: end(now), until: now}
+	k.wheel.Start()
+	return nil
+}
+
+// fail ends all that needs the store to be written, and returns the error that tells so.
+func (k *keeper) fail(err error) error {
+	err = fmt.Errorf("%w: %w", ErrBroken, err)
+	if !k.failure.CompareAndSwap(nil, &err) {
+		return k.Err()
+	}
+	k.cfg.log.WithError(err).Error("durable: no task is added, removed or run any more")
+	go k.wheel.Stop()
+	return err
+}
+
+// Err returns why the keeper has failed, if it has.
+func (k *keeper) Err() error {
+	if err := k.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// close has the keeper do what it was sent, and then end.
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	<-k.ended
+	k.reading.Wait()
+}
+
+// next returns a generation that no earlier task had.
+func (k *keeper) next(now int64) uint64 {
+	k.generation = max(k.generation+1, uint64(now))
+	return k.generation
+}
+
+// readPrints reads the fingerprints of the keys and hands them to the keeper. It ends early with the keeper.
+func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
+	var prints []uint64
+	for key, err := range keys {
+		if err != nil {
+			k.post(op{do: func(*group) error { return k.fail(err) }})
+			return
+		}
+		prints = append(prints, k.prints.of(key))
+		if len(prints)%1024 == 0 && k.ctx.Err() != nil {
+			return
+		}
+	}
+	k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
+}
+
+var errNoHandler = errors.New("no handler for its kind")

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/storetest"
+)
+
+func TestStore_keepsTheContract(t *testing.T) {
+	storetest.Test(t, func(*testing.T) storetest.Open {
+		s := memstore.New()
+		return func() (durable.Store, error) {
+			s = s.Reopen()
+			return s, nil
+		}
+	})
+}
+
+func TestStore_closed_saysSo(t *testing.T) {
+	s := memstore.New()
+	if err := s.Commit([]durable.Change{{Key: "k", From: durable.None, Due: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(nil); err == nil {
+		t.Error("a closed store takes a commit")
+	}
+	if _, _, err := s.Get("k"); err == nil {
+		t.Error("a closed store answers Get")
+	}
+	for _, err := range s.Due(durable.Position{}, durable.Never) {
+		if err == nil {
+			t.Error("a closed store yields records")
+		}
+	}
+	for _, err := range s.Keys() {
+		if err == nil {
+			t.Error("a closed store yields keys")
+		}
+	}
+}

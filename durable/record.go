@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+)
+
+// A record is a task as the scheduler keeps it. It does not change: what changes is which one a key has.
+type record struct {
+	key, kind  string
+	payload    []byte
+	interval   time.Duration
+	times      int64 // runs that have not been acknowledged, or Forever
+	generation uint64
+	run        uint64
+	grid       int64 // when the run is due, in nanoseconds since 1970
+	due        int64 // when it is to be looked at: then, or at a later attempt, or Never
+	attempts   uint64
+	missed     uint64
+	failure    string
+}
+
+// recordVersion is the first byte of a record's data.
+const recordVersion = 1
+
+// maxFailure is how much of an error is kept, in bytes.
+const maxFailure = 256
+
+func (r *record) position() Position { return Position{r.due, r.key} }
+
+// repeats reports whether there is a run after the next.
+func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
+
+// after returns the first instant of the task's grid after t.
+func (r *record) after(t int64) int64 {
+	if r.grid > t {
+		return r.grid
+	}
+	last := t - (t-r.grid)%int64(r.interval)
+	return later(last, r.interval)
+}
+
+func (r *record) info() Info {
+	i := Info{
+		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
+		Generation: r.generation, Run: r.run, Attempts: int(r.attempts), Missed: r.missed,
+		Parked: r.due == Never, Failure: r.failure,
+	}
+	if !i.Parked {
+		i.Next = time.Unix(0, r.due)
+	}
+	return i
+}
+
+// encode returns everything but the key and the due time.
+func (r *record) encode() []byte {
+	b := make([]byte, 0, 32+len(r.kind)+len(r.payload)+len(r.failure))
+	b = append(b, recordVersion)
+	b = binary.AppendUvarint(b, r.generation)
+	b = binary.AppendUvarint(b, r.run)
+	b = binary.AppendVarint(b, r.times)
+	b = binary.AppendVarint(b, int64(r.interval))
+	b = binary.AppendVarint(b, r.grid)
+	b = binary.AppendUvarint(b, r.attempts)
+	b = binary.AppendUvarint(b, r.missed)
+	for _, s := range []string{r.kind, r.failure} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return append(b, r.payload...)
+}
+
+// decode reads what encode wrote. The payload is that of the data, and not a copy.
+func decode(stored Record) (*record, error) {
+	d := decoder{b: stored.Data}
+	if version := d.byte(); version != recordVersion && !d.short {
+		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d",
+			ErrVersion, stored.Key, version, recordVersion)
+	}
+	r := &record{
+		key:        stored.Key,
+		due:        stored.Due,
+		generation: d.uvarint(),
+		run:        d.uvarint(),
+		times:      d.varint(),
+		interval:   time.Duration(d.varint()),
+		grid:       d.varint(),
+		attempts:   d.uvarint(),
+		missed:     d.uvarint(),
+		kind:       d.string(),
+		failure:    d.string(),
+	}
+	r.payload = d.b
+	switch {
+	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
+		r.repeats() && r.interval == 0:
+		return nil, fmt.Errorf("%w: record of %q makes no sense: %x", ErrCorrupt, stored.Key, stored.Data)
+	}
+	return r, nil
+}
+
+// A decoder reads from b, until it is short.
+type decoder struct {
+	b     []byte
+	short bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		d.short, n = true, 0
+	}
+	taken := d.b[:n]
+	d.b = d.b[n:]
+	return taken
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.short, n = true, 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.short, n = true, 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.short = true
+		return ""
+	}
+	return string(d.take(int(n)))
+}

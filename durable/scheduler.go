@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A Scheduler keeps tasks in a [Store] and runs them when they are due. It is safe for concurrent use, and a
+// handler may call it.
+//
+// The verbs take a context. When it ends before the answer has come its error is returned, and the verb may
+// or may not do what it was asked to. With nothing else wrong they return ErrStopped after Shutdown, and
+// ErrBroken with the cause after the store has failed.
+type Scheduler struct {
+	store Store
+	wheel *timewheel.TimeWheel
+	kinds kinds
+	keep  *keeper
+
+	reads   sync.RWMutex // held while the store is read, so that it is not closed meanwhile
+	stopped bool         // under reads
+
+	ending atomic.Bool
+	ended  chan struct{}
+	result error // of the first Shutdown, when ended is closed
+}
+
+// Open opens the store in a directory, which it makes if its parent is there, and returns a scheduler on it
+// that is not started. The error is ErrLocked if another has it open, ErrVersion or ErrCorrupt if it cannot be
+// read; it changes nothing then, nor if the directory holds something else.
+func Open(dir string, opts ...Option) (*Scheduler, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	store, err := openDisk(dir, cfg.log)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(store, opts...)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return s, nil
+}
+
+// New returns a scheduler on a store, which from here on belongs to it. It is not started.
+func New(store Store, opts ...Option) (*Scheduler, error) {
+	if store == nil {
+		return nil, errors.New("durable: store is nil")
+	}
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	wheel, err := timewheel.New(cfg.tick, slots,
+		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{store: store, wheel: wheel, ended: make(chan struct{})}
+	s.keep = newKeeper(store, wheel, &s.kinds, cfg)
+	return s, nil
+}
+
+// Handle has h run the tasks of a kind. To add a task its kind must be known, and so must those that fall due
+// when Start is called. The error is that of an option, or that the kind has a handler.
+func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
+	if name == "" || len(name) > MaxKind {
+		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
+	}
+	k, err := newKind(h, opts)
+	if err != nil {
+		return err
+	}
+	return s.kinds.add(name, k)
+}
+
+// Start lets tasks run. A second Start does nothing.
+func (s *Scheduler) Start() error {
+	return s.keep.do(context.Background(), s.keep.start)
+}
+
+// Shutdown lets no run begin from here on, waits until the runs that go on have ended and been acknowledged,
+// and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
+// them, and returns an error that says how many there were: they will run again. A further Shutdown waits for
+// the first, or until its own ctx is done, and returns the same.
+func (s *Scheduler) Shutdown(ctx context.Context) error {
+	if !s.ending.CompareAndSwap(false, true) {
+		select {
+		case <-s.ended:
+			return s.result
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer close(s.ended)
+	s.result = s.wheel.Shutdown(ctx)
+	s.keep.cancel()
+	s.keep.close()
+	s.reads.Lock()
+	defer s.reads.Unlock()
+	s.stopped = true
+	s.result = errors.Join(s.result, s.store.Close())
+	return s.result
+}
+
+// Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
+// any more; it is to be shut down, and the store opened anew.
+func (s *Scheduler) Err() error { return s.keep.Err() }
+
+// AddTask adds the tasks, all or none. The error is ErrInvalidTask, ErrUnknownKind, or ErrDuplicateTaskKey: a
+// [*DuplicateKeysError] with the keys that are there already, or occur twice.
+func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
+	recs, err := s.records(tasks)
+	if err != nil || len(recs) == 0 {
+		return err
+	}
+	return s.keep.do(ctx, func(g *group) error {
+		var taken []string
+		within := make(map[string]bool)
+		for _, rec := range recs {
+			old, err := g.find(rec.key)
+			if err != nil {
+				return err
+			}
+			if old != nil || within[rec.key] {
+				taken = append(taken, rec.key)
+			}
+			if len(recs) > 1 {
+				within[rec.key] = true
+			}
+		}
+		if taken != nil {
+			return &DuplicateKeysError{taken}
+		}
+		for _, rec := range recs {
+			rec.generation = s.keep.next(time.Now().UnixNano())
+			g.put(rec.key, nil, rec)
+		}
+		g.tally.added += uint64(len(recs))
+		return nil
+	})
+}
+
+// SetTask adds the task, or replaces the one of that key.
+func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
+	recs, err := s.records([]Task{task})
+	if err != nil {
+		return err
+	}
+	rec := recs[0]
+	return s.keep.do(ctx, func(g *group) error {
+		old, err := g.find(rec.key)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			g.tally.removed++
+		}
+		g.tally.added++
+		rec.generation = s.keep.next(time.Now().UnixNano())
+		g.put(rec.key, old, rec)
+		return nil
+	})
+}
+
+// records returns the tasks as they are kept, without a generation.
+func (s *Scheduler) records(tasks []Task) ([]*record, error) {
+	now := time.Now().UnixNano()
+	recs := make([]*record, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		if err := t.validate(); err != nil {
+			return nil, err
+		}
+		if s.kinds.get(t.Kind) == nil {
+			return nil, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
+		}
+		due := t.due(now)
+		recs[i] = &record{
+			key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
+			interval: t.Interval, times: int64(t.Times), grid: due, due: due,
+		}
+		if t.Times == 0 {
+			recs[i].times = 1
+		}
+	}
+	return recs, nil
+}
+
+// RemoveTask removes the task of the key. When it returns nil no run of it starts any more.
+func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
+	return s.keep.do(ctx, func(g *group) error {
+		old, err := g.find(key)
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound(key)
+		}
+		g.tally.removed++
+		g.put(key, old, nil)
+		return nil
+	})
+}
+
+// Reschedule makes the next run of the task due d from now, at once if d is not positive; later ones follow at
+// its interval. A run that goes on is not interrupted, but what comes of it no longer counts. A parked task
+// runs again, and has all its attempts.
+func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
+	now := time.Now().UnixNano()
+	return s.keep.do(ctx, func(g *group) error {
+		old, err := g.find(key)
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return notFound(key)
+		}
+		next := *old
+		next.grid = later(now, max(d, 0))
+		next.due = next.grid
+		next.run++
+		next.attempts, next.failure = 0, ""
+		g.put(key, old, &next)
+		return nil
+	})
+}
+
+func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
+
+// Exist reports whether there is a task of the key. There is one until its last run is acknowledged.
+func (s *Scheduler) Exist(ctx context.Context, key string) (bool, error) {
+	_, ok, err := s.Get(ctx, key)
+	return ok, err
+}
+
+// GetTaskTimes returns how many runs of the task have not been acknowledged: a number, Forever, or 0 if there
+// is no such task.
+func (s *Scheduler) GetTaskTimes(ctx context.Context, key string) (int, error) {
+	info, _, err := s.Get(ctx, key)
+	return info.Times, err
+}
+
+// Get returns the task of the key, and whether there is one.
+func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, false, err
+	}
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.stopped {
+		return Info{}, false, ErrStopped
+	}
+	stored, ok, err := s.store.Get(key)
+	if err != nil || !ok {
+		return Info{}, false, err
+	}
+	rec, err := decode(stored)
+	if err != nil {
+		return Info{}, false, err
+	}
+	return rec.info(), true, nil
+}
+
+// All walks over the tasks in the order in which they are due, the parked ones last. It sees each task that is
+// there all the time, and perhaps those that come, move or go meanwhile; an error ends it. A Shutdown waits
+// for it.
+func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		s.reads.RLock()
+		defer s.reads.RUnlock()
+		if s.stopped {
+			yield(Info{}, ErrStopped)
+			return
+		}
+		for stored, err := range s.store.Due(Position{Due: None}, Never) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			var rec *record
+			if err == nil {
+				rec, err = decode(stored)
+			}
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			if !yield(rec.info(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns the number of tasks, or 0 after Shutdown.
+func (s *Scheduler) Len() int {
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.stopped {
+		return 0
+	}
+	return s.store.Len()
+}

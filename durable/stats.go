@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import "sync/atomic"
+
+// Stats are the accounts of a scheduler since it was opened, but for Pending.
+type Stats struct {
+	Pending int // tasks there are, parked ones included
+	Waiting int // due runs that wait for a worker
+	Running int // handlers that run
+
+	Added   uint64 // tasks that were added
+	Removed uint64 // tasks that were removed or replaced
+	Parked  uint64 // tasks that were parked
+
+	Started   uint64 // calls of handlers
+	Succeeded uint64 // of those, the ones whose run was acknowledged
+	Failed    uint64 // of those, the ones that returned an error, panicked or ended their goroutine
+}
+
+type counts struct {
+	added, removed, parked, started, succeeded, failed atomic.Uint64
+}
+
+func (c *counts) add(t tally) {
+	c.added.Add(t.added)
+	c.removed.Add(t.removed)
+	c.parked.Add(t.parked)
+	c.succeeded.Add(t.succeeded)
+	c.failed.Add(t.failed)
+}
+
+// Stats returns the accounts.
+func (s *Scheduler) Stats() Stats {
+	c, w := &s.keep.count, s.wheel.Stats()
+	return Stats{
+		Pending:   s.Len(),
+		Waiting:   w.Waiting,
+		Running:   w.Running,
+		Added:     c.added.Load(),
+		Removed:   c.removed.Load(),
+		Parked:    c.parked.Load(),
+		Started:   c.started.Load(),
+		Succeeded: c.succeeded.Load(),
+		Failed:    c.failed.Load(),
+	}
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT
+
+// Package storetest checks that a [durable.Store] keeps its contract. A store's own test calls it:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Test(t, func(t *testing.T) storetest.Open {
+//			dir := t.TempDir()
+//			return func() (durable.Store, error) { return mystore.Open(dir) }
+//		})
+//	}
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// Open opens a store. The first call makes it; each further one opens the same store again, after it was
+// closed.
+type Open func() (durable.Store, error)
+
+// Test runs the suite. It calls fresh for each test, which returns how to open a store of its own.
+func Test(t *testing.T, fresh func(t *testing.T) Open) {
+	for name, test := range map[string]func(t *testing.T, s *subject){
+		"empty":                         empty,
+		"add, replace, delete":          addReplaceDelete,
+		"keys of any bytes":             anyBytes,
+		"due times of any sign":         anyDue,
+		"due order":                     dueOrder,
+		"walk from a position to a due": walkBounds,
+		"walk that is broken off":       walkBrokenOff,
+		"keys as they were":             keysAsTheyWere,
+		"what is given out is mine":     givenOut,
+		"empty commit":                  emptyCommit,
+		"large record":                  largeRecord,
+		"reads beside commits":          readsBesideCommits,
+		"random changes":                randomChanges,
+		"second close":                  secondClose,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}}
+			s.reopen()
+			test(t, s)
+			s.check()
+			s.reopen() // what was committed is there for the next process
+			s.check()
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
+// A subject is the store under test, and beside it what it should hold.
+type subject struct {
+	durable.Store
+	t     *testing.T
+	open  Open
+	model map[string]durable.Record
+}
+
+func (s *subject) reopen() {
+	s.t.Helper()
+	if s.Store != nil {
+		if err := s.Close(); err != nil {
+			s.t.Fatalf("close: %v", err)
+		}
+	}
+	store, err := s.open()
+	if err != nil {
+		s.t.Fatalf("open: %v", err)
+	}
+	s.Store = store
+}
+
+// put and del make a change and note it in the model.
+func (s *subject) put(key string, due int64, data string) durable.Change {
+	c := durable.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data)}
+	s.model[key] = durable.Record{Key: key, Due: due, Data: []byte(data)}
+	return c
+}
+
+func (s *subject) del(key string) durable.Change {
+	c := durable.Change{Key: key, From: s.due(key), Due: durable.None}
+	delete(s.model, key)
+	return c
+}
+
+func (s *subject) due(key string) int64 {
+	if r, ok := s.model[key]; ok {
+		return r.Due
+	}
+	return durable.None
+}
+
+func (s *subject) commit(changes ...durable.Change) {
+	s.t.Helper()
+	if err := s.Commit(changes); err != nil {
+		s.t.Fatalf("commit: %v", err)
+	}
+}
+
+func same(a, b durable.Record) bool {
+	return a.Key == b.Key && a.Due == b.Due && bytes.Equal(a.Data, b.Data)
+}
+
+func order(a, b durable.Record) int {
+	switch {
+	case a.Due < b.Due:
+		return -1
+	case a.Due > b.Due:
+		return 1
+	}
+	return strings.Compare(a.Key, b.Key)
+}
+
+// sorted returns what is in the model after the position and up to the due time, in order.
+func (s *subject) sorted(after durable.Position, until int64) []durable.Record {
+	var all []durable.Record
+	for r := range maps.Values(s.model) {
+		if order(r, durable.Record{Key: after.Key, Due: after.Due}) > 0 && r.Due <= until {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, order)
+	return all
+}
+
+// walk checks what the store yields of that stretch.
+func (s *subject) walk(after durable.Position, until int64) {
+	s.t.Helper()
+	var got []durable.Record
+	for r, err := range s.Due(after, until) {
+		if err != nil {
+			s.t.Fatalf("walk: %v", err)
+		}
+		got = append(got, r)
+	}
+	want := s.sorted(after, until)
+	if !slices.EqualFunc(got, want, same) {
+		s.t.Errorf("after %v until %d there are %d records, want %d:\n%v\n%v",
+			after, until, len(got), len(want), brief(got), brief(want))
+	}
+}
+
+func brief(all []durable.Record) string {
+	var b strings.Builder
+	for i, r := range all {
+		if i == 20 {
+			return b.String() + " …"
+		}
+		fmt.Fprintf(&b, " %d:%.20q", r.Due, r.Key)
+	}
+	return b.String()
+}
+
+var start = durable.Position{Due: durable.None}
+
+// check compares everything that can be read with the model.
+func (s *subject) check() {
+	s.t.Helper()
+	if n := s.Len(); n != len(s.model) {
+		s.t.Errorf("Len is %d, want %d", n, len(s.model))
+	}
+	s.walk(start, durable.Never)
+	for key, want := range s.model {
+		if r, ok, err := s.Get(key); err != nil || !ok || !same(r, want) {
+			s.t.Errorf("Get(%.20q) = due %d, %v, %v, want due %d", key, r.Due, ok, err, want.Due)
+		}
+	}
+	var keys []string
+	for key, err := range s.Keys() {
+		if err != nil {
+			s.t.Fatalf("keys: %v", err)
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	if want := slices.Sorted(maps.Keys(s.model)); !slices.Equal(keys, want) {
+		s.t.Errorf("there are the keys %.200q, want %.200q", keys, want)
+	}
+}
+
+func (s *subject) absent(key string) {
+	s.t.Helper()
+	if r, ok, err := s.Get(key); ok || err != nil {
+		s.t.Errorf("Get(%.20q) = %v, %v, %v, want none", key, r, ok, err)
+	}
+}
+
+func empty(_ *testing.T, s *subject) { s.absent("k") }
+
+func addReplaceDelete(_ *testing.T, s *subject) {
+	s.commit(s.put("a", 10, "one"), s.put("b", 20, "two"), s.put("c", 30, "three"))
+	s.check()
+	s.commit(s.put("a", 25, "moved"), s.put("b", 20, "same place"), s.del("c"))
+	s.check()
+	s.absent("c")
+	s.commit(s.del("a"), s.put("c", 5, "again"))
+	s.check()
+	s.reopen()
+	s.commit(s.put("a", durable.Never, "parked"), s.put("c", durable.Never, ""))
+	s.check()
+	s.commit(s.put("a", 1, "runs"), s.del("b"))
+}
+
+func anyBytes(_ *testing.T, s *subject) {
+	keys := []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "a\x00", "a\x00b", "ab", "ä", "k", "d", "m", "mlength",
+		"key with\nlines", strings.Repeat("\xff", durable.MaxKey), strings.Repeat("x", durable.MaxKey)}
+	var all []durable.Change
+	for _, key := range keys {
+		all = append(all, s.put(key, 7, "data of "+key))
+	}
+	s.commit(all...)
+	s.check()
+	s.absent("")
+	s.absent("a\x00\x00")
+	for _, key := range keys[:len(keys)/2] {
+		s.commit(s.del(key))
+		s.absent(key)
+	}
+}
+
+func anyDue(_ *testing.T, s *subject) {
+	for i, due := range []int64{durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, durable.Never - 1, durable.Never} {
+		s.commit(s.put(fmt.Sprint("k", i), due, fmt.Sprint(due)))
+	}
+	s.walk(start, -1)
+	s.walk(durable.Position{Due: 0}, durable.Never-1)
+}
+
+func dueOrder(_ *testing.T, s *subject) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var all []durable.Change
+	for i := range 500 {
+		all = append(all, s.put(fmt.Sprint("k", i), rnd.Int64N(50), fmt.Sprint(i)))
+	}
+	s.commit(all...)
+}
+
+func walkBounds(_ *testing.T, s *subject) {
+	for _, key := range []string{"a", "b", "c"} {
+		for due := range int64(4) {
+			s.commit(s.put(fmt.Sprint(key, due), 10*due, key))
+		}
+	}
+	for due := int64(-1); due <= 41; due++ {
+		for _, key := range []string{"", "a0", "a1", "a1\x00", "b2", "c3", "z"} {
+			for _, until := range []int64{due - 1, due, due + 1, due + 10, durable.Never} {
+				s.walk(durable.Position{Due: due, Key: key}, until)
+			}
+		}
+	}
+}
+
+func walkBrokenOff(t *testing.T, s *subject) {
+	for i := range int64(10) {
+		s.commit(s.put(fmt.Sprint("k", i), i, ""))
+	}
+	var at durable.Position
+	n := 0
+	for r, err := range s.Due(start, durable.Never) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, n = r.Position(), n+1; n == 4 {
+			break
+		}
+	}
+	s.commit(s.put("new", 2, "")) // behind the walk: it must not be held up by it, nor met again
+	s.walk(at, durable.Never)
+	for range s.Keys() {
+		break
+	}
+}
+
+func keysAsTheyWere(t *testing.T, s *subject) {
+	s.commit(s.put("a", 1, ""), s.put("b", 2, ""))
+	keys := s.Keys()
+	s.commit(s.del("a"), s.put("c", 3, ""), s.put("b", 9, ""))
+	var got []string
+	for key, err := range keys {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the keys as they were are %q", got)
+	}
+}
+
+func givenOut(t *testing.T, s *subject) {
+	data := []byte("data")
+	s.commit(durable.Change{Key: "a", From: durable.None, Due: 1, Data: data})
+	s.model["a"] = durable.Record{Key: "a", Due: 1, Data: []byte("data")}
+	copy(data, "xxxx")
+	s.check()
+	r, _, err := s.Get("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(r.Data, "yyyy")
+	s.check()
+	for r := range s.Due(start, durable.Never) {
+		copy(r.Data, "zzzz")
+	}
+}
+
+func emptyCommit(_ *testing.T, s *subject) {
+	s.commit()
+	s.commit(s.put("a", 1, ""))
+	s.commit()
+}
+
+func largeRecord(_ *testing.T, s *subject) {
+	data := strings.Repeat("0123456789abcdef", durable.MaxPayload/16)
+	s.commit(s.put("large", 1, data), s.put("small", 2, ""))
+	s.check()
+	s.commit(s.put("large", 3, data[1:]))
+}
+
+// A commit is seen whole or not at all: the two records of each are equal whenever one looks.
+func readsBesideCommits(t *testing.T, s *subject) {
+	s.commit(s.put("x", 0, "0"), s.put("y", 0, "0"))
+	var wait sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wait.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				seen := map[string]string{}
+				for r, err := range s.Due(start, durable.Never) {
+					if err != nil {
+						t.Errorf("walk: %v", err)
+						return
+					}
+					seen[r.Key] = string(r.Data)
+				}
+				if len(seen) != 2 || seen["x"] != seen["y"] {
+					t.Errorf("half a commit is seen: %v", seen)
+					return
+				}
+				if _, ok, err := s.Get("x"); !ok || err != nil {
+					t.Errorf("a record that moves is not there: %v", err)
+					return
+				}
+				_ = s.Len()
+			}
+		})
+	}
+	for i := range 200 {
+		n := fmt.Sprint(i)
+		s.commit(s.put("x", int64(i), n), s.put("y", int64(-i), n))
+	}
+	close(stop)
+	wait.Wait()
+}
+
+func randomChanges(_ *testing.T, s *subject) {
+	rnd := rand.New(rand.NewPCG(7, 7))
+	for round := range 60 {
+		touched := map[string]bool{}
+		var all []durable.Change
+		for range rnd.IntN(20) {
+			key := fmt.Sprint("k", rnd.IntN(40))
+			if touched[key] {
+				continue // a group changes a key once
+			}
+			touched[key] = true
+			if rnd.IntN(3) == 0 && s.due(key) != durable.None {
+				all = append(all, s.del(key))
+			} else {
+				all = append(all, s.put(key, rnd.Int64N(30)-10, fmt.Sprint(round)))
+			}
+		}
+		s.commit(all...)
+		if round%10 == 0 {
+			s.reopen()
+		}
+		s.check()
+	}
+}
+
+func secondClose(t *testing.T, s *subject) {
+	s.commit(s.put("a", 1, ""))
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	s.Store = nil
+	s.reopen()
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+func newStore() *memstore.Store { return memstore.New() }
+
+// A failing store does so as long as it is told to.
+type failing struct {
+	*memstore.Store
+	commit, get, due, keys atomic.Bool
+}
+
+var errDisk = errors.New("the disk is on fire")
+
+func (f *failing) Commit(changes []durable.Change) error {
+	if f.commit.Load() {
+		return errDisk
+	}
+	return f.Store.Commit(changes)
+}
+
+func (f *failing) Get(key string) (durable.Record, bool, error) {
+	if f.get.Load() {
+		return durable.Record{}, false, errDisk
+	}
+	return f.Store.Get(key)
+}
+
+func (f *failing) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	if f.due.Load() {
+		return func(yield func(durable.Record, error) bool) { yield(durable.Record{}, errDisk) }
+	}
+	return f.Store.Due(after, until)
+}
+
+func (f *failing) Keys() iter.Seq2[string, error] {
+	if f.keys.Load() {
+		return func(yield func(string, error) bool) { yield("", errDisk) }
+	}
+	return f.Store.Keys()
+}
+
+// withFailing runs the test on a started scheduler, on a store that can be made to fail.
+func withFailing(t *testing.T, test func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{Store: newStore()}
+		s, err := durable.New(f, durable.WithLogger(quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Int32
+		if err := s.Handle("k", func(context.Context, durable.Run) error { ran.Add(1); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		test(t, s, f, &ran)
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+}
+
+func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.T) {
+	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
+		near := durable.Task{Key: "near", Kind: "k", Delay: sec}
+		far := durable.Task{Key: "far", Kind: "k", Delay: hour}
+		if err := s.AddTask(ctx, near, far); err != nil {
+			t.Fatal(err)
+		}
+		f.commit.Store(true)
+		task := durable.Task{Key: "new", Kind: "k", Delay: tick}
+		for range 2 {
+			for verb, err := range map[string]error{
+				"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, far),
+				"RemoveTask": s.RemoveTask(ctx, "near"), "Reschedule": s.Reschedule(ctx, "far", sec), "Err": s.Err(),
+			} {
+				if !errors.Is(err, durable.ErrBroken) || !errors.Is(err, errDisk) {
+					t.Errorf("%s: %v", verb, err)
+				}
+			}
+			f.commit.Store(false) // it is too late
+		}
+		time.Sleep(2 * hour)
+		if n := ran.Load(); n != 0 {
+			t.Errorf("%d runs that cannot be acknowledged", n)
+		}
+		for key, want := range map[string]bool{"near": true, "far": true, "new": false} {
+			if ok, err := s.Exist(ctx, key); ok != want || err != nil {
+				t.Errorf("Exist(%q) = %v, %v", key, ok, err)
+			}
+		}
+		if st := s.Stats(); st.Added != 2 || st.Removed != 0 || st.Pending != 2 {
+			t.Errorf("the accounts are %+v", st)
+		}
+	})
+}
+
+func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
+	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
+		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: sec}); err != nil {
+			t.Fatal(err)
+		}
+		f.commit.Store(true)
+		time.Sleep(2 * sec)
+		synctest.Wait()
+		if ran.Load() != 1 || !errors.Is(s.Err(), errDisk) {
+			t.Errorf("%d runs, and Err is %v", ran.Load(), s.Err())
+		}
+		if ok, err := s.Exist(ctx, "a"); !ok || err != nil {
+			t.Errorf("the task whose run was not acknowledged: %v, %v", ok, err)
+		}
+	})
+}
+
+func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
+	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
+		if err := s.AddTask(ctx, durable.Task{Key: "far", Kind: "k", Delay: hour}); err != nil {
+			t.Fatal(err)
+		}
+		f.get.Store(true)
+		_, _, get := s.Get(ctx, "far")
+		task := durable.Task{Key: "far", Kind: "k", Delay: sec}
+		for verb, err := range map[string]error{
+			"Get": get, "RemoveTask": s.RemoveTask(ctx, "far"), "Reschedule": s.Reschedule(ctx, "far", sec),
+			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task),
+		} {
+			if !errors.Is(err, errDisk) || errors.Is(err, durable.ErrBroken) {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		f.get.Store(false)
+		f.due.Store(true)
+		for _, err := range s.All(ctx) {
+			if !errors.Is(err, errDisk) {
+				t.Errorf("All: %v", err)
+			}
+		}
+		f.due.Store(false)
+		if err := s.Reschedule(ctx, "far", sec); err != nil || s.Err() != nil {
+			t.Errorf("Reschedule: %v, Err: %v", err, s.Err())
+		}
+		time.Sleep(2 * sec)
+		synctest.Wait()
+		if ran.Load() != 1 {
+			t.Errorf("%d runs", ran.Load())
+		}
+	})
+}
+
+// A scheduler that cannot read what is due must not go on as if nothing were.
+func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
+	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
+		f.due.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !errors.Is(s.Err(), errDisk) {
+			t.Errorf("Err is %v", s.Err())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{Store: newStore()}
+		f.keys.Store(true)
+		s, err := durable.New(f, durable.WithLogger(quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !errors.Is(s.Err(), errDisk) {
+			t.Errorf("after the keys could not be read Err is %v", s.Err())
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {
+	for name, data := range map[string]string{
+		"empty": "", "short": "\x01\x05", "other version": "\x63\x05\x00\x02", "no sense": "\x01\x01\x00\x02\x00\x00\x00\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
+				c := durable.Change{Key: "bad", From: durable.None, Due: time.Now().Add(hour).UnixNano(), Data: []byte(data)}
+				if err := f.Commit([]durable.Change{c}); err != nil {
+					t.Fatal(err)
+				}
+				want := durable.ErrCorrupt
+				if name == "other version" {
+					want = durable.ErrVersion
+				}
+				_, _, err := s.Get(ctx, "bad")
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), "bad") {
+					t.Errorf("Get: %v", err)
+				}
+				time.Sleep(2 * hour)
+				synctest.Wait()
+				if !errors.Is(s.Err(), want) {
+					t.Errorf("Err is %v", s.Err())
+				}
+			})
+		})
+	}
+}
+
+func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	good := durable.Task{Key: "k", Kind: "note", Interval: sec}
+	with := func(change func(t *durable.Task)) durable.Task {
+		t := good
+		change(&t)
+		return t
+	}
+	inBubble(t, func(t *testing.T, r *rig) {
+		for name, c := range map[string]struct {
+			task durable.Task
+			want error
+		}{
+			"no key":                {with(func(t *durable.Task) { t.Key = "" }), durable.ErrInvalidTask},
+			"long key":              {with(func(t *durable.Task) { t.Key = long(durable.MaxKey + 1) }), durable.ErrInvalidTask},
+			"no kind":               {with(func(t *durable.Task) { t.Kind = "" }), durable.ErrInvalidTask},
+			"long kind":             {with(func(t *durable.Task) { t.Kind = long(durable.MaxKind + 1) }), durable.ErrInvalidTask},
+			"unknown kind":          {with(func(t *durable.Task) { t.Kind = "other" }), durable.ErrUnknownKind},
+			"large payload":         {with(func(t *durable.Task) { t.Payload = make([]byte, durable.MaxPayload+1) }), durable.ErrInvalidTask},
+			"negative interval":     {with(func(t *durable.Task) { t.Interval = -1 }), durable.ErrInvalidTask},
+			"negative delay":        {with(func(t *durable.Task) { t.Delay = -1 }), durable.ErrInvalidTask},
+			"negative times":        {with(func(t *durable.Task) { t.Times = -2 }), durable.ErrInvalidTask},
+			"delay and at":          {with(func(t *durable.Task) { t.Delay, t.At = 1, time.Now() }), durable.ErrInvalidTask},
+			"never due":             {with(func(t *durable.Task) { t.Interval = 0 }), durable.ErrInvalidTask},
+			"twice and no interval": {with(func(t *durable.Task) { t.Interval, t.Delay, t.Times = 0, 1, 2 }), durable.ErrInvalidTask},
+			"forever, no interval":  {with(func(t *durable.Task) { t.Interval, t.Delay, t.Times = 0, 1, -1 }), durable.ErrInvalidTask},
+			"at in the year 1969":   {with(func(t *durable.Task) { t.At = time.Unix(-1, 0) }), durable.ErrInvalidTask},
+			"at in the year 2300":   {with(func(t *durable.Task) { t.At = time.Unix(10413792000, 0) }), durable.ErrInvalidTask},
+		} {
+			for verb, err := range map[string]error{"AddTask": r.AddTask(ctx, c.task), "SetTask": r.SetTask(ctx, c.task)} {
+				if !errors.Is(err, c.want) {
+					t.Errorf("%s, %s: %v", name, verb, err)
+				}
+			}
+		}
+		if n := r.Len(); n != 0 {
+			t.Errorf("%d tasks were added", n)
+		}
+		// As large as it may be.
+		r.add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
+			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
+		r.after(2 * hour)
+		if calls := r.runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
+			t.Errorf("these ran: %d", len(calls))
+		}
+	})
+}
+
+func TestOptions_bad_areRefused(t *testing.T) {
+	for name, o := range map[string]durable.Option{
+		"nil": nil, "tick": durable.WithTick(0), "window": durable.WithWindow(-1), "pool": durable.WithPoolSize(0),
+		"catch-up": durable.WithCatchUp(0), "logger": durable.WithLogger(nil),
+	} {
+		if _, err := durable.New(newStore(), o); err == nil {
+			t.Errorf("%s: no error from New", name)
+		}
+		dir := t.TempDir() + "/store"
+		if _, err := durable.Open(dir, o); err == nil {
+			t.Errorf("%s: no error from Open", name)
+		}
+	}
+	if _, err := durable.New(nil); err == nil {
+		t.Error("no error for a nil store")
+	}
+	inBubble(t, func(t *testing.T, r *rig) {
+		h := func(context.Context, durable.Run) error { return nil }
+		for name, err := range map[string]error{
+			"no name":    r.Handle("", h),
+			"long name":  r.Handle(strings.Repeat("x", durable.MaxKind+1), h),
+			"no handler": r.Handle("x", nil),
+			"nil option": r.Handle("x", h, nil),
+			"attempts":   r.Handle("x", h, durable.WithRetry(0, sec, sec)),
+			"least":      r.Handle("x", h, durable.WithRetry(1, 0, sec)),
+			"most":       r.Handle("x", h, durable.WithRetry(1, sec, sec-1)),
+			"policy":     r.Handle("x", h, durable.WithMissed(3)),
+			"again":      r.Handle("note", h),
+		} {
+			if err == nil {
+				t.Errorf("%s: no error from Handle", name)
+			}
+		}
+	})
+}
