@@ -12,9 +12,10 @@ COUNT       ?= 20
 ORDERS      ?= 1000000
 SOAK        ?= 20s
 SEED        ?= 1
+KILLS       ?= 200
 
 # The modules beside the library's own. Each has its dependencies to itself.
-MODULES := timewheel/ttlcache test/soak examples bench
+MODULES := timewheel/ttlcache durable test/soak examples bench bench/durable
 
 .PHONY: help
 help: ## Show this list
@@ -51,6 +52,7 @@ lint: ## staticcheck, in every module
 race: ## The tests of the library and the examples under the race detector
 	$(GO) test -race ./...
 	cd timewheel/ttlcache && GOWORK=off $(GO) test -race -short ./...
+	cd durable && GOWORK=off $(GO) test -race -short ./...
 	cd test/soak && GOWORK=off $(GO) test -race -short ./...
 	cd examples && GOWORK=off $(GO) test -race -short ./...
 
@@ -64,7 +66,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel examples/orders; do \
+	@for d in timewheel durable examples/orders; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
@@ -73,6 +75,14 @@ fuzz: ## Each fuzz target for FUZZTIME
 .PHONY: soak
 soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is what is drawn from
 	$(GO) run ./test/soak -for $(SOAK) -seed $(SEED)
+
+.PHONY: crashes
+crashes: ## Kill a process that works on a durable store, KILLS times
+	cd durable && GOWORK=off DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m .
+
+.PHONY: bench-durable
+bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md
+	cd bench/durable && GOWORK=off $(GO) run . -out .
 
 .PHONY: mutate
 mutate: ## Mutation testing of the library; half an hour

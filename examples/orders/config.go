@@ -31,6 +31,7 @@ type config struct {
 	speed    float64
 	stock    int
 	tick     time.Duration
+	durable  string
 }
 
 // parseFlags reads the arguments. Its error is flag.ErrHelp if they ask for help, which is written to help.
@@ -46,6 +47,7 @@ func parseFlags(args []string, help io.Writer) (config, error) {
 	fs.Float64Var(&c.speed, "speed", 0, "")
 	fs.IntVar(&c.stock, "stock", 0, "")
 	fs.DurationVar(&c.tick, "tick", time.Millisecond, "")
+	fs.StringVar(&c.durable, "durable", "", "")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, _ = io.WriteString(help, usage)
@@ -71,6 +73,12 @@ func (c config) complete(given map[string]bool) (config, error) {
 		return config{}, fmt.Errorf("-generate %d is not positive", c.generate)
 	case given["out"] && !given["generate"]:
 		return config{}, errors.New("-out goes with -generate alone")
+	case given["out"] && given["durable"]:
+		return config{}, errors.New("-out only writes orders; it does not go with -durable")
+	case given["durable"] && c.durable == "":
+		return config{}, errors.New("-durable is empty")
+	case given["tick"] && given["durable"]:
+		return config{}, errors.New("-tick does not go with -durable")
 	case given["stock"] && c.stock < 0:
 		return config{}, fmt.Errorf("-stock %d is negative", c.stock)
 	case c.window <= 0:
@@ -125,6 +133,8 @@ Flags:
     -stock N        units of each SKU at the start (default 20; with -generate as much as the
                     customers will want, more or less: about one order in a hundred is refused)
     -tick TIME      tick of the wheel, in real time (default 1ms)
+    -durable DIR    keep orders and tasks in DIR: kill the program whenever you like, start it again with the
+                    same flags, and it goes on where it was
 
 Exit status:
     0      all is well

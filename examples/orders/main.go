@@ -55,13 +55,25 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitUsage
 	}
 	defer closeSource()
-	s, err := newSession(c, src, &console{w: stderr})
-	if err != nil {
-		complain(err)
-		return exitUsage
+	var r result
+	var workErr error
+	if c.durable != "" {
+		s, err := newKeptSession(c, src, &console{w: stderr})
+		if err != nil {
+			complain(err)
+			return exitUsage
+		}
+		workErr = s.work(ctx)
+		r = s.report()
+	} else {
+		s, err := newSession(c, src, &console{w: stderr})
+		if err != nil {
+			complain(err)
+			return exitUsage
+		}
+		workErr = s.work(ctx)
+		r = s.report()
 	}
-	workErr := s.work(ctx)
-	r := s.report()
 	if r.cameIn() == 0 && errors.Is(workErr, errUnreadable) {
 		complain(workErr)
 		return exitUsage
@@ -70,7 +82,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		complain(err)
 		return exitWrong
 	}
-	if more := r.malformed - complaints; more > 0 {
+	if more := r.badLines() - complaints; more > 0 {
 		complain(fmt.Errorf("%s more malformed lines", thousands(more)))
 	}
 	if workErr != nil {
@@ -79,8 +91,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitStatus(r, workErr)
 }
 
+// A result is the report of a session, of either kind.
+type result interface {
+	cameIn() int64
+	badLines() int64
+	broken() bool // it was interrupted
+	problems() []string
+	write(w io.Writer, paint style) error
+}
+
 // exitStatus returns the gravest of what is to be told.
-func exitStatus(r *report, workErr error) int {
+func exitStatus(r result, workErr error) int {
 	switch {
 	case len(r.problems()) > 0:
 		return exitWrong
@@ -88,9 +109,9 @@ func exitStatus(r *report, workErr error) int {
 		return exitUsage
 	case workErr != nil:
 		return exitWrong
-	case r.interrupted:
+	case r.broken():
 		return exitInterrupted
-	case r.malformed > 0:
+	case r.badLines() > 0:
 		return exitMalformed
 	}
 	return exitFine

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// sizes are how much is measured.
+type sizes struct {
+	live     int           // tasks there are before adds are measured
+	adds     int           // how many are
+	due      int           // tasks that fall due at once
+	far      int           // tasks for the open and the memory
+	rate     int           // tasks that fall due in a second
+	duration time.Duration // for which they do, and for which single operations are repeated
+}
+
+var (
+	full  = sizes{live: 1_000_000, adds: 500_000, due: 500_000, far: 5_000_000, rate: 10_000, duration: 10 * time.Second}
+	tenth = sizes{live: 100_000, adds: 50_000, due: 50_000, far: 500_000, rate: 10_000, duration: 2 * time.Second}
+)
+
+// A measurement returns figures by name.
+type measurement func(size sizes, dir string) (map[string]float64, error)
+
+const (
+	ours   = "durable"
+	bare   = "durable, no fingerprints"
+	pebbel = "pebble"
+	disk   = "disk"
+	redis  = "asynq"
+	pg     = "river"
+)
+
+func peerNames() []string { return []string{ours, bare, pebbel, disk, redis, pg} }
+
+// cases are the measurements by case and peer.
+var cases = map[string]map[string]measurement{
+	"add-one":   {ours: oursAddOne, pebbel: pebbleAddOne, disk: diskAddOne},
+	"add-1024":  {ours: oursAddMany, bare: bareAddMany, pebbel: pebbleAddMany},
+	"add-batch": {ours: oursAddBatch, bare: bareAddBatch, pebbel: pebbleAddBatch},
+	"remove":    {ours: oursRemove},
+	"run":       {ours: oursRun},
+	"open":      {ours: oursOpen, bare: bareOpen},
+	"lateness":  {ours: oursLateness},
+}
+
+func caseNames() []string {
+	return []string{"add-one", "add-1024", "add-batch", "remove", "run", "open", "lateness"}
+}
+
+func applies(c, p string) bool { return cases[c][p] != nil }
+
+const (
+	callers   = 1024
+	batch     = 1000
+	batchers  = 2
+	recordLen = 100 // bytes of a payload
+)
+
+func key(i int) string { return fmt.Sprintf("order:%010d", i) }
+
+// quantile returns the q quantile of what is sorted.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	n := len(sorted)
+	if n == 0 {
+		return 0
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }
+
+// resident returns the resident memory of this process in MB.
+func resident() (float64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmRSS:" {
+			kb, err := strconv.Atoi(fields[1])
+			return float64(kb) / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("no VmRSS")
+}

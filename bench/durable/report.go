@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// medians are the figures of a case and peer over the rounds.
+type medians map[string]map[string]float64
+
+func (m medians) of(c, p, figure string) float64 { return m[c+"/"+p][figure] }
+
+func summarize(samples []sample) (m medians, failures []string) {
+	all := map[string]map[string][]float64{}
+	for _, s := range samples {
+		id := s.Case + "/" + s.Peer
+		if s.Failure != "" {
+			failures = append(failures, fmt.Sprintf("%s, round %d: %s", id, s.Round+1, s.Failure))
+			continue
+		}
+		if all[id] == nil {
+			all[id] = map[string][]float64{}
+		}
+		for name, v := range s.Figures {
+			all[id][name] = append(all[id][name], v)
+		}
+	}
+	m = medians{}
+	for id, figures := range all {
+		m[id] = map[string]float64{}
+		for name, v := range figures {
+			m[id][name] = median(v)
+		}
+	}
+	return m, failures
+}
+
+// writeReport writes RESULTS.md into the directory, or prints it if there is none.
+func writeReport(samples []sample, dir string, size sizes) error {
+	var to io.Writer = os.Stdout
+	if dir != "" {
+		f, err := os.Create(filepath.Join(dir, "RESULTS.md"))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		to = f
+	}
+	w := bufio.NewWriter(to)
+	m, failures := summarize(samples)
+	rounds := 0
+	for _, s := range samples {
+		rounds = max(rounds, s.Round+1)
+	}
+	fmt.Fprintf(w, `# Benchmark results of package durable
+
+- Machine: %s, %d cores
+- Go: %s %s/%s
+- Date: %s
+- Rounds: %d; each figure is the median
+- Command: %s
+- Versions: %s
+
+Each peer and case runs in a process of its own, on an empty directory. A record is a key of 16 bytes and a
+payload of %d; every commit is synced. %s
+
+`, cpuName(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds,
+		"`cd bench/durable && GOWORK=off go run . -out .`", versions(), recordLen,
+		fmt.Sprintf("%s tasks are live, %s are added.", thousands(size.live), thousands(size.adds)))
+	targets(w, m, size)
+	for _, c := range caseNames() {
+		table(w, m, c, size)
+	}
+	if len(failures) > 0 {
+		fmt.Fprintf(w, "## What could not be measured\n\n- %s\n", strings.Join(failures, "\n- "))
+	}
+	return w.Flush()
+}
+
+// targets writes what was wanted beside what was measured.
+func targets(w io.Writer, m medians, size sizes) {
+	fmt.Fprint(w, "## Targets\n\n| case | target | measured | met |\n|:---|:---|:---|:---|\n")
+	row := func(name, want, got string, met bool) {
+		answer := "**no**"
+		if met {
+			answer = "yes"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, want, got, answer)
+	}
+	best := max(m.of("add-1024", ours, "ops"), m.of("add-batch", ours, "ops"))
+	row("durable adds a second, batches of 1000 or 1024 callers", "≥ 150,000", thousands(int(best)), best >= 150_000)
+	for _, c := range []string{"add-1024", "add-batch"} {
+		ratio := m.of(c, ours, "ops") / m.of(c, pebbel, "ops")
+		row(c+", against Pebble's own", "≥ 0.65", fmt.Sprintf("%.2f", ratio), ratio >= 0.65)
+	}
+	one := m.of("add-one", ours, "ops") / m.of("add-one", disk, "ops")
+	row("one add at a time, against the disk's sync rate", "≥ 0.85", fmt.Sprintf("%.2f", one), one >= 0.85)
+	runs := m.of("run", ours, "ops")
+	row("runs acknowledged a second", "≥ 150,000", thousands(int(runs)), runs >= 150_000)
+	for _, p := range []string{ours, bare} {
+		ms, mb := m.of("open", p, "open_ms"), m.of("open", p, "resident_mb")
+		most := map[string]float64{ours: 550, bare: 200}[p]
+		row(fmt.Sprintf("%s: open with %s tasks", p, thousands(size.far)), "≤ 3 s", fmt.Sprintf("%.2f s", ms/1000), ms <= 3000)
+		row(p+": resident memory with them", fmt.Sprintf("≤ %.0f MB", most), fmt.Sprintf("%.0f MB", mb), mb <= most)
+	}
+	p99 := m.of("lateness", ours, "p99_ms")
+	row(fmt.Sprintf("lateness, p99, %s tasks a second", thousands(size.rate)), "≤ 25 ms", fmt.Sprintf("%.1f ms", p99), p99 <= 25)
+	fmt.Fprintln(w)
+}
+
+// about tells what each case is.
+var about = map[string]string{
+	"add-one":   "Adds a second, one caller, one add at a time. `disk` writes 100 bytes to a file and calls fdatasync.",
+	"add-1024":  "Adds a second from 1024 goroutines, one task an add. `pebble` sets a key, synced, without a look whether it is there.",
+	"add-batch": "Tasks a second from 2 goroutines, 1000 tasks an add. `pebble` commits batches of 1000 sets.",
+	"remove":    "Removals a second from 1024 goroutines.",
+	"run":       "Tasks that are due at once: runs started, ended and acknowledged in a second.",
+	"open":      "From the open of a store with far tasks to the first run of a new one; and the resident memory of the process some seconds later.",
+	"lateness":  "How late tasks run while so many fall due in each second. The tick is 10 ms.",
+}
+
+// table writes the figures of a case.
+func table(w io.Writer, m medians, c string, size sizes) {
+	var columns []string
+	switch c {
+	case "open":
+		columns = []string{"open_ms", "resident_mb"}
+	case "lateness":
+		columns = []string{"least_ms", "p50_ms", "p99_ms", "most_ms"}
+	default:
+		columns = []string{"ops"}
+	}
+	fmt.Fprintf(w, "## %s\n\n%s\n\n| peer |", c, about[c])
+	for _, column := range columns {
+		fmt.Fprintf(w, " %s |", strings.ReplaceAll(strings.ReplaceAll(column, "ops", "a second"), "_", ", "))
+	}
+	fmt.Fprintf(w, "\n|:---|%s\n", strings.Repeat("---:|", len(columns)))
+	for _, p := range peerNames() {
+		if _, ok := m[c+"/"+p]; !ok {
+			continue
+		}
+		fmt.Fprintf(w, "| %s |", p)
+		for _, column := range columns {
+			if v := m.of(c, p, column); column == "ops" || v >= 100 {
+				fmt.Fprintf(w, " %s |", thousands(int(v)))
+			} else {
+				fmt.Fprintf(w, " %.1f |", v)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
+
+func cpuName() string {
+	info, _ := os.ReadFile("/proc/cpuinfo") // without it the name is unknown
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+		}
+	}
+	return "unknown"
+}
+
+func versions() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	var all []string
+	for _, m := range info.Deps {
+		for _, name := range []string{"cockroachdb/pebble/v2", "hibiken/asynq", "riverqueue/river"} {
+			if strings.HasSuffix(m.Path, name) {
+				all = append(all, m.Path+" "+m.Version)
+			}
+		}
+	}
+	return strings.Join(all, ", ")
+}
