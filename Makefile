@@ -15,7 +15,7 @@ SEED        ?= 1
 KILLS       ?= 200
 
 # The modules beside the library's own. Each has its dependencies to itself.
-MODULES := timewheel/ttlcache durable test/soak examples bench bench/durable
+MODULES := timewheel/ttlcache durable metrics metrics/grafana test/soak examples bench bench/durable
 
 .PHONY: help
 help: ## Show this list

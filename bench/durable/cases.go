@@ -30,25 +30,25 @@ var (
 type measurement func(size sizes, dir string) (map[string]float64, error)
 
 const (
-	ours   = "durable"
-	bare   = "durable, no fingerprints"
-	pebbel = "pebble"
-	disk   = "disk"
-	redis  = "asynq"
-	pg     = "river"
+	ours  = "durable"
+	bare  = "durable, no fingerprints"
+	raw   = "pebble"
+	disk  = "disk"
+	redis = "asynq"
+	pg    = "river"
 )
 
-func peerNames() []string { return []string{ours, bare, pebbel, disk, redis, pg} }
+func peerNames() []string { return []string{ours, bare, raw, disk, redis, pg} }
 
 // cases are the measurements by case and peer.
 var cases = map[string]map[string]measurement{
-	"add-one":   {ours: oursAddOne, pebbel: pebbleAddOne, disk: diskAddOne},
-	"add-1024":  {ours: oursAddMany, bare: bareAddMany, pebbel: pebbleAddMany},
-	"add-batch": {ours: oursAddBatch, bare: bareAddBatch, pebbel: pebbleAddBatch},
-	"remove":    {ours: oursRemove},
+	"add-one":   {ours: oursAddOne, raw: pebbleAddOne, disk: diskAddOne},
+	"add-1024":  {ours: oursAddMany, bare: bareAddMany, raw: pebbleAddMany, redis: asynqAddMany, pg: riverAddMany},
+	"add-batch": {ours: oursAddBatch, bare: bareAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
+	"remove":    {ours: oursRemove, redis: asynqRemove, pg: riverRemove},
 	"run":       {ours: oursRun},
 	"open":      {ours: oursOpen, bare: bareOpen},
-	"lateness":  {ours: oursLateness},
+	"lateness":  {ours: oursLateness, redis: asynqLateness, pg: riverLateness},
 }
 
 func caseNames() []string {
