@@ -3,7 +3,7 @@ module github.com/seed581295f1/timewheel/metrics/grafana
 go 1.26.0
 
 require (
-	github.com/prometheus/client_golang v1.25.0
+	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.3
 	github.com/seed581295f1/timewheel v0.0.0
 	github.com/seed581295f1/timewheel/metrics v0.0.0
