@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -125,7 +128,7 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: hour} }
 		r.add(task("b"), task("d"))
-		err := r.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("d"))
+		err := r.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("c"), task("b"), task("d"))
 		var dup *durable.DuplicateKeysError
 		if !errors.As(err, &dup) || !errors.Is(err, durable.ErrDuplicateTaskKey) || strings.Join(dup.Keys, "") != "bcd" {
 			t.Errorf("the error is %v", err)
@@ -459,6 +462,75 @@ func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 	}, durable.WithCatchUp(rate), durable.WithPoolSize(4))
 }
 
+// The rate is kept, whatever it is, and one that is larger than any makes no trouble.
+func TestCatchUp_rates(t *testing.T) {
+	for _, c := range []struct{ rate, least, most int }{
+		{1, 2, 4}, {7, 20, 23}, {150, 445, 455}, {199, 590, 600}, {100_000, 5_000, 5_000}, {math.MaxInt, 5_000, 5_000},
+	} {
+		inOneBubble(t, func(t *testing.T, r *rig) {
+			for i := range 5_000 {
+				r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+			}
+			r.crash()
+			r.after(hour)
+			r.start()
+			r.after(3 * sec)
+			if n := len(r.runs()); n < c.least || n > c.most {
+				t.Errorf("at %d a second %d ran in three seconds, want %d to %d", c.rate, n, c.least, c.most)
+			}
+		}, durable.WithCatchUp(c.rate))
+	}
+}
+
+func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		hang := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
+		r.handle("hang", hang)
+		for i := range 50 {
+			r.add(durable.Task{Key: fmt.Sprint("hangs", i), Kind: "hang", Delay: sec})
+		}
+		for i := range 20 {
+			r.add(durable.Task{Key: fmt.Sprint("runs", i), Kind: "note", Delay: 2 * sec})
+		}
+		r.crash()
+		r.handle("hang", hang)
+		r.after(hour)
+		r.start()
+		r.after(10 * sec)
+		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin})
+		r.after(20 * sec)
+		if n := len(r.runs()); n != 71 {
+			t.Errorf("%d ran, want 71", n)
+		}
+		r.exists("past", false)
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := r.Shutdown(gone); err == nil {
+			t.Error("Shutdown says nothing of the runs it gave up")
+		}
+		r.crash()
+	}, durable.WithCatchUp(5), durable.WithPoolSize(60))
+}
+
+// An overdue task whose At was long ago does not wait behind those that are caught up with.
+func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for i := range 100 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+		}
+		r.crash()
+		r.after(hour)
+		r.start()
+		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin, Interval: 24 * hour, Times: 2})
+		r.after(2 * tick)
+		r.exists("past", true)
+		r.times("past", 1)
+		if next := r.info("past").Next; !next.Equal(r.begin.Add(24 * hour)) {
+			t.Errorf("the next run is at %v, off the grid", next)
+		}
+	}, durable.WithCatchUp(1))
+}
+
 func TestMissed_policies(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy durable.Missed
@@ -646,6 +718,220 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 			t.Errorf("%d tasks are left", n)
 		}
 	})
+}
+
+// What the user's error does when it is asked what it is does no harm.
+func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		once := durable.WithRetry(1, sec, sec)
+		r.handle("nil", func(context.Context, durable.Run) error { var e *pointerError; return e }, once)
+		r.handle("silent", func(context.Context, durable.Run) error { return errors.New("") }, once)
+		r.handle("binary", func(context.Context, durable.Run) error { return errors.New("\xff" + strings.Repeat("ä", 200)) }, once)
+		r.handle("deaf", func(context.Context, durable.Run) error { panic(&pointerError{}) }, once)
+		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
+			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
+		}
+		r.after(2 * sec)
+		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
+			i := r.info(kind)
+			if !i.Parked || i.Failure == "" || len(i.Failure) > 256 || !utf8.ValidString(i.Failure) {
+				t.Errorf("the task is %+v", i)
+			}
+		}
+	})
+}
+
+type pointerError struct{ text *string }
+
+func (e *pointerError) Error() string { return *e.text }
+
+// A walk that reads while Shutdown waits for it must not wait for Shutdown.
+func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for i := range 10 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
+		}
+		shut := make(chan error, 1)
+		var ended error
+		seen := 0
+		for i, err := range r.All(ctx) {
+			if ended = err; err != nil {
+				break
+			}
+			if seen++; seen == 3 {
+				go func() { shut <- r.Shutdown(ctx) }()
+			}
+			time.Sleep(sec)
+			_, _ = r.Exist(ctx, i.Key)
+			_ = r.Stats()
+		}
+		if !errors.Is(ended, durable.ErrStopped) || seen != 3 {
+			t.Errorf("the walk ended after %d tasks with %v", seen, ended)
+		}
+		if err := <-shut; err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+}
+
+// Shutdown does not wait for ever for whoever reads.
+func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		for range r.All(ctx) {
+			short, cancel := context.WithTimeout(ctx, sec)
+			began := time.Now()
+			if err := r.Shutdown(short); err == nil || time.Since(began) > 7*sec {
+				t.Errorf("shutdown after %v: %v", time.Since(began), err)
+			}
+			cancel()
+			again, cancel := context.WithTimeout(ctx, sec)
+			if err := r.Shutdown(again); err == nil {
+				t.Error("the second shutdown says nothing")
+			}
+			cancel()
+		}
+		synctest.Wait()
+		r.open()
+	})
+}
+
+// Several operations of one group on one key see each other.
+func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for round := range 50 {
+			key := fmt.Sprint("k", round)
+			var wait sync.WaitGroup
+			var added, removed atomic.Int32
+			for i := range 20 {
+				wait.Go(func() {
+					switch i % 4 {
+					case 0:
+						if r.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) == nil {
+							added.Add(1)
+						}
+					case 1:
+						if r.RemoveTask(ctx, key) == nil {
+							removed.Add(1)
+						}
+					case 2:
+						_ = r.Reschedule(ctx, key, sec) // or there is none
+						_ = r.Reschedule(ctx, key, hour)
+					case 3:
+						if i == 3 {
+							_ = r.RemoveTask(ctx, "no such key")
+						}
+					}
+				})
+			}
+			wait.Wait()
+			left := added.Load() - removed.Load()
+			if left != 0 && left != 1 {
+				t.Fatalf("%d adds and %d removals of one key", added.Load(), removed.Load())
+			}
+			r.exists(key, left == 1)
+		}
+		s := r.Stats()
+		if s.Added != s.Removed+uint64(s.Pending) {
+			t.Errorf("the accounts are %+v", s)
+		}
+	})
+}
+
+// Verbs at random, time that passes and crashes, against what is known of each task: when it is due, how often
+// it is to run still. Nothing runs early, late, twice or after its removal.
+func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 15
+	}
+	for seed := range seeds {
+		inBubble(t, func(t *testing.T, r *rig) { walk(t, r, rand.New(rand.NewPCG(uint64(seed), 1))) })
+	}
+}
+
+type walked struct {
+	next     time.Time
+	interval time.Duration
+	times    int
+}
+
+func walk(t *testing.T, r *rig, rnd *rand.Rand) {
+	model := map[string]*walked{}
+	delays := []time.Duration{1, tick, sec, 29 * sec, 30 * sec, 59 * sec, 60 * sec, 61 * sec, 90 * sec, hour, 50 * hour}
+	delay := func() time.Duration { return delays[rnd.IntN(len(delays))] + time.Duration(rnd.Int64N(int64(sec))) }
+	for step := range 120 {
+		key := fmt.Sprint("k", rnd.IntN(8))
+		m := model[key]
+		switch rnd.IntN(7) {
+		case 0, 1:
+			task := durable.Task{Key: key, Kind: "note", Delay: delay(), Times: 1 + rnd.IntN(3), Interval: 10*sec + time.Duration(rnd.Int64N(int64(hour)))}
+			err := r.AddTask(ctx, task)
+			if (err == nil) != (m == nil) {
+				t.Fatalf("step %d: AddTask(%s): %v", step, key, err)
+			}
+			if m == nil {
+				model[key] = &walked{time.Now().Add(task.Delay), task.Interval, task.Times}
+			}
+		case 2:
+			if err := r.RemoveTask(ctx, key); (err == nil) != (m != nil) {
+				t.Fatalf("step %d: RemoveTask(%s): %v", step, key, err)
+			}
+			delete(model, key)
+		case 3:
+			d := delay()
+			if err := r.Reschedule(ctx, key, d); (err == nil) != (m != nil) {
+				t.Fatalf("step %d: Reschedule(%s): %v", step, key, err)
+			}
+			if m != nil {
+				m.next = time.Now().Add(d)
+			}
+		case 4:
+			if rnd.IntN(3) == 0 {
+				r.crash()
+				r.start() // with no time in between, nothing is overdue
+			}
+		default:
+			end := time.Now().Add(delay())
+			for time.Now().Before(end) {
+				// To the next due time, or the end, and far enough beyond for what is due to have run.
+				at := end
+				for _, m := range model {
+					if m.next.Before(at) {
+						at = m.next
+					}
+				}
+				r.after(max(time.Until(at), 0) + 2*tick)
+				for _, c := range r.runs() {
+					m := model[c.Key]
+					if m == nil || !c.Due.Equal(m.next) || c.Times != m.times-1 {
+						t.Fatalf("step %d: %s ran, due at %v; the model has %+v", step, c.Key, c.Due, m)
+					}
+					if late := r.begin.Add(c.at).Sub(c.Due); late < 0 || late >= 3*tick {
+						t.Fatalf("step %d: %s ran %v late", step, c.Key, late)
+					}
+					if m.times--; m.times == 0 {
+						delete(model, c.Key)
+						continue
+					}
+					m.next = m.next.Add(m.interval)
+				}
+				for key, m := range model {
+					if time.Since(m.next) > 2*tick {
+						t.Fatalf("step %d: %s was due %v ago and did not run", step, key, time.Since(m.next))
+					}
+				}
+			}
+		}
+		if n := r.Len(); n != len(model) {
+			t.Fatalf("step %d: Len is %d, want %d", step, n, len(model))
+		}
+		if m := model[key]; m != nil {
+			if i := r.info(key); !i.Next.Equal(m.next) || i.Times != m.times {
+				t.Fatalf("step %d: %s is %+v, want %+v", step, key, i, m)
+			}
+		}
+	}
 }
 
 func TestAll_yieldsInDueOrder(t *testing.T) {

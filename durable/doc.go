@@ -23,9 +23,12 @@
 //	a power cut                       the same, if the disk keeps what it says it has synced
 //	loss of the disk                  nothing: the store is one directory on one disk
 //	a full or failing disk            what was acknowledged; the scheduler stops writing and running, says so
-//	                                  ([Scheduler.Err]), and goes on answering
-//	a step of the wall clock          every task; those due within the window keep their distance, those
-//	                                  beyond it follow the new time, up to half a window late
+//	                                  ([Scheduler.Err]), and goes on answering; or, when it is its own books
+//	                                  that Pebble cannot write in the background, the process ends
+//	a full disk at the start          Open says so
+//	a step of the wall clock          every task; those in the window keep their distance, those beyond it
+//	                                  follow the new time, up to half a window late. The window is as much
+//	                                  larger as the clock was set back
 //
 // # At least once
 //
@@ -36,8 +39,9 @@
 // its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so. So
 // is a task whose kind nobody handles.
 //
-// RemoveTask and SetTask, once they have returned nil, let no run of the old task start. A run in progress is
-// not interrupted; what comes of it no longer counts.
+// RemoveTask and SetTask, once they have returned nil, let no run of the old task start. A run in progress, or
+// one that a worker has taken and whose handler is about to be called, is not interrupted; what comes of it no
+// longer counts.
 //
 // # After downtime
 //
@@ -48,8 +52,8 @@
 // # Time
 //
 // Due times are wall-clock times, for they must mean something to the next process. The wheel takes over
-// within the window ([WithWindow]) and measures on the monotonic clock. No run starts early, unless the wall
-// clock has stepped back since it was taken into the window.
+// within the window ([WithWindow]) and measures on the monotonic clock. No run starts early, but by as much as
+// the wall clock was set back, or slowed down, since it was taken into the window.
 //
 // # Inside
 //

@@ -45,6 +45,9 @@ const (
 	// a millisecond or two.
 	feedAtOnce = 512
 
+	// mostWaiting is how many due tasks may wait for a worker before no more are taken into memory.
+	mostWaiting = 1 << 16
+
 	// catchUpEvery is how often overdue tasks are started.
 	catchUpEvery = 10 * time.Millisecond
 )
@@ -63,6 +66,9 @@ func (k *keeper) feed() time.Duration {
 		k.ahead.until = max(k.ahead.until, later(wall, k.cfg.window))
 	}
 	if !k.ahead.done() {
+		if k.wheel.Stats().Waiting >= mostWaiting {
+			return catchUpEvery // more falls due than runs: what is not in memory yet may as well stay where it is
+		}
 		k.read(&k.ahead, feedAtOnce)
 		if !k.ahead.done() {
 			return 0
@@ -74,18 +80,21 @@ func (k *keeper) feed() time.Duration {
 // readOverdue takes as many overdue tasks from the store as the rate allows by now. It returns when to come
 // back.
 func (k *keeper) readOverdue(now time.Time) time.Duration {
-	since := min(now.Sub(k.caughtUp), time.Second) // a longer pause is not made up for
-	allowed := int(since.Seconds() * float64(k.cfg.catchUp))
-	if k.overdueLive+allowed > 2*k.cfg.catchUp {
-		allowed = 0 // the handlers are slow, and tasks would pile up in memory
+	rate := k.cfg.catchUp
+	each := time.Second / time.Duration(rate)
+	if now.Sub(k.caughtUp) > time.Second {
+		k.caughtUp = now.Add(-time.Second) // a longer pause is not made up for
 	}
-	if allowed == 0 {
-		return max(catchUpEvery, time.Second/time.Duration(k.cfg.catchUp))
+	n := min(int(now.Sub(k.caughtUp)/each), feedAtOnce)
+	if k.overdueLive+n > 2*max(rate, k.cfg.poolSize) {
+		n = 0 // the handlers are slow, and tasks would pile up in memory
 	}
-	n := min(allowed, feedAtOnce)
+	if n == 0 {
+		return max(catchUpEvery, each)
+	}
 	k.read(&k.overdue, n)
-	k.caughtUp = now.Add(-time.Second * time.Duration(allowed-n) / time.Duration(k.cfg.catchUp))
-	if n < allowed {
+	k.caughtUp = k.caughtUp.Add(time.Duration(n) * each)
+	if n == feedAtOnce {
 		return 0
 	}
 	return catchUpEvery

@@ -10,6 +10,7 @@ type group struct {
 	touched map[string]*touched
 	order   []*touched // as they were touched first
 	tally   tally      // what is to be counted
+	parked  *record    // the last of those that were parked
 }
 
 // tally is what the operations of a group have done.

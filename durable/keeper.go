@@ -4,10 +4,10 @@ package durable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,24 +57,35 @@ type keeper struct {
 // An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
 // it must not put anything before it returns one.
 type op struct {
+	ctx      context.Context // when it is done, nobody waits for the answer any more; may be nil
+	size     int             // about how many bytes it writes
 	do       func(g *group) error
 	answered chan error // nil if nobody waits
 	err      error
 }
 
-// live is a task in the wheel, or one that is running. The keeper owns it but for begun.
+// live is a task in the wheel, or one that is running. The keeper owns it but for the state.
 type live struct {
 	k       *keeper
 	rec     *record
-	begun   atomic.Bool // the wheel has let go of it
-	overdue bool        // it is counted in overdueLive
+	overdue bool          // it is counted in overdueLive
+	state   atomic.Uint32 // changed from inWheel by compare-and-swap: of a run and a removal one wins
 }
+
+const (
+	inWheel uint32 = iota
+	begun          // its run has begun
+	gone           // it was removed, replaced or moved before that
+)
 
 const forever = time.Duration(math.MaxInt64)
 
 // groupMost is how many operations are committed at once, so that the first does not wait too long for its
-// answer. A thousand callers are one group.
-const groupMost = 4096
+// answer. A thousand callers are one group. So it is if they have written groupBytes before.
+const (
+	groupMost  = 4096
+	groupBytes = 16 << 20
+)
 
 func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
 	k := &keeper{
@@ -95,12 +106,12 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 }
 
 // do has the keeper do an operation, and waits until it is durable or refused.
-func (k *keeper) do(ctx context.Context, f func(g *group) error) error {
+func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	answered := make(chan error, 1)
-	if !k.post(op{do: f, answered: answered}) {
+	if !k.post(op{ctx: ctx, size: size, do: f, answered: answered}) {
 		return ErrStopped
 	}
 	select {
@@ -131,7 +142,10 @@ func (k *keeper) post(o op) bool {
 func (k *keeper) take(into []op) (taken []op, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := min(len(k.ops), groupMost)
+	n := 0
+	for size := 0; n < min(len(k.ops), groupMost) && size < groupBytes; n++ {
+		size += k.ops[n].size
+	}
 	taken = append(into, k.ops[:n]...)
 	left := copy(k.ops, k.ops[n:])
 	clear(k.ops[left:])
@@ -172,8 +186,12 @@ func (k *keeper) handle(ops []op) {
 	g := &group{k: k}
 	broken := k.Err()
 	for i := range ops {
-		if broken == nil {
-			ops[i].err = ops[i].do(g)
+		o := &ops[i]
+		if o.ctx != nil {
+			o.err = o.ctx.Err() // who has gone wants nothing any more
+		}
+		if o.err == nil && broken == nil {
+			o.err = o.do(g)
 		}
 	}
 	if broken == nil {
@@ -200,6 +218,10 @@ func (k *keeper) commit(g *group) error {
 		}
 	}
 	k.count.add(g.tally)
+	if g.parked != nil {
+		k.cfg.log.WithField("task", g.parked.key).WithField("kind", g.parked.kind).
+			WithField("failure", g.parked.failure).Warnf("durable: %d tasks parked, this one the last", g.tally.parked)
+	}
 	for _, t := range g.order {
 		if was, is := t.from != None, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
@@ -213,6 +235,7 @@ func (k *keeper) commit(g *group) error {
 // the store alone. It may be nil.
 func (k *keeper) place(key string, rec *record) {
 	old := k.live[key]
+	waits := old != nil && old.state.CompareAndSwap(inWheel, gone)
 	if old != nil && old.overdue {
 		k.overdueLive--
 	}
@@ -224,11 +247,9 @@ func (k *keeper) place(key string, rec *record) {
 		_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
 		return
 	}
-	if old != nil {
-		delete(k.live, key)
-		if !old.begun.Load() {
-			_ = k.wheel.RemoveTask(key) // or it has begun just now
-		}
+	delete(k.live, key)
+	if waits {
+		_ = k.wheel.RemoveTask(key) // its error is that the wheel has let go of it, to find it gone
 	}
 }
 
@@ -251,8 +272,8 @@ func (k *keeper) start(*group) error {
 	k.started = true
 	now := time.Now().UnixNano()
 	k.caughtUp = time.Now().Add(-catchUpEvery) // so that the first of them need not wait
-	k.overdue.until = now
-	k.ahead = feed{at: end(now), until: now}
+	k.overdue.until = now - 1                  // what is added from here on is not overdue, be it due at once
+	k.ahead = feed{at: end(now - 1), until: now - 1}
 	k.wheel.Start()
 	return nil
 }
@@ -289,9 +310,12 @@ func (k *keeper) close() {
 	k.reading.Wait()
 }
 
-// next returns a generation that no earlier task had.
-func (k *keeper) next(now int64) uint64 {
-	k.generation = max(k.generation+1, uint64(now))
+// next returns a generation that no earlier task had, and greater than the given one. Across processes the
+// clock sees to that; the last bits are random, so that a clock that was set back does not repeat it.
+func (k *keeper) next(after uint64) uint64 {
+	const random = 1 << 10
+	now := uint64(time.Now().UnixNano())/random*random + rand.Uint64N(random)
+	k.generation = max(k.generation+1, after+1, now)
 	return k.generation
 }
 
@@ -310,5 +334,3 @@ func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
 	}
 	k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
 }
-
-var errNoHandler = errors.New("no handler for its kind")

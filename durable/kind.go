@@ -30,7 +30,7 @@ type Run struct {
 // A Token names a run. No other run has the same, of this task or of another, in this process or a later one.
 type Token struct {
 	Key        string
-	Generation uint64 // of the tasks that have had the key, the later has the greater
+	Generation uint64 // of the tasks that have had the key, the later has the greater (a clock set back aside)
 	Run        uint64 // of the runs of the task, the later has the greater; not every number is used
 }
 

@@ -39,8 +39,15 @@ func newConfig(opts []Option) (config, error) {
 			return c, err
 		}
 	}
+	c.window = max(c.window, leastWindow, 2*c.tick)
+	c.catchUp = min(c.catchUp, mostCatchUp)
 	return c, nil
 }
+
+const (
+	leastWindow = 100 * time.Millisecond
+	mostCatchUp = 1_000_000
+)
 
 // WithTick sets the tick of the wheel; 10 ms unless it is given. It is an error if d is not positive.
 func WithTick(d time.Duration) Option {
@@ -51,7 +58,8 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithWindow sets how long before it is due a task is taken into memory; one minute unless it is given. What is
-// due within the window is what memory is needed for. It is an error if d is not positive.
+// due within the window is what memory is needed for. Less than 100 ms, or than two ticks, count as that. It is
+// an error if d is not positive.
 func WithWindow(d time.Duration) Option {
 	return func(c *config) error {
 		c.window = d
@@ -69,7 +77,7 @@ func WithPoolSize(n int) Option {
 }
 
 // WithCatchUp sets how many overdue tasks are started in a second after downtime; 10,000 unless it is given.
-// It is an error if n is not positive.
+// More than a million count as that. It is an error if n is not positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n

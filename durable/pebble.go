@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -21,7 +24,6 @@ import (
 
 // A pebbleStore is a Store in a directory, on Pebble, a log-structured merge tree. Its rows:
 //
-//	m version             the version of the format
 //	m commits             how many commits there were, and how many records there are
 //	k key                 the due time of the record of the key
 //	d due key             the data of that record
@@ -41,12 +43,7 @@ type pebbleStore struct {
 	broken  bool // a commit has failed
 }
 
-const formatVersion = 1
-
-var (
-	rowVersion = []byte("mversion")
-	rowCommits = []byte("mcommits")
-)
+var rowCommits = []byte("mcommits")
 
 const (
 	cacheSize    = 32 << 20
@@ -58,46 +55,134 @@ const (
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
-	return openPebble(dir, vfs.Default, memTableSize, log)
+	return openPebble(filepath.Clean(dir), vfs.Default, memTableSize, log)
 }
 
 func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (Store, error) {
+	failed := func(err error) (Store, error) { return nil, fmt.Errorf("durable: directory %s: %w", dir, err) }
 	names, err := files.List(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := files.Stat(files.PathDir(dir)); err != nil {
-			return nil, fmt.Errorf("durable: directory %s: %w", dir, err)
+			return failed(err)
 		}
 		if err := files.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("durable: directory %s: %w", dir, err)
+			return failed(err)
 		}
 	case err != nil:
-		return nil, fmt.Errorf("durable: directory %s: %w", dir, err)
-	case len(names) > 0:
-		if d, err := pebble.Peek(dir, files); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
-		} else if !d.Exists && slices.ContainsFunc(names, foreign) {
-			return nil, fmt.Errorf("durable: directory %s holds something else than a store", dir)
-		}
+		return failed(err)
+	case !slices.Contains(names, formatName) && slices.ContainsFunc(names, foreign):
+		return failed(errors.New("it holds something else than a store"))
 	}
 	lock, err := pebble.LockDirectory(dir, files)
-	if err != nil {
+	if errors.Is(err, syscall.EAGAIN) || err != nil && strings.Contains(err.Error(), "held by current process") {
 		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, err)
+	}
+	if err != nil {
+		return failed(err)
 	}
 	s := &pebbleStore{lock: lock}
 	if err := s.open(dir, files, memTable, log); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		if pebble.IsCorruptionError(err) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		_, err = failed(errors.Join(err, lock.Close()))
+		return nil, err
 	}
 	return s, nil
 }
 
+// A directory is a store if it has a file that says so, and in which format. It is written before anything
+// else, so that a directory which belongs to somebody else is told without touching it.
+const (
+	formatName = "FORMAT"
+	formatTemp = "FORMAT.new"
+	format     = "timewheel/durable 1\n"
+)
+
 // foreign reports whether a file is none of those that an Open leaves behind which was cut off before there was
 // a store.
-func foreign(name string) bool {
-	return name != "LOCK" && !strings.HasPrefix(name, "MANIFEST-") && !strings.HasPrefix(name, "marker.")
+func foreign(name string) bool { return name != "LOCK" && name != formatTemp }
+
+// checkFormat compares the format with ours, or writes it if the directory is new.
+func checkFormat(dir string, files vfs.FS) error {
+	file, err := files.Open(files.PathJoin(dir, formatName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeFormat(dir, files)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if string(text) != format {
+		return fmt.Errorf("%w: %q, this program reads %q", ErrVersion, text, format)
+	}
+	return nil
+}
+
+func writeFormat(dir string, files vfs.FS) error {
+	temp := files.PathJoin(dir, formatTemp)
+	file, err := files.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write([]byte(format))
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := files.Rename(temp, files.PathJoin(dir, formatName)); err != nil {
+		return err
+	}
+	parent, err := files.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// leastRoom is what must be free on the disk for a store to be opened, beside the size of its logs, which are
+// read and written anew.
+const leastRoom = 8 << 20
+
+// checkRoom writes and syncs a file, and asks how much room there is. Pebble, when it finds the disk full in
+// the middle of an open, tries again for ever.
+func checkRoom(dir string, files vfs.FS) error {
+	name := files.PathJoin(dir, formatTemp)
+	file, err := files.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, 4096))
+	if err := errors.Join(err, file.Sync(), file.Close(), files.Remove(name)); err != nil {
+		return err
+	}
+	need := uint64(leastRoom)
+	names, err := files.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if info, err := files.Stat(files.PathJoin(dir, name)); err == nil && strings.HasSuffix(name, ".log") {
+			need += uint64(info.Size())
+		}
+	}
+	disk, err := files.GetDiskUsage(dir)
+	if err != nil || disk.AvailBytes >= need {
+		return nil // a file system that cannot tell has as much as it has
+	}
+	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store", syscall.ENOSPC, disk.AvailBytes, need)
 }
 
 func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (err error) {
+	if err := checkFormat(dir, files); err != nil {
+		return err
+	}
+	if err := checkRoom(dir, files); err != nil {
+		return err
+	}
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	o := &pebble.Options{
@@ -123,71 +208,47 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 	}
 	defer func() {
 		if f, ok := recovered(recover()); ok {
-			err = fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, f)
+			err = f
 		}
 	}()
 	if s.db, err = pebble.Open(dir, o); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
+		return err
 	}
 	file, err := files.OpenReadWrite(files.PathJoin(dir, watermarkName), vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return errors.Join(fmt.Errorf("durable: directory %s: %w", dir, err), s.db.Close())
+		return errors.Join(err, s.db.Close())
 	}
 	s.mark = watermark{file}
-	if err := s.readMeta(dir); err != nil {
+	if err := s.readCounts(); err != nil {
 		return errors.Join(err, file.Close(), s.db.Close())
 	}
 	return nil
 }
 
-// readMeta reads the version and the length, or writes them if the store is new.
-func (s *pebbleStore) readMeta(dir string) error {
-	version, isThere, err := s.numbers(rowVersion, 1)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
-	}
+// readCounts reads how many commits and records there are, and compares it with the watermark.
+func (s *pebbleStore) readCounts() error {
 	marked, err := s.mark.read()
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
+		return err
 	}
-	if !isThere {
-		it, err := s.db.NewIter(nil)
-		if err != nil {
-			return err
-		}
-		foreign := it.First()
-		if err := it.Close(); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
-		}
-		if foreign {
-			return fmt.Errorf("durable: directory %s holds a Pebble store of another program", dir)
-		}
-		if marked > 0 {
-			return fmt.Errorf("%w: %s is empty, after %d commits", ErrCorrupt, dir, marked)
-		}
-		return s.db.Set(rowVersion, binary.BigEndian.AppendUint64(nil, formatVersion), pebble.Sync)
-	}
-	if version[0] != formatVersion {
-		return fmt.Errorf("%w: %s has %d, this program reads %d", ErrVersion, dir, version[0], formatVersion)
-	}
-	counts, isThere, err := s.numbers(rowCommits, 2)
+	counts, isThere, err := s.numbers(s.db, rowCommits, 2)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, dir, err)
+		return err
 	}
 	if isThere {
 		s.commits = counts[0]
 		s.length.Store(int64(counts[1]))
 	}
 	if s.commits < marked {
-		return fmt.Errorf("%w: %s: the end of the log is damaged; %d of %d commits were read, with %d tasks",
-			ErrCorrupt, dir, s.commits, marked, s.length.Load())
+		return fmt.Errorf("%w: the end of the log is damaged; %d of %d commits were read, with %d tasks",
+			ErrCorrupt, s.commits, marked, s.length.Load())
 	}
 	return nil
 }
 
 // numbers reads a row of n numbers.
-func (s *pebbleStore) numbers(row []byte, n int) (all []uint64, ok bool, err error) {
-	value, closer, err := s.db.Get(row)
+func (s *pebbleStore) numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
+	value, closer, err := from.Get(row)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -281,25 +342,29 @@ func (s *pebbleStore) Commit(changes []Change) (err error) {
 }
 
 func (s *pebbleStore) Get(key string) (Record, bool, error) {
-	row := appendKeyRow(nil, key)
-	for last := int64(None); ; {
-		n, ok, err := s.numbers(row, 1)
-		if err != nil || !ok {
-			return Record{}, false, err
+	r, ok, err := s.get(s.db, key)
+	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
+		snapshot := s.db.NewSnapshot()
+		defer func() { _ = snapshot.Close() }()
+		if r, ok, err = s.get(snapshot, key); errors.Is(err, pebble.ErrNotFound) {
+			err = fmt.Errorf("%w: no data of %q", ErrCorrupt, key)
 		}
-		due := disorderly(n[0])
-		data, closer, err := s.db.Get(appendDueRow(nil, Position{due, key}))
-		switch {
-		case err == nil:
-			r := Record{key, due, append([]byte(nil), data...)}
-			return r, true, closer.Close()
-		case !errors.Is(err, pebble.ErrNotFound):
-			return Record{}, false, err
-		case due == last:
-			return Record{}, false, fmt.Errorf("%w: no data of %q, due at %d", ErrCorrupt, key, due)
-		}
-		last = due // it was moved between the two reads, or its data is lost: the next look tells
 	}
+	return r, ok, err
+}
+
+// get returns pebble.ErrNotFound if there is the first row of a record and not the second.
+func (s *pebbleStore) get(from pebble.Reader, key string) (Record, bool, error) {
+	n, ok, err := s.numbers(from, appendKeyRow(nil, key), 1)
+	if err != nil || !ok {
+		return Record{}, false, err
+	}
+	due := disorderly(n[0])
+	data, closer, err := from.Get(appendDueRow(nil, Position{due, key}))
+	if err != nil {
+		return Record{}, false, err
+	}
+	return Record{key, due, append([]byte(nil), data...)}, true, closer.Close()
 }
 
 func (s *pebbleStore) Due(after Position, until int64) iter.Seq2[Record, error] {

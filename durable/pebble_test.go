@@ -3,6 +3,7 @@
 package durable_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -47,15 +48,16 @@ func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
 		os.WriteFile(filepath.Join(other, "letter.txt"), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	db, err := pebble.Open(foreign, &pebble.Options{Logger: quietPebble{}})
+	db, err := pebble.Open(foreign, &pebble.Options{Logger: quietPebble{}, FormatMajorVersion: pebble.FormatMinSupported})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.Set([]byte("theirs"), nil, pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
+	before := map[string]string{other: listing(t, other), foreign: listing(t, foreign)}
 	for dir, why := range map[string]string{
-		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something else", foreign: "another program",
+		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something else", foreign: "something else",
 	} {
 		s, err := durable.Open(dir)
 		if err == nil {
@@ -67,18 +69,11 @@ func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	if names, err := filepath.Glob(filepath.Join(other, "*")); err != nil || len(names) != 1 {
-		t.Errorf("in the other directory there are %v, %v", names, err)
+	for dir, was := range before {
+		if is := listing(t, dir); is != was {
+			t.Errorf("in %s there was\n%s, now\n%s", dir, was, is)
+		}
 	}
-	if db, err = pebble.Open(foreign, &pebble.Options{Logger: quietPebble{}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, closer, err := db.Get([]byte("theirs")); err != nil {
-		t.Errorf("what was in the foreign store: %v", err)
-	} else {
-		_ = closer.Close()
-	}
-	_ = db.Close()
 }
 
 type quietPebble struct{}
@@ -112,30 +107,90 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 
 func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := durable.OpenPebble(dir + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	set := func(value string) {
-		db, err := pebble.Open(dir, &pebble.Options{Logger: quietPebble{}})
+	for _, format := range []string{"timewheel/durable 7\n", "", "nonsense"} {
+		if err := os.WriteFile(filepath.Join(dir, "FORMAT"), []byte(format), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := listing(t, dir)
+		if _, err := durable.Open(dir); !errors.Is(err, durable.ErrVersion) || !strings.Contains(err.Error(), fmt.Sprintf("%q", format)) {
+			t.Errorf("format %q: %v", format, err)
+		}
+		if after := listing(t, dir); after != before {
+			t.Errorf("format %q: before there was\n%s, now\n%s", format, before, after)
+		}
+	}
+}
+
+// listing tells the files of a directory and what is in them.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, n := range names {
+		data, err := os.ReadFile(filepath.Join(dir, n.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(db.Set([]byte("mversion"), []byte(value), pebble.Sync), db.Close()); err != nil {
-			t.Fatal(err)
+		fmt.Fprintf(&b, "%s %d %x\n", n.Name(), len(data), sha256.Sum256(data))
+	}
+	return b.String()
+}
+
+// A disk that is full when the store is opened is an error, and the store is as it was when there is room.
+func TestOpen_fullDisk_isAnError(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	s, err := durable.OpenPebbleOn("store", mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(8)
+	if err := h.commit(s, 30); err != nil {
+		t.Fatal(err)
+	}
+	left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := errorfs.Wrap(left, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite {
+			return syscall.ENOSPC
 		}
+		return nil
+	}))
+	_, err = durable.OpenPebbleOn("store", files)
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, durable.ErrLocked) {
+		t.Errorf("the open: %v", err)
 	}
-	set("\x00\x00\x00\x00\x00\x00\x00\x07")
-	if _, err := durable.Open(dir); !errors.Is(err, durable.ErrVersion) || !strings.Contains(err.Error(), "7") {
-		t.Errorf("version 7: %v", err)
+	_, err = durable.OpenPebbleOn("store", &smallDisk{left})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("the open with some bytes left: %v", err)
 	}
-	set("one")
-	if _, err := durable.Open(dir); !errors.Is(err, durable.ErrCorrupt) {
-		t.Errorf("version \"one\": %v", err)
+	if s, err = durable.OpenPebbleOn("store", left); err != nil {
+		t.Fatal(err)
 	}
+	if all, err := readAll(s); err != nil || !h.is(all, 30) {
+		t.Errorf("afterwards there are %d records, %v", len(all), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// smallDisk has room for a small file, and no more.
+type smallDisk struct{ vfs.FS }
+
+func (smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 1 << 30}, nil
 }
 
 // A history is what a store should hold after each of its commits.
@@ -440,7 +495,8 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 		}
 		return nil
 	}))
-	if _, err := durable.OpenPebbleOn("store", files); !errors.Is(err, syscall.EROFS) {
+	_, err = durable.OpenPebbleOn("store", files)
+	if !errors.Is(err, syscall.EROFS) || errors.Is(err, durable.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
 	if s, err = durable.OpenPebbleOn("store", mem); err != nil {

@@ -32,6 +32,9 @@ const maxFailure = 256
 
 func (r *record) position() Position { return Position{r.due, r.key} }
 
+// size is about how many bytes the record takes in the store.
+func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
+
 // repeats reports whether there is a run after the next.
 func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
 

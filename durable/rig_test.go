@@ -48,8 +48,15 @@ func quiet() *logrus.Logger {
 	return l
 }
 
-// inBubble runs the test on a started scheduler, and shuts that down.
+// inBubble runs the test on a started scheduler, and shuts that down; and once more on one without
+// fingerprints.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Option) {
+	t.Helper()
+	t.Run("fingerprints", func(t *testing.T) { inOneBubble(t, test, opts...) })
+	t.Run("none", func(t *testing.T) { inOneBubble(t, test, append(opts, durable.WithoutFingerprints())...) })
+}
+
+func inOneBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, store: memstore.New(), begin: time.Now()}

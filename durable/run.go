@@ -3,36 +3,65 @@
 package durable
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-var errGoexit = errors.New("handler called runtime.Goexit")
-
 // job is what the wheel runs at the due time.
 func (l *live) job(*timewheel.Task) {
-	l.begun.Store(true)
+	if !l.state.CompareAndSwap(inWheel, begun) {
+		return // it was removed, replaced or moved in the last moment
+	}
 	k := l.k
 	kind := k.kinds.get(l.rec.kind)
 	if kind == nil {
-		k.acknowledge(l, nil, errNoHandler)
+		k.acknowledge(l, nil, "no handler for its kind")
 		return
 	}
 	k.count.started.Add(1)
-	err := errGoexit // unless the handler returns
+	why := "handler called runtime.Goexit" // unless it returns
 	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("handler panicked: %v", value)
-			k.cfg.log.WithField("task", l.rec.key).WithField("stack", string(debug.Stack())).
-				Errorf("durable: %v", err)
+		value := recover()
+		if value != nil {
+			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
 		}
-		k.acknowledge(l, kind, err)
+		k.acknowledge(l, kind, why) // before the logger is called, which may do as it likes
+		if value != nil {
+			k.cfg.log.WithField("task", l.rec.key).WithField("stack", string(debug.Stack())).
+				Error("durable: " + why)
+		}
 	}()
-	err = kind.handler(k.ctx, l.rec.toRun())
+	if err := kind.handler(k.ctx, l.rec.toRun()); err != nil {
+		why = explain(err.Error)
+	} else {
+		why = ""
+	}
+}
+
+// explain returns what the user's error or value says about itself, as much as is kept. It is called on the
+// worker, for it may do as it likes.
+func explain(say func() string) (said string) {
+	defer func() {
+		if recover() != nil {
+			said = "it failed, and panicked when it was asked why"
+		}
+	}()
+	said = strings.ToValidUTF8(say(), "\uFFFD")
+	for n := min(len(said), maxFailure); ; n-- {
+		if n == len(said) || utf8.RuneStart(said[n]) {
+			said = said[:n]
+			break
+		}
+	}
+	if said == "" {
+		return "it failed, and does not say why"
+	}
+	return said
 }
 
 func (r *record) toRun() Run {
@@ -51,20 +80,20 @@ func (r *record) toRun() Run {
 	}
 }
 
-// acknowledge tells the keeper what came of a run. Nobody waits for it: until it is durable the task counts as
-// running, and has no other run.
-func (k *keeper) acknowledge(l *live, of *kind, failure error) {
+// acknowledge tells the keeper what came of a run, why it failed or nothing. Nobody waits for it: until it is
+// durable the task counts as running, and has no other run.
+func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 	now := time.Now().UnixNano()
-	k.post(op{do: func(g *group) error {
+	k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched[l.rec.key] != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		switch {
-		case failure == nil:
+		case failure == "":
 			g.tally.succeeded++
 			g.put(l.rec.key, l.rec, l.rec.succeeded(of.missed, now))
 		case of == nil || l.rec.attempts+1 >= of.attempts:
-			k.park(g, l.rec, of, failure)
+			g.park(l.rec, of, failure)
 		default:
 			g.tally.failed++
 			next := l.rec.failed(failure)
@@ -96,18 +125,15 @@ func (r *record) succeeded(policy Missed, now int64) *record {
 }
 
 // failed returns the task after an attempt that failed.
-func (r *record) failed(failure error) *record {
+func (r *record) failed(failure string) *record {
 	next := *r
 	next.attempts++
-	next.failure = failure.Error()
-	if len(next.failure) > maxFailure {
-		next.failure = next.failure[:maxFailure]
-	}
+	next.failure = failure
 	return &next
 }
 
 // park keeps the task from running by itself.
-func (k *keeper) park(g *group, rec *record, of *kind, failure error) {
+func (g *group) park(rec *record, of *kind, failure string) {
 	next := rec.failed(failure)
 	if of == nil {
 		next.attempts = rec.attempts // nobody has tried
@@ -116,7 +142,6 @@ func (k *keeper) park(g *group, rec *record, of *kind, failure error) {
 	}
 	next.due = Never
 	g.tally.parked++
-	k.cfg.log.WithField("task", rec.key).WithField("kind", rec.kind).WithError(failure).
-		Warn("durable: task parked")
+	g.parked = next
 	g.put(rec.key, rec, next)
 }

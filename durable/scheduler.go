@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +25,7 @@ type Scheduler struct {
 	kinds kinds
 	keep  *keeper
 
-	reads   sync.RWMutex // held while the store is read, so that it is not closed meanwhile
-	stopped bool         // under reads
+	reads readers
 
 	ending atomic.Bool
 	ended  chan struct{}
@@ -87,13 +85,14 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 
 // Start lets tasks run. A second Start does nothing.
 func (s *Scheduler) Start() error {
-	return s.keep.do(context.Background(), s.keep.start)
+	return s.keep.do(context.Background(), 0, s.keep.start)
 }
 
 // Shutdown lets no run begin from here on, waits until the runs that go on have ended and been acknowledged,
 // and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
-// them, and returns an error that says how many there were: they will run again. A further Shutdown waits for
-// the first, or until its own ctx is done, and returns the same.
+// them, and returns an error that says how many there were: they will run again. It waits five seconds more for
+// a store that is busy, and then leaves it to close by itself. A further Shutdown waits for the first, or until
+// its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -106,13 +105,30 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	defer close(s.ended)
 	s.result = s.wheel.Shutdown(ctx)
 	s.keep.cancel()
-	s.keep.close()
-	s.reads.Lock()
-	defer s.reads.Unlock()
-	s.stopped = true
-	s.result = errors.Join(s.result, s.store.Close())
-	return s.result
+	closed := make(chan error, 1)
+	go func() {
+		s.keep.close()
+		<-s.reads.stop()
+		closed <- s.store.Close()
+	}()
+	var patience <-chan time.Time
+	for {
+		select {
+		case err := <-closed:
+			s.result = errors.Join(s.result, err)
+			return s.result
+		case <-ctx.Done():
+			ctx = context.WithoutCancel(ctx)
+			patience = time.After(closeGrace)
+		case <-patience:
+			s.result = errors.Join(s.result, errors.New("durable: the store is being written or read, and not closed yet"))
+			return s.result
+		}
+	}
 }
+
+// closeGrace is how long Shutdown waits for the store after its context is done.
+const closeGrace = 5 * time.Second
 
 // Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
 // any more; it is to be shut down, and the store opened anew.
@@ -121,30 +137,30 @@ func (s *Scheduler) Err() error { return s.keep.Err() }
 // AddTask adds the tasks, all or none. The error is ErrInvalidTask, ErrUnknownKind, or ErrDuplicateTaskKey: a
 // [*DuplicateKeysError] with the keys that are there already, or occur twice.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
-	recs, err := s.records(tasks)
+	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	return s.keep.do(ctx, func(g *group) error {
+	return s.keep.do(ctx, size, func(g *group) error {
 		var taken []string
-		within := make(map[string]bool)
+		seen := make(map[string]int) // how often, if there is more than one task
 		for _, rec := range recs {
 			old, err := g.find(rec.key)
 			if err != nil {
 				return err
 			}
-			if old != nil || within[rec.key] {
-				taken = append(taken, rec.key)
-			}
 			if len(recs) > 1 {
-				within[rec.key] = true
+				seen[rec.key]++
+			}
+			if n := seen[rec.key]; n < 2 && old != nil || n == 2 && old == nil {
+				taken = append(taken, rec.key)
 			}
 		}
 		if taken != nil {
 			return &DuplicateKeysError{taken}
 		}
 		for _, rec := range recs {
-			rec.generation = s.keep.next(time.Now().UnixNano())
+			rec.generation = s.keep.next(0)
 			g.put(rec.key, nil, rec)
 		}
 		g.tally.added += uint64(len(recs))
@@ -154,53 +170,58 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 
 // SetTask adds the task, or replaces the one of that key.
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
-	recs, err := s.records([]Task{task})
+	recs, size, err := s.records([]Task{task})
 	if err != nil {
 		return err
 	}
 	rec := recs[0]
-	return s.keep.do(ctx, func(g *group) error {
+	return s.keep.do(ctx, size, func(g *group) error {
 		old, err := g.find(rec.key)
 		if err != nil {
 			return err
 		}
+		var before uint64
 		if old != nil {
 			g.tally.removed++
+			before = old.generation
 		}
 		g.tally.added++
-		rec.generation = s.keep.next(time.Now().UnixNano())
+		rec.generation = s.keep.next(before)
 		g.put(rec.key, old, rec)
 		return nil
 	})
 }
 
-// records returns the tasks as they are kept, without a generation.
-func (s *Scheduler) records(tasks []Task) ([]*record, error) {
+// records returns the tasks as they are kept, without a generation, and how many bytes they will take.
+func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) {
 	now := time.Now().UnixNano()
-	recs := make([]*record, len(tasks))
+	recs = make([]*record, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
 		if err := t.validate(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if s.kinds.get(t.Kind) == nil {
-			return nil, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
+			return nil, 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		due := t.due(now)
 		recs[i] = &record{
 			key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
-			interval: t.Interval, times: int64(t.Times), grid: due, due: due,
+			interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now),
 		}
 		if t.Times == 0 {
 			recs[i].times = 1
 		}
+		if size += recs[i].size(); size > MaxBatch {
+			return nil, 0, fmt.Errorf("%w: more than %d bytes of tasks at once", ErrInvalidTask, MaxBatch)
+		}
 	}
-	return recs, nil
+	return recs, size, nil
 }
 
 // RemoveTask removes the task of the key. When it returns nil no run of it starts any more.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return s.keep.do(ctx, func(g *group) error {
+	return s.keep.do(ctx, MaxKey, func(g *group) error {
 		old, err := g.find(key)
 		if err != nil {
 			return err
@@ -219,7 +240,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // runs again, and has all its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
-	return s.keep.do(ctx, func(g *group) error {
+	return s.keep.do(ctx, MaxKey, func(g *group) error {
 		old, err := g.find(key)
 		if err != nil {
 			return err
@@ -257,11 +278,10 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
 	}
-	s.reads.RLock()
-	defer s.reads.RUnlock()
-	if s.stopped {
+	if !s.reads.enter() {
 		return Info{}, false, ErrStopped
 	}
+	defer s.reads.leave()
 	stored, ok, err := s.store.Get(key)
 	if err != nil || !ok {
 		return Info{}, false, err
@@ -274,19 +294,21 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 }
 
 // All walks over the tasks in the order in which they are due, the parked ones last. It sees each task that is
-// there all the time, and perhaps those that come, move or go meanwhile; an error ends it. A Shutdown waits
-// for it.
+// there all the time, and perhaps those that come, move or go meanwhile; an error ends it, and so does
+// Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		s.reads.RLock()
-		defer s.reads.RUnlock()
-		if s.stopped {
+		if !s.reads.enter() {
 			yield(Info{}, ErrStopped)
 			return
 		}
+		defer s.reads.leave()
 		for stored, err := range s.store.Due(Position{Due: None}, Never) {
 			if err == nil {
 				err = ctx.Err()
+			}
+			if err == nil && s.reads.stopped() {
+				err = ErrStopped
 			}
 			var rec *record
 			if err == nil {
@@ -305,10 +327,9 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 
 // Len returns the number of tasks, or 0 after Shutdown.
 func (s *Scheduler) Len() int {
-	s.reads.RLock()
-	defer s.reads.RUnlock()
-	if s.stopped {
+	if !s.reads.enter() {
 		return 0
 	}
+	defer s.reads.leave()
 	return s.store.Len()
 }

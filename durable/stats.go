@@ -15,8 +15,8 @@ type Stats struct {
 	Parked  uint64 // tasks that were parked
 
 	Started   uint64 // calls of handlers
-	Succeeded uint64 // of those, the ones whose run was acknowledged
-	Failed    uint64 // of those, the ones that returned an error, panicked or ended their goroutine
+	Succeeded uint64 // of those that counted, the ones whose run was acknowledged
+	Failed    uint64 // of those that counted, the ones that returned an error, panicked or ended their goroutine
 }
 
 type counts struct {

@@ -18,6 +18,7 @@ const (
 	MaxKey     = 1 << 10
 	MaxKind    = 1 << 8
 	MaxPayload = 1 << 20
+	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
 
 // A Task is what [Scheduler.AddTask] adds. One of Interval, Delay and At must tell when it is due.

@@ -257,6 +257,16 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		if n := r.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
+		many := make([]durable.Task, 65)
+		for i := range many {
+			many[i] = with(func(t *durable.Task) { t.Key, t.Payload = strings.Repeat("k", i+1), make([]byte, durable.MaxPayload) })
+		}
+		if err := r.AddTask(ctx, many...); !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("more than MaxBatch at once: %v", err)
+		}
+		if n := r.Len(); n != 0 {
+			t.Errorf("%d tasks were added", n)
+		}
 		// As large as it may be.
 		r.add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})

@@ -362,9 +362,9 @@ func readsBesideCommits(t *testing.T, s *subject) {
 			}
 		})
 	}
-	for i := range 200 {
+	for i := range 2000 {
 		n := fmt.Sprint(i)
-		s.commit(s.put("x", int64(i), n), s.put("y", int64(-i), n))
+		s.commit(s.put("x", int64(i%2), n), s.put("y", int64(i%3), n)) // there and back again
 	}
 	close(stop)
 	wait.Wait()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -84,9 +85,20 @@ func openBook(name string, read func(step) error) (_ *book, err error) {
 	if _, err := file.Seek(whole, io.SeekStart); err != nil {
 		return nil, err
 	}
+	if err := syncDir(filepath.Dir(name)); err != nil { // so that a new file is found again
+		return nil, err
+	}
 	b := &book{file: file, wake: make(chan struct{}, 1), done: make(chan struct{}), synced: make(chan struct{})}
 	go b.run()
 	return b, nil
+}
+
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // write returns when the step is on the disk.
@@ -96,6 +108,9 @@ func (b *book) write(s step) error {
 		return err
 	}
 	b.mu.Lock()
+	if b.err == nil && b.closed {
+		b.err = errors.New("the book is closed")
+	}
 	if b.err != nil {
 		defer b.mu.Unlock()
 		return b.err
@@ -113,23 +128,26 @@ func (b *book) write(s step) error {
 	return b.err
 }
 
-// run writes what waits, all of it with one sync.
+// run writes what waits, all of it with one sync. After an error it writes nothing more: what came behind a
+// line that is torn could not be read again.
 func (b *book) run() {
 	defer close(b.done)
 	for range b.wake {
 		b.mu.Lock()
-		lines, synced, closed := bytes.Clone(b.lines.Bytes()), b.synced, b.closed
+		lines, synced, closed, failed := bytes.Clone(b.lines.Bytes()), b.synced, b.closed, b.err != nil
 		b.lines.Reset()
 		b.synced = make(chan struct{})
 		b.mu.Unlock()
-		_, err := b.file.Write(lines)
-		if err == nil {
-			err = b.file.Sync()
-		}
-		if err != nil {
-			b.mu.Lock()
-			b.err = fmt.Errorf("writing the book: %w", err)
-			b.mu.Unlock()
+		if !failed {
+			_, err := b.file.Write(lines)
+			if err == nil {
+				err = b.file.Sync()
+			}
+			if err != nil {
+				b.mu.Lock()
+				b.err = fmt.Errorf("writing the book: %w", err)
+				b.mu.Unlock()
+			}
 		}
 		close(synced)
 		if closed {

@@ -29,7 +29,9 @@ type keptSession struct {
 	pace   pace
 
 	room        chan struct{}
-	under       sync.WaitGroup // orders that wait for their payment, or are being written
+	mu          sync.Mutex     // protects closed
+	closed      bool           // nothing is started any more
+	under       sync.WaitGroup // orders and payments that are being written
 	stats       durable.Stats
 	left        int
 	took        time.Duration
@@ -67,6 +69,9 @@ func (s *keptSession) work(ctx context.Context) error {
 		}
 	}
 	stopReading()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.under.Wait()
 	s.stats, s.left = s.shop.tasks.Stats(), s.shop.tasks.Len()
 	s.took = time.Since(began)
@@ -143,6 +148,12 @@ func (s *keptSession) start(ctx context.Context, f func() error, then func()) {
 	select {
 	case s.room <- struct{}{}:
 	case <-ctx.Done():
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		<-s.room
 		return
 	}
 	s.under.Go(func() {
