@@ -120,15 +120,16 @@ func child(dir string) {
 					}
 				}
 				if t := batch[0]; t.Delay < time.Hour && rnd.IntN(3) == 0 {
-					// It is about to be due, or is, or runs.
-					time.Sleep(t.Delay - time.Duration(rnd.IntN(2000))*time.Microsecond)
-					say("r %s", t.Key)
-					switch err := s.RemoveTask(ctx, t.Key); {
-					case err == nil:
-						say("R %s", t.Key)
-					case !errors.Is(err, durable.ErrTaskKeyNotFound):
-						must(err)
-					}
+					// When it is about to be due, or is, or runs.
+					time.AfterFunc(t.Delay-time.Duration(rnd.IntN(2000))*time.Microsecond, func() {
+						say("r %s", t.Key)
+						switch err := s.RemoveTask(ctx, t.Key); {
+						case err == nil:
+							say("R %s", t.Key)
+						case !errors.Is(err, durable.ErrTaskKeyNotFound):
+							must(err)
+						}
+					})
 				}
 				for len(far) > 10 {
 					i := rnd.IntN(len(far))

@@ -211,7 +211,11 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 			err = f
 		}
 	}()
-	if s.db, err = pebble.Open(dir, o); err != nil {
+	s.db, err = pebble.Open(dir, o)
+	if err != nil && removeBeginnings(dir, files) {
+		s.db, err = pebble.Open(dir, o)
+	}
+	if err != nil {
 		return err
 	}
 	file, err := files.OpenReadWrite(files.PathJoin(dir, watermarkName), vfs.WriteCategoryUnspecified)
@@ -223,6 +227,33 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 		return errors.Join(err, file.Close(), s.db.Close())
 	}
 	return nil
+}
+
+// removeBeginnings removes what a power cut has left of a store that was being made, and reports whether it
+// was that: there has been no commit, and no file has a record in it.
+func removeBeginnings(dir string, files vfs.FS) bool {
+	names, err := files.List(dir)
+	if err != nil || slices.Contains(names, watermarkName) {
+		return false
+	}
+	var beginnings []string
+	for _, name := range names {
+		path := files.PathJoin(dir, name)
+		info, err := files.Stat(path)
+		switch {
+		case name == formatName || name == "LOCK":
+		case err != nil, strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".log") && info.Size() > 0:
+			return false
+		default:
+			beginnings = append(beginnings, path)
+		}
+	}
+	for _, path := range beginnings {
+		if files.Remove(path) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // readCounts reads how many commits and records there are, and compares it with the watermark.
