@@ -3,7 +3,7 @@
 package durable
 
 import (
-	"math"
+	"strings"
 	"time"
 )
 
@@ -19,18 +19,10 @@ type feed struct {
 }
 
 // end is the position after all that is due by then.
-func end(due int64) Position {
-	return Position{due, string([]byte{math.MaxUint8}) + maxKeyString}
-}
+func end(due int64) Position { return Position{due, beyondKeys} }
 
-// maxKeyString makes the key of an end longer, and so greater, than any key.
-var maxKeyString = func() string {
-	b := make([]byte, MaxKey)
-	for i := range b {
-		b[i] = math.MaxUint8
-	}
-	return string(b)
-}()
+// beyondKeys is longer, and so greater, than any key.
+var beyondKeys = strings.Repeat("\xff", MaxKey+1)
 
 // done reports whether there is nothing to read until the feed may go further.
 func (f *feed) done() bool { return f.at == end(f.until) }

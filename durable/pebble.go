@@ -50,8 +50,8 @@ const (
 	memTableSize = 32 << 20
 )
 
-// OpenPebble opens the store in a directory, which it makes if its parent is there. Every commit is synced to
-// the disk.
+// OpenPebble opens the store in a directory, which it makes, for its user alone, if its parent is there. Every
+// commit is synced to the disk.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
@@ -66,7 +66,7 @@ func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogge
 		if _, err := files.Stat(files.PathDir(dir)); err != nil {
 			return failed(err)
 		}
-		if err := files.MkdirAll(dir, 0o755); err != nil {
+		if err := files.MkdirAll(dir, 0o700); err != nil {
 			return failed(err)
 		}
 	case err != nil:

@@ -80,9 +80,9 @@ func (t *Task) due(now int64) int64 {
 	}
 }
 
-// later returns the instant d after t, neither of them negative, and the latest there is if that is beyond it.
+// later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
 func later(t int64, d time.Duration) int64 {
-	if int64(d) > latest-t {
+	if t > 0 && int64(d) > latest-t {
 		return latest
 	}
 	return t + int64(d)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+package test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/contract"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// TestContract_ofEveryScheduler is the suite that the durable scheduler passes, too.
+func TestContract_ofEveryScheduler(t *testing.T) {
+	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
+		tw, err := timewheel.New(c.Tick, 64,
+			timewheel.WithPoolSize(c.PoolSize), timewheel.WithLayout(layout), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return subject{tw}
+	})
+}
+
+type subject struct{ tw *timewheel.TimeWheel }
+
+func task(t contract.Task) *timewheel.Task {
+	return &timewheel.Task{
+		Key: t.Key, Interval: t.Interval, Delay: t.Delay, Times: t.Times, Job: func(*timewheel.Task) { t.Job() },
+	}
+}
+
+func (s subject) Add(t contract.Task) error                    { return s.tw.AddTask(task(t)) }
+func (s subject) Set(t contract.Task) error                    { return s.tw.SetTask(task(t)) }
+func (s subject) Remove(key string) error                      { return s.tw.RemoveTask(key) }
+func (s subject) Reschedule(key string, d time.Duration) error { return s.tw.Reschedule(key, d) }
+func (s subject) Exist(key string) bool                        { return s.tw.Exist(key) }
+func (s subject) Times(key string) int                         { return s.tw.GetTaskTimes(key) }
+func (s subject) Len() int                                     { return s.tw.Len() }
+func (s subject) Start()                                       { s.tw.Start() }
+func (s subject) Stop()                                        { _ = s.tw.Shutdown(context.Background()) }
