@@ -66,7 +66,7 @@ type hand struct {
 	r       *rand.Rand
 	records map[string]*record // what its keys mean, as far as it knows
 	old     []*record          // what they meant, to be settled at the next rest
-	timers  []*timewheel.Timer
+	timers  []*clocked
 }
 
 func (d *driver) newHand(name string, seed, stream uint64) *hand {
@@ -239,33 +239,14 @@ func (h *hand) look(key string) {
 	}
 }
 
-// timer starts a timer, or stops the oldest if there are many.
-func (h *hand) timer() {
-	if len(h.timers) > 50 {
-		t := h.timers[0]
-		h.timers = h.timers[1:]
-		t.Stop()
-		return
-	}
-	d := time.Duration(h.r.Int64N(1 << 24))
-	earliest := time.Now().Add(d)
-	h.added.Add(1)
-	h.timers = append(h.timers, h.tw.AfterFunc(d, func() {
-		if now := time.Now(); now.Before(earliest) {
-			h.fault(&h.early, "a timer fired %v early", earliest.Sub(now))
-		}
-	}))
-}
-
 // rest lets the wheel come to rest, compares its account with ours, and starts it anew, or another.
 func (d *driver) rest(hands []*hand, how int) error {
 	d.quiet.Lock()
 	defer d.quiet.Unlock()
 	for _, h := range hands {
 		for _, t := range h.timers {
-			t.Stop()
+			t.stop()
 		}
-		h.timers = nil
 	}
 	switch how % 3 {
 	case 0: // what ends by itself ends, the rest is removed
@@ -309,8 +290,11 @@ func (d *driver) rest(hands []*hand, how int) error {
 		for _, rec := range h.old {
 			rec.settle()
 		}
+		for _, t := range h.timers {
+			t.settle(h)
+		}
 		clear(h.records)
-		h.old = nil
+		h.old, h.timers = nil, nil
 	}
 	return d.open()
 }
