@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -36,6 +37,8 @@ type pebbleStore struct {
 	lock   *pebble.Lock
 	mark   watermark
 	length atomic.Int64
+
+	trouble chan struct{} // closed when something has failed in the background
 
 	mu      sync.Mutex // protects below
 	commits uint64
@@ -81,7 +84,7 @@ func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogge
 	if err != nil {
 		return failed(err)
 	}
-	s := &pebbleStore{lock: lock}
+	s := &pebbleStore{lock: lock, trouble: make(chan struct{})}
 	if err := s.open(dir, files, memTable, log); err != nil {
 		if pebble.IsCorruptionError(err) {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -197,11 +200,12 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 	// A corruption is an error of the read that meets it, and not the end of the process.
 	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) { o.Logger.Errorf("%s", i) }
 	// What fails in the background is tried again at once, as long as the disk is full.
-	var said atomic.Bool
+	var said sync.Once
 	o.EventListener.BackgroundError = func(err error) {
-		if said.CompareAndSwap(false, true) {
+		said.Do(func() {
 			o.Logger.Errorf("in the background, and perhaps again and again: %v", err)
-		}
+			close(s.trouble)
+		})
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a key that is not there is seldom looked for on the disk
@@ -472,10 +476,26 @@ func (s *pebbleStore) Close() (err error) {
 		err = errors.Join(err, s.mark.close(), s.lock.Close())
 	}()
 	if !s.broken {
-		err = s.db.Flush() // into a table, every byte of which has its checksum
+		s.flush()
 	}
-	return errors.Join(err, s.db.Close())
+	return s.db.Close()
 }
+
+// flush writes what is in the log alone into a table, every byte of which has its checksum. It is not needed:
+// if the disk is full, which would keep it trying for ever, or very slow, the log has it all.
+func (s *pebbleStore) flush() {
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		return
+	}
+	select {
+	case <-flushed:
+	case <-s.trouble:
+	case <-time.After(flushPatience):
+	}
+}
+
+const flushPatience = 10 * time.Second
 
 // pebbleLogger passes on what Pebble has to complain about. Pebble takes it for granted that Fatalf does not
 // return: it is told of a commit that failed, on the goroutine that made it, which recovers; and of trouble in

@@ -186,6 +186,39 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 	}
 }
 
+// A store whose tables cannot be written any more closes all the same, and the log has everything.
+func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
+	mem := vfs.NewMem()
+	var full atomic.Bool
+	s, err := durable.OpenPebbleOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(9)
+	if err := h.commit(s, 20); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	full.Store(false)
+	if s, err = durable.OpenPebbleOn("store", mem); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := readAll(s); err != nil || !h.is(all, 20) {
+		t.Errorf("afterwards there are %d records, %v", len(all), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // smallDisk has room for a small file, and no more.
 type smallDisk struct{ vfs.FS }
 
