@@ -232,15 +232,15 @@ func (r *keptReport) problems() []string {
 func (r *keptReport) write(w io.Writer, paint style) error {
 	p := &page{paint: paint}
 	p.line("")
-	life := "in one life"
+	life := "one life"
 	if r.lives > 1 {
-		life = fmt.Sprintf("in %d lives, the last of %s", r.lives, short(r.took))
+		life = fmt.Sprintf("%d lives", r.lives)
 	}
 	p.line("%s orders from %s, each to be paid within %s, at %s times the speed: %s",
 		thousands(r.cameIn()), r.name, exact(r.window), times(r.speed), life)
 	r.writeOrders(p)
 	r.writeLedger(p)
-	p.title("Tasks, in this life")
+	p.title("Tasks, in this life of " + short(r.took))
 	p.line("  %s added, %s removed, %s run, %s left in the store",
 		thousands(r.stats.Added), thousands(r.stats.Removed), thousands(r.stats.Succeeded), thousands(r.left))
 	p.line("")
