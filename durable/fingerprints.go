@@ -46,12 +46,15 @@ func (f *fingerprints) note(key string, added bool) {
 }
 
 func (f *fingerprints) apply(n noted) {
-	_, there := f.once[n.print]
-	switch {
-	case n.added && !there:
+	if n.added {
+		before := len(f.once)
 		f.once[n.print] = struct{}{}
-	case n.added:
-		f.more[n.print]++
+		if len(f.once) == before { // it was there
+			f.more[n.print]++
+		}
+		return
+	}
+	switch {
 	case f.more[n.print] > 1:
 		f.more[n.print]--
 	case f.more[n.print] == 1:
