@@ -512,6 +512,19 @@ func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
 	}, durable.WithCatchUp(5), durable.WithPoolSize(60))
 }
 
+func TestCatchUp_anyPoolSize(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		r.crash()
+		r.after(hour)
+		r.start()
+		r.after(sec)
+		if n := len(r.runs()); n != 1 {
+			t.Errorf("%d runs of the overdue task", n)
+		}
+	}, durable.WithPoolSize(math.MaxInt))
+}
+
 // An overdue task whose At was long ago does not wait behind those that are caught up with.
 func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

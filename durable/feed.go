@@ -78,7 +78,7 @@ func (k *keeper) readOverdue(now time.Time) time.Duration {
 		k.caughtUp = now.Add(-time.Second) // a longer pause is not made up for
 	}
 	n := min(int(now.Sub(k.caughtUp)/each), feedAtOnce)
-	if k.overdueLive+n > 2*max(rate, k.cfg.poolSize) {
+	if (k.overdueLive+n)/2 > max(rate, k.cfg.poolSize) {
 		n = 0 // the handlers are slow, and tasks would pile up in memory
 	}
 	if n == 0 {

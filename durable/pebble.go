@@ -34,6 +34,7 @@ import (
 // order of the bytes is that of the numbers.
 type pebbleStore struct {
 	db     *pebble.DB
+	files  *logFiles
 	lock   *pebble.Lock
 	mark   watermark
 	length atomic.Int64
@@ -84,7 +85,7 @@ func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogge
 	if err != nil {
 		return failed(err)
 	}
-	s := &pebbleStore{lock: lock, trouble: make(chan struct{})}
+	s := &pebbleStore{files: &logFiles{FS: files}, lock: lock, trouble: make(chan struct{})}
 	if err := s.open(dir, files, memTable, log); err != nil {
 		if pebble.IsCorruptionError(err) {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -104,8 +105,8 @@ const (
 )
 
 // foreign reports whether a file is none of those that an Open leaves behind which was cut off before there was
-// a store.
-func foreign(name string) bool { return name != "LOCK" && name != formatTemp }
+// a store, nor what a new file system has.
+func foreign(name string) bool { return name != "LOCK" && name != formatTemp && name != "lost+found" }
 
 // checkFormat compares the format with ours, or writes it if the directory is new.
 func checkFormat(dir string, files vfs.FS) error {
@@ -168,7 +169,7 @@ func checkRoom(dir string, files vfs.FS) error {
 		return err
 	}
 	for _, name := range names {
-		if info, err := files.Stat(files.PathJoin(dir, name)); err == nil && strings.HasSuffix(name, ".log") {
+		if info, err := files.Stat(files.PathJoin(dir, name)); err == nil && isLog(name) {
 			need += uint64(info.Size())
 		}
 	}
@@ -189,7 +190,7 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS:                 files,
+		FS:                 s.files,
 		Lock:               s.lock,
 		Cache:              cache,
 		MemTableSize:       memTable,
@@ -215,8 +216,10 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 			err = f
 		}
 	}()
-	s.db, err = pebble.Open(dir, o)
-	if err != nil && removeBeginnings(dir, files) {
+	if err := s.verify(dir, *o); err != nil {
+		return err
+	}
+	if s.db, err = pebble.Open(dir, o); err != nil && removeBeginnings(dir, files) {
 		s.db, err = pebble.Open(dir, o)
 	}
 	if err != nil {
@@ -227,10 +230,30 @@ func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus
 		return errors.Join(err, s.db.Close())
 	}
 	s.mark = watermark{file}
-	if err := s.readCounts(); err != nil {
+	if err := errors.Join(s.readCounts(), s.files.err()); err != nil {
 		return errors.Join(err, file.Close(), s.db.Close())
 	}
 	return nil
+}
+
+// verify reads the store as it is and compares it with the watermark, before it is opened to be written: then
+// the log is read into tables and removed, and with it what lies behind a damage.
+func (s *pebbleStore) verify(dir string, o pebble.Options) (err error) {
+	files := o.FS
+	file, err := files.Open(files.PathJoin(dir, watermarkName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there has been no commit
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	o.ReadOnly = true
+	if s.db, err = pebble.Open(dir, &o); err != nil {
+		return err
+	}
+	s.mark = watermark{file}
+	return errors.Join(s.readCounts(), s.db.Close())
 }
 
 // removeBeginnings removes what a power cut has left of a store that was being made, and reports whether it
@@ -240,16 +263,22 @@ func removeBeginnings(dir string, files vfs.FS) bool {
 	if err != nil || slices.Contains(names, watermarkName) {
 		return false
 	}
+	begins := func(name string) bool {
+		return strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-") ||
+			strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "temporary.")
+	}
 	var beginnings []string
 	for _, name := range names {
 		path := files.PathJoin(dir, name)
 		info, err := files.Stat(path)
 		switch {
-		case name == formatName || name == "LOCK":
-		case err != nil, strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".log") && info.Size() > 0:
+		case err != nil:
 			return false
-		default:
+		case !foreign(name) || name == formatName:
+		case begins(name), isLog(name) && info.Size() == 0:
 			beginnings = append(beginnings, path)
+		default:
+			return false
 		}
 	}
 	for _, path := range beginnings {
@@ -368,7 +397,7 @@ func (s *pebbleStore) Commit(changes []Change) (err error) {
 	if err := b.Set(rowCommits, counts[:], nil); err != nil {
 		return err
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	if err := errors.Join(b.Commit(pebble.Sync), s.files.err()); err != nil {
 		return err
 	}
 	s.commits++
@@ -475,7 +504,7 @@ func (s *pebbleStore) Close() (err error) {
 		}
 		err = errors.Join(err, s.mark.close(), s.lock.Close())
 	}()
-	if !s.broken {
+	if !s.broken && s.files.err() == nil {
 		s.flush()
 	}
 	return s.db.Close()
@@ -498,8 +527,8 @@ func (s *pebbleStore) flush() {
 const flushPatience = 10 * time.Second
 
 // pebbleLogger passes on what Pebble has to complain about. Pebble takes it for granted that Fatalf does not
-// return: it is told of a commit that failed, on the goroutine that made it, which recovers; and of trouble in
-// the background after which it cannot go on, which ends the process.
+// return: it is told of a failure on the goroutine that opens, commits or closes, which recovers; and of one in
+// the background, where it cannot write its own books, which ends the process.
 type pebbleLogger struct{ log logrus.FieldLogger }
 
 func (pebbleLogger) Infof(string, ...any) {}

@@ -186,36 +186,117 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 	}
 }
 
-// A store whose tables cannot be written any more closes all the same, and the log has everything.
+// A store that is closed while nothing can be written closes all the same, and the log has everything.
 func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
-	mem := vfs.NewMem()
-	var full atomic.Bool
-	s, err := durable.OpenPebbleOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if full.Load() && op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
-			return syscall.ENOSPC
-		}
-		return nil
-	})))
+	for name, hits := range map[string]func(op errorfs.Op) bool{
+		"tables": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst")
+		},
+		"log": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".log")
+		},
+		"next log": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			var full atomic.Bool
+			s, err := durable.OpenPebbleOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if full.Load() && hits(op) {
+					return syscall.ENOSPC
+				}
+				return nil
+			})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHistory(9)
+			if err := h.commit(s, 20); err != nil {
+				t.Fatal(err)
+			}
+			full.Store(true)
+			_ = s.Close() // it may say what it could not write
+			full.Store(false)
+			if s, err = durable.OpenPebbleOn("store", mem); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := readAll(s); err != nil || !h.is(all, 20) {
+				t.Errorf("afterwards there are %d records, %v", len(all), err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An Open that finds the log damaged leaves it as it is: what lies behind the damage may yet be saved.
+func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	s, err := durable.OpenPebbleOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHistory(9)
-	if err := h.commit(s, 20); err != nil {
+	h := newHistory(10)
+	if err := h.commit(s, 50); err != nil {
 		t.Fatal(err)
 	}
-	full.Store(true)
+	left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 	if err := s.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-	full.Store(false)
-	if s, err = durable.OpenPebbleOn("store", mem); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := readAll(s); err != nil || !h.is(all, 20) {
-		t.Errorf("afterwards there are %d records, %v", len(all), err)
+	names, err := left.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := "store/" + names[slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") })]
+	whole := readFile(t, left, log)
+	damaged := slices.Clone(whole)
+	damaged[len(whole)/2] ^= 1
+	writeFile(t, left, log, damaged)
+	for range 2 {
+		if _, err := durable.OpenPebbleOn("store", left); !errors.Is(err, durable.ErrCorrupt) {
+			t.Errorf("the open: %v", err)
+		}
+		if !slices.Equal(readFile(t, left, log), damaged) {
+			t.Error("the damaged log was changed")
+		}
+	}
+	writeFile(t, left, log, whole)
+	if s, err = durable.OpenPebbleOn("store", left); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := readAll(s); err != nil || !h.is(all, 50) {
+		t.Errorf("once the damage was mended there are %d records, %v", len(all), err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a power cut has left of a store that was being made is taken away, and nothing else.
+func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
+	for name, opens := range map[string]bool{"": true, "notes.txt": false, "000005.sst": false} {
+		mem := vfs.NewMem()
+		if err := mem.MkdirAll("store", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, mem, "store/FORMAT", []byte("timewheel/durable 1\n"))
+		writeFile(t, mem, "store/marker.manifest.000001.MANIFEST-000001", nil)
+		if name != "" {
+			writeFile(t, mem, "store/"+name, []byte("mine"))
+		}
+		s, err := durable.OpenPebbleOn("store", mem)
+		if (err == nil) != opens {
+			t.Errorf("with %q beside the beginnings: %v", name, err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+		if name != "" && string(readFile(t, mem, "store/"+name)) != "mine" {
+			t.Errorf("%s was changed", name)
+		}
 	}
 }
 
@@ -432,6 +513,8 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 		}},
 		"write fails":  {syscall.EIO, func(op errorfs.Op) bool { return log(op, errorfs.OpFileWrite) }},
 		"short writes": {syscall.ENOSPC, nil},
+		// When the table in memory is full the store goes on to its next log, and cannot.
+		"no next log": {syscall.EMFILE, func(op errorfs.Op) bool { return log(op, errorfs.OpCreate, errorfs.OpReuseForWrite) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewCrashableMem()
@@ -454,16 +537,17 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 				t.Fatal(err)
 			}
 			faulty.Store(true)
-			if err := h.commit(s, 1); !errors.Is(err, c.err) {
-				t.Fatalf("the commit: %v", err)
+			if err := h.commit(s, 1000); !errors.Is(err, c.err) {
+				t.Fatalf("after %d commits: %v", h.made.Load(), err)
 			}
+			made := h.made.Load()
 			faulty.Store(false)
 			if err := h.commit(s, 1); err == nil {
 				t.Error("after a failed commit another is taken")
 			}
 			all, err := readAll(s)
 			// A read may see the commit that failed, which is in memory.
-			if !h.is(all, 50) && !h.is(all, 51) {
+			if !h.is(all, made) && !h.is(all, made+1) {
 				t.Errorf("the store answers with %d records, %v", len(all), err)
 			}
 			crashed := mem.CrashClone(vfs.CrashCloneCfg{})
@@ -474,7 +558,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 					t.Fatalf("the next open: %v", err)
 				}
 				all, err := readAll(s)
-				if err != nil || !h.is(all, 50) && !h.is(all, 51) {
+				if err != nil || !h.is(all, made) && !h.is(all, made+1) {
 					t.Errorf("the next open finds %d records, %v", len(all), err)
 				}
 				if err := s.Close(); err != nil {

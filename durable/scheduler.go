@@ -34,7 +34,7 @@ type Scheduler struct {
 
 // Open opens the store in a directory, which it makes if its parent is there, and returns a scheduler on it
 // that is not started. The error is ErrLocked if another has it open, ErrVersion or ErrCorrupt if it cannot be
-// read; it changes nothing then, nor if the directory holds something else.
+// read; no task is touched then, nor is a directory that holds something else.
 func Open(dir string, opts ...Option) (*Scheduler, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -92,7 +92,8 @@ func (s *Scheduler) Start() error {
 // and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
 // them, and returns an error that says how many there were: they will run again. It waits five seconds more for
 // a store that is busy, and then leaves it to close by itself. A further Shutdown waits for the first, or until
-// its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done.
+// its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done; so does
+// the body of a loop over All.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,12 +109,9 @@ func (b *book) write(s step) error {
 		return err
 	}
 	b.mu.Lock()
-	if b.err == nil && b.closed {
-		b.err = errors.New("the book is closed")
-	}
-	if b.err != nil {
+	if b.err != nil || b.closed {
 		defer b.mu.Unlock()
-		return b.err
+		return cmp.Or(b.err, errors.New("the book is closed"))
 	}
 	b.lines.Write(append(line, '\n'))
 	synced := b.synced
@@ -166,5 +164,7 @@ func (b *book) close() error {
 	default:
 	}
 	<-b.done
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return errors.Join(b.err, b.file.Close())
 }

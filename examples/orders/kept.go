@@ -241,6 +241,9 @@ func (s *keptShop) settle(o *keptOrder, is string) bool {
 	return true
 }
 
+// enter keeps the shop from being idle until leave.
+func (s *keptShop) enter() { s.open.Add(1) }
+
 func (s *keptShop) leave() {
 	if s.open.Add(-1) == 0 {
 		close(s.idle)

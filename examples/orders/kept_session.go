@@ -116,11 +116,14 @@ func (s *keptSession) feed(ctx context.Context) error {
 		if err := s.wait(ctx, s.pace.real(s.pace.offset(o.at))); err != nil {
 			return err
 		}
-		s.start(ctx, func() error { return s.shop.place(o) }, func() {
-			if o.paid {
-				s.payLater(ctx, o)
-			}
-		})
+		s.shop.enter() // before this returns, so that the shop is not idle while an order is on its way
+		place := func() error {
+			defer s.shop.leave()
+			return s.shop.place(o)
+		}
+		if !s.start(ctx, place, func() { s.payLater(ctx, o) }) {
+			s.shop.leave()
+		}
 	}
 }
 
@@ -143,18 +146,19 @@ func (s *keptSession) wait(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// start does f, and then what follows, on a goroutine of its own, of which there are not too many.
-func (s *keptSession) start(ctx context.Context, f func() error, then func()) {
+// start does f, and then what follows, on a goroutine of its own, of which there are not too many. It reports
+// whether it does.
+func (s *keptSession) start(ctx context.Context, f func() error, then func()) bool {
 	select {
 	case s.room <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		<-s.room
-		return
+		return false
 	}
 	s.under.Go(func() {
 		defer func() { <-s.room }()
@@ -164,11 +168,15 @@ func (s *keptSession) start(ctx context.Context, f func() error, then func()) {
 		}
 		then()
 	})
+	return true
 }
 
-// payLater pays an order when its time has come. Nobody waits for it: a payment that has not come by the end
+// payLater pays an order when its time has come, if it is ever paid. Nobody waits for it: a payment that has not come by the end
 // of the session comes in the next.
 func (s *keptSession) payLater(ctx context.Context, o order) {
+	if !o.paid {
+		return
+	}
 	time.AfterFunc(time.Until(s.pace.real(s.pace.offset(o.paidAt))), func() {
 		if ctx.Err() == nil {
 			s.start(ctx, func() error { return s.shop.pay(o.id) }, func() {})

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -79,6 +80,28 @@ func TestKept_killedAtAnyMoment_balancesToTheUnit(t *testing.T) {
 	again, err := process(args...).Output()
 	if err != nil || !strings.Contains(string(again), "0 added, 0 removed, 0 run") {
 		t.Errorf("once more: %v\n%s", err, again)
+	}
+}
+
+// The session does not end while an order is on its way to the shop, be it the only one.
+func TestKept_fewOrders_areAllSettled(t *testing.T) {
+	for orders := range 4 {
+		for range 15 {
+			var lines strings.Builder
+			at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+			for i := range orders + 1 {
+				placed := at.Add(time.Duration(i) * 5 * time.Second)
+				paid := ""
+				if i%2 == 1 {
+					paid = placed.Add(3 * time.Second).Format(time.RFC3339)
+				}
+				line := teaOrder(fmt.Sprint("A-", i), placed.Format(time.RFC3339), paid)
+				lines.WriteString(strings.Replace(line, `,"paid_at":""`, "", 1))
+			}
+			o := program(t.Context(), strings.NewReader(lines.String()),
+				"-in", "-", "-durable", filepath.Join(t.TempDir(), "shop"), "-speed", "360000")
+			o.want(t, exitFine)
+		}
 	}
 }
 
