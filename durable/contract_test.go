@@ -673,7 +673,7 @@ func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 		r.handle("slow", func(ctx context.Context, _ durable.Run) error {
 			<-ctx.Done()
 			cancelled.Store(true)
-			return nil
+			return ctx.Err()
 		})
 		r.start()
 		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
