@@ -221,3 +221,44 @@ func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
 	wantEqual(t, "drained tasks", removed, n/2)
 	balanced(t, tw, n)
 }
+
+// What the user gave to be called, and it panics, is logged each time; what does not panic is not.
+func TestFault_observerOrPanicHandlerThatPanics_isLogged(t *testing.T) {
+	observer := func(panics bool) timewheel.Option {
+		return timewheel.WithObserver(func(timewheel.Run) { panicIf(panics) })
+	}
+	handler := func(panics bool) timewheel.Option {
+		return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panicIf(panics) })
+	}
+	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			var book logBook
+			tw := startWheel(t, time.Millisecond, 8,
+				observer(c.observer), handler(c.handler), timewheel.WithLogger(book.logger()))
+			defer tw.Stop()
+			task := &timewheel.Task{
+				Key: "k", Interval: time.Second, Times: 3, Job: func(*timewheel.Task) { panic("on purpose") },
+			}
+			if err := tw.AddTask(task); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			for what, panics := range map[string]bool{"observer panicked": c.observer, "panic handler panicked": c.handler} {
+				want := 0
+				if panics {
+					want = 3
+				}
+				if n := len(book.with(what)); n != want {
+					t.Errorf("%+v: %d entries that the %s, want %d", c, n, what, want)
+				}
+			}
+		})
+	}
+}
+
+func panicIf(panics bool) {
+	if panics {
+		panic("trouble")
+	}
+}
