@@ -96,21 +96,17 @@ func (k *keeper) readOverdue(now time.Time) time.Duration {
 func (k *keeper) read(f *feed, most int) {
 	g := &group{k: k}
 	n, whole := 0, true
-	for stored, err := range k.store.Due(f.at, f.until) {
-		if err == nil && n == most {
-			whole = false
-			break
-		}
-		var rec *record
-		if err == nil {
-			rec, err = decode(stored)
-		}
+	for rec, err := range dueRecords(k.store, f.at, f.until) {
 		if err != nil {
 			_ = k.fail(err) // which logs it
 			return
 		}
+		if n == most {
+			whole = false
+			break
+		}
 		n++
-		f.at = stored.Position()
+		f.at = rec.position()
 		if next := k.skip(rec); next != rec {
 			g.put(rec.key, rec, next)
 			continue

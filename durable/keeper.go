@@ -131,11 +131,16 @@ func (k *keeper) post(o op) bool {
 	}
 	k.ops = append(k.ops, o)
 	k.mu.Unlock()
+	k.call()
+	return true
+}
+
+// call wakes the keeper up.
+func (k *keeper) call() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // take moves the operations that wait to an empty slice. It reports whether there will be more.
@@ -302,10 +307,7 @@ func (k *keeper) close() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.call()
 	<-k.ended
 	k.reading.Wait()
 }

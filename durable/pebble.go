@@ -295,7 +295,7 @@ func (s *pebbleStore) readCounts() error {
 	if err != nil {
 		return err
 	}
-	counts, isThere, err := s.numbers(s.db, rowCommits, 2)
+	counts, isThere, err := numbers(s.db, rowCommits, 2)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (s *pebbleStore) readCounts() error {
 }
 
 // numbers reads a row of n numbers.
-func (s *pebbleStore) numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
+func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
 	value, closer, err := from.Get(row)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
@@ -406,11 +406,11 @@ func (s *pebbleStore) Commit(changes []Change) (err error) {
 }
 
 func (s *pebbleStore) Get(key string) (Record, bool, error) {
-	r, ok, err := s.get(s.db, key)
+	r, ok, err := get(s.db, key)
 	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
 		snapshot := s.db.NewSnapshot()
 		defer func() { _ = snapshot.Close() }()
-		if r, ok, err = s.get(snapshot, key); errors.Is(err, pebble.ErrNotFound) {
+		if r, ok, err = get(snapshot, key); errors.Is(err, pebble.ErrNotFound) {
 			err = fmt.Errorf("%w: no data of %q", ErrCorrupt, key)
 		}
 	}
@@ -418,8 +418,8 @@ func (s *pebbleStore) Get(key string) (Record, bool, error) {
 }
 
 // get returns pebble.ErrNotFound if there is the first row of a record and not the second.
-func (s *pebbleStore) get(from pebble.Reader, key string) (Record, bool, error) {
-	n, ok, err := s.numbers(from, appendKeyRow(nil, key), 1)
+func get(from pebble.Reader, key string) (Record, bool, error) {
+	n, ok, err := numbers(from, appendKeyRow(nil, key), 1)
 	if err != nil || !ok {
 		return Record{}, false, err
 	}
@@ -437,7 +437,8 @@ func (s *pebbleStore) Due(after Position, until int64) iter.Seq2[Record, error] 
 		if until < Never {
 			bounds.UpperBound = appendDueRow(nil, Position{Due: until + 1})
 		}
-		s.walk(bounds, func(key, value []byte) (Record, error) {
+		it, err := s.db.NewIter(bounds)
+		walk(it, err, func(key, value []byte) (Record, error) {
 			if len(key) < 9 {
 				return Record{}, fmt.Errorf("%w: row %x", ErrCorrupt, key)
 			}
@@ -454,13 +455,6 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 		it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte("k"), UpperBound: []byte("l")})
 		walk(it, err, func(key, _ []byte) (string, error) { return string(key[1:]), nil }, yield)
 	}
-}
-
-func (s *pebbleStore) walk(
-	bounds *pebble.IterOptions, read func(key, value []byte) (Record, error), yield func(Record, error) bool,
-) {
-	it, err := s.db.NewIter(bounds)
-	walk(it, err, read, yield)
 }
 
 // walk yields what is read from each row.

@@ -5,6 +5,7 @@ package durable
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 )
@@ -106,14 +107,29 @@ func decode(stored Record) (*record, error) {
 	return r, nil
 }
 
+// dueRecords is the store's walk Due, decoded.
+func dueRecords(store Store, after Position, until int64) iter.Seq2[*record, error] {
+	return func(yield func(*record, error) bool) {
+		for stored, err := range store.Due(after, until) {
+			var rec *record
+			if err == nil {
+				rec, err = decode(stored)
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // A decoder reads from b, until it is short.
 type decoder struct {
 	b     []byte
 	short bool
 }
 
-func (d *decoder) take(n int) []byte {
-	if n < 0 || n > len(d.b) {
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
 		d.short, n = true, 0
 	}
 	taken := d.b[:n]
@@ -128,29 +144,15 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
+func (d *decoder) uvarint() uint64 { return number(d, binary.Uvarint) }
+func (d *decoder) varint() int64   { return number(d, binary.Varint) }
+func (d *decoder) string() string  { return string(d.take(d.uvarint())) }
+
+func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
+	v, n := read(d.b)
 	if n <= 0 {
 		d.short, n = true, 0
 	}
 	d.b = d.b[n:]
 	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.short, n = true, 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) string() string {
-	n := d.uvarint()
-	if n > uint64(len(d.b)) {
-		d.short = true
-		return ""
-	}
-	return string(d.take(int(n)))
 }

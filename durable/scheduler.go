@@ -44,7 +44,7 @@ func Open(dir string, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := New(store, opts...)
+	s, err := newScheduler(store, cfg)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -60,6 +60,10 @@ func New(store Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newScheduler(store, cfg)
+}
+
+func newScheduler(store Store, cfg config) (*Scheduler, error) {
 	wheel, err := timewheel.New(cfg.tick, slots,
 		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
 	if err != nil {
@@ -222,16 +226,8 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 
 // RemoveTask removes the task of the key. When it returns nil no run of it starts any more.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return s.keep.do(ctx, MaxKey, func(g *group) error {
-		old, err := g.find(key)
-		if err != nil {
-			return err
-		}
-		if old == nil {
-			return notFound(key)
-		}
+	return s.change(ctx, key, func(g *group, _ *record) *record {
 		g.tally.removed++
-		g.put(key, old, nil)
 		return nil
 	})
 }
@@ -241,25 +237,30 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // runs again, and has all its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
+	return s.change(ctx, key, func(_ *group, old *record) *record {
+		next := *old
+		next.grid = later(now, max(d, 0))
+		next.due = next.grid
+		next.run++
+		next.attempts, next.failure = 0, ""
+		return &next
+	})
+}
+
+// change makes the task of the key what next returns, or nobody.
+func (s *Scheduler) change(ctx context.Context, key string, next func(g *group, old *record) *record) error {
 	return s.keep.do(ctx, MaxKey, func(g *group) error {
 		old, err := g.find(key)
 		if err != nil {
 			return err
 		}
 		if old == nil {
-			return notFound(key)
+			return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 		}
-		next := *old
-		next.grid = later(now, max(d, 0))
-		next.due = next.grid
-		next.run++
-		next.attempts, next.failure = 0, ""
-		g.put(key, old, &next)
+		g.put(key, old, next(g, old))
 		return nil
 	})
 }
-
-func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
 
 // Exist reports whether there is a task of the key. There is one until its last run is acknowledged.
 func (s *Scheduler) Exist(ctx context.Context, key string) (bool, error) {
@@ -304,16 +305,12 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 			return
 		}
 		defer s.reads.leave()
-		for stored, err := range s.store.Due(Position{Due: None}, Never) {
+		for rec, err := range dueRecords(s.store, Position{Due: None}, Never) {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err == nil && s.reads.stopped() {
 				err = ErrStopped
-			}
-			var rec *record
-			if err == nil {
-				rec, err = decode(stored)
 			}
 			if err != nil {
 				yield(Info{}, err)
