@@ -217,23 +217,10 @@ type keptReport struct {
 }
 
 func (r *keptReport) problems() []string {
-	var found []string
-	var held int
-	for _, row := range r.rows {
-		held += row.held
-		if !row.balances() {
-			found = append(found, fmt.Sprintf("the stock of %s does not balance", row.sku))
-		}
-	}
-	if !r.interrupted && (r.held() != 0 || held != 0) {
-		found = append(found, fmt.Sprintf("at the end %d orders hold %d units", r.held(), held))
-	}
-	if !r.interrupted && r.left != 0 {
-		found = append(found, fmt.Sprintf("at the end %d tasks are left", r.left))
-	}
-	if r.stats.Parked > 0 {
-		found = append(found, fmt.Sprintf("%d tasks are parked", r.stats.Parked))
-	}
+	var found problems
+	r.checkStock(&found)
+	found.check(r.interrupted || r.left == 0, "at the end %d tasks are left", r.left)
+	found.check(r.stats.Parked == 0, "%d tasks are parked", r.stats.Parked)
 	return found
 }
 
@@ -251,19 +238,6 @@ func (r *keptReport) write(w io.Writer, paint style) error {
 	p.title("Tasks, in this life of " + short(r.took))
 	p.line("  %s added, %s removed, %s run, %s left in the store",
 		thousands(r.stats.Added), thousands(r.stats.Removed), thousands(r.stats.Succeeded), thousands(r.left))
-	p.line("")
-	if r.interrupted {
-		p.line("Interrupted. Start it again with the same flags, and it goes on.")
-	}
-	problems := r.problems()
-	for _, problem := range problems {
-		p.line("%s", p.paint.bad("✗ "+problem))
-	}
-	if len(problems) == 0 {
-		p.line("%s", p.paint.good("Everything balances."))
-	}
-	if _, err := io.WriteString(w, p.text.String()); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
+	p.verdict(r.interrupted, "Interrupted. Start it again with the same flags, and it goes on.", r.problems())
+	return p.writeTo(w)
 }

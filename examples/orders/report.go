@@ -50,25 +50,34 @@ func (r *report) held() int64 { return r.created - r.paid - r.givenBack }
 
 // problems returns what must not be, and is; nothing if everything balances.
 func (r *report) problems() []string {
-	var found []string
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			found = append(found, fmt.Sprintf(format, args...))
-		}
-	}
+	var found problems
+	r.checkStock(&found)
+	found.check(r.tasksBalance(), "the wheel's tasks do not balance")
+	found.check(r.runsBalance(), "the wheel's runs do not balance")
+	found.check(r.sidesAgree(), "the wheel counts other tasks than the shop counts orders")
+	found.check(r.spread.early == 0, "%d runs began before they were due", r.spread.early)
+	return found
+}
+
+// checkStock finds what is wrong with the ledger.
+func (r *report) checkStock(found *problems) {
 	var all account
 	for _, row := range r.rows {
-		check(row.balances(), "the stock of %s does not balance", row.sku)
+		found.check(row.balances(), "the stock of %s does not balance", row.sku)
 		all = all.plus(row.account)
 	}
 	if !r.interrupted {
-		check(r.held() == 0 && all.held == 0, "at the end %d orders hold %d units", r.held(), all.held)
+		found.check(r.held() == 0 && all.held == 0, "at the end %d orders hold %d units", r.held(), all.held)
 	}
-	check(r.tasksBalance(), "the wheel's tasks do not balance")
-	check(r.runsBalance(), "the wheel's runs do not balance")
-	check(r.sidesAgree(), "the wheel counts other tasks than the shop counts orders")
-	check(r.spread.early == 0, "%d runs began before they were due", r.spread.early)
-	return found
+}
+
+// problems are what must not be, and is.
+type problems []string
+
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Sprintf(format, args...))
+	}
 }
 
 func (r *report) tasksBalance() bool {
@@ -99,11 +108,8 @@ func (r *report) write(w io.Writer, paint style) error {
 	r.writeLateness(p)
 	r.writeSpeed(p)
 	r.writeWheel(p)
-	r.writeVerdict(p)
-	if _, err := io.WriteString(w, p.text.String()); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
+	p.verdict(r.interrupted, "Interrupted. The orders that were settled until then are all here.", r.problems())
+	return p.writeTo(w)
 }
 
 func (r *report) writeOrders(p *page) {
@@ -225,20 +231,6 @@ func (r *report) writeWheel(p *page) {
 	p.line("  both   what the wheel counts is what the shop counts  %s", p.tick(r.sidesAgree()))
 }
 
-func (r *report) writeVerdict(p *page) {
-	p.line("")
-	if r.interrupted {
-		p.line("Interrupted. The orders that were settled until then are all here.")
-	}
-	problems := r.problems()
-	for _, problem := range problems {
-		p.line("%s", p.paint.bad("✗ "+problem))
-	}
-	if len(problems) == 0 {
-		p.line("%s", p.paint.good("Everything balances."))
-	}
-}
-
 // A page is text in the making.
 type page struct {
 	text  strings.Builder
@@ -248,6 +240,27 @@ type page struct {
 // line writes a line, without spaces at its end.
 func (p *page) line(format string, args ...any) {
 	p.text.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
+}
+
+// verdict is the end of a report.
+func (p *page) verdict(interrupted bool, what string, problems []string) {
+	p.line("")
+	if interrupted {
+		p.line("%s", what)
+	}
+	for _, problem := range problems {
+		p.line("%s", p.paint.bad("✗ "+problem))
+	}
+	if len(problems) == 0 {
+		p.line("%s", p.paint.good("Everything balances."))
+	}
+}
+
+func (p *page) writeTo(w io.Writer) error {
+	if _, err := io.WriteString(w, p.text.String()); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
 }
 
 func (p *page) title(text string) { p.line("\n%s", p.paint.title(text)) }
