@@ -3,6 +3,8 @@
 package timewheel
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +37,7 @@ type dispatcher struct {
 
 	mu       sync.Mutex // protects all below
 	asked    int        // workers that were asked for and have not begun
-	workers  int        // workers that have begun and not ended
+	workers  []*worker  // those that have begun and not ended, in no order
 	running  int        // runs, now
 	stopped  bool       // no run begins any more
 	started  uint64
@@ -74,7 +76,7 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
 			due := e.due.Load() // which is written under this lock only from here on
 			if due > by {
 				e.state.Store(scheduled) // whoever saw it waiting looks again when he has the lock
-				d.loop.placeLoop(e)
+				d.loop.placeDueLoop(e)
 				return
 			}
 			d.due++
@@ -104,13 +106,13 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
 	d.due += begun - handed
 	d.missed += begun - handed
 	e.due.Store(next)
-	d.loop.placeLoop(e)
+	d.loop.placeDueLoop(e)
 }
 
 // callLocked reports whether to ask for one more worker, and if so counts it as asked for. The caller is
 // about to take so many of the runs that wait, and is no help with the others.
 func (d *dispatcher) callLocked(taking int) bool {
-	free := d.asked + d.workers - taking - d.running + int(d.ending.Load())
+	free := d.asked + len(d.workers) - taking - d.running + int(d.ending.Load())
 	if d.stopped || d.backlog.length-taking <= free || free >= starters {
 		return false
 	}
@@ -123,9 +125,9 @@ func (d *dispatcher) callLocked(taking int) bool {
 func (d *dispatcher) work() {
 	d.mu.Lock()
 	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
-	d.workers++
+	w := d.joinLocked()
 	defer func() {
-		d.workers--
+		d.leaveLocked(w)
 		call := d.callLocked(0) // if a job has ended the goroutine, and another worker relied on this one
 		d.mu.Unlock()
 		if call {
@@ -139,12 +141,38 @@ func (d *dispatcher) work() {
 			d.mu.Lock()
 			continue
 		}
-		d.runLocked(d.backlog.pop())
+		d.runLocked(w, d.backlog.pop())
 	}
 }
 
+// A worker is one that runs what waits. The dispatcher's lock protects it.
+type worker struct {
+	place  int    // in workers
+	run    uint64 // the number of the run that goes on, or 0
+	key    string // of that run, as all below
+	due    uint64
+	handed uint64
+
+	// Only if there is an observer: when the run began, or 0 until the worker, without the lock, has looked.
+	started atomic.Uint64
+}
+
+func (d *dispatcher) joinLocked() *worker {
+	w := &worker{place: len(d.workers)}
+	d.workers = append(d.workers, w)
+	return w
+}
+
+func (d *dispatcher) leaveLocked(w *worker) {
+	last := len(d.workers) - 1
+	d.workers[w.place] = d.workers[last]
+	d.workers[w.place].place = w.place
+	d.workers[last] = nil
+	d.workers = d.workers[:last]
+}
+
 // runLocked begins a run, and lets go of the lock until the run has ended, in whatever way.
-func (d *dispatcher) runLocked(n node) {
+func (d *dispatcher) runLocked(w *worker, n node) {
 	e := n.e
 	times := e.times.Load()
 	last := times == 1
@@ -161,6 +189,10 @@ func (d *dispatcher) runLocked(n node) {
 	}
 	d.started++
 	d.running++
+	w.run, w.key, w.due, w.handed = d.started, e.key, n.due, n.handed
+	if d.tw.observer != nil {
+		w.started.Store(0)
+	}
 	d.mu.Unlock()
 
 	r := run{
@@ -173,6 +205,7 @@ func (d *dispatcher) runLocked(n node) {
 			d.mu.Lock()
 			d.ending.Add(-1)
 		}
+		w.run, w.key = 0, ""
 		d.running--
 		if r.panicked {
 			d.panicked++
@@ -186,7 +219,7 @@ func (d *dispatcher) runLocked(n node) {
 		d.tw.leave(-1)
 		d.tw.forget(e)
 	}
-	r.perform(d.tw, n.due, n.handed)
+	r.perform(d.tw, w)
 }
 
 // withdraw takes the entry out of the backlog, calls then, and gives the entry the state. It returns when the
@@ -202,6 +235,33 @@ func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, 
 	then()
 	e.state.Store(state)
 	return due, true
+}
+
+// runs returns up to n of those that go on, of the first looks workers, the longest first.
+func (d *dispatcher) runs(n, looks int) []Run {
+	type numbered struct {
+		number uint64
+		Run
+	}
+	var all []numbered
+	d.mu.Lock()
+	for _, w := range d.workers[:min(looks, len(d.workers))] {
+		if w.run == 0 {
+			continue
+		}
+		r := Run{Key: w.key, Due: d.loop.time(w.due), Handed: d.loop.time(w.handed)}
+		if started := w.started.Load(); started > 0 {
+			r.Started = d.loop.time(started)
+		}
+		all = append(all, numbered{w.run, r})
+	}
+	d.mu.Unlock()
+	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	runs := make([]Run, min(max(n, 0), len(all)))
+	for i := range runs {
+		runs[i] = all[i].Run
+	}
+	return runs
 }
 
 // entries returns those that wait, first come first.

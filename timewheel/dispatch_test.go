@@ -482,7 +482,7 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		l.mu.Lock()
 		l.lookLoop(l.now())
 		if e.linked() {
-			l.layout.unlink(e)
+			l.unlinkLoop(e)
 			l.due.add(e)
 			l.fireLoop(l.now(), l.now())
 		}

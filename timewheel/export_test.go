@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
@@ -41,11 +42,13 @@ func (tw *TimeWheel) Check() (err error) {
 	tw.loop.do(func() {
 		l, d := tw.loop, tw.dispatch
 		seen := make(map[*entry]bool)
+		counts := make([]uint32, l.slots)
 		tw.loop.layout.(checked).check(fail, func(e *entry, _ int) {
 			if seen[e] {
 				fail("entry %q is in two slots", e.key)
 			}
 			seen[e] = true
+			counts[e.at%l.slots]++
 			if e.at <= l.passed {
 				fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.passed)
 			}
@@ -56,6 +59,9 @@ func (tw *TimeWheel) Check() (err error) {
 				fail("entry %q is in a slot in state %d", e.key, s)
 			}
 		})
+		if !slices.Equal(counts, l.counts) {
+			fail("the slots have %d entries, and the loop counts %d", counts, l.counts)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		n := 0
@@ -99,6 +105,13 @@ type checked interface {
 	check(fail func(format string, args ...any), visit func(e *entry, level int))
 }
 
+func count(l list) (n int) {
+	for range l.all() {
+		n++
+	}
+	return n
+}
+
 func (r *ring) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
 	n := uint64(len(r.slots))
 	least := uint64(never)
@@ -113,6 +126,9 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry,
 			}
 			for d := range l.lists {
 				head := l.lists[d].head
+				if n := uint32(count(l.lists[d])); n != l.lengths[d] {
+					fail("slot %d, level %d, list %d has %d entries, and says %d", i, l.shift, d, n, l.lengths[d])
+				}
 				if (head != nil) != (l.occupied&(1<<d) != 0) {
 					fail("slot %d, level %d: bit %d is wrong", i, l.shift, d)
 				}
@@ -144,6 +160,11 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry,
 }
 
 func (h *hierarchy) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
+	for i, list := range h.levels[0].slots {
+		if n, says := count(list), int(h.lengths[i]); says > n || (says == 0) != (n == 0) {
+			fail("level 0, slot %d has %d entries, and says %d", i, n, says)
+		}
+	}
 	unit := uint64(1)
 	for k := range h.levels {
 		l := &h.levels[k]

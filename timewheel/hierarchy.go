@@ -27,6 +27,8 @@ type hierarchy struct {
 	slots  uint64 // of each level
 	levels []wheelLevel
 	now    uint64 // the last tick passed
+
+	lengths []uint32 // of the lists of level 0, more or less: see unlink
 }
 
 type wheelLevel struct {
@@ -39,6 +41,7 @@ type wheelLevel struct {
 // no farther than the one below.
 func newHierarchy(slots int, passed uint64) *hierarchy {
 	h := &hierarchy{slots: uint64(max(slots, 2)), now: passed}
+	h.lengths = make([]uint32, h.slots)
 	h.grow(1)
 	return h
 }
@@ -63,6 +66,9 @@ func (h *hierarchy) place(e *entry) {
 			i := number % h.slots
 			l.slots[i].pushBack(e)
 			l.visits.set(int(i), number*l.unit)
+			if k == 0 {
+				h.lengths[i]++
+			}
 			return
 		}
 	}
@@ -70,6 +76,9 @@ func (h *hierarchy) place(e *entry) {
 
 // unlink takes out e. Only if e is the first of its list there is more to do than to join its neighbours, and
 // then it is the first of the slot that it has on one of the levels.
+//
+// If it is not, and others wait for the same tick on level 0, it is counted as one of those, though it may not
+// have come down yet. The count of a list is right again when the list is next empty, a turn later at most.
 func (h *hierarchy) unlink(e *entry) {
 	for k := range h.levels {
 		l := &h.levels[k]
@@ -81,10 +90,38 @@ func (h *hierarchy) unlink(e *entry) {
 		if l.slots[i].empty() {
 			l.visits.set(int(i), never)
 		}
+		if k == 0 {
+			h.left(i)
+		}
 		return
 	}
 	var others list
 	others.remove(e)
+	if i := e.at % h.slots; h.levels[0].visits[0][i] == e.at {
+		h.left(i)
+	}
+}
+
+// left counts an entry out of list i of level 0.
+func (h *hierarchy) left(i uint64) {
+	switch {
+	case h.levels[0].slots[i].empty():
+		h.lengths[i] = 0
+	case h.lengths[i] > 1:
+		h.lengths[i]--
+	}
+}
+
+// near counts what has come down to level 0. It moves nothing.
+func (h *hierarchy) near(i uint64, _ *int) int { return int(h.lengths[i]) }
+
+func (h *hierarchy) search(s *search) {
+	for k := range h.levels {
+		l := &h.levels[k]
+		l.visits.search(s, len(l.visits)-1, 0, func(i int) {
+			s.add(part{from: l.visits[0][i], list: l.slots[i]})
+		})
+	}
 }
 
 func (h *hierarchy) next() uint64 {
@@ -108,6 +145,7 @@ func (h *hierarchy) visit() list {
 		l.slots[i] = list{}
 		l.visits.set(int(i), never)
 		if k == 0 {
+			h.lengths[i] = 0
 			due = coming // without a look at any of them
 			continue
 		}
@@ -134,4 +172,5 @@ func (h *hierarchy) drain(yield func(e *entry)) {
 			}
 		}
 	}
+	clear(h.lengths)
 }

@@ -69,6 +69,11 @@ type layout interface {
 	visit() list
 	// pass makes tick the last that was passed. It must be before next and not before an earlier one.
 	pass(tick uint64)
+	// near counts the entries of slot i that wait for no further revolution, as far as the layout can tell
+	// without a look at each: see [Sector]. It may move that many entries, which it takes from moves.
+	near(i uint64, moves *int) int
+	// search adds to s what leads to all entries, in the order of the ticks.
+	search(s *search)
 	// drain takes everything out, in no particular order.
 	drain(yield func(e *entry))
 }

@@ -180,6 +180,52 @@ func (m *modelled) reach(r *rand.Rand) uint64 {
 	return min(ticks, never-1-m.now)
 }
 
+// look has the layout tell how many entries are near in each slot, and search for those that are due first.
+// The look may move entries a level down.
+func (m *modelled) look(r *rand.Rand) {
+	m.Helper()
+	allowed := []int{0, 1, 1000}[r.IntN(3)]
+	moves := allowed
+	for i := range m.slots {
+		want := 0 // that the hand meets on its next way round
+		for _, e := range m.model {
+			if e.at%m.slots == i && e.at-m.now <= m.slots {
+				want++
+			}
+		}
+		n := m.near(i, &moves)
+		if _, hashed := m.checked.(*ring); n > want && m.slots > 1 || hashed && allowed == 1000 && n != want {
+			m.Fatalf("%d entries are near in slot %d, want %d", n, i, want)
+		}
+	}
+	if moves < 0 || m.verify() > allowed-moves {
+		m.Fatalf("of %d moves %d were left, and more were made", allowed, moves)
+	}
+	var s search
+	m.search(&s)
+	var from uint64
+	found := make(map[*entry]bool)
+	for len(s) > 0 {
+		p := s.next()
+		if p.from < from {
+			m.Fatalf("a part from %d comes after one from %d", p.from, from)
+		}
+		from = p.from
+		for e := range p.list.all() {
+			if e.at < p.from || found[e] {
+				m.Fatalf("an entry for %d is in a part from %d, or in two", e.at, p.from)
+			}
+			found[e] = true
+		}
+		if p.open != nil {
+			p.open()
+		}
+	}
+	if len(found) != len(m.model) {
+		m.Fatalf("the search found %d entries of %d", len(found), len(m.model))
+	}
+}
+
 func (m *modelled) step(r *rand.Rand) {
 	m.Helper()
 	if m.now == never-1 {
@@ -194,6 +240,8 @@ func (m *modelled) step(r *rand.Rand) {
 		m.advance(m.now + uint64(r.IntN(2))*min(m.slots, never-1-m.now))
 	case k < 90 && len(m.model) > 0: // to the very tick of an entry, or to the last before
 		m.advance(max(m.now, m.model[r.IntN(len(m.model))].at-uint64(r.IntN(2))))
+	case k < 94:
+		m.look(r)
 	case k < 98 && m.next() != never: // next to the next visit
 		m.advance(min(m.next(), never-2) + uint64(r.IntN(3)) - 1)
 	case k == 98:

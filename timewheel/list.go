@@ -2,6 +2,8 @@
 
 package timewheel
 
+import "iter"
+
 // A list is a ring of entries, linked through the entries themselves, so that one is taken out in O(1) and
 // nothing is allocated. The zero value is empty. The loop owns it.
 type list struct{ head *entry }
@@ -39,6 +41,17 @@ func (l *list) popFront() *entry {
 		l.remove(e)
 	}
 	return e
+}
+
+// all yields the entries, first to last. The list must not be changed meanwhile.
+func (l *list) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for e := l.head; e != nil && yield(e); {
+			if e = e.next; e == l.head {
+				return
+			}
+		}
+	}
 }
 
 // takeAll takes out all entries and calls f for each, first to last; f may put it into another list. Each

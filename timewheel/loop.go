@@ -50,6 +50,7 @@ type loop struct {
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
 
 	layout layout
+	counts []uint32 // per slot, the entries that wait for it in the layout, now or in a later revolution
 	passed uint64   // the last tick that was passed
 	due    dueList  // what was taken out to be handed over; empty between two ticks
 	read   []*entry // what was taken from a mailbox; empty between two looks
@@ -77,6 +78,7 @@ func newLoop(tick time.Duration, slots int, kind Layout, c clock.Clock, m mail) 
 	l.alarm.Store(never)
 	l.passed = l.ticks.down(l.now()) - 1
 	l.layout = newLayout(kind, slots, l.passed)
+	l.counts = make([]uint32, slots)
 	return l
 }
 
@@ -222,35 +224,44 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 			if e.at <= at {
 				return
 			}
-			l.layout.unlink(e)
+			l.unlinkLoop(e)
 		}
 		if at <= l.passed && l.running.Load() {
 			l.due.add(e)
 			l.fireLoop(now, now)
 			return
 		}
-		e.at = max(at, l.passed+1)
-		l.layout.place(e)
+		l.placeLoop(e, max(at, l.passed+1))
 	case removed:
 		if e.linked() {
-			l.layout.unlink(e)
+			l.unlinkLoop(e)
 		}
 	}
+}
+
+// placeLoop has an entry that is in no slot wait for the tick, which has not passed.
+func (l *loop) placeLoop(e *entry, at uint64) {
+	e.at = at
+	l.counts[at%l.slots]++
+	l.layout.place(e)
+}
+
+func (l *loop) unlinkLoop(e *entry) {
+	l.counts[e.at%l.slots]--
+	l.layout.unlink(e)
 }
 
 // drainLoop takes everything out of the layout and the backlog, and calls take for each entry.
 func (l *loop) drainLoop(take func(e *entry)) {
 	l.layout.drain(take)
+	clear(l.counts)
 	for _, e := range l.dispatch.entries() {
 		take(e)
 	}
 }
 
-// placeLoop places an entry that is in no slot and due after the present.
-func (l *loop) placeLoop(e *entry) {
-	e.at = l.ticks.up(e.due.Load())
-	l.layout.place(e)
-}
+// placeDueLoop has an entry that is in no slot, and due after the present, wait for its due time.
+func (l *loop) placeDueLoop(e *entry) { l.placeLoop(e, l.ticks.up(e.due.Load())) }
 
 // advanceLoop passes every tick that has come, and hands over what was due at it. How many those are
 // is told by the clock: a loop that was held up finds more.
@@ -259,6 +270,7 @@ func (l *loop) advanceLoop(now uint64) {
 	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
 		entries := l.layout.visit()
 		l.due.take(&entries, tick)
+		l.counts[tick%l.slots] -= uint32(len(l.due.entries))
 		if len(l.due.entries) > 0 {
 			l.fireLoop(l.ticks.instant(tick), now)
 		}

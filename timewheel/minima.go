@@ -25,6 +25,22 @@ func newMinima(n int) minima {
 	}
 }
 
+// search adds group i of a level to the search: it opens into the slots that it is the least of, and leaf adds one.
+func (m minima) search(s *search, level, i int, leaf func(i int)) {
+	if m[level][i] == never {
+		return
+	}
+	if level == 0 {
+		leaf(i)
+		return
+	}
+	s.add(part{from: m[level][i], open: func() {
+		for j := i * fanIn; j < min(i*fanIn+fanIn, len(m[level-1])); j++ {
+			m.search(s, level-1, j, leaf)
+		}
+	}})
+}
+
 func (m minima) least() uint64 { return m[len(m)-1][0] }
 
 func (m minima) set(i int, v uint64) {

@@ -564,10 +564,55 @@ func (w *walk) compare() {
 	if len(infos) > 0 {
 		w.t.Fatalf("after %s: All yields %v besides", w.step, infos)
 	}
+	w.compareView()
 	if err := w.tw.Check(); err != nil {
 		w.t.Fatalf("after %s: %v", w.step, err)
 	}
 	synctest.Wait() // the loop goes to sleep again before the clock moves
+}
+
+func (w *walk) compareView() {
+	m := &w.model
+	placed := 0
+	var want []uint64
+	for _, t := range m.tasks {
+		if !t.waiting {
+			want = append(want, t.due)
+		}
+		if !t.waiting || t.times != 1 {
+			placed++
+		}
+	}
+	slices.Sort(want)
+
+	dial, n := w.tw.Dial(w.slots), 0
+	for _, s := range dial.Sectors {
+		n += s.Near + s.Far
+	}
+	if n != placed {
+		w.t.Fatalf("after %s: the dial has %d tasks, want %d: %+v", w.step, n, placed, dial)
+	}
+	if now := int(m.now / m.tick % uint64(w.slots)); w.tw.IsRunning() && dial.Hand != now {
+		w.t.Fatalf("after %s: the hand is at %d, want %d", w.step, dial.Hand, now)
+	}
+
+	for _, n := range []int{1, 3, 100} {
+		upcoming := w.tw.Upcoming(n)
+		if len(upcoming) != min(n, len(want)) {
+			w.t.Fatalf("after %s: %d tasks of %d come next, want %d: %+v", w.step, len(upcoming), len(want), n, upcoming)
+		}
+		for i, info := range upcoming {
+			if next := w.clock.Time(want[i] - m.tick); !info.Next.Equal(next) {
+				w.t.Fatalf("after %s: number %d of %d is %+v, want one due at %v", w.step, i, n, info, next)
+			}
+			if got, ok := w.tw.Get(info.Key); info.Key != "" && (!ok || got != info) {
+				w.t.Fatalf("after %s: number %d of %d is %+v, and Get has %+v", w.step, i, n, info, got)
+			}
+		}
+	}
+	if got, want := len(w.tw.Running(10)), w.tw.Stats().Running; got != want {
+		w.t.Fatalf("after %s: %d runs go on, want %d", w.step, got, want)
+	}
 }
 
 func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {

@@ -42,7 +42,7 @@ type ring struct {
 const (
 	digitBits = 6
 	lists     = 1 << digitBits
-	maxSpares = 256 // levels that are kept for later: 150 KB
+	maxSpares = 256 // levels that are kept for later: 230 KB
 )
 
 type slot struct {
@@ -55,6 +55,7 @@ type level struct {
 	occupied uint64 // bit d: lists[d] is not empty
 	up       *level
 	lists    [lists]list
+	lengths  [lists]uint32 // of the lists
 }
 
 func newRing(slots int, passed uint64) *ring {
@@ -68,13 +69,17 @@ func (r *ring) place(e *entry) {
 	n := uint64(len(r.slots))
 	rev, i := e.at/n, e.at%n
 	s := &r.slots[i]
-	var coming uint64 // the revolution in which the hand gets here next
-	if r.now >= i {
-		coming = (r.now-i)/n + 1
-	}
-	r.raise(s, coming)
+	r.raise(s, r.coming(i))
 	r.hang(s, rev, e)
 	r.schedule(i)
+}
+
+// coming returns the revolution in which the hand gets to slot i next.
+func (r *ring) coming(i uint64) uint64 {
+	if r.now < i {
+		return 0
+	}
+	return (r.now-i)/uint64(len(r.slots)) + 1
 }
 
 func (r *ring) unlink(e *entry) {
@@ -88,6 +93,7 @@ func (r *ring) unlink(e *entry) {
 	}
 	d := digit(rev, shift)
 	l.lists[d].remove(e)
+	l.lengths[d]--
 	if l.lists[d].empty() {
 		r.vacate(s, l, d)
 		r.schedule(i)
@@ -104,7 +110,7 @@ func (r *ring) visit() list {
 	r.raise(s, rev)
 	var due list
 	if l, d := s.levels, digit(rev, 0); l != nil && l.shift == 0 && l.occupied&(1<<d) != 0 {
-		due, l.lists[d] = l.lists[d], list{}
+		due = l.take(d)
 		r.vacate(s, l, d)
 	}
 	r.schedule(i)
@@ -112,6 +118,41 @@ func (r *ring) visit() list {
 }
 
 func (r *ring) pass(tick uint64) { r.now = tick }
+
+// near dissolves a list of a higher level that the coming revolution is in, as the visit will: all that is
+// due in that revolution is in one list of level 0 then.
+func (r *ring) near(i uint64, moves *int) int {
+	s, rev := &r.slots[i], r.coming(i)
+	if s.shiftOf(rev) > 0 {
+		n := s.length(rev)
+		if n == 0 || n > *moves {
+			return 0
+		}
+		*moves -= n
+		r.raise(s, rev)
+		r.schedule(i)
+	}
+	return s.length(rev)
+}
+
+func (r *ring) search(s *search) {
+	r.visits.search(s, len(r.visits)-1, 0, func(i int) { r.searchSlot(s, uint64(i), r.slots[i].levels, 0) })
+}
+
+// searchSlot adds the first list of slot i from list d of level l on.
+func (r *ring) searchSlot(s *search, i uint64, l *level, d int) {
+	for ; l != nil; l, d = l.up, 0 {
+		if rest := l.occupied >> d << d; rest != 0 {
+			first := bits.TrailingZeros64(rest)
+			s.add(part{
+				from: r.slots[i].first(l, first)*uint64(len(r.slots)) + i,
+				list: l.lists[first],
+				open: func() { r.searchSlot(s, i, l, first+1) },
+			})
+			return
+		}
+	}
+}
 
 func (r *ring) drain(yield func(e *entry)) {
 	for i := range r.slots {
@@ -142,8 +183,7 @@ func (r *ring) raise(s *slot, rev uint64) {
 	for l := s.levels; l != nil; {
 		up := l.up // l may be put by
 		if d := digit(rev, l.shift); l.shift > 0 && l.occupied&(1<<d) != 0 {
-			moving := l.lists[d]
-			l.lists[d] = list{}
+			moving := l.take(d)
 			r.vacate(s, l, d)
 			for e := moving.popFront(); e != nil; e = moving.popFront() {
 				r.hang(s, e.at/uint64(len(r.slots)), e)
@@ -168,7 +208,15 @@ func (r *ring) hang(s *slot, rev uint64, e *entry) {
 	}
 	d := digit(rev, shift)
 	l.lists[d].pushBack(e)
+	l.lengths[d]++
 	l.occupied |= 1 << d
+}
+
+// take empties list d and returns what was in it.
+func (l *level) take(d uint64) list {
+	all := l.lists[d]
+	l.lists[d], l.lengths[d] = list{}, 0
+	return all
 }
 
 // vacate notes that list d of the level is empty.
@@ -203,11 +251,26 @@ func (r *ring) newLevel() *level {
 func (r *ring) schedule(i uint64) {
 	s, at := &r.slots[i], uint64(never)
 	if l := s.levels; l != nil {
-		higher := s.floor >> (l.shift + digitBits) << (l.shift + digitBits)
-		rev := higher | uint64(bits.TrailingZeros64(l.occupied))<<l.shift
-		at = rev*uint64(len(r.slots)) + i
+		at = s.first(l, bits.TrailingZeros64(l.occupied))*uint64(len(r.slots)) + i
 	}
 	r.visits.set(int(i), at)
+}
+
+// first returns the first revolution of list d of the level.
+func (s *slot) first(l *level, d int) uint64 {
+	higher := s.floor >> (l.shift + digitBits) << (l.shift + digitBits)
+	return higher | uint64(d)<<l.shift
+}
+
+// length counts the entries of the list that revolution rev is in.
+func (s *slot) length(rev uint64) int {
+	shift := s.shiftOf(rev)
+	for l := s.levels; l != nil; l = l.up {
+		if l.shift == shift {
+			return int(l.lengths[digit(rev, shift)])
+		}
+	}
+	return 0
 }
 
 // shiftOf returns the shift of the first digit in which rev differs from the floor, or 0.

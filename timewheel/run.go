@@ -17,20 +17,19 @@ type run struct {
 
 // perform calls the job, and reports what came of it. A panic ends here; a job that ends the goroutine ends
 // it when all was reported. What the user gave to be called, and it panics, harms nothing either.
-func (r *run) perform(tw *TimeWheel, due, handed uint64) {
+func (r *run) perform(tw *TimeWheel, w *worker) {
 	task := r.task // which the user may keep
 	key, job := task.Key, task.Job
-	var started uint64
 	if tw.observer != nil {
-		started = tw.loop.now()
+		w.started.Store(tw.loop.now())
 	}
 	defer func() { // also after a panic handler that ends the goroutine
 		if tw.observer != nil {
 			tw.observe(Run{
 				Key:      key,
-				Due:      tw.loop.time(due),
-				Handed:   tw.loop.time(handed),
-				Started:  tw.loop.time(started),
+				Due:      tw.loop.time(w.due),
+				Handed:   tw.loop.time(w.handed),
+				Started:  tw.loop.time(w.started.Load()),
 				Ended:    tw.loop.time(tw.loop.now()),
 				Panicked: r.panicked,
 			})
