@@ -15,7 +15,7 @@ SEED        ?= 1
 KILLS       ?= 200
 
 # The modules beside the library's own. Each has its dependencies to itself.
-MODULES := timewheel/ttlcache durable metrics metrics/grafana test/soak examples bench bench/durable
+MODULES := timewheel/ttlcache timewheel/dashboard durable metrics metrics/grafana test/soak test/browser examples bench bench/durable
 
 .PHONY: help
 help: ## Show this list
@@ -30,8 +30,17 @@ test: ## All tests, in every module
 	$(GO) test ./...
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOWORK=off $(GO) test ./...); done
 
+.PHONY: demo-dashboard
+demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
+	cd examples && GOWORK=off $(GO) run ./dashboard
+
+.PHONY: test-browser
+test-browser: ## The dashboard in a real browser: installs Chromium if there is none
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; }
+	cd test/browser && GOWORK=off CHROMIUM=$$(command -v chromium) $(GO) test -timeout 8m ./...
+
 .PHONY: check
-check: fmt vet lint race core-386 fuzz examples soak ## What must be green besides the tests
+check: fmt vet lint race core-386 fuzz examples soak test-browser ## What must be green besides the tests
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -53,6 +62,7 @@ race: ## The tests of the library and the examples under the race detector
 	$(GO) test -race ./...
 	cd timewheel/ttlcache && GOWORK=off $(GO) test -race -short ./...
 	cd durable && GOWORK=off $(GO) test -race -short ./...
+	cd timewheel/dashboard && GOWORK=off $(GO) test -race ./...
 	cd metrics && GOWORK=off $(GO) test -race ./...
 	cd test/soak && GOWORK=off $(GO) test -race -short ./...
 	cd examples && GOWORK=off $(GO) test -race -short ./...
@@ -92,6 +102,7 @@ mutate: ## Mutation testing of the library; half an hour
 .PHONY: examples
 examples: ## Build and run every example
 	@for e in basic shutdown heartbeat cache; do echo "== $$e"; $(GO) run ./examples/$$e; done
+	$(GO) run ./examples/dashboard -addr 127.0.0.1:0 -for 2s
 	$(GO) run ./examples/orders -in examples/orders/testdata/orders.jsonl
 
 .PHONY: cover

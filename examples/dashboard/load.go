@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+const (
+	orders   = 60_000          // that are open at the start
+	window   = 2 * time.Minute // in which an order is paid, or its stock goes back
+	sale     = 15 * time.Second
+	sessions = 20_000
+	idle     = time.Minute // after which a session ends
+)
+
+// A shop is made up: orders come in waves, most are paid before their time is over, the stock of the others goes
+// back, the shelves are counted again and again, and now and then there is a sale.
+type shop struct {
+	tw *timewheel.TimeWheel
+	n  int // orders that came
+}
+
+func openShop(tw *timewheel.TimeWheel) *shop {
+	s := &shop{tw: tw}
+	for range orders {
+		s.order(time.Second + rand.N(window))
+	}
+	for i := range 200 {
+		_ = tw.AddTask(&timewheel.Task{
+			Key: fmt.Sprintf("shelf-%03d", i), Interval: time.Second + rand.N(4*time.Second), Times: timewheel.Forever, Job: count,
+		})
+	}
+	for i, report := range []string{"takings", "returns", "stock"} {
+		_ = tw.AddTask(&timewheel.Task{
+			Key: "report-" + report, Delay: time.Duration(2+3*i) * time.Second, Interval: 40 * time.Second,
+			Times: timewheel.Forever, Job: write,
+		})
+	}
+	_ = tw.AddTask(&timewheel.Task{Key: "mirror", Interval: 300 * time.Millisecond, Times: timewheel.Forever,
+		Job: timewheel.SkipIfRunning(count)})
+	return s
+}
+
+func (s *shop) order(due time.Duration) {
+	s.n++
+	_ = s.tw.AddTask(&timewheel.Task{Key: fmt.Sprintf("order-%07d", s.n), Interval: due, Job: giveBack})
+}
+
+// sell goes on until ctx is done.
+func (s *shop) sell(ctx context.Context) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	began, lastSale := time.Now(), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		wave := int(60 * (1 + math.Sin(2*math.Pi*time.Since(began).Seconds()/40)))
+		for range wave {
+			s.order(window/2 + rand.N(window/2))
+		}
+		for range wave * 3 / 4 { // paid
+			_ = s.tw.RemoveTask(fmt.Sprintf("order-%07d", max(s.n-rand.IntN(orders), 1)))
+		}
+		if time.Since(lastSale) > sale {
+			lastSale = time.Now()
+			for range 3000 {
+				s.order(2 * time.Second) // the offer ends for all at one instant
+			}
+		}
+	}
+}
+
+// A server has sessions: a touch puts the end of one off, and one that is not touched for a minute ends.
+type server struct {
+	tw *timewheel.TimeWheel
+	n  int // sessions that began
+}
+
+func openServer(tw *timewheel.TimeWheel) *server {
+	s := &server{tw: tw}
+	for range sessions {
+		s.begin()
+	}
+	return s
+}
+
+func sessionKey(i int) string { return fmt.Sprintf("session/%08x", uint32(i)*2654435761) }
+
+func (s *server) begin() {
+	_ = s.tw.AddTask(&timewheel.Task{
+		Key: sessionKey(s.n), Delay: rand.N(idle) + time.Second, Interval: idle, Job: func(*timewheel.Task) {},
+	})
+	s.n++
+}
+
+// serve goes on until ctx is done.
+func (s *server) serve(ctx context.Context) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for range 40 {
+			if err := s.tw.Reschedule(sessionKey(s.n-1-rand.IntN(sessions)), idle); err != nil {
+				s.begin() // that one had ended, and another begins
+			}
+		}
+	}
+}
+
+// giveBack gives back the stock of an order. It takes some milliseconds, sometimes more, and rarely fails.
+func giveBack(task *timewheel.Task) {
+	switch rand.IntN(2000) {
+	case 0:
+		panic(errors.New("the warehouse does not answer"))
+	case 1, 2, 3:
+		time.Sleep(200 * time.Millisecond)
+	}
+	time.Sleep(rand.N(4 * time.Millisecond))
+}
+
+// count counts a shelf.
+func count(*timewheel.Task) { time.Sleep(rand.N(30 * time.Millisecond)) }
+
+// write writes a report, which takes its time, unless the wheel stops.
+func write(task *timewheel.Task) {
+	select {
+	case <-time.After(5*time.Second + rand.N(15*time.Second)):
+	case <-task.Context().Done():
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+// Dashboard starts two wheels with a lively load that is made up, and serves the page that shows them, which may
+// also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open the address it prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/metrics"
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/timewheel/dashboard"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "dashboard:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx is done, or as long as it is told to.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
+	flags.SetOutput(out)
+	address := flags.String("addr", "127.0.0.1:8080", "listen on `address`")
+	limit := flags.Duration("for", 0, "stop after so much `time`; 0 is at an interrupt")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if *limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *limit)
+		defer cancel()
+	}
+	listener, err := net.Listen("tcp", *address)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	orders, err := newWheel(registry, "orders", 10*time.Millisecond, 1024)
+	if err != nil {
+		return err
+	}
+	sessions, err := newWheel(registry, "sessions", 100*time.Millisecond, 600)
+	if err != nil {
+		return err
+	}
+	shop, server := openShop(orders.tw), openServer(sessions.tw)
+
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/", dashboard.Handler(orders.tw,
+		dashboard.WithName("orders"),
+		dashboard.WithRecorder(orders.rec),
+		dashboard.WithWheel("sessions", sessions.tw, sessions.rec),
+		// Here everybody on this machine may: a real check looks at who asks.
+		dashboard.AllowControl(func(*http.Request) error { return nil }),
+	))
+	pages, closePages := context.WithCancel(context.Background())
+	defer closePages()
+	srv := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return pages },
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	fmt.Fprintf(out, "the page       http://%s/\n", listener.Addr())
+	fmt.Fprintf(out, "for Prometheus http://%s/metrics\n", listener.Addr())
+
+	go shop.sell(ctx)
+	go server.serve(ctx)
+
+	select {
+	case err = <-served:
+		return err
+	case <-ctx.Done():
+	}
+	closePages() // or Shutdown would wait for those who look at the page
+	grace, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err = srv.Shutdown(grace)
+	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
+		if tw.Shutdown(grace) != nil {
+			tw.Stop() // tells the runs that go on, which the context of the task is for
+		}
+	}
+	return err
+}
+
+// A wheel is a wheel with what looks at it.
+type wheel struct {
+	tw  *timewheel.TimeWheel
+	rec *dashboard.Recorder
+}
+
+// newWheel returns a wheel that runs, is recorded, and has its metrics in the registry.
+func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
+	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard) // of the made-up panics; the page shows them
+	tw, err := timewheel.New(tick, slots,
+		timewheel.WithPoolSize(64),
+		timewheel.WithLogger(quiet),
+		timewheel.WithPanicHandler(rec.Panicked),
+		timewheel.WithObserver(func(r timewheel.Run) { // one observer for both
+			rec.Observe(r)
+			runs.Observe(r)
+		}))
+	if err != nil {
+		return wheel{}, err
+	}
+	if err := registry.Register(metrics.NewCollector(tw, name, metrics.WithRuns(runs))); err != nil {
+		return wheel{}, err
+	}
+	tw.Start()
+	return wheel{tw, rec}, nil
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"-addr", "127.0.0.1:0"}, w)
+		w.Close()
+	}()
+	out := make([]byte, 1000)
+	n, err := r.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, r)
+	words := strings.Fields(string(out[:n]))
+	address := words[len(words)-1]
+	for target, want := range map[string]string{
+		"":                           "<title>timewheel</title>",
+		"api/wheels":                 `{"wheels":["orders","sessions"],"control":true}`,
+		"metrics":                    `timewheel_tasks_pending{wheel="orders"}`,
+		"api/task?key=report-stock":  `"interval":40`,
+		"api/wheel?wheel=sessions":   `"slots":600`,
+		"api/events?wheel=something": `there is no wheel`,
+	} {
+		response, err := http.Get(address + target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s is %v\n%.500s\nwithout %s", target, err, text, want)
+		}
+	}
+	page, err := http.Get(address + "api/events") // stays open, and must not keep the program from its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Errorf("the program ended with %v", err)
+	}
+}
+
+func TestRun_wrongArguments(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, args := range [][]string{{"-addr", taken.Addr().String()}, {"-for", "soon"}, {"-nothing"}} {
+		if err := run(context.Background(), args, io.Discard); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+	var help bytes.Buffer
+	if err := run(context.Background(), []string{"-h"}, &help); err != nil || !strings.Contains(help.String(), "-addr") {
+		t.Errorf("-h: %v\n%s", err, &help)
+	}
+}
+
+func TestRun_for_endsByItself(t *testing.T) {
+	if err := run(context.Background(), []string{"-addr", "127.0.0.1:0", "-for", time.Millisecond.String()}, io.Discard); err != nil {
+		t.Error(err)
+	}
+}

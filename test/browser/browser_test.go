@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+
+// Package browser opens the dashboard in Chromium. The tests are skipped where there is none; make test-browser
+// installs it.
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/timewheel/dashboard"
+)
+
+// hostile are keys that must be seen as they are.
+var hostile = []string{
+	`<img src=x onerror="window.hit=1">`,
+	`<script>window.hit=2</script>`,
+	`"><svg onload=window.hit=3>`,
+	`javascript:window.hit=4`,
+	`'};window.hit=5;//`,
+	`</title></textarea><iframe srcdoc="<script>parent.hit=6</script>">`,
+	`${window.hit=7}{{window.hit=8}}`,
+	"\u202Eevitanretla\u202C <b>bold</b> &lt;i&gt;",
+}
+
+// newWheel returns a wheel that runs, and is recorded.
+func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
+	t.Helper()
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	rec := dashboard.NewRecorder()
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(quiet),
+		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
+	tw.Start()
+	t.Cleanup(tw.Stop)
+	return tw, rec
+}
+
+func add(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
+	t.Helper()
+	if task.Job == nil {
+		task.Job = func(*timewheel.Task) {}
+	}
+	if err := tw.AddTask(&task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve serves the dashboard, below a prefix, and returns the address of the page.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/timewheel/", h)
+	srv := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		srv.CloseClientConnections() // the events never end
+		srv.Close()
+	})
+	return srv.URL + "/debug/timewheel/"
+}
+
+func everybody(*http.Request) error { return nil }
+
+// quoted returns the text as JavaScript.
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// enter types the text into an input, in the place of what is there, and Enter.
+func (p *tab) enter(id, text string) {
+	p.Helper()
+	js[any](p, fmt.Sprintf(`document.querySelector(%q).select()`, id))
+	p.do(chromedp.SendKeys(chromedp.CSS(id), text+kb.Enter))
+}
+
+// lookUp types a key into the look-up.
+func (p *tab) lookUp(key string) {
+	p.Helper()
+	p.enter("#key", key)
+}
+
+func TestPage_handMovesWithTheTick(t *testing.T) {
+	tw, _ := newWheel(t, 400)
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#hand").dataset.slot`)
+	// Where the hand is seen, and where it is. The page knows that to the time the event took.
+	for range 20 {
+		seen := js[string](p, `document.querySelector("#hand").dataset.slot`)
+		behind := (tw.Dial(1).Hand - atoi(t, seen) + 400) % 400
+		if behind > 100 && behind < 390 {
+			t.Errorf("the hand is seen at slot %s, and is %d slots further", seen, behind)
+		}
+		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
+	}
+	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "running" {
+		t.Errorf("the status is %q", got)
+	}
+	tw.Stop()
+	p.until(`document.querySelector("#status-text").textContent === "not running"`)
+	p.quiet(address)
+}
+
+func TestPage_findsATaskByItsKey(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "order-4711", Interval: 90 * time.Second, Delay: time.Hour, Times: 3})
+	for i := range 1000 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("order-", i), Interval: time.Duration(i+1) * time.Second})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "dark")
+	p.until(`document.querySelector("#pending").textContent !== "–"`)
+	p.lookUp("order-4711")
+	p.until(`!document.querySelector("#task").hidden`)
+	facts := js[string](p, `document.querySelector("#facts").innerText`)
+	info, _ := tw.Get("order-4711")
+	for _, want := range []string{"order-4711", "in 59 m", "runs left\n3", "1 m 30 s", fmt.Sprint("slot\n", info.Slot), "circle\n5,9"} {
+		if !strings.Contains(facts, want) {
+			t.Errorf("of the task is told\n%s\nwithout %q", facts, want)
+		}
+	}
+	if js[bool](p, `document.querySelector("#found").getAttribute("d") === null`) {
+		t.Error("the task is not shown on the dial")
+	}
+	if !js[bool](p, `document.querySelector("#controls").hidden`) {
+		t.Error("who may not control sees the buttons")
+	}
+	p.lookUp("order-none")
+	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
+
+	p.lookUp("order-4711")
+	p.until(`!document.querySelector("#task").hidden`)
+	if err := tw.RemoveTask("order-4711"); err != nil {
+		t.Fatal(err)
+	}
+	p.until(`document.querySelector("#look-message").textContent.startsWith("The task has gone")`)
+	p.quiet(address)
+}
+
+func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	ran := make(chan struct{}, 1)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour, Times: timewheel.Forever, Job: func(*timewheel.Task) { ran <- struct{}{} }})
+	address := serve(t, dashboard.Handler(tw, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#next button")`)
+	p.do(chromedp.Click(chromedp.CSS("#next button"))) // from the list
+	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
+
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	select {
+	case <-ran:
+	case <-time.After(limit):
+		t.Fatal("it did not run")
+	}
+	p.until(`document.querySelector("#look-message").textContent === "It runs at the next tick."`)
+	p.enter("#delay", "3h")
+	p.until(`document.querySelector("#look-message").textContent === "Rescheduled."`)
+	if info, ok := tw.Get("k"); !ok || time.Until(info.Next) < 2*time.Hour {
+		t.Errorf("the task was not moved: %+v", info)
+	}
+	p.do(chromedp.Click(chromedp.CSS("#remove")))
+	p.until(`document.querySelector("#remove").textContent === "Remove it?"`)
+	if !tw.Exist("k") {
+		t.Error("one click removed the task")
+	}
+	p.do(chromedp.Click(chromedp.CSS("#remove")))
+	p.until(`document.querySelector("#look-message").textContent === "Removed."`)
+	if tw.Exist("k") {
+		t.Error("the task was not removed")
+	}
+	p.quiet(address)
+}
+
+func TestPage_withoutControl_isRefused(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw)), 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "1"`)
+	for _, verb := range []string{"remove", "run", "reschedule"} {
+		status := js[int](p, `fetch("api/`+verb+`", {method: "POST", body: new URLSearchParams({key: "k", delay: "1s"})}).then((r) => r.status)`)
+		if status != http.StatusForbidden {
+			t.Errorf("%s is answered with %d", verb, status)
+		}
+	}
+	if info, ok := tw.Get("k"); !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("the task was changed: %+v", info)
+	}
+}
+
+// A page of another site, which the user has open beside the dashboard, tries to remove a task.
+func TestControl_fromAnotherSite_isRefused(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	asked := make(chan struct{}, 10)
+	address := serve(t, dashboard.Handler(tw, dashboard.AllowControl(func(*http.Request) error {
+		asked <- struct{}{}
+		return nil
+	})))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%sapi/remove"><input name="key" value="k"></form>`, address)
+	}))
+	t.Cleanup(other.Close)
+	p := open(t, chrome(t), other.URL, 1200, "light")
+	js[any](p, `fetch(`+quoted(address+"api/remove")+`, {method: "POST", mode: "no-cors", body: new URLSearchParams({key: "k"})}).then(() => 1)`)
+	js[any](p, `document.forms[0].submit()`)
+	p.until(`document.body.innerText.includes("cross-origin")`)
+	if !tw.Exist("k") || len(asked) > 0 {
+		t.Error("another site removed the task")
+	}
+}
+
+func TestPage_keysAreAnybodysText(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	hung := make(chan struct{})
+	t.Cleanup(func() { close(hung) })
+	for i, key := range hostile {
+		add(t, tw, timewheel.Task{Key: key, Interval: time.Duration(i+1) * time.Hour})
+		add(t, tw, timewheel.Task{Key: "panic " + key, Interval: time.Millisecond, Job: func(task *timewheel.Task) { panic(task.Key) }})
+		add(t, tw, timewheel.Task{Key: "run " + key, Interval: time.Second, Job: func(*timewheel.Task) { <-hung }})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithName(hostile[0]),
+		dashboard.WithWheel(hostile[1], tw, nil), dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	n := fmt.Sprint(len(hostile))
+	p.until(`document.querySelectorAll("#next button").length === ` + n +
+		` && document.querySelectorAll("#runs button").length === ` + n +
+		` && document.querySelectorAll("#panics details").length === ` + n)
+	text := js[string](p, `document.body.textContent`)
+	for _, key := range hostile {
+		for _, want := range []string{key, "panic " + key, "run " + key} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not seen as it is", want)
+			}
+		}
+		js[any](p, `document.querySelector("#key").value = `+quoted(key)+`; document.querySelector("#look").requestSubmit()`) // some cannot be typed
+		p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(key))
+	}
+	p.lookUp(`<img src=x onerror="window.hit=9">`)
+	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
+	p.until(`document.title.startsWith("<script>")`)
+	if hit := js[any](p, `window.hit ?? null`); hit != nil {
+		t.Errorf("a key was run: %v", hit)
+	}
+	if n := js[int](p, `document.querySelectorAll("main img, main script, main iframe, main b:not(.legend b), main svg svg, nav *:not(button)").length`); n != 0 {
+		t.Errorf("%d keys became elements", n)
+	}
+	p.quiet(address)
+}
+
+func TestPage_worksByKeyboard(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	other, _ := newWheel(t, 100)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithWheel("other", other, nil),
+		dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "1"`)
+	// Along the page with Tab alone.
+	focused := func() string {
+		return js[string](p, `document.activeElement.id || document.activeElement.textContent`)
+	}
+	for _, want := range []string{"Skip to the look-up", "wheel", "other", "dial"} {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		if got := focused(); got != want {
+			t.Errorf("Tab goes to %q, want %q", got, want)
+		}
+	}
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	first := js[string](p, `document.querySelector("#reading").textContent`)
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	if second := js[string](p, `document.querySelector("#reading").textContent`); second == first || !strings.HasPrefix(second, "slot ") {
+		t.Errorf("the arrows on the dial read %q, then %q", first, second)
+	}
+	call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
+	if got := focused(); got != "key" {
+		t.Errorf("/ goes to %q", got)
+	}
+	p.do(chromedp.KeyEvent("k" + kb.Enter))
+	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
+	for _, want := range []string{"Look up", "remove"} {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		if got := focused(); got != want {
+			t.Errorf("Tab goes to %q, want %q", got, want)
+		}
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`document.querySelector("#look-message").textContent === "Removed."`)
+	if tw.Exist("k") {
+		t.Error("the task was not removed")
+	}
+	js[any](p, `document.querySelector("nav button:last-child").focus()`)
+	p.do(chromedp.KeyEvent(" "))
+	p.until(`document.querySelector("#dial-label").textContent.includes("100 slots") && location.hash === "#other"`)
+	p.quiet(address)
+}
+
+func TestPage_hidden_isNotOpen(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever})
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#late-runs").textContent.match(/^[1-9]/)`)
+	hide := func(hidden bool) {
+		js[any](p, fmt.Sprintf(`Object.defineProperty(document, "hidden", {value: %v, configurable: true}); `+
+			`document.dispatchEvent(new Event("visibilitychange"))`, hidden))
+	}
+	hide(true)
+	p.until(`document.querySelector("#status-text").textContent === "paused" && page.source === null`)
+	hide(false)
+	p.until(`document.querySelector("#status-text").textContent === "running"`)
+	p.quiet(address)
+}
+
+func TestPage_lostConnection_comesBack(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	srv := httptest.NewServer(dashboard.Handler(tw))
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`document.querySelector("#status-text").textContent === "running"`)
+	js[any](p, `window.lost = false; new MutationObserver(() => {
+		window.lost ||= document.querySelector("#status-text").textContent.startsWith("connection lost")
+	}).observe(document.querySelector("#status-text"), {childList: true})`)
+	srv.CloseClientConnections()
+	p.until(`window.lost && document.querySelector("#status-text").textContent === "running"`)
+}
+
+// Nothing sticks out, at any width, in either scheme, with the longest of everything.
+func TestPage_anyWidth_holdsItsText(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	hung := make(chan struct{})
+	t.Cleanup(func() { close(hung) })
+	for i := range 10 {
+		long := strings.Repeat(fmt.Sprint("long", i), 50)
+		add(t, tw, timewheel.Task{Key: long, Interval: 290 * 365 * 24 * time.Hour, Times: 1<<31 - 1})
+		add(t, tw, timewheel.Task{Key: "hung " + long, Interval: time.Millisecond, Job: func(*timewheel.Task) { <-hung }})
+		add(t, tw, timewheel.Task{Key: "bad " + long, Interval: time.Millisecond, Job: func(*timewheel.Task) { panic(long) }})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.AllowControl(everybody),
+		dashboard.WithWheel(strings.Repeat("wheel", 30), tw, nil)))
+	browser := chrome(t)
+	for _, width := range []int64{320, 390, 768, 1024, 1920} {
+		p := open(t, browser, address, width, "light")
+		p.until(`document.querySelectorAll("#panics details").length === 10`)
+		p.lookUp(strings.Repeat("long1", 50))
+		p.until(`!document.querySelector("#task").hidden`)
+		if got := js[int64](p, `document.documentElement.scrollWidth`); got > width {
+			t.Errorf("at %d pixels the page is %d wide", width, got)
+		}
+		if out := js[string](p, `[...document.querySelectorAll("main *")].filter((e) => {
+				const card = e.closest(".card, .number"), box = e.getBoundingClientRect();
+				return card && !e.closest(".hidden, .quiet, pre, svg") && box.width > 0 && box.right > card.getBoundingClientRect().right + 0.5;
+			}).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join("\n")`); out != "" {
+			t.Errorf("at %d pixels these stick out of their cards:\n%s", width, out)
+		}
+		p.quiet(address)
+	}
+}
+
+func atoi(t *testing.T, text string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// patience is how long a page may take to read an update.
+const patience = 10 * time.Second
+
+// policy lets the page load what is beside it, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed page
+var files embed.FS
+
+// An Option adds to what a handler shows or may do.
+type Option func(*handler)
+
+// WithName sets the name of the handler's first wheel; it is "wheel" unless it is given.
+func WithName(name string) Option { return func(h *handler) { h.hubs[0].name = name } }
+
+// WithRecorder has the handler show what r records of its first wheel: the lateness and the panics. Give
+// r.Observe and r.Panicked to the wheel.
+func WithRecorder(r *Recorder) Option { return func(h *handler) { h.hubs[0].rec = r } }
+
+// WithWheel adds a further wheel, to be chosen on the page by its name. The recorder may be nil.
+func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
+	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
+}
+
+// AllowControl lets those remove tasks, run them now, and reschedule them, by key, for whose request check
+// returns nil. Its error is shown to others. A request that a browser sends on behalf of another site is refused
+// before check is asked ([http.CrossOriginProtection]).
+//
+// Check is also asked, with a GET request, to decide if the page shows the buttons. It may be called by several
+// goroutines at a time.
+func AllowControl(check func(*http.Request) error) Option {
+	return func(h *handler) { h.check = check }
+}
+
+type handler struct {
+	hubs     []*hub
+	check    func(*http.Request) error // nil: read only
+	foreign  *http.CrossOriginProtection
+	patience time.Duration
+	pages    atomic.Int64 // open
+}
+
+// Handler returns a handler that shows the wheel. It works under any path that ends with a slash:
+//
+//	http.Handle("/debug/timewheel/", dashboard.Handler(tw))
+//
+// It panics if a wheel is nil, or if two have one name.
+func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
+	h := &handler{
+		hubs:     []*hub{newHub("wheel", tw, nil)},
+		foreign:  http.NewCrossOriginProtection(),
+		patience: patience,
+	}
+	for _, o := range opts {
+		o(h)
+	}
+	for i, hub := range h.hubs {
+		if hub.tw == nil {
+			panic(fmt.Sprintf("dashboard: wheel %q is nil", hub.name))
+		}
+		for _, other := range h.hubs[:i] {
+			if other.name == hub.name {
+				panic(fmt.Sprintf("dashboard: two wheels have the name %q", hub.name))
+			}
+		}
+	}
+	return h
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cache-Control", "no-store")
+	serve, method := h.route(r.URL.Path)
+	switch {
+	case serve == nil:
+		fail(w, http.StatusNotFound, "there is no such page; the dashboard's own path ends with a slash")
+	case r.Method == method, r.Method == http.MethodHead && method == http.MethodGet:
+		serve(w, r)
+	default:
+		w.Header().Set("Allow", method)
+		fail(w, http.StatusMethodNotAllowed, "the method must be "+method)
+	}
+}
+
+// route finds what is asked for, wherever the handler is mounted: it is known from the end of the path, which is
+// a name, or api/ and a name.
+func (h *handler) route(urlPath string) (serve http.HandlerFunc, method string) {
+	dir, name := path.Split("/" + urlPath)
+	if strings.HasSuffix(dir, "/api/") {
+		if serve, method = h.endpoint("api/" + name); serve != nil {
+			return serve, method
+		}
+	}
+	return h.endpoint(name)
+}
+
+func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) {
+	switch name {
+	case "":
+		return h.page, http.MethodGet
+	case "page.js", "page.css", "icon.svg":
+		return func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, files, "page/"+name)
+		}, http.MethodGet
+	case "api/wheels":
+		return h.wheels, http.MethodGet
+	case "api/wheel":
+		return h.wheel(h.state), http.MethodGet
+	case "api/events":
+		return h.wheel(h.events), http.MethodGet
+	case "api/task":
+		return h.wheel(h.task), http.MethodGet
+	case "api/remove":
+		return h.wheel(h.control(remove)), http.MethodPost
+	case "api/run":
+		return h.wheel(h.control(runNow)), http.MethodPost
+	case "api/reschedule":
+		return h.wheel(h.control(reschedule)), http.MethodPost
+	}
+	return nil, ""
+}
+
+// page serves the page, under a path that ends with a slash, since what it asks for is relative to that.
+func (h *handler) page(w http.ResponseWriter, r *http.Request) {
+	asked, _, _ := strings.Cut(r.RequestURI, "?") // what http.StripPrefix leaves as it was
+	if dir, base := path.Split(asked); base != "" && dir != "" {
+		w.Header().Set("Location", "./"+base+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", policy)
+	http.ServeFileFS(w, r, files, "page/index.html")
+}
+
+func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
+	all := wheelsJSON{Control: h.check != nil && h.check(r) == nil}
+	for _, hub := range h.hubs {
+		all.Wheels = append(all.Wheels, hub.name)
+	}
+	send(w, http.StatusOK, all)
+}
+
+// wheel finds the wheel that is asked for.
+func (h *handler) wheel(serve func(w http.ResponseWriter, r *http.Request, hub *hub)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		if err := r.ParseForm(); err != nil {
+			fail(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
+			return
+		}
+		name := r.Form.Get("wheel")
+		for _, hub := range h.hubs {
+			if name == "" || name == hub.name {
+				serve(w, r, hub)
+				return
+			}
+		}
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no wheel %q", name))
+	}
+}
+
+func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
+	send(w, http.StatusOK, hub.state(time.Now()))
+}
+
+func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
+	key := r.Form.Get("key")
+	if key == "" {
+		fail(w, http.StatusBadRequest, "the key is missing")
+		return
+	}
+	if info, ok := hub.tw.Get(key); ok {
+		send(w, http.StatusOK, newTaskJSON(info))
+	} else {
+		send(w, http.StatusOK, nil) // no error: a browser would complain of that in its console
+	}
+}
+
+// events serves the state of the wheel as it changes, until the page is closed or reads too slowly.
+func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	if h.pages.Add(1) > maxPages {
+		h.pages.Add(-1)
+		w.Header().Set("Retry-After", "10")
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open", maxPages))
+		return
+	}
+	defer h.pages.Add(-1)
+	p := hub.open()
+	defer hub.close(p)
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
+	c := http.NewResponseController(w)
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case text := <-p.events:
+			// A server that knows no deadlines has the page block this goroutine, and nothing else.
+			_ = c.SetWriteDeadline(time.Now().Add(h.patience))
+			if _, err := w.Write(text); err != nil {
+				return
+			}
+			if err := c.Flush(); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// control does something about a key for those who may.
+func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) func(http.ResponseWriter, *http.Request, *hub) {
+	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
+		if err := h.mayControl(r); err != nil {
+			fail(w, http.StatusForbidden, err.Error())
+			return
+		}
+		key := r.PostForm.Get("key")
+		if key == "" {
+			fail(w, http.StatusBadRequest, "the key is missing")
+			return
+		}
+		switch err := do(hub.tw, key, r.PostForm.Get("delay")); {
+		case err == nil:
+			send(w, http.StatusOK, struct{}{})
+		case errors.Is(err, timewheel.ErrTaskKeyNotFound):
+			fail(w, http.StatusNotFound, "no live task has that key")
+		case errors.Is(err, timewheel.ErrStopped):
+			fail(w, http.StatusConflict, "the wheel was stopped")
+		default:
+			fail(w, http.StatusBadRequest, err.Error())
+		}
+	}
+}
+
+func (h *handler) mayControl(r *http.Request) error {
+	if h.check == nil {
+		return errors.New("this dashboard is for reading only")
+	}
+	if err := h.foreign.Check(r); err != nil {
+		return err
+	}
+	return h.check(r)
+}
+
+func remove(tw *timewheel.TimeWheel, key, _ string) error { return tw.RemoveTask(key) }
+
+func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule(key, 0) }
+
+func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
+	d, err := time.ParseDuration(delay)
+	if err != nil {
+		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m", delay)
+	}
+	if d < 0 {
+		return fmt.Errorf("the delay %v is negative", d)
+	}
+	return tw.Reschedule(key, d)
+}
+
+func fail(w http.ResponseWriter, status int, text string) { send(w, status, errorJSON{text}) }
+
+func send(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // an error means that the reader has gone
+}

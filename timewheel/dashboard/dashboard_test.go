@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	h := Handler(tw)
+	for _, c := range []struct {
+		name    string
+		handler http.Handler
+		prefix  string
+	}{
+		{"at the root", h, "/"},
+		{"as pprof is", h, "/debug/timewheel/"},
+		{"below something called api", h, "/api/"},
+		{"stripped", http.StripPrefix("/debug/timewheel", h), "/debug/timewheel/"},
+		{"stripped with the slash", http.StripPrefix("/debug/timewheel/", h), "/debug/timewheel/"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for file, kind := range map[string]string{
+				"":         "text/html; charset=utf-8",
+				"page.js":  "text/javascript; charset=utf-8",
+				"page.css": "text/css; charset=utf-8",
+				"icon.svg": "image/svg+xml",
+			} {
+				w := ask(c.handler, "GET", c.prefix+file+"?anything", nil)
+				if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
+					t.Errorf("%s: %d, %v, %d bytes", c.prefix+file, w.Code, w.Header(), w.Body.Len())
+				}
+				if head := ask(c.handler, "HEAD", c.prefix+file, nil); head.Code != http.StatusOK {
+					t.Errorf("HEAD %s: %d", c.prefix+file, head.Code)
+				}
+			}
+			if got := answer[wheelsJSON](t, ask(c.handler, "GET", c.prefix+"api/wheels", nil), http.StatusOK); len(got.Wheels) != 1 {
+				t.Errorf("the wheels are %+v", got)
+			}
+		})
+	}
+}
+
+func TestPage_withoutTheSlash_isSentThere(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	w := ask(http.StripPrefix("/debug/timewheel", Handler(tw)), "GET", "/debug/timewheel", nil)
+	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "./timewheel/" {
+		t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
+	}
+}
+
+func TestPage_asksNoOtherHost(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	w := ask(Handler(tw), "GET", "/", nil)
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
+		if !strings.Contains(w.Header().Get("Content-Security-Policy"), want) {
+			t.Errorf("the policy %q does not have %q", w.Header().Get("Content-Security-Policy"), want)
+		}
+	}
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	for _, file := range []string{"/", "/page.js", "/page.css", "/icon.svg"} {
+		text := strings.ReplaceAll(ask(Handler(tw), "GET", file, nil).Body.String(), "http://www.w3.org/2000/svg", "")
+		if strings.Contains(text, "//") && strings.Contains(text, "http") {
+			t.Errorf("%s names another host", file)
+		}
+		for _, never := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "onclick=\""} {
+			if strings.Contains(text, never) {
+				t.Errorf("%s has %s", file, never)
+			}
+		}
+	}
+}
+
+func TestHandler_badInput_isToldAsJSON(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	stopped, _ := newWheel(t, 60)
+	add(t, tw, "a", time.Hour)
+	add(t, stopped, "a", time.Hour)
+	stopped.Stop()
+	readOnly := Handler(tw)
+	mayAll := Handler(tw, WithWheel("stopped", stopped, nil), AllowControl(func(*http.Request) error { return nil }))
+	mayNone := Handler(tw, AllowControl(func(*http.Request) error { return errors.New("who are you?") }))
+	key := url.Values{"key": {"a"}}
+	for _, c := range []struct {
+		name    string
+		handler http.Handler
+		method  string
+		target  string
+		form    url.Values
+		header  []string
+		status  int
+		says    string
+	}{
+		{"no such path", readOnly, "GET", "/nothing", nil, nil, 404, "no such page"},
+		{"no such API", readOnly, "GET", "/api/nothing", nil, nil, 404, "no such page"},
+		{"no such file", readOnly, "GET", "/index.html", nil, nil, 404, "no such page"},
+		{"out of the folder", readOnly, "GET", "/../dashboard.go", nil, nil, 404, "no such page"},
+		{"posted page", readOnly, "POST", "/", nil, nil, 405, "GET"},
+		{"posted file", readOnly, "PUT", "/page.js", nil, nil, 405, "GET"},
+		{"posted wheels", readOnly, "POST", "/api/wheels", nil, nil, 405, "GET"},
+		{"posted state", readOnly, "POST", "/api/wheel", nil, nil, 405, "GET"},
+		{"deleted task", readOnly, "DELETE", "/api/task?key=a", nil, nil, 405, "GET"},
+		{"got removal", mayAll, "GET", "/api/remove?key=a", nil, nil, 405, "POST"},
+		{"got run", mayAll, "GET", "/api/run?key=a", nil, nil, 405, "POST"},
+		{"got reschedule", mayAll, "GET", "/api/reschedule?key=a&delay=1s", nil, nil, 405, "POST"},
+		{"unknown wheel, state", readOnly, "GET", "/api/wheel?wheel=none", nil, nil, 404, `"none"`},
+		{"unknown wheel, events", readOnly, "GET", "/api/events?wheel=none", nil, nil, 404, `"none"`},
+		{"unknown wheel, task", readOnly, "GET", "/api/task?wheel=none&key=a", nil, nil, 404, `"none"`},
+		{"unknown wheel, removal", mayAll, "POST", "/api/remove", url.Values{"wheel": {"none"}, "key": {"a"}}, nil, 404, `"none"`},
+		{"bad query", readOnly, "GET", "/api/task?key=%zz", nil, nil, 400, "form"},
+		{"no key", readOnly, "GET", "/api/task", nil, nil, 400, "key is missing"},
+		{"empty key", readOnly, "GET", "/api/task?key=", nil, nil, 400, "key is missing"},
+		{"removal, read only", readOnly, "POST", "/api/remove", key, nil, 403, "reading only"},
+		{"removal, refused", mayNone, "POST", "/api/remove", key, nil, 403, "who are you?"},
+		{"run, refused", mayNone, "POST", "/api/run", key, nil, 403, "who are you?"},
+		{"reschedule, refused", mayNone, "POST", "/api/reschedule", key, nil, 403, "who are you?"},
+		{"removal from another site", mayAll, "POST", "/api/remove", key, []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin"},
+		{"removal from a sister", mayAll, "POST", "/api/remove", key, []string{"Sec-Fetch-Site", "same-site"}, 403, "cross-origin"},
+		{"run from another origin", mayAll, "POST", "/api/run", key, []string{"Origin", "https://elsewhere.test"}, 403, "cross-origin"},
+		{"key in the query alone", mayAll, "POST", "/api/remove?key=a", nil, nil, 400, "key is missing"},
+		{"removal of nothing", mayAll, "POST", "/api/remove", url.Values{}, nil, 400, "key is missing"},
+		{"removal of an unknown key", mayAll, "POST", "/api/remove", url.Values{"key": {"b"}}, nil, 404, "no live task"},
+		{"run of an unknown key", mayAll, "POST", "/api/run", url.Values{"key": {"b"}}, nil, 404, "no live task"},
+		{"reschedule, no delay", mayAll, "POST", "/api/reschedule", key, nil, 400, `delay ""`},
+		{"reschedule, bad delay", mayAll, "POST", "/api/reschedule", url.Values{"key": {"a"}, "delay": {"soon"}}, nil, 400, `delay "soon"`},
+		{"reschedule, negative", mayAll, "POST", "/api/reschedule", url.Values{"key": {"a"}, "delay": {"-1s"}}, nil, 400, "negative"},
+		{"run on a stopped wheel", mayAll, "POST", "/api/run", url.Values{"wheel": {"stopped"}, "key": {"a"}}, nil, 409, "stopped"},
+		{"form too long", mayAll, "POST", "/api/remove", url.Values{"key": {strings.Repeat("k", 2<<20)}}, nil, 400, "form"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := ask(c.handler, c.method, c.target, c.form, c.header...)
+			if got := answer[errorJSON](t, w, c.status); !strings.Contains(got.Error, c.says) {
+				t.Errorf("the error is %q, want one about %q", got.Error, c.says)
+			}
+			if allow := w.Header().Get("Allow"); (c.status == 405) != (allow == c.says) {
+				t.Errorf("Allow is %q", allow)
+			}
+		})
+	}
+	if info, ok := tw.Get("a"); !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("one of them has changed the task: %+v", info)
+	}
+}
+
+func TestEvents_head_endsAtOnce(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	if w := ask(Handler(tw), "HEAD", "/api/events", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+}
+
+func TestWheels_control_isAsCheckSays(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	check := func(r *http.Request) error {
+		if r.Header.Get("Authorization") != "yes" {
+			return errors.New("no")
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		h      http.Handler
+		header []string
+		want   bool
+	}{
+		{Handler(tw), nil, false},
+		{Handler(tw, AllowControl(check)), nil, false},
+		{Handler(tw, AllowControl(check)), []string{"Authorization", "yes"}, true},
+	} {
+		got := answer[wheelsJSON](t, ask(c.h, "GET", "/api/wheels", nil, c.header...), http.StatusOK)
+		if got.Control != c.want {
+			t.Errorf("control with %v is %v", c.header, got.Control)
+		}
+	}
+}
+
+func TestHandler_severalWheels_areToldApartByName(t *testing.T) {
+	a, rec := newWheel(t, 60)
+	b, _ := newWheel(t, 100)
+	add(t, a, "in a", time.Hour)
+	add(t, b, "in b", time.Hour)
+	h := Handler(a, WithWheel("b", b, nil), WithName("a"), WithRecorder(rec))
+	if got := answer[wheelsJSON](t, ask(h, "GET", "/api/wheels", nil), 200); !slices.Equal(got.Wheels, []string{"a", "b"}) {
+		t.Errorf("the wheels are %v", got.Wheels)
+	}
+	for target, slots := range map[string]int{"/api/wheel": 60, "/api/wheel?wheel=a": 60, "/api/wheel?wheel=b": 100} {
+		if got := answer[stateJSON](t, ask(h, "GET", target, nil), 200); got.Dial.Slots != slots || got.Stats.Pending != 1 {
+			t.Errorf("%s is %+v", target, got)
+		}
+	}
+	for target, there := range map[string]bool{"wheel=a&key=in+a": true, "wheel=b&key=in+a": false, "wheel=b&key=in%20b": true} {
+		if got := answer[*taskJSON](t, ask(h, "GET", "/api/task?"+target, nil), 200); (got != nil) != there {
+			t.Errorf("%s is %+v", target, got)
+		}
+	}
+}
+
+func TestHandler_wrongWheels_panics(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	for name, f := range map[string]func(){
+		"nil":         func() { Handler(nil) },
+		"further nil": func() { Handler(tw, WithWheel("b", nil, nil)) },
+		"same name":   func() { Handler(tw, WithName("b"), WithWheel("b", tw, nil)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestTask_isAsGetTells(t *testing.T) {
+	synctest.Test(t, testTaskIsAsGetTells)
+}
+
+func testTaskIsAsGetTells(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	if err := tw.AddTask(&timewheel.Task{
+		Key: "k", Interval: 90 * time.Second, Delay: time.Hour, Times: timewheel.Forever, Job: func(*timewheel.Task) {},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	info, _ := tw.Get("k")
+	got := answer[taskJSON](t, ask(Handler(tw), "GET", "/api/task?key=k", nil), 200)
+	if got.Key != "k" || !got.Exact || !got.Next.Equal(info.Next) || got.Interval != 90 || got.Times != -1 || got.Slot != info.Slot ||
+		got.Circle != info.Circle || got.Waiting {
+		t.Errorf("the task is %+v, and Get tells %+v", got, info)
+	}
+}
+
+// A key may be any bytes, of any length.
+func TestTask_anyKey_isFound(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	h := Handler(tw, AllowControl(func(*http.Request) error { return nil }))
+	for _, key := range []string{
+		"<img src=x onerror=alert(1)>", `"'&<>;--`, "\x00\xff\xfe", "a/b?c=d&e#f+g%20", "\u2028\u2029", strings.Repeat("ключ", 1000), " ", "..",
+	} {
+		add(t, tw, key, time.Hour)
+		got := answer[taskJSON](t, ask(h, "GET", "/api/task?key="+url.QueryEscape(key), nil), 200)
+		if got.Exact != (got.Key == key) || len(got.Key) > maxKeyText+len("…") {
+			t.Errorf("the key %q came back as %q", key, got.Key)
+		}
+		answer[struct{}](t, ask(h, "POST", "/api/remove", url.Values{"key": {key}}), 200)
+		if tw.Exist(key) {
+			t.Errorf("the task of %q is still there", key)
+		}
+	}
+}
+
+func TestControl_doesWhatItSays(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	h := Handler(tw, AllowControl(func(*http.Request) error { return nil }))
+	ran := make(chan string, 1)
+	job := func(task *timewheel.Task) { ran <- task.Key }
+	for _, key := range []string{"run", "move", "remove"} {
+		if err := tw.AddTask(&timewheel.Task{Key: key, Interval: time.Hour, Job: job}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer[struct{}](t, ask(h, "POST", "/api/run", url.Values{"key": {"run"}}, "Sec-Fetch-Site", "same-origin"), 200)
+	if key := <-ran; key != "run" {
+		t.Errorf("%q ran", key)
+	}
+	answer[struct{}](t, ask(h, "POST", "/api/reschedule", url.Values{"key": {"move"}, "delay": {"3h"}}), 200)
+	if info, _ := tw.Get("move"); time.Until(info.Next) < 2*time.Hour {
+		t.Errorf("the task was not moved: %+v", info)
+	}
+	answer[struct{}](t, ask(h, "POST", "/api/remove", url.Values{"key": {"remove"}}), 200)
+	if tw.Exist("remove") {
+		t.Error("the task was not removed")
+	}
+}
+
+func TestKeyText(t *testing.T) {
+	long := strings.Repeat("x", maxKeyText)
+	for _, c := range []struct {
+		key, text string
+		exact     bool
+	}{
+		{"", "", true},
+		{"k", "k", true},
+		{long, long, true},
+		{long + "y", long + "…", false},
+		{long[1:] + "é", long[1:] + "…", false},
+		{"a\xffb", "a\uFFFDb", false},
+		{strings.Repeat("\xff", maxKeyText), "\uFFFD", false},
+		{strings.Repeat("\x80", 2*maxKeyText), "…", false},
+	} {
+		if text, exact := keyText(c.key); text != c.text || exact != c.exact {
+			t.Errorf("the text of %q is %q, %v, want %q, %v", c.key, text, exact, c.text, c.exact)
+		}
+	}
+}
+
+func TestSectors(t *testing.T) {
+	for slots, want := range map[int]int{1: 1, 60: 60, 200: 200, 201: 67, 211: 120, 600: 200, 1000: 200, 1024: 128, 3600: 200, 4096: 128, 1 << 24: 128} {
+		if got := sectors(slots); got != want {
+			t.Errorf("%d slots are divided into %d, want %d", slots, got, want)
+		}
+	}
+}

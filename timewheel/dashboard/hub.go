@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+const (
+	every     = time.Second / 3 // between two updates
+	maxPages  = 1000            // that are open at a time
+	upcoming  = 8               // tasks that are listed
+	running   = 8               // runs that are listed
+	maxPoints = 300             // of the history, one a second: five minutes
+)
+
+// A hub is what all the pages of one wheel have in common. It looks at the wheel for all of them, on one
+// goroutine, which is there while a page is open.
+type hub struct {
+	name string
+	tw   *timewheel.TimeWheel
+	rec  *Recorder // may be nil
+
+	mu       sync.Mutex // protects all below
+	pages    map[*page]struct{}
+	quit     chan struct{} // ends the goroutine; nil if there is none
+	sectors  int           // of the dial; 0 until the first look
+	history  []point
+	last     timewheel.Stats // of the last point
+	panicked int             // how many panics were sent
+}
+
+// A page is one reader of the events.
+type page struct {
+	events chan []byte // one at most: the page reads it, or has missed what comes
+	behind bool        // it has missed something, or is new, and is to get the whole state; under the hub's lock
+}
+
+// A point is one second of the history.
+type point struct {
+	Time    time.Time `json:"time"`
+	Pending int       `json:"pending"`
+	Waiting int       `json:"waiting"`
+	Running int       `json:"running"`
+
+	// Runs a second since the point before; null if nobody looked then.
+	Started  *float64 `json:"started"`
+	Missed   *float64 `json:"missed"`
+	Panicked *float64 `json:"panicked"`
+}
+
+func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
+	return &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{})}
+}
+
+// open returns a new page, which gets the whole state first.
+func (h *hub) open() *page {
+	p := &page{events: make(chan []byte, 1), behind: true}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rec != nil {
+		h.rec.watch(time.Now())
+	}
+	h.pages[p] = struct{}{}
+	if h.quit == nil {
+		h.quit = make(chan struct{})
+		go h.run(h.quit)
+	}
+	return p
+}
+
+func (h *hub) close(p *page) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.pages, p)
+	if h.rec != nil {
+		h.rec.leave()
+	}
+	if len(h.pages) == 0 {
+		close(h.quit)
+		h.quit = nil
+	}
+}
+
+func (h *hub) run(quit chan struct{}) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		h.publish(time.Now())
+		select {
+		case <-ticker.C:
+		case <-quit:
+			return
+		}
+	}
+}
+
+// publish sends the state to every page that has room for it.
+func (h *hub) publish(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.look(now)
+	if p, ok := h.record(now, s.Stats); ok {
+		s.History = []point{p}
+	}
+	if panics, n := h.panics(); n != h.panicked {
+		h.panicked = n
+		s.Panics = panics
+	}
+	news := event(s)
+	var whole []byte
+	for p := range h.pages {
+		text := news
+		if p.behind {
+			if whole == nil {
+				whole = event(h.complete(s))
+			}
+			text = whole
+		}
+		select {
+		case p.events <- text:
+			p.behind = false
+		default:
+			p.behind = true
+		}
+	}
+}
+
+// state returns the whole state.
+func (h *hub) state(now time.Time) stateJSON {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.complete(h.look(now))
+}
+
+// complete adds to what was seen what is known from before.
+func (h *hub) complete(s stateJSON) stateJSON {
+	s.Whole = true
+	s.History = slices.Clone(h.history)
+	s.Panics, _ = h.panics()
+	return s
+}
+
+func (h *hub) panics() ([]panicJSON, int) {
+	if h.rec == nil {
+		return nil, 0
+	}
+	return h.rec.lastPanics()
+}
+
+// look looks at the wheel.
+func (h *hub) look(now time.Time) stateJSON {
+	stats := h.tw.Stats()
+	if h.sectors == 0 {
+		h.sectors = sectors(h.tw.Dial(1).Slots)
+	}
+	dial := h.tw.Dial(h.sectors)
+	s := stateJSON{
+		Wheel:   h.name,
+		Now:     now,
+		Running: h.tw.IsRunning(),
+		Dial: dialJSON{
+			Tick: dial.Tick.Seconds(), Slots: dial.Slots, Layout: dial.Layout.String(), Hand: dial.Hand,
+			Near: make([]int, len(dial.Sectors)), Far: make([]int, len(dial.Sectors)),
+		},
+		Stats:    statsJSON(stats),
+		Upcoming: []taskJSON{},
+		Runs:     []runJSON{},
+	}
+	for i, sector := range dial.Sectors {
+		s.Dial.Near[i], s.Dial.Far[i] = sector.Near, sector.Far
+	}
+	for _, info := range h.tw.Upcoming(upcoming) {
+		s.Upcoming = append(s.Upcoming, newTaskJSON(info))
+	}
+	for _, run := range h.tw.Running(running) {
+		s.Runs = append(s.Runs, newRunJSON(run, time.Now()))
+	}
+	if h.rec != nil {
+		s.Lateness = h.rec.lateness(now)
+	}
+	return s
+}
+
+// sectors returns into how many parts a page divides the dial: one for each slot if they are few, or else as
+// many, up to 200, as divide the slots evenly, or 120 if no such number is to be had.
+func sectors(slots int) int {
+	const few, many = 60, 200
+	if slots <= many {
+		return slots
+	}
+	for n := many; n >= few; n-- {
+		if slots%n == 0 {
+			return n
+		}
+	}
+	return 120
+}
+
+// record adds a point to the history if a second has passed since the last one, and returns it.
+func (h *hub) record(now time.Time, stats statsJSON) (p point, ok bool) {
+	var since time.Duration
+	if n := len(h.history); n > 0 {
+		since = now.Sub(h.history[n-1].Time)
+		if since < time.Second-every/2 {
+			return p, false
+		}
+	}
+	p = point{Time: now, Pending: stats.Pending, Waiting: stats.Waiting, Running: stats.Running}
+	if since > 0 && since < 3*time.Second {
+		rate := func(now, before uint64) *float64 {
+			r := float64(now-before) / since.Seconds()
+			return &r
+		}
+		p.Started = rate(stats.Started, h.last.Started)
+		p.Missed = rate(stats.Missed, h.last.Missed)
+		p.Panicked = rate(stats.Panicked, h.last.Panicked)
+	}
+	h.last = timewheel.Stats(stats)
+	if len(h.history) == maxPoints {
+		h.history = slices.Delete(h.history, 0, 1)
+	}
+	h.history = append(h.history, p)
+	return p, true
+}
+
+// event returns the state as a server-sent event.
+func event(s stateJSON) []byte {
+	var b bytes.Buffer
+	b.WriteString("data: ")
+	if err := json.NewEncoder(&b).Encode(s); err != nil {
+		panic(err) // a bug: there is nothing in it that cannot be encoded
+	}
+	b.WriteString("\n")
+	return b.Bytes()
+}

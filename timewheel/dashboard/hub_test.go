@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+func TestEvents_firstIsWhole_thoseThatFollowHaveWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		add(t, tw, "far", time.Hour)
+		bad := &timewheel.Task{Key: "bad", Interval: 2500 * time.Millisecond, Times: timewheel.Forever,
+			Job: func(*timewheel.Task) { panic("told to") }}
+		if err := tw.AddTask(bad); err != nil {
+			t.Fatal(err)
+		}
+		s := servePipes(t, Handler(tw, WithRecorder(rec)))
+		page := s.listen(t, "/api/events")
+		e := page.next()
+		if !e.Whole || e.Wheel != "wheel" || !e.Running || len(e.History) != 1 || e.History[0].Started != nil || len(e.Panics) != 0 {
+			t.Fatalf("the first event is %+v", e)
+		}
+		if e.Dial.Slots != 60 || e.Dial.Tick != 0.01 || e.Dial.Layout != "hashed" || len(e.Dial.Near) != 60 || len(e.Dial.Far) != 60 {
+			t.Errorf("the dial is %+v", e.Dial)
+		}
+		hand, points, panics := e.Dial.Hand, 0, 0
+		for i := range 30 { // ten seconds
+			e := page.next()
+			if e.Whole || e.Stats.Pending != 2 || len(e.Upcoming) != 2 || e.Upcoming[0].Key != "bad" || e.Upcoming[0].Times != -1 {
+				t.Fatalf("event %d is %+v", i, e)
+			}
+			if e.Dial.Hand == hand {
+				t.Errorf("the hand stays at %d", hand)
+			}
+			hand = e.Dial.Hand
+			points += len(e.History)
+			for _, p := range e.History {
+				if p.Started == nil || p.Missed == nil || p.Panicked == nil || p.Pending != 2 {
+					t.Errorf("the point is %+v", p)
+				}
+			}
+			if e.Panics != nil {
+				panics++
+				if p := e.Panics[0]; len(e.Panics) != panics || p.Key != "bad" || p.Value != "told to" || !strings.Contains(p.Stack, "hub_test.go") {
+					t.Errorf("the panics are %+v", e.Panics)
+				}
+			}
+		}
+		if points != 10 || panics != 4 && panics != 3 {
+			t.Errorf("in ten seconds there were %d points and %d panics", points, panics)
+		}
+		page.close()
+	})
+}
+
+func TestEvents_rates_areThoseOfTheSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		if err := tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever,
+			Job: func(*timewheel.Task) {}}); err != nil {
+			t.Fatal(err)
+		}
+		h := newHub("w", tw, rec)
+		p := h.open()
+		time.Sleep(10*time.Second + time.Millisecond)
+		h.close(p)
+		time.Sleep(time.Minute)
+		p = h.open()
+		time.Sleep(1500 * time.Millisecond)
+		h.close(p)
+		synctest.Wait()
+		if len(h.history) != 13 {
+			t.Fatalf("there are %d points", len(h.history))
+		}
+		for i, p := range h.history {
+			if i == 0 || i == 11 { // nobody looked before
+				if p.Started != nil || p.Missed != nil || p.Panicked != nil {
+					t.Errorf("point %d has rates: %+v", i, p)
+				}
+			} else if *p.Started < 45 || *p.Started > 55 {
+				t.Errorf("point %d has %v starts a second, want 50", i, *p.Started)
+			}
+		}
+	})
+}
+
+func TestHistory_isBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, _ := newWheel(t, 60)
+		h := newHub("w", tw, nil)
+		p := h.open()
+		time.Sleep(2 * maxPoints * time.Second)
+		h.close(p)
+		if n := len(h.history); n != maxPoints {
+			t.Errorf("the history has %d points", n)
+		}
+		if first := h.history[0].Time; time.Since(first) > (maxPoints+1)*time.Second {
+			t.Errorf("the first point is %v old", time.Since(first))
+		}
+	})
+}
+
+// goroutines counts those of this package's hubs and pages.
+func goroutines() int {
+	buf := make([]byte, 8<<20)
+	stacks := string(buf[:runtime.Stack(buf, true)])
+	return strings.Count(stacks, "dashboard.(*hub).run(") + strings.Count(stacks, "dashboard.(*handler).events(")
+}
+
+func TestHub_noPageOpen_costsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		h := newHub("w", tw, rec)
+		for range 3 {
+			if n := goroutines(); n != 0 || rec.watchers.Load() != 0 {
+				t.Fatalf("with no page open there are %d goroutines, and %d watch", n, rec.watchers.Load())
+			}
+			a, b := h.open(), h.open()
+			synctest.Wait()
+			if n := goroutines(); n != 1 || rec.watchers.Load() != 2 {
+				t.Errorf("with two pages open there are %d goroutines, and %d watch", n, rec.watchers.Load())
+			}
+			h.close(a)
+			h.close(b)
+			synctest.Wait()
+		}
+		n := testing.AllocsPerRun(100, func() { NewRecorder().Observe(timewheel.Run{}) })
+		if n > 1 { // that of the recorder
+			t.Errorf("a run that nobody watches costs %v allocations", n)
+		}
+	})
+}
+
+// A page that does not read holds up neither the wheel nor the other pages, gets all that it missed if it reads
+// again, and is closed if it does not for long.
+func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		var runs atomic.Int64
+		if err := tw.AddTask(&timewheel.Task{Key: "k", Interval: 100 * time.Millisecond, Times: timewheel.Forever,
+			Job: func(*timewheel.Task) { runs.Add(1) }}); err != nil {
+			t.Fatal(err)
+		}
+		served := Handler(tw, WithRecorder(rec))
+		s := servePipes(t, served)
+		slow, quick := s.listen(t, "/api/events"), s.listen(t, "/api/events")
+		slow.next()
+		quick.next()
+		before := runs.Load()
+		for range 15 { // five seconds
+			quick.next()
+		}
+		synctest.Wait()
+		if n := runs.Load() - before; n < 45 {
+			t.Errorf("beside a slow reader the task ran %d times in five seconds", n)
+		}
+		var got []stateJSON
+		for len(got) < 4 {
+			got = append(got, slow.next())
+			quick.next()
+		}
+		whole := slices.IndexFunc(got, func(e stateJSON) bool { return e.Whole })
+		if whole < 1 || len(got[whole].History) < 5 {
+			t.Errorf("the slow reader was not told what it missed: %+v", got)
+		}
+
+		for range 3 * int(patience/time.Second) * 2 {
+			quick.next()
+		}
+		if n := served.(*handler).pages.Load(); n != 1 {
+			t.Errorf("%d pages are open, and one does not read", n)
+		}
+		slow.close()
+		quick.close()
+	})
+}
+
+func TestEvents_200Pages_getTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		for i := range 1000 {
+			add(t, tw, fmt.Sprint(i), time.Hour)
+		}
+		served := Handler(tw, WithRecorder(rec))
+		s := servePipes(t, served)
+		var conns []net.Conn
+		for range 200 {
+			conns = append(conns, s.get(t, "/api/events"))
+		}
+		var pages []*stream
+		for _, c := range conns {
+			pages = append(pages, readStream(t, c))
+		}
+		for _, p := range pages {
+			if e := p.next(); !e.Whole || e.Stats.Pending != 1000 {
+				t.Fatalf("the first event is %+v", e)
+			}
+		}
+		for range 5 {
+			for _, p := range pages {
+				if e := p.next(); e.Stats.Pending != 1000 {
+					t.Fatalf("an event is %+v", e)
+				}
+			}
+		}
+		if n := served.(*handler).pages.Load(); n != 200 {
+			t.Errorf("%d pages are open", n)
+		}
+		for _, p := range pages {
+			p.close()
+		}
+		if n := served.(*handler).pages.Load(); n != 0 || goroutines() != 0 {
+			t.Errorf("%d pages are open when all are closed, and %d goroutines left", n, goroutines())
+		}
+	})
+}
+
+func TestEvents_tooManyPages_areTurnedAway(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	served := Handler(tw)
+	served.(*handler).pages.Store(maxPages)
+	w := ask(served, "GET", "/api/events", nil)
+	if got := answer[errorJSON](t, w, http.StatusServiceUnavailable); !strings.Contains(got.Error, "1000") || w.Header().Get("Retry-After") == "" {
+		t.Errorf("the answer is %+v, %v", got, w.Header())
+	}
+	if n := served.(*handler).pages.Load(); n != maxPages {
+		t.Errorf("%d pages are counted", n)
+	}
+}
+
+func TestState_wheelWithoutARecorder_tellsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)
+		tw.Start()
+		defer tw.Stop()
+		end := make(chan struct{})
+		if err := tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Job: func(*timewheel.Task) { <-end }}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		got := answer[stateJSON](t, ask(Handler(tw), "GET", "/api/wheel", nil), 200)
+		if got.Lateness != nil || got.Panics != nil || len(got.Runs) != 1 || got.Runs[0].For < 3.9 || got.Runs[0].For > 4 {
+			t.Errorf("the state is %+v", got)
+		}
+		close(end)
+		synctest.Wait()
+	})
+}
+
+func TestState_running_listsTheLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		end := make(chan struct{})
+		for i := range 2 * running {
+			if err := tw.AddTask(&timewheel.Task{Key: fmt.Sprint(i), Interval: time.Duration(i+1) * time.Second,
+				Job: func(*timewheel.Task) { <-end }}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		got := answer[stateJSON](t, ask(Handler(tw, WithRecorder(rec)), "GET", "/api/wheel", nil), 200)
+		if len(got.Runs) != running || got.Stats.Running != 2*running {
+			t.Fatalf("%d runs are listed of %d", len(got.Runs), got.Stats.Running)
+		}
+		for i, r := range got.Runs {
+			if r.Key != fmt.Sprint(i) || r.For < 58.9-float64(i) || r.For > 59-float64(i) {
+				t.Errorf("run %d is %+v", i, r)
+			}
+		}
+		close(end)
+		synctest.Wait()
+	})
+}
