@@ -26,6 +26,7 @@ type needs struct {
 	key    bool // keys of its own or a map in front; set as well where the peers without would only take time
 	timers bool
 	move   bool // reschedule
+	page   bool // the dashboard
 }
 
 // manyRounds is no bound on the rounds of a case.
@@ -49,6 +50,8 @@ func cases() []benchCase {
 		idleCase("idle-empty-10ms", 0, 10*time.Millisecond),
 		idleCase("idle-live-1ms", 1_000_000, time.Millisecond),
 		idleCase("idle-live-10ms", 1_000_000, 10*time.Millisecond),
+		dashboardCase("dashboard-small", 1_000),
+		dashboardCase("dashboard", 1_000_000),
 	}
 	for _, live := range scaleSizes() {
 		list = append(list, scaleCase(live))
@@ -78,6 +81,8 @@ func (c benchCase) workload(quick bool) workload {
 // lacks says why the case does not measure a peer, or "" if it does.
 func (c benchCase) lacks(d definition, w workload) string {
 	switch {
+	case c.needs.page && !d.page:
+		return "no page"
 	case c.needs.timers && !d.timers:
 		return "no timers"
 	case c.needs.move && (!d.keyed || !d.timers):
@@ -187,6 +192,19 @@ func idleCase(name string, live int, tick time.Duration) benchCase {
 		name: name, full: full, quick: quick,
 		rounds: 2, limit: usualLimit, needs: needs{key: true}, measure: measureIdle,
 		fullOnly: name != "idle-live-1ms",
+	}
+}
+
+func dashboardCase(name string, live int) benchCase {
+	full := workload{
+		Live: live, Tick: usualTick, Due: 10 * time.Minute, Window: 30 * time.Minute, Watch: 10 * time.Second,
+	}
+	quick := full
+	quick.Live, quick.Watch = min(live, 100_000), time.Second
+	return benchCase{
+		name: name, full: full, quick: quick,
+		rounds: manyRounds, limit: 2 * usualLimit, needs: needs{page: true}, measure: measureDashboard,
+		fullOnly: name != "dashboard",
 	}
 }
 

@@ -12,6 +12,7 @@ require (
 	github.com/patrickmn/go-cache v2.1.0+incompatible
 	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/seed581295f1/timewheel v0.0.0
+	github.com/seed581295f1/timewheel/timewheel/dashboard v0.0.0
 	github.com/seed581295f1/timewheel/timewheel/ttlcache v0.0.0
 	github.com/zeromicro/go-zero v1.10.3
 	gonum.org/v1/plot v0.17.0
@@ -22,6 +23,7 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/antlabs/stl v0.0.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -44,3 +46,5 @@ require (
 replace github.com/seed581295f1/timewheel => ../
 
 replace github.com/seed581295f1/timewheel/timewheel/ttlcache => ../timewheel/ttlcache
+
+replace github.com/seed581295f1/timewheel/timewheel/dashboard => ../timewheel/dashboard

@@ -70,6 +70,7 @@ func goals(r results, quick bool) []goal {
 		idleGoal(r, "idle 10 s with "+live("idle-live-1ms")+" live, tick 1 ms: CPU"),
 		tickGoal(r, quick),
 		growthGoal(r, quick),
+		pageGoal(r, "dashboard, "+live("dashboard")+" live, one page open: CPU"),
 	}
 }
 
@@ -165,6 +166,16 @@ func idleGoal(r results, title string) goal {
 	}
 	if v, ok := r.median(ours, bench, figure); ok {
 		g.measured, g.verdict = millisecondsCell(v), judge(v <= limit)
+	}
+	return g
+}
+
+// pageGoal is a bound on the processor time that an open page of the dashboard takes.
+func pageGoal(r results, title string) goal {
+	const bench, figure, limit = "dashboard", "pages_1_percent", 1
+	g := newGoal(r, bench, title, fmt.Sprintf("≤ %d %% of a core", limit))
+	if v, ok := r.median(ours, bench, figure); ok {
+		g.measured, g.verdict = digits(v)+" %", judge(v <= limit)
 	}
 	return g
 }

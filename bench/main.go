@@ -29,6 +29,13 @@ import (
 )
 
 func main() {
+	if text, ok := os.LookupEnv(readersVariable); ok { // before the other, which it inherits
+		if err := readersMain(text, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if text, ok := os.LookupEnv(childVariable); ok {
 		if err := childMain(text, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

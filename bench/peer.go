@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // baseline is the peer every ratio is against: what a user writes by hand.
@@ -34,6 +36,8 @@ type settings struct {
 	tick time.Duration    // resolution of a wheel
 	ids  int              // how many different keys there will be
 	fire func(key string) // what every timer does when it is due; safe for concurrent use
+
+	more []timewheel.Option // for our own wheel
 }
 
 // definition says what a peer is and how it is opened.
@@ -47,6 +51,7 @@ type definition struct {
 	concurrent bool // jobs that are due together run at the same time
 	ticks      bool // it has a tick
 	fixedTick  bool // its tick is always 10 ms
+	page       bool // timewheel/dashboard shows it
 	maxLive    int  // live timers it is measured with at most
 
 	open func(s settings) (peer, error)

@@ -26,6 +26,7 @@ func timewheelPeer() definition {
 		timers:     true,
 		concurrent: true,
 		ticks:      true,
+		page:       true,
 		maxLive:    10_000_000,
 		open:       func(s settings) (peer, error) { return openWheel(s) },
 		silence:    ants.Release, // its default pool, which runs two goroutines from the start
@@ -43,7 +44,7 @@ func hierarchicalPeer() definition {
 }
 
 func openWheel(s settings, opts ...timewheel.Option) (peer, error) {
-	tw, err := timewheel.New(s.tick, wheelSlots, opts...)
+	tw, err := timewheel.New(s.tick, wheelSlots, append(opts, s.more...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -134,6 +134,20 @@ func quietSections(live func(name string) string) []section {
 			{live("idle-live-10ms") + " live, tick 10 ms", "idle-live-10ms", "idle_ms", millis, false},
 		},
 	}}
+	list = append(list, section{
+		title: "The dashboard",
+		text: "CPU of the process in which tasks wait, spread over half an hour, and nothing is due: with the handler " +
+			"mounted and no page open, with one, and with 200, which another process reads. The recorder of the " +
+			"lateness is at work. What the wheel takes without the page is part of each figure; see *Idle for 10 s*.",
+		columns: []column{
+			{live("dashboard-small") + " live, no page", "dashboard-small", "pages_0_percent", percent, false},
+			{"1 page", "dashboard-small", "pages_1_percent", percent, false},
+			{"200", "dashboard-small", "pages_200_percent", percent, false},
+			{live("dashboard") + " live, no page", "dashboard", "pages_0_percent", percent, false},
+			{"1 page", "dashboard", "pages_1_percent", percent, false},
+			{"200", "dashboard", "pages_200_percent", percent, false},
+		},
+	})
 	for _, s := range []struct {
 		title, text, figure string
 		unit                unit

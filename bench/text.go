@@ -17,6 +17,7 @@ const (
 	microseconds unit = "µs" // of a figure in nanoseconds
 	millis       unit = "ms"
 	bytesEach    unit = "B"
+	percent      unit = "% of a core"
 	number       unit = ""
 )
 

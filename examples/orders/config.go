@@ -32,6 +32,7 @@ type config struct {
 	stock    int
 	tick     time.Duration
 	durable  string
+	http     string
 }
 
 // parseFlags reads the arguments. Its error is flag.ErrHelp if they ask for help, which is written to help.
@@ -48,6 +49,7 @@ func parseFlags(args []string, help io.Writer) (config, error) {
 	fs.IntVar(&c.stock, "stock", 0, "")
 	fs.DurationVar(&c.tick, "tick", time.Millisecond, "")
 	fs.StringVar(&c.durable, "durable", "", "")
+	fs.StringVar(&c.http, "http", "", "")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, _ = io.WriteString(help, usage)
@@ -79,6 +81,12 @@ func (c config) complete(given map[string]bool) (config, error) {
 		return config{}, errors.New("-durable is empty")
 	case given["tick"] && given["durable"]:
 		return config{}, errors.New("-tick does not go with -durable")
+	case given["http"] && c.http == "":
+		return config{}, errors.New("-http is empty")
+	case given["http"] && given["durable"]:
+		return config{}, errors.New("-http shows the wheel in memory; it does not go with -durable")
+	case given["http"] && given["out"]:
+		return config{}, errors.New("-out only writes orders; it does not go with -http")
 	case given["stock"] && c.stock < 0:
 		return config{}, fmt.Errorf("-stock %d is negative", c.stock)
 	case c.window <= 0:
@@ -135,6 +143,8 @@ Flags:
     -tick TIME      tick of the wheel, in real time (default 1ms)
     -durable DIR    keep orders and tasks in DIR: kill the program whenever you like, start it again with the
                     same flags, and it goes on where it was
+    -http ADDR      show the wheel in the browser while it works: the page is on ADDR, such as
+                    127.0.0.1:8080
 
 Exit status:
     0      all is well

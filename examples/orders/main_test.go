@@ -330,6 +330,9 @@ func TestRun_wrongFlags(t *testing.T) {
 		{"-in x -speed Inf", "-speed +Inf is not a positive number"},
 		{"-in x -speed 1e9", "-window 30m0s at -speed 1e+09 is 1.8µs, less than -tick 1ms"},
 		{"-in x -tick 1us", "-tick 1µs is less than 100µs"},
+		{"-in x -http=", "-http is empty"},
+		{"-in x -http :0 -durable y", "-http shows the wheel in memory"},
+		{"-generate 1 -out y -http :0", "-out only writes orders; it does not go with -http"},
 		{"-colour", "flag provided but not defined: -colour"},
 	} {
 		o := program(t.Context(), nil, strings.Fields(c.args)...)
@@ -346,6 +349,7 @@ func TestRun_help_namesAllFlagsAndStatuses(t *testing.T) {
 	}
 	for _, want := range []string{
 		"-in FILE", "-generate N", "-seed N", "-out FILE", "-window TIME", "-speed X", "-stock N", "-tick TIME",
+		"-durable DIR", "-http ADDR",
 		"0   ", "1   ", "2   ", "3   ", "130 ",
 	} {
 		if !strings.Contains(o.stdout, "\n    "+want) {

@@ -27,6 +27,7 @@ type session struct {
 	feeder   *feeder
 	lateness *lateness
 	meter    *meter
+	page     *webPage // nil unless it was asked for
 
 	took        time.Duration
 	interrupted bool
@@ -34,7 +35,19 @@ type session struct {
 
 func newSession(c config, src *source, con *console) (*session, error) {
 	s := &session{config: c, source: src, console: con, ledger: newLedger(src.stock), lateness: newLateness()}
-	wheel, err := timewheel.New(c.tick, slots, timewheel.WithObserver(s.lateness.observe))
+	observe := s.lateness.observe
+	if c.http != "" {
+		page, err := newWebPage(c.http)
+		if err != nil {
+			return nil, err
+		}
+		s.page = page
+		observe = func(run timewheel.Run) {
+			s.lateness.observe(run)
+			page.recorder.Observe(run)
+		}
+	}
+	wheel, err := timewheel.New(c.tick, slots, timewheel.WithObserver(observe))
 	if err != nil {
 		return nil, fmt.Errorf("making the wheel: %w", err)
 	}
@@ -57,6 +70,10 @@ func (s *session) work(ctx context.Context) error {
 	// A read from standard input cannot be broken off, so nobody waits for this one.
 	go s.intake.run(readCtx, s.source, s.console.println)
 
+	if s.page != nil {
+		s.console.println("the wheel: " + s.page.address())
+		defer s.page.serve(s.wheel)()
+	}
 	began := time.Now()
 	s.wheel.Start()
 	err := s.feeder.run(ctx)

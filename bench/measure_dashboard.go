@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/timewheel/dashboard"
+)
+
+// readersVariable is the environment variable by which a process knows that it is to open pages of the
+// dashboard, and how many.
+const readersVariable = "TIMEWHEEL_BENCH_READERS"
+
+// manyPages is how many are open at a time.
+const manyPages = 200
+
+// measureDashboard looks at the processor time of a process in which tasks wait, nothing is due, and the
+// dashboard is open in so many pages. Those who read them are another process.
+func measureDashboard(w workload, open opener) (figures, error) {
+	var early counter
+	rec := dashboard.NewRecorder()
+	keys := makeKeys(w.Live)
+	p, err := open(settings{tick: w.Tick, ids: len(keys), fire: early.fire, more: []timewheel.Option{timewheel.WithObserver(rec.Observe)}})
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	for id, key := range keys {
+		if err := p.add(id, key, w.Due+time.Duration(id)*w.Window/time.Duration(w.Live)); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	srv := &http.Server{Handler: dashboard.Handler(p.(*wheel).tw, dashboard.WithRecorder(rec))}
+	defer srv.Close()
+	go func() { _ = srv.Serve(listener) }()
+
+	out := figures{}
+	for _, pages := range []int{0, 1, manyPages} {
+		closePages := func() error { return nil }
+		if pages > 0 {
+			if closePages, err = openPages(listener.Addr().String(), pages); err != nil {
+				return nil, err
+			}
+		}
+		settle(w)
+		cpu := watch(w.Watch)
+		out[fmt.Sprintf("pages_%d_percent", pages)] = 100 * float64(cpu) / float64(w.Watch)
+		if err := closePages(); err != nil {
+			return nil, err
+		}
+	}
+	out["early"] = float64(early.n.Load())
+	return out, nil
+}
+
+// openPages starts a process that has so many pages open, and returns when it has.
+func openPages(address string, pages int) (closePages func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d http://%s/api/events", readersVariable, pages, address))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	_, err = bufio.NewReader(out).ReadString('\n')
+	return func() error { return errors.Join(in.Close(), cmd.Wait()) }, err
+}
+
+// readersMain is the process that openPages starts: it reads the pages until in ends, and ends with them open.
+func readersMain(text string, in io.Reader, out io.Writer) error {
+	var pages int
+	var url string
+	if _, err := fmt.Sscan(text, &pages, &url); err != nil {
+		return fmt.Errorf("%s: %w", readersVariable, err)
+	}
+	opened := make(chan error)
+	for range pages {
+		go func() {
+			response, err := http.Get(url)
+			opened <- err
+			if err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+			}
+		}()
+	}
+	for range pages {
+		if err := <-opened; err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "open")
+	_, err := io.Copy(io.Discard, in)
+	return err
+}
