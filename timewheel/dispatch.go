@@ -3,8 +3,8 @@
 package timewheel
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -237,29 +237,31 @@ func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, 
 	return due, true
 }
 
-// runs returns up to n of those that go on, of the first looks workers, the longest first.
-func (d *dispatcher) runs(n, looks int) []Run {
-	type numbered struct {
-		number uint64
-		Run
+// runs returns up to n of those that go on, the longest first.
+func (d *dispatcher) runs(n int) []Run {
+	type going struct {
+		number, due, handed, started uint64
+		key                          string
 	}
-	var all []numbered
+	longest := make([]going, 0, max(n, 0))
 	d.mu.Lock()
-	for _, w := range d.workers[:min(looks, len(d.workers))] {
-		if w.run == 0 {
+	for _, w := range d.workers[:min(maxWorkers, len(d.workers))] {
+		i := sort.Search(len(longest), func(i int) bool { return longest[i].number > w.run })
+		if w.run == 0 || i == cap(longest) {
 			continue
 		}
-		r := Run{Key: w.key, Due: d.loop.time(w.due), Handed: d.loop.time(w.handed)}
-		if started := w.started.Load(); started > 0 {
-			r.Started = d.loop.time(started)
+		if len(longest) == cap(longest) {
+			longest = longest[:len(longest)-1]
 		}
-		all = append(all, numbered{w.run, r})
+		longest = slices.Insert(longest, i, going{w.run, w.due, w.handed, w.started.Load(), w.key})
 	}
 	d.mu.Unlock()
-	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
-	runs := make([]Run, min(max(n, 0), len(all)))
-	for i := range runs {
-		runs[i] = all[i].Run
+	runs := make([]Run, len(longest))
+	for i, g := range longest {
+		runs[i] = Run{Key: g.key, Due: d.loop.time(g.due), Handed: d.loop.time(g.handed)}
+		if g.started > 0 {
+			runs[i].Started = d.loop.time(g.started)
+		}
 	}
 	return runs
 }

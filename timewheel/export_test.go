@@ -42,13 +42,13 @@ func (tw *TimeWheel) Check() (err error) {
 	tw.loop.do(func() {
 		l, d := tw.loop, tw.dispatch
 		seen := make(map[*entry]bool)
-		counts := make([]uint32, l.slots)
+		counts := make([]uint32, len(l.counts))
 		tw.loop.layout.(checked).check(fail, func(e *entry, _ int) {
 			if seen[e] {
 				fail("entry %q is in two slots", e.key)
 			}
 			seen[e] = true
-			counts[e.at%l.slots]++
+			counts[e.at%l.slots>>l.blockBits]++
 			if e.at <= l.passed {
 				fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.passed)
 			}
@@ -60,7 +60,7 @@ func (tw *TimeWheel) Check() (err error) {
 			}
 		})
 		if !slices.Equal(counts, l.counts) {
-			fail("the slots have %d entries, and the loop counts %d", counts, l.counts)
+			fail("the blocks have %d entries, and the loop counts %d", counts, l.counts)
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -25,6 +25,7 @@ package timewheel
 // An entry does not know its level, which depends on when it was placed. Nor need it: see unlink.
 type hierarchy struct {
 	slots  uint64 // of each level
+	single bool   // the wheel has one slot, and each level two
 	levels []wheelLevel
 	now    uint64 // the last tick passed
 
@@ -40,7 +41,7 @@ type wheelLevel struct {
 // newHierarchy returns a layout whose levels have so many slots, at least two: with one a level would reach
 // no farther than the one below.
 func newHierarchy(slots int, passed uint64) *hierarchy {
-	h := &hierarchy{slots: uint64(max(slots, 2)), now: passed}
+	h := &hierarchy{slots: uint64(max(slots, 2)), single: slots == 1, now: passed}
 	h.lengths = make([]uint32, h.slots)
 	h.grow(1)
 	return h
@@ -113,15 +114,26 @@ func (h *hierarchy) left(i uint64) {
 }
 
 // near counts what has come down to level 0. It moves nothing.
-func (h *hierarchy) near(i uint64, _ *int) int { return int(h.lengths[i]) }
+func (h *hierarchy) near(i uint64, _ *int) int {
+	if h.single {
+		i = (h.now + 1) % h.slots // the tick that comes is all of a turn
+	}
+	return int(h.lengths[i])
+}
 
 func (h *hierarchy) search(s *search) {
 	for k := range h.levels {
-		l := &h.levels[k]
-		l.visits.search(s, len(l.visits)-1, 0, func(i int) {
-			s.add(part{from: l.visits[0][i], list: l.slots[i]})
-		})
+		h.levels[k].visits.search(s, k)
 	}
+}
+
+func (h *hierarchy) open(s *search, p part) list {
+	l := &h.levels[p.number]
+	if p.level > 0 {
+		l.visits.open(s, p)
+		return list{}
+	}
+	return l.slots[p.i]
 }
 
 func (h *hierarchy) next() uint64 {

@@ -72,8 +72,10 @@ type layout interface {
 	// near counts the entries of slot i that wait for no further revolution, as far as the layout can tell
 	// without a look at each: see [Sector]. It may move that many entries, which it takes from moves.
 	near(i uint64, moves *int) int
-	// search adds to s what leads to all entries, in the order of the ticks.
+	// search adds to s the parts that lead to all entries. open adds what a part is made of, or what follows
+	// on it, and returns the list that it has, or an empty one.
 	search(s *search)
+	open(s *search, p part) list
 	// drain takes everything out, in no particular order.
 	drain(yield func(e *entry))
 }

@@ -33,11 +33,12 @@ import (
 // Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after
 // it sees the alarm.
 type loop struct {
-	clock    clock.Clock
-	ticks    ticks
-	slots    uint64
-	poll     time.Duration
-	dispatch *dispatcher
+	clock     clock.Clock
+	ticks     ticks
+	slots     uint64
+	blockBits uint8 // a block is 1<<blockBits slots, but for the last
+	poll      time.Duration
+	dispatch  *dispatcher
 
 	mail     mail
 	requests chan func()   // to be done by the owner
@@ -50,7 +51,7 @@ type loop struct {
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
 
 	layout layout
-	counts []uint32 // per slot, the entries that wait for it in the layout, now or in a later revolution
+	counts []uint32 // per block of slots, the entries that wait in the layout, for a Dial
 	passed uint64   // the last tick that was passed
 	due    dueList  // what was taken out to be handed over; empty between two ticks
 	read   []*entry // what was taken from a mailbox; empty between two looks
@@ -78,7 +79,10 @@ func newLoop(tick time.Duration, slots int, kind Layout, c clock.Clock, m mail) 
 	l.alarm.Store(never)
 	l.passed = l.ticks.down(l.now()) - 1
 	l.layout = newLayout(kind, slots, l.passed)
-	l.counts = make([]uint32, slots)
+	for (slots-1)>>l.blockBits >= maxBlocks {
+		l.blockBits++
+	}
+	l.counts = make([]uint32, (slots-1)>>l.blockBits+1)
 	return l
 }
 
@@ -242,12 +246,15 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 // placeLoop has an entry that is in no slot wait for the tick, which has not passed.
 func (l *loop) placeLoop(e *entry, at uint64) {
 	e.at = at
-	l.counts[at%l.slots]++
+	*l.countLoop(at)++
 	l.layout.place(e)
 }
 
+// countLoop is the number of entries that wait in the slot of the tick, or in its block.
+func (l *loop) countLoop(tick uint64) *uint32 { return &l.counts[tick%l.slots>>l.blockBits] }
+
 func (l *loop) unlinkLoop(e *entry) {
-	l.counts[e.at%l.slots]--
+	*l.countLoop(e.at)--
 	l.layout.unlink(e)
 }
 
@@ -270,7 +277,7 @@ func (l *loop) advanceLoop(now uint64) {
 	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
 		entries := l.layout.visit()
 		l.due.take(&entries, tick)
-		l.counts[tick%l.slots] -= uint32(len(l.due.entries))
+		*l.countLoop(tick) -= uint32(len(l.due.entries))
 		if len(l.due.entries) > 0 {
 			l.fireLoop(l.ticks.instant(tick), now)
 		}

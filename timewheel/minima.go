@@ -25,20 +25,20 @@ func newMinima(n int) minima {
 	}
 }
 
-// search adds group i of a level to the search: it opens into the slots that it is the least of, and leaf adds one.
-func (m minima) search(s *search, level, i int, leaf func(i int)) {
-	if m[level][i] == never {
-		return
+// search adds all slots to the search as one group, of the given number.
+func (m minima) search(s *search, number int) { m.searchGroup(s, number, len(m)-1, 0) }
+
+func (m minima) searchGroup(s *search, number, level, i int) {
+	if from := m[level][i]; from != never {
+		s.add(part{from: from, number: number, level: level, i: i})
 	}
-	if level == 0 {
-		leaf(i)
-		return
+}
+
+// open adds what the group is made of.
+func (m minima) open(s *search, p part) {
+	for i := p.i * fanIn; i < min(p.i*fanIn+fanIn, len(m[p.level-1])); i++ {
+		m.searchGroup(s, p.number, p.level-1, i)
 	}
-	s.add(part{from: m[level][i], open: func() {
-		for j := i * fanIn; j < min(i*fanIn+fanIn, len(m[level-1])); j++ {
-			m.search(s, level-1, j, leaf)
-		}
-	}})
 }
 
 func (m minima) least() uint64 { return m[len(m)-1][0] }

@@ -135,20 +135,28 @@ func (r *ring) near(i uint64, moves *int) int {
 	return s.length(rev)
 }
 
-func (r *ring) search(s *search) {
-	r.visits.search(s, len(r.visits)-1, 0, func(i int) { r.searchSlot(s, uint64(i), r.slots[i].levels, 0) })
+func (r *ring) search(s *search) { r.visits.search(s, 0) }
+
+// open goes through a slot list by list: each list is a part that has the rest of the slot behind it.
+func (r *ring) open(s *search, p part) list {
+	switch {
+	case p.level > 0:
+		r.visits.open(s, p)
+		return list{}
+	case p.in == nil:
+		r.searchSlot(s, p.i, r.slots[p.i].levels, 0)
+		return list{}
+	}
+	r.searchSlot(s, p.i, p.in, p.d+1)
+	return p.in.lists[p.d]
 }
 
 // searchSlot adds the first list of slot i from list d of level l on.
-func (r *ring) searchSlot(s *search, i uint64, l *level, d int) {
+func (r *ring) searchSlot(s *search, i int, l *level, d int) {
 	for ; l != nil; l, d = l.up, 0 {
 		if rest := l.occupied >> d << d; rest != 0 {
-			first := bits.TrailingZeros64(rest)
-			s.add(part{
-				from: r.slots[i].first(l, first)*uint64(len(r.slots)) + i,
-				list: l.lists[first],
-				open: func() { r.searchSlot(s, i, l, first+1) },
-			})
+			d = bits.TrailingZeros64(rest)
+			s.add(part{from: r.slots[i].first(l, d)*uint64(len(r.slots)) + uint64(i), i: i, in: l, d: d})
 			return
 		}
 	}

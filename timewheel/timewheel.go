@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/pool"
 )
 
-// maxSlots bounds the slots of a wheel. An empty one costs 28 bytes, or 8 and 16 a level.
+// maxSlots bounds the slots of a wheel. An empty one costs 24 bytes, or 8 and 16 a level.
 const maxSlots = 1 << 24
 
 // A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is of no
@@ -44,7 +44,7 @@ type TimeWheel struct {
 // The tick is how exactly runs are timed: a run starts less than one tick after it was due, if the machine
 // has time for it. 1 ms to 1 s is usual; a tick below what the machine's timers can do, some 100 µs, only
 // costs. The slots bound nothing: a task that is due after tick × slots waits for a further revolution, at
-// no cost. 1,024 slots suit nearly everything: an empty slot costs 28 bytes, one that tasks wait in some 900
+// no cost. 1,024 slots suit nearly everything: an empty slot costs 24 bytes, one that tasks wait in some 900
 // ([WithLayout] has another that differs in that).
 //
 // It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option is wrong;

@@ -28,21 +28,21 @@ func TestDial_tasksNearAndFar_areToldApartSlotBySlot(t *testing.T) {
 				t.Fatalf("the dial is of another wheel: %+v", d)
 			}
 			want := map[int]Sector{
-				(start + 3) % 60: {Near: 1, Far: 2},
-				start:            {Near: 1},
-				(start + 1) % 60: {Far: 1},
+				(start + 3) % 60: {Slots: 1, Near: 1, Far: 2},
+				start:            {Slots: 1, Near: 1},
+				(start + 1) % 60: {Slots: 1, Far: 1},
 			}
 			if w.layout == Hierarchical { // where the task of a whole turn is on the second level, until the hand comes to the top
-				want[start] = Sector{Far: 1}
+				want[start] = Sector{Slots: 1, Far: 1}
 			}
 			for i, s := range d.Sectors {
-				if s != want[i] {
-					t.Errorf("slot %d has %+v, want %+v", i, s, want[i])
+				if want, ok := want[i]; s != want && (ok || s != Sector{Slots: 1}) {
+					t.Errorf("slot %d has %+v, want %+v", i, s, want)
 				}
 			}
 		}
 		w.advance(30 * time.Millisecond)
-		if d := w.Dial(60); d.Hand != (start+3)%60 || d.Sectors[d.Hand] != (Sector{Far: 2}) {
+		if d := w.Dial(60); d.Hand != (start+3)%60 || d.Sectors[d.Hand] != (Sector{Slots: 1, Far: 2}) {
 			t.Errorf("three ticks later the hand is at %d, over %+v", d.Hand, d.Sectors[d.Hand])
 		}
 	})
@@ -83,40 +83,68 @@ func TestDial_anyNumberOfSectors_countsEveryTaskOnce(t *testing.T) {
 				if want := min(max(sectors, 1), slots, maxSectors); len(d.Sectors) != want {
 					t.Fatalf("%d slots in %d sectors are %d", slots, sectors, len(d.Sectors))
 				}
-				n := 0
+				n, all := 0, 0
 				for _, s := range d.Sectors {
 					n += s.Near + s.Far
+					all += s.Slots
 				}
-				if n != 500 {
-					t.Fatalf("%d slots in %d sectors have %d tasks, want 500", slots, sectors, n)
+				if n != 500 || all != slots {
+					t.Fatalf("%d slots in %d sectors are %d with %d tasks, want 500", slots, sectors, all, n)
 				}
 			}
 		})
 	}
 }
 
+// The sum of near and far is exact whatever the slots; what is near is estimated, wherever the tasks are.
 func TestDial_wheelOfManySlots_isEstimated(t *testing.T) {
-	const slots = 1 << 17
-	plan{slots: slots, tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
-		for i := range slots {
-			w.once(fmt.Sprint(i), time.Duration(1+i)*time.Microsecond)
-		}
-		d := w.Dial(8)
-		for i, s := range d.Sectors {
-			if s.Near+s.Far != slots/8 {
-				t.Errorf("sector %d of a wheel with a task in every slot has %+v", i, s)
+	for _, every := range []int{1, 2, 64} {
+		const slots = 1<<17 + 5
+		plan{slots: slots, tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
+			for i := 0; i < slots; i += every {
+				w.once(fmt.Sprint("near ", i), time.Duration(1+i)*time.Microsecond)
+				w.once(fmt.Sprint("far ", i), time.Duration(1+i+2*slots)*time.Microsecond)
 			}
+			d := w.Dial(8)
+			near, all, width := 0, 0, 0
+			for _, s := range d.Sectors {
+				near += s.Near
+				all += s.Near + s.Far
+				width += s.Slots
+			}
+			if all != w.Len() || width != slots {
+				t.Errorf("%d slots have %d tasks, want %d", width, all, w.Len())
+			}
+			if near < all*4/10 || near > all*6/10 {
+				t.Errorf("%d tasks of %d are near, want half of them", near, all)
+			}
+		})
+	}
+}
+
+// A wheel of one slot has two slots a level if it is hierarchical.
+func TestDial_oneSlot_nearIsWhatIsDueAtTheNextTick(t *testing.T) {
+	plan{slots: 1}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		for i := range 5 {
+			w.once(fmt.Sprint(i), time.Duration(i+1)*10*time.Millisecond)
+		}
+		for i := range 5 {
+			s := w.Dial(1).Sectors[0]
+			if s.Near+s.Far != 5-i || s.Near > 1 || w.layout == Hashed && s.Near != 1 {
+				t.Errorf("after %d ticks the slot has %+v", i, s)
+			}
+			w.advance(10 * time.Millisecond)
 		}
 	})
 }
 
-// 100,000 tasks that nobody touched for 64 turns would all have to be moved for a Dial, and are not.
+// 30,000 tasks that nobody touched for 64 turns would all have to be moved for a Dial, and are not.
 func TestDial_farTasks_areMovedInBoundedNumbers(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
-		w.once("the first", turn)
-		for i := range 100_000 {
-			w.once(fmt.Sprint(i), 70*turn+time.Duration(i)*time.Microsecond)
+		for i := range 30_000 { // 500 a slot
+			w.once(fmt.Sprint(i), 70*turn+time.Duration(i)*20*time.Microsecond)
 		}
 		w.advance(63 * turn)
 		levels := func() (first int) {
@@ -134,7 +162,7 @@ func TestDial_farTasks_areMovedInBoundedNumbers(t *testing.T) {
 		}
 		before := levels()
 		w.Dial(60)
-		if moved := levels() - before; moved > maxMoves {
+		if moved := levels() - before; moved == 0 || moved > maxMoves {
 			t.Errorf("a dial moved %d tasks", moved)
 		}
 	})
@@ -183,9 +211,71 @@ func TestUpcoming_veryManyAtOnce_looksAtSome(t *testing.T) {
 		for i := range 10 * maxSteps {
 			w.once(fmt.Sprint(i), time.Second)
 		}
-		if got := len(w.Upcoming(20 * maxSteps)); got != maxSteps {
-			t.Errorf("of %d tasks %d were looked at", 10*maxSteps, got)
+		if got := len(w.Upcoming(math.MaxInt)); got != maxUpcoming {
+			t.Errorf("the next are %d", got)
 		}
+		if steps := w.steps(8); steps != maxSteps {
+			t.Errorf("%d steps were made", steps)
+		}
+	})
+}
+
+// steps returns how many steps the search for the next n tasks takes.
+func (w *rig) steps(n int) (steps int) {
+	w.loop.do(func() {
+		s := search{steps: maxSteps}
+		w.loop.searchLoop(&s, make([]dueEntry, 0, n))
+		steps = maxSteps - s.steps
+	})
+	return steps
+}
+
+// A wheel of very many slots, with tasks that were put off again and again: where they wait says nothing of when
+// they are due.
+func TestUpcoming_tasksThatWerePutOff_costBounded(t *testing.T) {
+	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
+		for i := range 1 << 13 {
+			w.once(fmt.Sprint(i), time.Duration(1+8*i)*time.Millisecond)
+			if err := w.Reschedule(fmt.Sprint(i), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if steps := w.steps(8); steps != maxSteps {
+			t.Errorf("%d steps were made", steps)
+		}
+		if got := len(w.Upcoming(8)); got != 8 {
+			t.Errorf("the next are %d", got)
+		}
+	})
+}
+
+func TestUpcoming_fewTasks_takesFewSteps(t *testing.T) {
+	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
+		for i := range 1 << 13 {
+			w.once(fmt.Sprint(i), time.Duration(1+8*i)*time.Millisecond)
+		}
+		if steps := w.steps(8); steps > 500 {
+			t.Errorf("%d steps were made for the next 8", steps)
+		}
+	})
+}
+
+func TestRunning_veryMany_looksAtSome(t *testing.T) {
+	plan{opts: []Option{WithPoolSize(2 * maxWorkers)}}.in(t, func(t *testing.T, w *rig) {
+		end := make(chan struct{})
+		for i := range 2 * maxWorkers {
+			w.add(&Task{Key: fmt.Sprint(i), Interval: time.Second, Job: func(*Task) { <-end }})
+		}
+		w.Start()
+		w.advance(time.Second)
+		if got := w.Running(math.MaxInt); len(got) != maxRunning || got[0].Key != "0" || w.Stats().Running != 2*maxWorkers {
+			t.Errorf("%d runs are told of %d", len(got), w.Stats().Running)
+		}
+		if got := w.Running(math.MinInt); len(got) != 0 {
+			t.Errorf("%d runs are told of none", len(got))
+		}
+		close(end)
+		synctest.Wait()
 	})
 }
 

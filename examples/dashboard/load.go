@@ -74,7 +74,7 @@ func (s *shop) sell(ctx context.Context) {
 		}
 		if time.Since(lastSale) > sale {
 			lastSale = time.Now()
-			for range 3000 {
+			for range 1000 {
 				s.order(2 * time.Second) // the offer ends for all at one instant
 			}
 		}

@@ -317,6 +317,25 @@ func TestPage_worksByKeyboard(t *testing.T) {
 	p.quiet(address)
 }
 
+func TestPage_pointingAtTheDial_readsThatPart(t *testing.T) {
+	tw, _ := newWheel(t, 8)
+	for i := range 8 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint(i), Interval: time.Hour + time.Duration(i)*10*time.Millisecond})
+	}
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "8"`)
+	for slot, at := range map[int][2]int{0: {30, -72}, 2: {72, 30}, 5: {-72, 30}, 7: {-30, -72}} {
+		place := js[[]float64](p, fmt.Sprintf(`(() => {
+			const p = new DOMPoint(%d, %d).matrixTransform(document.querySelector("#dial").getScreenCTM());
+			return [p.x, p.y];
+		})()`, at[0], at[1]))
+		p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, place[0], place[1]))
+		p.until(fmt.Sprintf(`document.querySelector("#reading").textContent.startsWith("slot %d: ")`, slot))
+	}
+	p.quiet(address)
+}
+
 func TestPage_hidden_isNotOpen(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever})

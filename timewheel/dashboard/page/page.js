@@ -222,9 +222,9 @@ function showDial() {
       const [x2, y2] = polar(q % 3 ? 102 : 103.5, slot / dial.slots).split(" ");
       parts.push(draw("line", { x1, y1, x2, y2 }));
       if (q % 3) continue;
-      const [x, y] = polar(110, slot / dial.slots).split(" ");
-      const text = draw("text", { x, y });
-      text.textContent = slot;
+      const [x, y] = polar(q % 6 ? 105 : 109, slot / dial.slots).split(" ");
+      const text = draw("text", { x, y, "text-anchor": ["middle", "start", "middle", "end"][q / 3] });
+      text.textContent = slot.toLocaleString("en");
       parts.push(text);
     }
     marks.replaceChildren(...parts);
@@ -280,9 +280,8 @@ function showReading() {
 
 $("dial").addEventListener("pointermove", (e) => {
   if (!page.state) return;
-  const box = $("dial").getBoundingClientRect();
-  const x = (e.clientX - box.left) / box.width - 0.5, y = (e.clientY - box.top) / box.height - 0.5;
-  if (Math.hypot(x, y) < 0.2) return point(-1);
+  const { x, y } = new DOMPoint(e.clientX, e.clientY).matrixTransform($("dial").getScreenCTM().inverse());
+  if (Math.hypot(x, y) < nearRing[0]) return point(-1);
   const share = (Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1;
   point(Math.floor(share * page.state.dial.near.length));
 });
