@@ -87,8 +87,11 @@ func openPages(address string, pages int) (closePages func() error, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	_, err = bufio.NewReader(out).ReadString('\n')
-	return func() error { return errors.Join(in.Close(), cmd.Wait()) }, err
+	closePages = func() error { return errors.Join(in.Close(), cmd.Wait()) }
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, errors.Join(err, closePages())
+	}
+	return closePages, nil
 }
 
 // readersMain is the process that openPages starts: it reads the pages until in ends, and ends with them open.

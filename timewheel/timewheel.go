@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/pool"
 )
 
-// maxSlots bounds the slots of a wheel. An empty one costs 24 bytes, or 8 and 16 a level.
+// maxSlots bounds the slots of a wheel. An empty one costs 24 bytes, or 4 and 16 a level.
 const maxSlots = 1 << 24
 
 // A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is of no

@@ -72,8 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		dashboard.WithName("orders"),
 		dashboard.WithRecorder(orders.rec),
 		dashboard.WithWheel("sessions", sessions.tw, sessions.rec),
-		// Here everybody on this machine may: a real check looks at who asks.
-		dashboard.AllowControl(func(*http.Request) error { return nil }),
+		dashboard.AllowControl(onThisMachine),
 	))
 	pages, closePages := context.WithCancel(context.Background())
 	defer closePages()
@@ -98,13 +97,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	closePages() // or Shutdown would wait for those who look at the page
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err = srv.Shutdown(grace)
+	if srv.Shutdown(grace) != nil {
+		_ = srv.Close() // a browser keeps connections on which it has asked for nothing yet
+	}
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
 			tw.Stop() // tells the runs that go on, which the context of the task is for
 		}
 	}
-	return err
+	return nil
+}
+
+// onThisMachine lets those control the wheels who ask for them by an address of this machine. Whoever can do that
+// may: a check that is worth its name would ask who it is. But the name of some site that the user has open in
+// his browser may be made to mean this machine, and that is refused.
+func onThisMachine(r *http.Request) error {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("the wheels are not controlled by way of %q", r.Host)
+	}
+	return nil
 }
 
 // A wheel is a wheel with what looks at it.

@@ -58,6 +58,17 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	}
 }
 
+func TestControl_byTheNameOfAnotherSite_isRefused(t *testing.T) {
+	for host, may := range map[string]bool{
+		"127.0.0.1:8080": true, "localhost:8080": true, "[::1]:8080": true, "localhost": true, "127.0.0.1": true,
+		"evil.test:8080": false, "localhost.evil.test": false, "8.8.8.8:8080": false, "": false,
+	} {
+		if err := onThisMachine(&http.Request{Host: host}); (err == nil) != may {
+			t.Errorf("by way of %q: %v", host, err)
+		}
+	}
+}
+
 func TestRun_wrongArguments(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,11 @@ var hostile = []string{
 	`</title></textarea><iframe srcdoc="<script>parent.hit=6</script>">`,
 	`${window.hit=7}{{window.hit=8}}`,
 	"\u202Eevitanretla\u202C <b>bold</b> &lt;i&gt;",
+}
+
+// seen is how the page shows a key: what has no shape is escaped.
+func seen(key string) string {
+	return strings.NewReplacer("\u202E", `\u{202e}`, "\u202C", `\u{202c}`).Replace(key)
 }
 
 // newWheel returns a wheel that runs, and is recorded.
@@ -116,6 +122,13 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "running" {
 		t.Errorf("the status is %q", got)
 	}
+	// Between two updates the page moves the hand by itself.
+	seen := js[string](p, `(page.source.onmessage = null, document.querySelector("#hand").dataset.slot)`)
+	for range 5 {
+		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
+		seen = js[string](p, `document.querySelector("#hand").dataset.slot`)
+	}
+	js[any](p, `listen()`)
 	tw.Stop()
 	p.until(`document.querySelector("#status-text").textContent === "not running"`)
 	p.quiet(address)
@@ -225,7 +238,7 @@ func TestControl_fromAnotherSite_isRefused(t *testing.T) {
 	p := open(t, chrome(t), other.URL, 1200, "light")
 	js[any](p, `fetch(`+quoted(address+"api/remove")+`, {method: "POST", mode: "no-cors", body: new URLSearchParams({key: "k"})}).then(() => 1)`)
 	js[any](p, `document.forms[0].submit()`)
-	p.until(`document.body.innerText.includes("cross-origin")`)
+	p.until(`document.body?.innerText.includes("cross-origin")`)
 	if !tw.Exist("k") || len(asked) > 0 {
 		t.Error("another site removed the task")
 	}
@@ -250,12 +263,12 @@ func TestPage_keysAreAnybodysText(t *testing.T) {
 	text := js[string](p, `document.body.textContent`)
 	for _, key := range hostile {
 		for _, want := range []string{key, "panic " + key, "run " + key} {
-			if !strings.Contains(text, want) {
+			if !strings.Contains(text, seen(want)) {
 				t.Errorf("%q is not seen as it is", want)
 			}
 		}
 		js[any](p, `document.querySelector("#key").value = `+quoted(key)+`; document.querySelector("#look").requestSubmit()`) // some cannot be typed
-		p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(key))
+		p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(seen(key)))
 	}
 	p.lookUp(`<img src=x onerror="window.hit=9">`)
 	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
@@ -339,7 +352,15 @@ func TestPage_pointingAtTheDial_readsThatPart(t *testing.T) {
 func TestPage_hidden_isNotOpen(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever})
-	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	var streams atomic.Int64
+	h := dashboard.Handler(tw, dashboard.WithRecorder(rec))
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/api/events") {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		h.ServeHTTP(w, r)
+	}))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`document.querySelector("#late-runs").textContent.match(/^[1-9]/)`)
 	hide := func(hidden bool) {
@@ -348,6 +369,11 @@ func TestPage_hidden_isNotOpen(t *testing.T) {
 	}
 	hide(true)
 	p.until(`document.querySelector("#status-text").textContent === "paused" && page.source === null`)
+	for end := time.Now().Add(limit); streams.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a hidden page keeps its stream")
+		}
+	}
 	hide(false)
 	p.until(`document.querySelector("#status-text").textContent === "running"`)
 	p.quiet(address)
@@ -363,7 +389,8 @@ func TestPage_lostConnection_comesBack(t *testing.T) {
 	p := open(t, chrome(t), srv.URL, 1200, "light")
 	p.until(`document.querySelector("#status-text").textContent === "running"`)
 	js[any](p, `window.lost = false; new MutationObserver(() => {
-		window.lost ||= document.querySelector("#status-text").textContent.startsWith("connection lost")
+		window.lost ||= document.querySelector("#status-text").textContent.startsWith("connection lost") &&
+			document.body.classList.contains("old") && !page.live
 	}).observe(document.querySelector("#status-text"), {childList: true})`)
 	srv.CloseClientConnections()
 	p.until(`window.lost && document.querySelector("#status-text").textContent === "running"`)
@@ -383,11 +410,16 @@ func TestPage_anyWidth_holdsItsText(t *testing.T) {
 	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.AllowControl(everybody),
 		dashboard.WithWheel(strings.Repeat("wheel", 30), tw, nil)))
 	browser := chrome(t)
-	for _, width := range []int64{320, 390, 768, 1024, 1920} {
-		p := open(t, browser, address, width, "light")
+	for i, width := range []int64{320, 390, 768, 1024, 1920} {
+		scheme := []string{"light", "dark"}[i%2]
+		p := open(t, browser, address, width, scheme)
 		p.until(`document.querySelectorAll("#panics details").length === 10`)
 		p.lookUp(strings.Repeat("long1", 50))
 		p.until(`!document.querySelector("#task").hidden`)
+		ground := js[[]int](p, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number)`)
+		if dark := ground[0] < 128; dark != (scheme == "dark") {
+			t.Errorf("in the %s scheme the ground is %d", scheme, ground)
+		}
 		if got := js[int64](p, `document.documentElement.scrollWidth`); got > width {
 			t.Errorf("at %d pixels the page is %d wide", width, got)
 		}
@@ -397,6 +429,142 @@ func TestPage_anyWidth_holdsItsText(t *testing.T) {
 			}).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join("\n")`); out != "" {
 			t.Errorf("at %d pixels these stick out of their cards:\n%s", width, out)
 		}
+		p.quiet(address)
+		p.do(chromedp.Navigate("about:blank")) // a browser has six connections to a server
+	}
+}
+
+// Who is about to choose a task from a list by the keyboard is not disturbed by those that come and go.
+func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	for i := range 20 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("often ", i), Interval: 50*time.Millisecond + time.Duration(i)*time.Millisecond, Times: timewheel.Forever})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelectorAll("#next button").length === 8`)
+	js[any](p, `document.querySelector("#look button").focus()`)
+	p.do(chromedp.KeyEvent(kb.Tab))
+	p.do(chromedp.KeyEvent(kb.Tab))
+	key := js[string](p, `document.activeElement.textContent`)
+	if !strings.HasPrefix(key, "often ") {
+		t.Fatalf("Tab goes to %q", key)
+	}
+	started := js[float64](p, `page.state.stats.started`)
+	p.until(fmt.Sprintf(`page.state.stats.started > %v && document.querySelector(".next-card").matches(".held")`, started+200))
+	if got := js[string](p, `document.activeElement.textContent`); got != key {
+		t.Errorf("the focus went from %q to %q", key, got)
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(key))
+	js[any](p, `document.activeElement.blur()`)
+	p.until(`!document.querySelector(".next-card").matches(".held")`)
+	p.quiet(address)
+}
+
+// Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about a
+// task is done about the one that is shown.
+func TestPage_slowServer_mixesNothingUp(t *testing.T) {
+	a, _ := newWheel(t, 60)
+	b, _ := newWheel(t, 100)
+	for i := range 3 {
+		add(t, a, timewheel.Task{Key: fmt.Sprint("a", i), Interval: time.Hour})
+	}
+	h := dashboard.Handler(a, dashboard.WithName("a"), dashboard.WithWheel("b", b, nil), dashboard.AllowControl(everybody))
+	events, tasks := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int64
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("wheel") == "b":
+			<-events
+		case r.URL.Query().Get("key") == "a2":
+			asked.Add(1)
+			<-tasks
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelectorAll("#next button").length === 3`)
+	p.lookUp("a1")
+	p.until(`!document.querySelector("#task").hidden`)
+	js[int](p, `lookUp("a2"), 0`)
+	if !js[bool](p, `document.querySelector("#task").hidden`) {
+		t.Error("while a2 is looked up the page offers to remove a1")
+	}
+	js[int](p, `act("remove", {}, ""), 0`)
+	for range 3 { // every second the page asks again, but for one answer at a time
+		js[int](p, `refresh(), 0`)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the page asked %d times before it had an answer", n)
+	}
+	close(tasks)
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === "a2"`)
+	if a.Len() != 3 {
+		t.Errorf("a task was removed that nobody saw")
+	}
+
+	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
+	p.until(`getComputedStyle(document.querySelector("main")).visibility === "hidden"`)
+	close(events)
+	p.until(`getComputedStyle(document.querySelector("main")).visibility === "visible" && document.querySelector("#pending").textContent === "0"`)
+	p.quiet(address)
+}
+
+func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw)), 1200, "light")
+	p.until(`page.live`)
+	for call, want := range map[string]string{
+		`compact(0)`: "0", `compact(99999)`: "99,999", `compact(100000)`: "100 k", `compact(123456)`: "123.5 k",
+		`compact(999949)`: "999.9 k", `compact(999950)`: "1 M", `compact(999999999)`: "1 G", `compact(1.8e19)`: "18 E",
+		`compact(-250000)`: "-250 k",
+		`span(1e-9)`:       "1 ns", `span(9.996e-7)`: "1 µs", `span(0.0009996)`: "1 ms", `span(0.9996)`: "1 s", `span(1.5)`: "1.5 s",
+		`span(59.94)`: "59.9 s", `span(59.96)`: "1 m", `span(60)`: "1 m", `span(61)`: "1 m 1 s", `span(3600)`: "1 h",
+		`span(3661)`: "1 h 1 m", `span(86399.9)`: "1 d", `span(290*365.25*86400)`: "290 years",
+		`until(-1)`: "now", `until(0.004)`: "now", `until(0.04)`: "40 ms", `until(0.9949)`: "990 ms", `until(0.996)`: "1.0 s",
+		`until(59.94)`: "59.9 s", `until(59.96)`: "1 m",
+		`visible("a\nb\u202e\u0000\u200b")`: `a\nb\u{202e}\u{0}\u{200b}`, `visible("  ")`: `"  "`, `visible("é 漢字 😀")`: "é 漢字 😀",
+		`times(-1)`: "∞", `times(3)`: "3",
+	} {
+		if got := js[string](p, call); got != want {
+			t.Errorf("%s is %q, want %q", call, got, want)
+		}
+	}
+}
+
+// A wheel of any shape is drawn with no error, and with no mark over another.
+func TestPage_anyWheel_isDrawn(t *testing.T) {
+	browser := chrome(t)
+	for _, c := range []struct {
+		tick  time.Duration
+		slots int
+		marks string
+	}{
+		{time.Nanosecond, 1, "0"},
+		{time.Hour, 2, "0 1"},
+		{time.Millisecond, 3, "0 1 2"},
+		{time.Microsecond, 200, "0 50 100 150"},
+		{time.Second, 211, "0 53 106 158"},
+		{time.Millisecond, 1 << 24, "0 4.194 M 8.389 M 12.58 M"},
+	} {
+		tw := timewheel.NewTimeWheel(c.tick, c.slots)
+		for i := range 100 {
+			add(t, tw, timewheel.Task{Key: fmt.Sprint(i), Interval: time.Hour + time.Duration(i)*c.tick})
+		}
+		address := serve(t, dashboard.Handler(tw))
+		p := open(t, browser, address, 1200, "dark")
+		p.until(`document.querySelector("#pending").textContent === "100"`)
+		if got := js[string](p, `[...document.querySelectorAll("#marks text")].map((e) => e.textContent).join(" ")`); got != c.marks {
+			t.Errorf("a wheel of %d slots has the marks %q, want %q", c.slots, got, c.marks)
+		}
+		if out := js[string](p, `[...document.querySelectorAll("#dial text")].filter((e) => {
+				const b = e.getBBox(), inner = e.closest("#marks") === null;
+				return inner ? Math.hypot(b.width / 2, Math.max(-b.y, b.y + b.height)) > 49 : b.x < -130 || b.x + b.width > 130;
+			}).map((e) => e.textContent).join(", ")`); out != "" {
+			t.Errorf("with %d slots of %v these have no room: %s", c.slots, c.tick, out)
+		}
+		tw.Stop()
 		p.quiet(address)
 	}
 }

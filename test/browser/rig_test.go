@@ -125,8 +125,15 @@ func (p *tab) until(expression string) {
 
 func (p *tab) within(limit time.Duration, expression string) {
 	p.Helper()
-	for end := time.Now().Add(limit); !js[bool](p, "Boolean("+expression+")"); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if err == nil && is { // an error may be that of a page on its way to the next
+			return
+		}
 		if time.Now().After(end) {
+			if err != nil {
+				p.Fatalf("%s: %v", expression, err)
+			}
 			p.Fatalf("it did not come to %s\nthe page is\n%s", expression, js[string](p, "document.body.innerText"))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -41,12 +42,14 @@ func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
 	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
 }
 
-// AllowControl lets those remove tasks, run them now, and reschedule them, by key, for whose request check
-// returns nil. Its error is shown to others. A request that a browser sends on behalf of another site is refused
-// before check is asked ([http.CrossOriginProtection]).
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule them,
+// by key. To others the text of its error is shown. A request that a browser sends on behalf of another site is
+// refused before check is asked ([http.CrossOriginProtection]).
 //
-// Check is also asked, with a GET request, to decide if the page shows the buttons. It may be called by several
-// goroutines at a time.
+// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send a
+// header of yours. If it lets everybody in, it should at least compare the Host of the request with the names
+// that are yours, for a site of an attacker may have its name point at your machine. Check is also asked, with a
+// GET request, whether the page is to show the buttons. It may be called by several goroutines at a time.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
@@ -63,7 +66,7 @@ type handler struct {
 //
 //	http.Handle("/debug/timewheel/", dashboard.Handler(tw))
 //
-// It panics if a wheel is nil, or if two have one name.
+// It panics if a wheel is nil, or if a name is empty, no valid UTF-8, or that of another.
 func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 	h := &handler{
 		hubs:     []*hub{newHub("wheel", tw, nil)},
@@ -76,6 +79,9 @@ func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 	for i, hub := range h.hubs {
 		if hub.tw == nil {
 			panic(fmt.Sprintf("dashboard: wheel %q is nil", hub.name))
+		}
+		if hub.name == "" || !utf8.ValidString(hub.name) {
+			panic(fmt.Sprintf("dashboard: %q cannot be the name of a wheel", hub.name))
 		}
 		for _, other := range h.hubs[:i] {
 			if other.name == hub.name {
@@ -90,22 +96,29 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	serve, method := h.route(r.URL.Path)
+	serve, method := h.route(r)
 	switch {
 	case serve == nil:
 		fail(w, http.StatusNotFound, "there is no such page; the dashboard's own path ends with a slash")
 	case r.Method == method, r.Method == http.MethodHead && method == http.MethodGet:
 		serve(w, r)
 	default:
+		if method == http.MethodGet {
+			method += ", " + http.MethodHead
+		}
 		w.Header().Set("Allow", method)
 		fail(w, http.StatusMethodNotAllowed, "the method must be "+method)
 	}
 }
 
-// route finds what is asked for, wherever the handler is mounted: it is known from the end of the path, which is
-// a name, or api/ and a name.
-func (h *handler) route(urlPath string) (serve http.HandlerFunc, method string) {
-	dir, name := path.Split("/" + urlPath)
+// route finds what is asked for, wherever the handler is mounted. Where an [http.ServeMux] did that, its pattern
+// tells; or else what is asked for is known from the end of the path, which is a name, or api/ and a name.
+func (h *handler) route(r *http.Request) (serve http.HandlerFunc, method string) {
+	mount := r.Pattern[strings.IndexByte(r.Pattern, '/')+1:] // without method and host
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/"+mount); ok && r.Pattern != "" && !strings.Contains(mount, "{") {
+		return h.endpoint(rest)
+	}
+	dir, name := path.Split("/" + r.URL.Path)
 	if strings.HasSuffix(dir, "/api/") {
 		if serve, method = h.endpoint("api/" + name); serve != nil {
 			return serve, method
@@ -118,10 +131,12 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 	switch name {
 	case "":
 		return h.page, http.MethodGet
-	case "page.js", "page.css", "icon.svg":
-		return func(w http.ResponseWriter, r *http.Request) {
-			http.ServeFileFS(w, r, files, "page/"+name)
-		}, http.MethodGet
+	case "page.js":
+		return file(name, "text/javascript"), http.MethodGet
+	case "page.css":
+		return file(name, "text/css"), http.MethodGet
+	case "icon.svg":
+		return file(name, "image/svg+xml"), http.MethodGet
 	case "api/wheels":
 		return h.wheels, http.MethodGet
 	case "api/wheel":
@@ -149,7 +164,19 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Security-Policy", policy)
-	http.ServeFileFS(w, r, files, "page/index.html")
+	file("index.html", "text/html")(w, r)
+}
+
+// file serves a file that is embedded.
+func file(name, kind string) http.HandlerFunc {
+	data, err := files.ReadFile("page/" + name)
+	if err != nil {
+		panic(err) // a bug: the file is not there
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind+"; charset=utf-8")
+		_, _ = w.Write(data) // an error means that the reader has gone
+	}
 }
 
 func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +190,9 @@ func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
 // wheel finds the wheel that is asked for.
 func (h *handler) wheel(serve func(w http.ResponseWriter, r *http.Request, hub *hub)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		}
 		if err := r.ParseForm(); err != nil {
 			fail(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
 			return
@@ -209,12 +238,16 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 		return
 	}
 	defer h.pages.Add(-1)
-	p := hub.open()
-	defer hub.close(p)
-
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
 	c := http.NewResponseController(w)
+	if err := c.Flush(); errors.Is(err, http.ErrNotSupported) {
+		fail(w, http.StatusInternalServerError, "what is around the dashboard's handler keeps events back: its "+
+			"http.ResponseWriter has neither Flush nor Unwrap")
+		return
+	}
+	p := hub.open()
+	defer hub.close(p)
 	for {
 		select {
 		case <-r.Context().Done():

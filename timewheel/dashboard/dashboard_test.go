@@ -5,7 +5,9 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +36,7 @@ func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 				"":         "text/html; charset=utf-8",
 				"page.js":  "text/javascript; charset=utf-8",
 				"page.css": "text/css; charset=utf-8",
-				"icon.svg": "image/svg+xml",
+				"icon.svg": "image/svg+xml; charset=utf-8",
 			} {
 				w := ask(c.handler, "GET", c.prefix+file+"?anything", nil)
 				if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
@@ -48,6 +50,63 @@ func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 				t.Errorf("the wheels are %+v", got)
 			}
 		})
+	}
+}
+
+// Below its pattern in a ServeMux there is nothing but what there is: a guard of a path cannot be gone around.
+func TestHandler_belowAPattern_isStrict(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/timewheel/", Handler(tw))
+	mux.Handle("GET wheel.test/debug/{who}/", Handler(tw))
+	for target, status := range map[string]int{
+		"/debug/timewheel/":                      200,
+		"/debug/timewheel/page.js":               200,
+		"/debug/timewheel/api/wheels":            200,
+		"/debug/timewheel/x/":                    404,
+		"/debug/timewheel/x/page.js":             404,
+		"/debug/timewheel/x/api/wheels":          404,
+		"/debug/timewheel/api/":                  404,
+		"/debug/timewheel/wheels":                404,
+		"http://wheel.test/debug/any/api/wheels": 200,
+		"http://wheel.test/debug/any/":           200,
+	} {
+		if w := ask(mux, "GET", target, nil); w.Code != status {
+			t.Errorf("%s is answered with %d, want %d", target, w.Code, status)
+		}
+	}
+}
+
+// noFlush is what some middleware makes of a ResponseWriter.
+type noFlush struct{ w http.ResponseWriter }
+
+func (n noFlush) Header() http.Header         { return n.w.Header() }
+func (n noFlush) Write(p []byte) (int, error) { return n.w.Write(p) }
+func (n noFlush) WriteHeader(status int)      { n.w.WriteHeader(status) }
+
+func TestEvents_throughMiddlewareThatKeepsThemBack_isAnError(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	h := Handler(tw)
+	w := ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(noFlush{w}, r) }), "GET", "/api/events", nil)
+	if got := answer[errorJSON](t, w, http.StatusInternalServerError); !strings.Contains(got.Error, "Flush") {
+		t.Errorf("the error is %q", got.Error)
+	}
+	if n := h.(*handler).pages.Load(); n != 0 {
+		t.Errorf("%d pages are counted", n)
+	}
+}
+
+func TestHandler_requestWithoutABody_isServed(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	r, err := http.NewRequest("POST", "/api/remove", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	Handler(tw).ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("the status is %d: %s", w.Code, w.Body)
 	}
 }
 
@@ -72,10 +131,11 @@ func TestPage_asksNoOtherHost(t *testing.T) {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
+	other := regexp.MustCompile(`(?i)https?:|[("'=]\s*//|@import`)
 	for _, file := range []string{"/", "/page.js", "/page.css", "/icon.svg"} {
 		text := strings.ReplaceAll(ask(Handler(tw), "GET", file, nil).Body.String(), "http://www.w3.org/2000/svg", "")
-		if strings.Contains(text, "//") && strings.Contains(text, "http") {
-			t.Errorf("%s names another host", file)
+		if found := other.FindString(text); found != "" {
+			t.Errorf("%s names another host: %q", file, found)
 		}
 		for _, never := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "onclick=\""} {
 			if strings.Contains(text, never) {
@@ -109,11 +169,11 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 		{"no such API", readOnly, "GET", "/api/nothing", nil, nil, 404, "no such page"},
 		{"no such file", readOnly, "GET", "/index.html", nil, nil, 404, "no such page"},
 		{"out of the folder", readOnly, "GET", "/../dashboard.go", nil, nil, 404, "no such page"},
-		{"posted page", readOnly, "POST", "/", nil, nil, 405, "GET"},
-		{"posted file", readOnly, "PUT", "/page.js", nil, nil, 405, "GET"},
-		{"posted wheels", readOnly, "POST", "/api/wheels", nil, nil, 405, "GET"},
-		{"posted state", readOnly, "POST", "/api/wheel", nil, nil, 405, "GET"},
-		{"deleted task", readOnly, "DELETE", "/api/task?key=a", nil, nil, 405, "GET"},
+		{"posted page", readOnly, "POST", "/", nil, nil, 405, "GET, HEAD"},
+		{"posted file", readOnly, "PUT", "/page.js", nil, nil, 405, "GET, HEAD"},
+		{"posted wheels", readOnly, "POST", "/api/wheels", nil, nil, 405, "GET, HEAD"},
+		{"posted state", readOnly, "POST", "/api/wheel", nil, nil, 405, "GET, HEAD"},
+		{"deleted task", readOnly, "DELETE", "/api/task?key=a", nil, nil, 405, "GET, HEAD"},
 		{"got removal", mayAll, "GET", "/api/remove?key=a", nil, nil, 405, "POST"},
 		{"got run", mayAll, "GET", "/api/run?key=a", nil, nil, 405, "POST"},
 		{"got reschedule", mayAll, "GET", "/api/reschedule?key=a&delay=1s", nil, nil, 405, "POST"},
@@ -188,6 +248,10 @@ func TestWheels_control_isAsCheckSays(t *testing.T) {
 }
 
 func TestHandler_severalWheels_areToldApartByName(t *testing.T) {
+	synctest.Test(t, testSeveralWheels)
+}
+
+func testSeveralWheels(t *testing.T) {
 	a, rec := newWheel(t, 60)
 	b, _ := newWheel(t, 100)
 	add(t, a, "in a", time.Hour)
@@ -206,6 +270,7 @@ func TestHandler_severalWheels_areToldApartByName(t *testing.T) {
 			t.Errorf("%s is %+v", target, got)
 		}
 	}
+	time.Sleep(2 * linger)
 }
 
 func TestHandler_wrongWheels_panics(t *testing.T) {
@@ -214,6 +279,8 @@ func TestHandler_wrongWheels_panics(t *testing.T) {
 		"nil":         func() { Handler(nil) },
 		"further nil": func() { Handler(tw, WithWheel("b", nil, nil)) },
 		"same name":   func() { Handler(tw, WithName("b"), WithWheel("b", tw, nil)) },
+		"no name":     func() { Handler(tw, WithName("")) },
+		"no text":     func() { Handler(tw, WithWheel("\xff", tw, nil)) },
 	} {
 		func() {
 			defer func() {

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	every     = time.Second / 3 // between two updates
-	maxPages  = 1000            // that are open at a time
-	upcoming  = 8               // tasks that are listed
-	running   = 8               // runs that are listed
-	maxPoints = 300             // of the history, one a second: five minutes
+	every     = time.Second / 3  // between two updates
+	linger    = 10 * time.Second // for which one who asks once counts as looking on
+	maxPages  = 1000             // that are open at a time
+	upcoming  = 8                // tasks that are listed
+	running   = 8                // runs that are listed
+	maxPoints = 300              // of the history, one a second: five minutes
 )
 
 // A hub is what all the pages of one wheel have in common. It looks at the wheel for all of them, on one
@@ -31,6 +32,9 @@ type hub struct {
 	pages    map[*page]struct{}
 	quit     chan struct{} // ends the goroutine; nil if there is none
 	sectors  int           // of the dial; 0 until the first look
+	asker    *page         // stands for those who asked once, and
+	leaving  *time.Timer   // closes it; both are nil if nobody asked lately
+	seen     stateJSON     // at the last look
 	history  []point
 	last     timewheel.Stats // of the last point
 	panicked int             // how many panics were sent
@@ -56,14 +60,18 @@ type point struct {
 }
 
 func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
-	return &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{})}
+	return &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{}), history: []point{}}
 }
 
 // open returns a new page, which gets the whole state first.
 func (h *hub) open() *page {
-	p := &page{events: make(chan []byte, 1), behind: true}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.openLocked()
+}
+
+func (h *hub) openLocked() *page {
+	p := &page{events: make(chan []byte, 1), behind: true}
 	if h.rec != nil {
 		h.rec.watch(time.Now())
 	}
@@ -78,6 +86,12 @@ func (h *hub) open() *page {
 func (h *hub) close(p *page) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, ok := h.pages[p]; !ok {
+		return // the timer of the asker had run out when it was set anew
+	}
+	if p == h.asker {
+		h.asker, h.leaving = nil, nil
+	}
 	delete(h.pages, p)
 	if h.rec != nil {
 		h.rec.leave()
@@ -106,6 +120,7 @@ func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.look(now)
+	h.seen = s
 	if p, ok := h.record(now, s.Stats); ok {
 		s.History = []point{p}
 	}
@@ -126,17 +141,27 @@ func (h *hub) publish(now time.Time) {
 		select {
 		case p.events <- text:
 			p.behind = false
-		default:
+		default: // also one that stands for those who asked once
 			p.behind = true
 		}
 	}
 }
 
-// state returns the whole state.
+// state returns the whole state, for one who asks once: he counts as looking on for a while, and whoever asks
+// in between two looks shares the first. So to ask often costs no more than a page.
 func (h *hub) state(now time.Time) stateJSON {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.complete(h.look(now))
+	if h.asker == nil {
+		p := h.openLocked()
+		h.asker, h.leaving = p, time.AfterFunc(linger, func() { h.close(p) })
+	} else {
+		h.leaving.Reset(linger)
+	}
+	if now.Sub(h.seen.Now) >= every {
+		h.seen = h.look(now)
+	}
+	return h.complete(h.seen)
 }
 
 // complete adds to what was seen what is known from before.
@@ -149,7 +174,7 @@ func (h *hub) complete(s stateJSON) stateJSON {
 
 func (h *hub) panics() ([]panicJSON, int) {
 	if h.rec == nil {
-		return nil, 0
+		return []panicJSON{}, 0
 	}
 	return h.rec.lastPanics()
 }
@@ -167,14 +192,16 @@ func (h *hub) look(now time.Time) stateJSON {
 		Running: h.tw.IsRunning(),
 		Dial: dialJSON{
 			Tick: dial.Tick.Seconds(), Slots: dial.Slots, Layout: dial.Layout.String(), Hand: dial.Hand,
-			Near: make([]int, len(dial.Sectors)), Far: make([]int, len(dial.Sectors)),
 		},
 		Stats:    statsJSON(stats),
 		Upcoming: []taskJSON{},
 		Runs:     []runJSON{},
+		History:  []point{},
 	}
-	for i, sector := range dial.Sectors {
-		s.Dial.Near[i], s.Dial.Far[i] = sector.Near, sector.Far
+	for _, sector := range dial.Sectors {
+		s.Dial.Width = append(s.Dial.Width, sector.Slots)
+		s.Dial.Near = append(s.Dial.Near, sector.Near)
+		s.Dial.Far = append(s.Dial.Far, sector.Far)
 	}
 	for _, info := range h.tw.Upcoming(upcoming) {
 		s.Upcoming = append(s.Upcoming, newTaskJSON(info))

@@ -240,6 +240,47 @@ func TestEvents_tooManyPages_areTurnedAway(t *testing.T) {
 	}
 }
 
+// Who asks once in a while by JSON sees what a page would, and costs no more.
+func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		if err := tw.AddTask(&timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever,
+			Job: func(*timewheel.Task) {}}); err != nil {
+			t.Fatal(err)
+		}
+		served := Handler(tw, WithRecorder(rec))
+		ask := func() stateJSON { return answer[stateJSON](t, ask(served, "GET", "/api/wheel", nil), 200) }
+		if s := ask(); !s.Whole || s.Lateness == nil || s.History == nil || s.Panics == nil || s.Upcoming == nil || s.Runs == nil {
+			t.Errorf("the first state is %+v", s)
+		}
+		for range 4 {
+			time.Sleep(linger - time.Second)
+			synctest.Wait()
+			if goroutines() != 1 || rec.watchers.Load() != 1 {
+				t.Fatalf("%d goroutines, %d watch", goroutines(), rec.watchers.Load())
+			}
+			first, second := ask(), ask()
+			if first.Lateness.Runs < 100 || len(first.History) < 5 || time.Since(first.Now) > every {
+				t.Errorf("the state is %+v", first)
+			}
+			if !first.Now.Equal(second.Now) {
+				t.Error("two who asked at the same time did not share a look")
+			}
+		}
+		time.Sleep(linger + time.Second)
+		if goroutines() != 0 || rec.watchers.Load() != 0 {
+			t.Errorf("when nobody asked for long there are %d goroutines, and %d watch", goroutines(), rec.watchers.Load())
+		}
+		ask()
+		time.Sleep(linger) // the timer runs out as it is set anew
+		ask()
+		time.Sleep(3 * linger)
+		if goroutines() != 0 || rec.watchers.Load() != 0 {
+			t.Errorf("in the end there are %d goroutines, and %d watch", goroutines(), rec.watchers.Load())
+		}
+	})
+}
+
 func TestState_wheelWithoutARecorder_tellsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)
@@ -251,11 +292,11 @@ func TestState_wheelWithoutARecorder_tellsTheRest(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		got := answer[stateJSON](t, ask(Handler(tw), "GET", "/api/wheel", nil), 200)
-		if got.Lateness != nil || got.Panics != nil || len(got.Runs) != 1 || got.Runs[0].For < 3.9 || got.Runs[0].For > 4 {
+		if got.Lateness != nil || got.Panics == nil || len(got.Panics) != 0 || len(got.Runs) != 1 || got.Runs[0].For < 3.9 || got.Runs[0].For > 4 {
 			t.Errorf("the state is %+v", got)
 		}
 		close(end)
-		synctest.Wait()
+		time.Sleep(2 * linger)
 	})
 }
 
@@ -280,6 +321,6 @@ func TestState_running_listsTheLongest(t *testing.T) {
 			}
 		}
 		close(end)
-		synctest.Wait()
+		time.Sleep(2 * linger)
 	})
 }

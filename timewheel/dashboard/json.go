@@ -23,20 +23,21 @@ type stateJSON struct {
 	Running  bool          `json:"running"` // started and not stopped
 	Dial     dialJSON      `json:"dial"`
 	Stats    statsJSON     `json:"stats"`
-	Lateness *latenessJSON `json:"lateness"` // null without a recorder
+	Lateness *latenessJSON `json:"lateness"` // null without a recorder, or before anybody looked
 	Upcoming []taskJSON    `json:"upcoming"`
 	Runs     []runJSON     `json:"runs"`
-	History  []point       `json:"history,omitempty"`
-	Panics   []panicJSON   `json:"panics,omitempty"`
-	Whole    bool          `json:"whole"` // history and panics are all there is
+	History  []point       `json:"history"`
+	Panics   []panicJSON   `json:"panics"` // null if there was none since
+	Whole    bool          `json:"whole"`  // history and panics are all there is
 }
 
 type dialJSON struct {
 	Tick   float64 `json:"tick"` // seconds
 	Slots  int     `json:"slots"`
 	Layout string  `json:"layout"`
-	Hand   int     `json:"hand"` // slot
-	Near   []int   `json:"near"` // by sector
+	Hand   int     `json:"hand"`  // slot
+	Width  []int   `json:"width"` // slots, by sector
+	Near   []int   `json:"near"`  // tasks, by sector
 	Far    []int   `json:"far"`
 }
 

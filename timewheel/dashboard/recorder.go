@@ -132,5 +132,5 @@ func quantilesOf(h *hdr.Histogram) quantilesJSON {
 func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.panics), r.panicked
+	return append([]panicJSON{}, r.panics...), r.panicked
 }

@@ -86,6 +86,26 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 	})
 }
 
+// A page that is opened after a while tells of the last minute, not of what was recorded before the while.
+func TestRecorder_openedAgain_forgetsWhatWasBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, silence := range []time.Duration{61 * time.Second, 3 * time.Minute, 100 * time.Hour} {
+			r := NewRecorder()
+			r.watch(time.Now())
+			r.Observe(runOf(time.Second, 0, 0))
+			time.Sleep(15 * time.Second)
+			r.lateness(time.Now())
+			r.Observe(runOf(time.Second, 0, 0))
+			r.leave()
+			time.Sleep(silence)
+			r.watch(time.Now())
+			if l := r.lateness(time.Now()); l.Runs != 0 {
+				t.Errorf("after %v %d runs are told of", silence, l.Runs)
+			}
+		}
+	})
+}
+
 func TestRecorder_panics_areTheLastTenCutShort(t *testing.T) {
 	r := NewRecorder()
 	for i := range keepPanics + 3 {

@@ -5,30 +5,38 @@
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
+const mouse = matchMedia("(hover: hover)");
 
 const page = {
+  begun: false,     // the wheels are known
   wheel: "",        // that is shown
   control: false,
   source: null,     // of the events
+  live: false,      // events come
   state: null,      // the last one
   came: 0,          // when it did, by this machine's clock, in ms
   history: [],
   sector: -1,       // that is pointed at
   key: null,        // that is looked up, or null
-  found: null,      // its task
-  unreachable: false, // was the server when the task was asked for last
+  found: null,      // its task, when that is shown
+  question: 0,      // the number of the last look-up that was sent
+  asking: false,    // whether its answer is awaited
+  unreachable: false, // whether it failed
+  filled: { text: "", key: "" }, // what a look-up from a list wrote into the field, and for which key
 };
 
 // ---- text
 
+// rounded is n with so many digits that count.
+const rounded = (n, digits) => Number(n.toPrecision(digits));
+
+// compact writes a number, with four digits if it has more than five.
 function compact(n) {
-  for (const [limit, unit] of [[1e9, " G"], [1e6, " M"], [1e5, " k"]]) {
-    if (Math.abs(n) >= limit) {
-      const scaled = n / (unit === " k" ? 1e3 : limit);
-      return scaled.toLocaleString("en", { maximumSignificantDigits: 4 }) + unit;
-    }
-  }
-  return n.toLocaleString("en");
+  if (Math.abs(n) < 1e5) return n.toLocaleString("en");
+  let power = 0;
+  n = rounded(n, 4);
+  for (; Math.abs(n) >= 1000 && power < 6; power++) n /= 1000;
+  return n.toLocaleString("en", { maximumSignificantDigits: 4 }) + " " + " kMGTPE"[power];
 }
 
 function rateText(n) {
@@ -36,28 +44,38 @@ function rateText(n) {
   return (n < 10 ? n.toLocaleString("en", { maximumFractionDigits: 1 }) : compact(Math.round(n))) + "/s";
 }
 
-// span writes so many seconds.
+// span writes so many seconds, which are not negative.
 function span(s) {
-  const short = (x, unit) => x.toLocaleString("en", { maximumSignificantDigits: 3, useGrouping: false }) + " " + unit;
-  const sign = s < 0 ? "−" : "";
-  s = Math.abs(s);
-  if (s < 1e-6) return "< 1 µs";
-  if (s < 1e-3) return sign + short(s * 1e6, "µs");
-  if (s < 1) return sign + short(s * 1e3, "ms");
-  if (s < 60) return sign + short(s, "s");
-  const parts = [[Math.floor(s / 86400), "d"], [Math.floor(s / 3600) % 24, "h"], [Math.floor(s / 60) % 60, "m"], [Math.floor(s) % 60, "s"]];
+  for (const [unit, size, end] of [["ns", 1e-9, 1e3], ["µs", 1e-6, 1e3], ["ms", 1e-3, 1e3], ["s", 1, 60]]) {
+    const n = rounded(s / size, 3);
+    if (n < end) return n.toLocaleString("en", { maximumSignificantDigits: 3 }) + " " + unit;
+  }
+  s = Math.round(s);
+  const days = Math.floor(s / 86400);
+  if (days > 999) return compact(Math.round(days / 365.25)) + " years";
+  const parts = [[days, "d"], [Math.floor(s / 3600) % 24, "h"], [Math.floor(s / 60) % 60, "m"], [s % 60, "s"]];
   while (parts[0][0] === 0) parts.shift();
-  if (parts[0][0] > 999) return sign + compact(parts[0][0]) + " d";
-  return sign + parts.slice(0, 2).filter(([n], i) => i === 0 || n > 0).map(([n, unit]) => n + " " + unit).join(" ");
+  return parts.slice(0, 2).filter(([n], i) => i === 0 || n > 0).map(([n, unit]) => n + " " + unit).join(" ");
 }
 
-// until writes how long it is to a time that comes, in tenths while it is near.
+// until writes how long it is to a time that comes.
 function until(s) {
-  if (s < 0.05) return "now";
-  return s < 60 ? s.toFixed(1) + " s" : span(s);
+  if (s < 0.005) return "now";
+  if (s < 0.995) return Math.round(s * 100) * 10 + " ms";
+  return s < 59.95 ? s.toFixed(1) + " s" : span(s);
 }
 
 const times = (n) => (n < 0 ? "∞" : compact(n));
+
+// visible writes a key so that all of it can be seen: what has no shape, or changes the direction of what
+// follows, as an escape.
+const visible = (key) => /^ +$/.test(key) ? `"${key}"` : key.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
+  ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[c] || "\\u{" + c.codePointAt(0).toString(16) + "}");
+
+// write sets a text that is not there yet, so that what is selected stays so.
+function write(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
 
 function make(name, className, text) {
   const e = document.createElement(name);
@@ -80,8 +98,18 @@ const now = () => Date.parse(page.state.now) + (performance.now() - page.came);
 const query = (values) => new URLSearchParams(values).toString();
 
 async function ask(path, options) {
-  const response = await fetch(path, options);
-  const answer = await response.json();
+  let response;
+  try {
+    response = await fetch(path, { signal: AbortSignal.timeout(10000), ...options });
+  } catch {
+    throw new Error("The server does not answer.");
+  }
+  let answer = null;
+  try {
+    answer = await response.json();
+  } catch {
+    throw new Error(`The server answers ${response.status} ${response.statusText}.`);
+  }
   if (!response.ok) throw new Error(answer.error);
   return answer;
 }
@@ -89,6 +117,7 @@ async function ask(path, options) {
 function listen() {
   if (page.source) page.source.close();
   page.source = null;
+  setLive(false);
   if (document.hidden) {
     setStatus("", "paused");
     return;
@@ -100,21 +129,35 @@ function listen() {
   };
   source.onerror = () => {
     if (source !== page.source) return;
-    setStatus("lost", "connection lost, trying again");
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => { if (source === page.source) listen(); }, 3000);
+    setLive(false);
+    if (source.readyState !== EventSource.CLOSED) {
+      setStatus("lost", "connection lost, trying again");
+      return;
+    }
+    setStatus("lost", "refused, trying again");
+    setTimeout(() => { if (source === page.source) listen(); }, 3000);
   };
   page.source = source;
 }
 
+// setLive notes whether what is shown is so now. What is not does not go on by itself.
+function setLive(live) {
+  page.live = live;
+  document.body.classList.toggle("old", !live);
+}
+
 function setStatus(kind, text) {
   $("status").className = "status " + kind;
-  if ($("status-text").textContent !== text) $("status-text").textContent = text;
+  write($("status-text"), text);
 }
 
 function choose(name) {
   page.wheel = name;
   page.state = null;
   page.history = [];
+  document.body.classList.add("empty"); // until there is something of this wheel
+  for (const list of ["next", "runs", "panics"]) $(list).replaceChildren();
+  point(-1);
   for (const b of $("wheels").children) b.setAttribute("aria-pressed", String(b.textContent === name));
   forget();
   location.replace("#" + encodeURIComponent(name));
@@ -131,6 +174,7 @@ async function begin() {
     setTimeout(begin, 3000);
     return;
   }
+  page.begun = true;
   page.control = all.control;
   const buttons = all.wheels.map((name) => {
     const b = make("button", "", name);
@@ -152,6 +196,8 @@ function show(state) {
   if (state.whole) page.history = state.history || [];
   else page.history.push(...(state.history || []));
   page.history.splice(0, page.history.length - 300);
+  document.body.classList.remove("empty");
+  setLive(true);
   setStatus(state.running ? "live" : "lost", state.running ? "running" : "not running");
   showDial();
   showNumbers();
@@ -178,22 +224,20 @@ function wedge(from, to, inner, outer) {
     `L${polar(inner, to)}A${inner} ${inner} 0 ${large} 0 ${polar(inner, from)}Z`;
 }
 
-// first is the first slot of a sector.
-const first = (i) => Math.floor(i * page.state.dial.slots / page.state.dial.near.length);
+// first is the first slot of a sector, or the number of slots for the one after the last.
+const first = (i) => total(page.state.dial.width.slice(0, i));
 
 // ring draws how many tasks are in each sector, for one slot of it. The length of a bar is as the root of the
 // number, so that a burst in one slot does not hide the others.
 function ring(counts, [inner, outer]) {
-  const dial = page.state.dial, n = counts.length;
-  const width = (i) => first(i + 1) - first(i);
-  let most = 0;
-  for (let i = 0; i < n; i++) most = Math.max(most, counts[i] / width(i));
-  let path = "";
+  const { slots, width } = page.state.dial, n = counts.length;
+  const most = Math.max(...counts.map((count, i) => count / width[i]));
+  let path = "", from = 0;
   const gap = n > 1 ? 0.12 / n : 0;
-  for (let i = 0; i < n; i++) {
+  for (let i = 0; i < n; from += width[i++]) {
     if (counts[i] === 0) continue;
-    const share = Math.max(Math.sqrt(counts[i] / width(i) / most), 0.04);
-    path += wedge(first(i) / dial.slots + gap, first(i + 1) / dial.slots - gap, inner, inner + share * (outer - inner));
+    const share = Math.max(Math.sqrt(counts[i] / width[i] / most), 0.04);
+    path += wedge(from / slots + gap, (from + width[i]) / slots - gap, inner, inner + share * (outer - inner));
   }
   return path;
 }
@@ -206,26 +250,30 @@ function showDial() {
   $("far").setAttribute("d", ring(dial.far, farRing));
   $("pending").textContent = compact(stats.pending);
   $("shape").textContent = `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`;
-  $("turn").textContent = `${dial.layout}, a turn in ${span(dial.tick * dial.slots)}`;
+  $("turn").textContent = `a turn in ${span(dial.tick * dial.slots)}`;
+  $("layout").textContent = dial.layout;
   const near = total(dial.near), far = total(dial.far);
-  $("near-count").textContent = compact(near);
-  $("far-count").textContent = compact(far);
+  const about = dial.slots > 4096 ? "≈ " : ""; // see timewheel.Dial
+  $("near-count").textContent = about + compact(near);
+  $("far-count").textContent = about + compact(far);
   $("dial-label").textContent = `The wheel: ${dial.slots} slots, ${near} tasks due in this turn of the hand, ${far} in later ones`;
   const marks = $("marks");
   if (marks.dataset.slots !== String(dial.slots)) {
     marks.dataset.slots = dial.slots;
     const parts = [];
-    for (let q = 0; q < 12; q++) {
-      const slot = Math.round(q * dial.slots / 12);
-      if (dial.slots < 12 && q % 3) continue;
-      const [x1, y1] = polar(100, slot / dial.slots).split(" ");
-      const [x2, y2] = polar(q % 3 ? 102 : 103.5, slot / dial.slots).split(" ");
-      parts.push(draw("line", { x1, y1, x2, y2 }));
-      if (q % 3) continue;
-      const [x, y] = polar(q % 6 ? 105 : 109, slot / dial.slots).split(" ");
-      const text = draw("text", { x, y, "text-anchor": ["middle", "start", "middle", "end"][q / 3] });
-      text.textContent = slot.toLocaleString("en");
+    const quarters = Math.min(dial.slots, 4);
+    for (let q = 0; q < quarters; q++) {
+      const slot = Math.round(q * dial.slots / quarters), share = slot / dial.slots;
+      const [x, y] = polar(108, share).split(" ");
+      const side = Math.sin(share * 2 * Math.PI);
+      const text = draw("text", { x: side > 0.5 ? 103 : side < -0.5 ? -103 : x, y, "text-anchor": side > 0.5 ? "start" : side < -0.5 ? "end" : "middle" });
+      text.textContent = compact(slot);
       parts.push(text);
+    }
+    for (let q = 0; q < 12 && dial.slots >= 12; q++) {
+      if (q % 3 === 0) continue;
+      const [x1, y1] = polar(100, q / 12).split(" "), [x2, y2] = polar(102.5, q / 12).split(" ");
+      parts.push(draw("line", { x1, y1, x2, y2 }));
     }
     marks.replaceChildren(...parts);
   }
@@ -247,28 +295,31 @@ function turn() {
 }
 
 function frame() {
-  if (page.state && !document.hidden) {
+  if (page.state && page.live && !document.hidden) {
     turn();
     countDown();
   }
   requestAnimationFrame(frame);
 }
 
+const hint = $("reading").textContent;
+
 function point(sector) {
   page.sector = sector;
   if (page.state) showReading();
+  else write($("reading"), hint);
 }
 
 function showReading() {
   const { dial } = page.state, i = page.sector;
   if (i < 0 || i >= dial.near.length) {
     $("chosen").removeAttribute("d");
+    write($("reading"), hint);
   } else {
     const last = first(i + 1) - 1;
     $("chosen").setAttribute("d", wedge(first(i) / dial.slots, first(i + 1) / dial.slots, nearRing[0], farRing[1]));
     const slots = first(i) === last ? "slot " + last : `slots ${first(i)} to ${last}`;
-    const text = `${slots}: ${compact(dial.near[i])} this turn, ${compact(dial.far[i])} later`;
-    if ($("reading").textContent !== text) $("reading").textContent = text;
+    write($("reading"), `${slots}: ${compact(dial.near[i])} this turn, ${compact(dial.far[i])} later`);
   }
   if (page.found && !page.found.waiting) {
     const middle = (page.found.slot + 0.5) / dial.slots, half = Math.max(0.5 / dial.slots, 0.006);
@@ -291,7 +342,9 @@ $("dial").addEventListener("keydown", (e) => {
   e.preventDefault();
   const n = page.state.dial.near.length;
   point(page.sector < 0 ? Math.floor(page.state.dial.hand / page.state.dial.slots * n) : (page.sector + step + n) % n);
+  $("announced").textContent = $("reading").textContent; // to those who cannot see it, when they ask and no sooner
 });
+$("dial").addEventListener("pointerleave", () => point(-1));
 
 // ---- the accounts
 
@@ -390,6 +443,8 @@ const late = [
   const grid = $("late");
   const row = (...cells) => {
     const r = make("div", "row");
+    r.setAttribute("role", "row");
+    for (const c of cells) c.setAttribute("role", { head: "columnheader", what: "rowheader" }[c.className] || "cell");
     r.append(...cells);
     grid.append(r);
   };
@@ -422,7 +477,7 @@ function showLateness() {
   if (!l) return;
   for (const row of late) {
     const q = row.of(l), any = l.runs > 0;
-    [q.p50, q.p99, q.max].forEach((s, i) => { row.figures[i].textContent = any ? span(s) : "–"; });
+    [q.p50, q.p99, q.max].forEach((s, i) => { row.figures[i].textContent = !any ? "–" : s < 1e-6 ? "< 1 µs" : span(s); });
     row.span.setAttribute("x", place(q.p50));
     row.span.setAttribute("width", any ? Math.max(place(q.p99) - place(q.p50), 0.3) : 0);
     row.core.setAttribute("x", place(q.p50) - 0.4);
@@ -440,32 +495,26 @@ function cell(item) {
   if (item.key === "") {
     td.append(make("span", "timer", "timer"));
   } else if (item.exact) {
-    const b = make("button", "", item.key);
+    const b = make("button", "", visible(item.key));
     b.type = "button";
-    b.title = item.key;
+    b.title = visible(item.key);
     b.onclick = () => lookUp(item.key);
     td.append(b);
   } else {
-    td.textContent = item.key;
+    td.textContent = visible(item.key);
   }
   return td;
 }
 
-// fill writes the items into the rows of a table. A row is written anew only if it is of another key, so that
-// what has the focus keeps it.
+// fill writes the items into the rows of a table, but while somebody is about to choose one of them: then they
+// stay where they are, and the table says so.
 function fill(body, items, columns, none) {
-  const kept = new Map();
-  for (const row of body.children) if (row.dataset.key !== undefined) kept.set(row.dataset.key, row);
+  const held = body.querySelector(":focus-visible") !== null || mouse.matches && body.matches(":hover");
+  body.closest(".card").classList.toggle("held", held);
+  if (held) return;
   const rows = items.map((item) => {
-    const id = item.key + (item.exact ? "" : "…") + (item.key === "" ? item.next || item.due : "");
-    let row = kept.get(id);
-    kept.delete(id);
-    if (!row) {
-      row = make("tr");
-      row.dataset.key = id;
-      row.append(cell(item), ...columns.map((c) => make("td", "n " + (c.kind || ""))));
-    }
-    columns.forEach((c, i) => { row.children[i + 1].textContent = c.text(item); });
+    const row = make("tr");
+    row.append(cell(item), ...columns.map((c) => make("td", "n " + (c.kind || ""), c.text(item))));
     row.item = item;
     return row;
   });
@@ -475,8 +524,7 @@ function fill(body, items, columns, none) {
     row.append(td);
     rows.push(row);
   }
-  rows.forEach((row, i) => { if (body.children[i] !== row) body.insertBefore(row, body.children[i] || null); });
-  while (body.children.length > rows.length) body.lastChild.remove();
+  body.replaceChildren(...rows);
 }
 
 const due = (item) => until((Date.parse(item.next) - now()) / 1000);
@@ -502,23 +550,25 @@ function countDown() {
   const t = performance.now();
   if (t - counted < 100) return;
   counted = t;
-  for (const row of $("next").children) if (row.item) row.children[1].textContent = due(row.item);
-  if (page.found && $("facts").firstChild) $("facts").children[3].textContent = nextText(page.found);
+  for (const row of $("next").children) if (row.item) write(row.children[1], due(row.item));
+  if (page.found) write($("facts").children[3], nextText(page.found));
 }
 
 function showPanics(panics) {
-  const open = new Set();
-  for (const d of $("panics").children) if (d.open) open.add(d.dataset.id);
+  const known = new Map([...$("panics").children].map((d) => [d.dataset.id, d]));
   const all = panics.map((p) => {
+    const id = p.time + " " + p.key;
+    if (known.has(id)) return known.get(id);
     const d = make("details"), s = make("summary");
-    d.dataset.id = p.time + p.key;
-    d.open = open.has(d.dataset.id);
-    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), make("span", "who", p.key || "timer"), make("span", "what", p.value));
+    d.dataset.id = id;
+    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), make("span", "who", visible(p.key) || "timer"), make("span", "what", visible(p.value)));
     d.append(s, make("pre", "", p.stack));
     return d;
   });
   if (all.length === 0) all.push(make("p", "none", "None was recorded."));
-  $("panics").replaceChildren(...all);
+  // What is there already is not moved: it may be open, have the focus, or be selected.
+  all.forEach((d, i) => { if ($("panics").children[i] !== d) $("panics").insertBefore(d, $("panics").children[i] || null); });
+  while ($("panics").children.length > all.length) $("panics").lastChild.remove();
 }
 
 // ---- one task
@@ -529,6 +579,8 @@ function say(text, bad) {
 }
 
 function forget() {
+  page.question++;
+  page.asking = false;
   page.key = page.found = null;
   $("task").hidden = true;
   $("found").removeAttribute("d");
@@ -537,23 +589,24 @@ function forget() {
 }
 
 function lookUp(key) {
-  $("key").value = key;
+  forget();
   page.key = key;
-  say("");
-  calm();
+  $("key").value = key; // in which a field of one line has no line breaks
+  page.filled = { text: $("key").value, key };
   return refresh();
 }
 
-// refresh asks again for the task that is looked up.
+// refresh asks again for the task that is looked up, if no answer is awaited.
 async function refresh() {
-  const key = page.key, wheel = page.wheel;
-  if (key === null) return;
+  const key = page.key;
+  if (key === null || page.asking) return;
+  const question = ++page.question;
+  page.asking = true;
   try {
-    const task = await ask("api/task?" + query({ wheel, key }));
-    if (key !== page.key || wheel !== page.wheel) return;
-    if (page.unreachable) say("");
-    page.unreachable = false;
+    const task = await ask("api/task?" + query({ wheel: page.wheel, key }));
+    if (question !== page.question) return;
     if (task) {
+      if (!page.found || page.unreachable) say("");
       page.found = task;
       showTask(key);
     } else {
@@ -561,51 +614,68 @@ async function refresh() {
       forget();
       say(was ? "The task has gone: its last run has begun, or it was removed." : "No live task has this key.");
     }
+    page.unreachable = false;
   } catch (e) {
-    if (key !== page.key || wheel !== page.wheel) return;
+    if (question !== page.question) return;
     page.unreachable = true;
     say(e.message, true);
   }
+  page.asking = false;
   if (page.state) showReading();
 }
 
 function nextText(task) {
   const at = new Date(task.next), s = (at.getTime() - now()) / 1000;
-  if (task.waiting) return `was due ${span(-s)} ago, waits for a worker`;
+  if (task.waiting) return `was due ${span(Math.max(-s, 0))} ago, waits for a worker`;
   if (s > 3e9) return `in ${span(s)}`;
   const day = at.toDateString() === new Date(now()).toDateString() ? "" : at.toLocaleDateString() + " ";
   return `in ${until(s)}, at ${day}${at.toLocaleTimeString()}`;
 }
 
+const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map((name) => {
+  const dd = make("dd", name === "key" ? "mono" : "");
+  $("facts").append(make("dt", "", name), dd);
+  return dd;
+});
+
 function showTask(key) {
   const task = page.found;
   if (!page.state) return;
-  const facts = [
-    ["key", key, "mono"],
-    ["next run", nextText(task)],
-    ["runs left", times(task.times)],
-    ["interval", task.interval > 0 ? span(task.interval) : "none"],
-    ["slot", task.waiting ? "none" : task.slot.toLocaleString("en")],
-    ["circle", task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle)],
-  ];
-  $("facts").replaceChildren(...facts.flatMap(([name, value, kind]) => [make("dt", "", name), make("dd", kind || "", value)]));
+  [
+    visible(key),
+    nextText(task),
+    times(task.times),
+    task.interval > 0 ? span(task.interval) : "none",
+    task.waiting ? "none" : task.slot.toLocaleString("en"),
+    task.waiting ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
+  ].forEach((text, i) => write(facts[i], text));
   $("task").hidden = false;
   $("controls").hidden = !page.control;
 }
 
+// act does something about the task that is shown.
 async function act(verb, values, done) {
-  const key = page.key;
-  if (key === null) return;
+  const key = page.key, wheel = page.wheel;
+  if (page.found === null) return;
   calm();
+  for (const b of document.querySelectorAll("#controls button")) b.disabled = true;
+  let failed = "";
   try {
-    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel: page.wheel, key, ...values }) });
+    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel, key, ...values }) });
   } catch (e) {
-    say(e.message, true);
+    failed = e.message;
+  }
+  for (const b of document.querySelectorAll("#controls button")) b.disabled = false;
+  if (key !== page.key || wheel !== page.wheel) return; // another is shown by now
+  if (failed !== "") {
+    say(failed, true);
     return;
   }
   if (verb === "remove") {
     forget();
+    $("key").focus(); // the button that had it has gone
   } else {
+    page.asking = false; // what is under way may be from before
     await refresh();
   }
   say(done);
@@ -619,11 +689,16 @@ function calm() {
 
 $("look").addEventListener("submit", (e) => {
   e.preventDefault();
-  forget();
-  if ($("key").value === "") say("Which key?", true);
-  else lookUp($("key").value);
+  const text = $("key").value;
+  if (text !== "") {
+    lookUp(text === page.filled.text ? page.filled.key : text);
+  } else {
+    forget();
+    say("Which key?", true);
+  }
 });
-$("remove").addEventListener("click", () => {
+$("remove").addEventListener("click", (e) => {
+  if (e.detail > 1) return; // a double click is one
   if ($("remove").classList.contains("sure")) {
     act("remove", {}, "Removed.");
     return;
@@ -644,7 +719,7 @@ document.addEventListener("keydown", (e) => {
     $("key").select();
   }
 });
-document.addEventListener("visibilitychange", () => { if (page.wheel !== "" || page.state) listen(); });
+document.addEventListener("visibilitychange", () => { if (page.begun) listen(); });
 addEventListener("hashchange", () => {
   let name = "";
   try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
@@ -652,6 +727,6 @@ addEventListener("hashchange", () => {
   if (known && name !== page.wheel) choose(name);
 });
 
-setInterval(() => { if (!document.hidden) refresh(); }, 1000);
+setInterval(() => { if (page.live) refresh(); }, 1000);
 requestAnimationFrame(frame);
 begin();
