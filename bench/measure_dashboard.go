@@ -94,7 +94,8 @@ func openPages(address string, pages int) (closePages func() error, err error) {
 	return closePages, nil
 }
 
-// readersMain is the process that openPages starts: it reads the pages until in ends, and ends with them open.
+// readersMain is the process that openPages starts: it reads the pages until in ends, and ends with them
+// open.
 func readersMain(text string, in io.Reader, out io.Writer) error {
 	var pages int
 	var url string

@@ -78,8 +78,9 @@ func (h *hierarchy) place(e *entry) {
 // unlink takes out e. Only if e is the first of its list there is more to do than to join its neighbours, and
 // then it is the first of the slot that it has on one of the levels.
 //
-// If it is not, and others wait for the same tick on level 0, it is counted as one of those, though it may not
-// have come down yet. The count of a list is right again when the list is next empty, a turn later at most.
+// If it is not, and others wait for the same tick on level 0, it is counted as one of those, though it may
+// not have come down yet. The count of a list is right again when the list is next empty, a turn later at
+// most.
 func (h *hierarchy) unlink(e *entry) {
 	for k := range h.levels {
 		l := &h.levels[k]

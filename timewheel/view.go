@@ -20,8 +20,8 @@ const (
 	// maxMoves bounds the tasks that are moved for a Dial to what they take: some 100 µs. See layout.near.
 	maxMoves = 1024
 
-	// maxUpcoming bounds what Upcoming returns, and maxSteps the tasks and parts of the wheel that it looks at:
-	// some 300 µs if nothing of them is in the processor's cache.
+	// maxUpcoming bounds what Upcoming returns, and maxSteps the tasks and parts of the wheel that it looks
+	// at: some 300 µs if nothing of them is in the processor's cache.
 	maxUpcoming = 256
 	maxSteps    = 2048
 
@@ -39,8 +39,8 @@ type Dial struct {
 	Sectors []Sector      // from slot 0 on
 }
 
-// A Sector is a part of the wheel. A task that was put off by a Reschedule waits where it did before, until the
-// hand gets there; a task that waits for a worker, and has no further run, is in no slot.
+// A Sector is a part of the wheel. A task that was put off by a Reschedule waits where it did before, until
+// the hand gets there; a task that waits for a worker, and has no further run, is in no slot.
 type Sector struct {
 	Slots int // how many
 	Near  int // tasks that the hand meets on its next way round
@@ -51,10 +51,10 @@ type Sector struct {
 // one for each slot. It takes the wheel a fraction of a millisecond, whatever the number of tasks.
 //
 // Near and Far together are exact. Some tasks that should be in Near may still be in Far, as far as the wheel
-// has not sorted them in: with [Hashed] those that were added more than 63 turns before, if they are very many;
-// with [Hierarchical] those that have not come down to the first level, and for up to a turn as many more as
-// were removed before they had, if others were due at the same tick. With more than 4,096 slots what Near and
-// Far are of their sum is an estimate, from a look at one slot in several.
+// has not sorted them in: with [Hashed] those that were added more than 63 turns before, if they are very
+// many; with [Hierarchical] those that have not come down to the first level, and for up to a turn as many
+// more as were removed before they had, if others were due at the same tick. With more than 4,096 slots what
+// Near and Far are of their sum is an estimate, from a look at one slot in several.
 func (tw *TimeWheel) Dial(sectors int) Dial {
 	l := tw.loop
 	d := Dial{Tick: time.Duration(l.ticks), Slots: int(l.slots), Layout: tw.layout}
@@ -81,8 +81,9 @@ func (l *loop) sectorLoop(first, end int, moves *int) (s Sector) {
 			continue
 		}
 		all += uint64(l.counts[b])
-		// Which slot of a block is looked at goes by no pattern (Fibonacci hashing, Knuth, "The Art of Computer
-		// Programming" 3, 6.4): all delays may be whole numbers of ticks, and all hit it or all miss it.
+		// Which slot of a block is looked at goes by no pattern (Fibonacci hashing, Knuth, "The Art of
+		// Computer Programming" 3, 6.4): all delays may be whole numbers of ticks, and all hit it or all miss
+		// it.
 		look := slot + uint64(b)*0x9E3779B97F4A7C15>>32%width
 		near += uint64(l.layout.near(look, moves)) * width
 	}
@@ -91,10 +92,10 @@ func (l *loop) sectorLoop(first, end int, moves *int) (s Sector) {
 	return s
 }
 
-// Upcoming returns up to n of the tasks that wait for their due time, at most 256, those that are due next, the
-// soonest first; timers too, whose key is empty. It takes the wheel a fraction of a millisecond, whatever the
-// number of tasks, since it looks at some 2,000 at most. So it may miss some if very many are due at one tick,
-// or were put off by a Reschedule.
+// Upcoming returns up to n of the tasks that wait for their due time, at most 256, those that are due next,
+// the soonest first; timers too, whose key is empty. It takes the wheel a fraction of a millisecond, whatever
+// the number of tasks, since it looks at some 2,000 at most. So it may miss some if very many are due at one
+// tick, or were put off by a Reschedule.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	if n <= 0 {
 		return nil
@@ -161,7 +162,8 @@ type search struct {
 	steps int // how many parts may be added, and entries looked at
 }
 
-// A part of a layout is a group of slots, or a list of entries with, in a ring, what follows on it in its slot.
+// A part of a layout is a group of slots, or a list of entries with, in a ring, what follows on it in its
+// slot.
 type part struct {
 	from   uint64 // no entry in it has an earlier tick
 	number int    // of the minima, for a layout that has several

@@ -21,8 +21,8 @@ const (
 	idle     = time.Minute // after which a session ends
 )
 
-// A shop is made up: orders come in waves, most are paid before their time is over, the stock of the others goes
-// back, the shelves are counted again and again, and now and then there is a sale.
+// A shop is made up: orders come in waves, most are paid before their time is over, the stock of the others
+// goes back, the shelves are counted again and again, and now and then there is a sale.
 type shop struct {
 	tw *timewheel.TimeWheel
 	n  int // orders that came

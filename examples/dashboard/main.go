@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels with a lively load that is made up, and serves the page that shows them, which may
-// also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open the address it prints.
+// Dashboard starts two wheels with a lively load that is made up, and serves the page that shows them, which
+// may also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open the address it
+// prints.
 package main
 
 import (
@@ -108,9 +109,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// onThisMachine lets those control the wheels who ask for them by an address of this machine. Whoever can do that
-// may: a check that is worth its name would ask who it is. But the name of some site that the user has open in
-// his browser may be made to mean this machine, and that is refused.
+// onThisMachine lets those control the wheels who ask for them by an address of this machine. Whoever can do
+// that may: a check that is worth its name would ask who it is. But the name of some site that the user has
+// open in his browser may be made to mean this machine, and that is refused.
 func onThisMachine(r *http.Request) error {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

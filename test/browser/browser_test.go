@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package browser opens the dashboard in Chromium. The tests are skipped where there is none; make test-browser
-// installs it.
+// Package browser opens the dashboard in Chromium. The tests are skipped where there is none; make
+// test-browser installs it.
 package browser
 
 import (
@@ -462,8 +462,8 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	p.quiet(address)
 }
 
-// Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about a
-// task is done about the one that is shown.
+// Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about
+// a task is done about the one that is shown.
 func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 	a, _ := newWheel(t, 60)
 	b, _ := newWheel(t, 100)

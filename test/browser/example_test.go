@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Examples/dashboard, as a user starts it, looked at in light, dark and narrow. The pictures stay in the folder
-// screenshots. SECONDS_SHOWN is how much of the history they are to show.
+// Examples/dashboard, as a user starts it, looked at in light, dark and narrow. The pictures stay in the
+// folder screenshots. SECONDS_SHOWN is how much of the history they are to show.
 func TestExample_inLightDarkAndNarrow(t *testing.T) {
 	browser := chrome(t)
 	address := startExample(t)

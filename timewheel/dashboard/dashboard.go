@@ -42,14 +42,15 @@ func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
 	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
 }
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule them,
-// by key. To others the text of its error is shown. A request that a browser sends on behalf of another site is
-// refused before check is asked ([http.CrossOriginProtection]).
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule
+// them, by key. To others the text of its error is shown. A request that a browser sends on behalf of another
+// site is refused before check is asked ([http.CrossOriginProtection]).
 //
-// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send a
-// header of yours. If it lets everybody in, it should at least compare the Host of the request with the names
-// that are yours, for a site of an attacker may have its name point at your machine. Check is also asked, with a
-// GET request, whether the page is to show the buttons. It may be called by several goroutines at a time.
+// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send
+// a header of yours. If it lets everybody in, it should at least compare the Host of the request with the
+// names that are yours, for a site of an attacker may have its name point at your machine. Check is also
+// asked, with a GET request, whether the page is to show the buttons. It may be called by several goroutines
+// at a time.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
@@ -111,12 +112,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route finds what is asked for, wherever the handler is mounted. Where an [http.ServeMux] did that, its pattern
-// tells; or else what is asked for is known from the end of the path, which is a name, or api/ and a name.
+// route finds what is asked for, wherever the handler is mounted. Where an [http.ServeMux] did that, its
+// pattern tells; or else what is asked for is known from the end of the path, which is a name, or api/ and a
+// name.
 func (h *handler) route(r *http.Request) (serve http.HandlerFunc, method string) {
-	mount := r.Pattern[strings.IndexByte(r.Pattern, '/')+1:] // without method and host
-	if rest, ok := strings.CutPrefix(r.URL.Path, "/"+mount); ok && r.Pattern != "" && !strings.Contains(mount, "{") {
-		return h.endpoint(rest)
+	if i := strings.IndexByte(r.Pattern, '/'); i >= 0 && !strings.Contains(r.Pattern, "{") {
+		if rest, ok := strings.CutPrefix(r.URL.Path, r.Pattern[i:]); ok { // without method and host
+			return h.endpoint(rest)
+		}
 	}
 	dir, name := path.Split("/" + r.URL.Path)
 	if strings.HasSuffix(dir, "/api/") {
@@ -187,8 +190,11 @@ func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, all)
 }
 
+// serveWheel answers a request about a wheel, whose form was parsed.
+type serveWheel func(w http.ResponseWriter, r *http.Request, hub *hub)
+
 // wheel finds the wheel that is asked for.
-func (h *handler) wheel(serve func(w http.ResponseWriter, r *http.Request, hub *hub)) http.HandlerFunc {
+func (h *handler) wheel(serve serveWheel) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
@@ -266,7 +272,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 }
 
 // control does something about a key for those who may.
-func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) func(http.ResponseWriter, *http.Request, *hub) {
+func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) serveWheel {
 	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
 		if err := h.mayControl(r); err != nil {
 			fail(w, http.StatusForbidden, err.Error())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package dashboard shows a timing wheel in the browser: the hand on its way round, where the tasks wait, what
-// runs, what is late, and any task by its key.
+// Package dashboard shows a timing wheel in the browser: the hand on its way round, where the tasks wait,
+// what runs, what is late, and any task by its key.
 //
 //	rec := dashboard.NewRecorder()
 //	tw, err := timewheel.New(10*time.Millisecond, 1024,
@@ -9,22 +9,23 @@
 //	...
 //	http.Handle("/debug/timewheel/", dashboard.Handler(tw, dashboard.WithRecorder(rec)))
 //
-// The handler works under any path that ends with a slash, with or without [http.StripPrefix]. The page asks no
-// other host for anything. Who may open it sees the keys of the tasks and the stacks of panics: like
-// net/http/pprof it belongs behind what guards your internal pages, and the guard must cover all paths below the
-// handler's own.
+// The handler works under any path that ends with a slash, with or without [http.StripPrefix]. The page asks
+// no other host for anything. Who may open it sees the keys of the tasks and the stacks of panics: like
+// net/http/pprof it belongs behind what guards your internal pages, and the guard must cover all paths below
+// the handler's own.
 //
 // # Cost
 //
-// With no page open there is no goroutine and no timer, and the recorder looks at one flag for each run. While
-// pages are open one goroutine for each wheel that is shown reads the accounts three times a second and sends
-// one text to all pages, whatever the number of tasks; bench/RESULTS.md has what that takes. A page in a hidden
-// tab is not open. Who asks for the state as JSON counts as a page for ten seconds. A page that reads too slowly
-// gets fewer updates, and in the end none: neither the wheel nor the other pages wait for it.
+// With no page open there is no goroutine and no timer, and the recorder looks at one flag for each run.
+// While pages are open one goroutine for each wheel that is shown reads the accounts three times a second and
+// sends one text to all pages, whatever the number of tasks; bench/RESULTS.md has what that takes. A page in
+// a hidden tab is not open. Who asks for the state as JSON counts as a page for ten seconds. A page that
+// reads too slowly gets fewer updates, and in the end none: neither the wheel nor the other pages wait for
+// it.
 //
 // A page that is open holds up [http.Server.Shutdown] until it is closed. Cancel the server's BaseContext
-// first, as examples/dashboard does. A browser opens six connections to a server without TLS, and each page that
-// can be seen keeps one: the seventh window has to wait.
+// first, as examples/dashboard does. A browser opens six connections to a server without TLS, and each page
+// that can be seen keeps one: the seventh window has to wait.
 //
 // # Control
 //
@@ -63,11 +64,12 @@
 //	whole                  true if history and panics are all there is. The events after the first have in
 //	                       history only new points, and null in panics unless there was one
 //
-// A task has key (empty for a timer), exact, next, interval, times (-1 is for ever), slot, circle and waiting, as
-// in timewheel.Info. In the state a key that is longer than 256 bytes is cut off, and what is no UTF-8 in it is
-// replaced; exact is false then. A request takes any key, percent-encoded.
+// A task has key (empty for a timer), exact, next, interval, times (-1 is for ever), slot, circle and
+// waiting, as in timewheel.Info. In the state a key that is longer than 256 bytes is cut off, and what is no
+// UTF-8 in it is replaced; exact is false then. A request takes any key, percent-encoded.
 //
-// An error is {"error": text}: 400 for a key that is missing and a bad delay, 403 if control is not allowed, 404
-// for an unknown wheel or path and if there is no task to control, 405 for another method, 409 if the wheel was
-// stopped, 500 if events cannot be sent through what is around the handler, and 503 if 1,000 pages are open.
+// An error is {"error": text}: 400 for a key that is missing and a bad delay, 403 if control is not allowed,
+// 404 for an unknown wheel or path and if there is no task to control, 405 for another method, 409 if the
+// wheel was stopped, 500 if events cannot be sent through what is around the handler, and 503 if 1,000 pages
+// are open.
 package dashboard

@@ -19,8 +19,8 @@ const (
 	windowParts = 6
 	windowPart  = 10 * time.Second
 
-	// The histograms tell microseconds from one to a day's, to two digits: 20 parts in all take 0.6 MB, which is
-	// allocated when the first page is opened.
+	// The histograms tell microseconds from one to a day's, to two digits: 20 parts in all take 0.6 MB, which
+	// is allocated when the first page is opened.
 	maxMicros = int64(24 * time.Hour / time.Microsecond)
 	digits    = 2
 
@@ -45,8 +45,8 @@ type Recorder struct {
 // NewRecorder returns a recorder with nothing in it.
 func NewRecorder() *Recorder { return new(Recorder) }
 
-// Observe takes the account of a run. It is for [timewheel.WithObserver], by itself or called by an observer of
-// yours.
+// Observe takes the account of a run. It is for [timewheel.WithObserver], by itself or called by an observer
+// of yours.
 func (r *Recorder) Observe(run timewheel.Run) {
 	if r.watchers.Load() == 0 {
 		return
@@ -62,8 +62,8 @@ func record(w *hdr.WindowedHistogram, d time.Duration) {
 	_ = w.Current.RecordValue(min(max(d.Microseconds(), 0), maxMicros)) // the error is for what is out of range
 }
 
-// Panicked takes a panic of a job. It is for [timewheel.WithPanicHandler], by itself or called by a handler of
-// yours. The last ten are kept, with a text of the value and the stack.
+// Panicked takes a panic of a job. It is for [timewheel.WithPanicHandler], by itself or called by a handler
+// of yours. The last ten are kept, with a text of the value and the stack.
 func (r *Recorder) Panicked(task *timewheel.Task, value any, stack []byte) {
 	key, exact := keyText(task.Key)
 	p := panicJSON{
