@@ -94,8 +94,10 @@ func (l *loop) sectorLoop(first, end int, moves *int) (s Sector) {
 
 // Upcoming returns up to n of the tasks that wait for their due time, at most 256, those that are due next,
 // the soonest first; timers too, whose key is empty. It takes the wheel a fraction of a millisecond, whatever
-// the number of tasks, since it looks at some 2,000 at most. So it may miss some if very many are due at one
-// tick, or were put off by a Reschedule.
+// the number of tasks, since it looks at some 2,000 at most. So it may tell of later ones in the place of
+// some if very many are due at one tick, or were put off by a Reschedule; and, with [Hashed], as long as
+// nothing is due in this turn or the next few, for what waits for many more is not in finer order than by 64
+// turns.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	if n <= 0 {
 		return nil

@@ -249,6 +249,48 @@ func TestUpcoming_tasksThatWerePutOff_costBounded(t *testing.T) {
 	})
 }
 
+// In a wheel in which tasks fall due all the while the next ones are exact, however many wait behind them.
+func TestUpcoming_manyTasksFarAndNear_areTheVeryNext(t *testing.T) {
+	plan{slots: 1024}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		r := random(1)
+		for i := range 50_000 {
+			w.once(fmt.Sprint(i), time.Duration(1+r.Int64N(int64(90*time.Minute))))
+		}
+		for range 20 {
+			w.advance(time.Duration(r.Int64N(int64(4 * time.Minute))))
+			var all []Info
+			for info := range w.All() {
+				all = append(all, info)
+			}
+			slices.SortFunc(all, func(a, b Info) int { return a.Next.Compare(b.Next) })
+			if got := w.Upcoming(8); !slices.Equal(got, all[:min(8, len(all))]) {
+				t.Fatalf("the next are\n%v, want\n%v", got, all[:min(8, len(all))])
+			}
+		}
+	})
+}
+
+func TestUpcoming_whatWaitsForAWorker_isNotToldOf(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		ran := make(chan struct{})
+		w.add(&Task{Key: "k", Interval: 10 * time.Millisecond, Times: Forever, Job: func(*Task) { <-ran }})
+		w.add(&Task{Key: "far", Interval: time.Hour})
+		w.Start()
+		w.advance(10 * time.Millisecond)
+		w.advance(10 * time.Millisecond) // a run goes on, and the next waits
+		for _, info := range w.Upcoming(8) {
+			if info.Waiting || info.Key != "far" {
+				t.Errorf("one is told of that waits for a worker: %+v", info)
+			}
+		}
+		if got := w.Running(8); len(got) != 1 || got[0].Key != "k" {
+			t.Errorf("the runs are %+v", got)
+		}
+		close(ran)
+	})
+}
+
 func TestUpcoming_fewTasks_takesFewSteps(t *testing.T) {
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
 		for i := range 1 << 13 {

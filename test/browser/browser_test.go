@@ -6,6 +6,7 @@ package browser
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -318,15 +319,28 @@ func TestPage_worksByKeyboard(t *testing.T) {
 			t.Errorf("Tab goes to %q, want %q", got, want)
 		}
 	}
-	p.do(chromedp.KeyEvent(kb.Enter))
+	for _, held := range []bool{false, true, true} { // a key that is held down removes nothing
+		call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, AutoRepeat: &held,
+		})
+	}
+	call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+		Type: input.DispatchKeyEventTypeKeyUp, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13,
+	})
+	if got := js[string](p, `document.querySelector("#remove").textContent`); got != "Remove it?" || !tw.Exist("k") {
+		t.Errorf("with Enter held down the button says %q", got)
+	}
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.until(`document.querySelector("#look-message").textContent === "Removed."`)
 	if tw.Exist("k") {
 		t.Error("the task was not removed")
 	}
+	if got := focused(); got != "key" {
+		t.Errorf("after the removal the focus is at %q", got)
+	}
 	js[any](p, `document.querySelector("nav button:last-child").focus()`)
 	p.do(chromedp.KeyEvent(" "))
-	p.until(`document.querySelector("#dial-label").textContent.includes("100 slots") && location.hash === "#other"`)
+	p.until(`document.querySelector("#dial-label").textContent.includes("100 slots") && location.hash === "#wheel=other"`)
 	p.quiet(address)
 }
 
@@ -425,7 +439,7 @@ func TestPage_anyWidth_holdsItsText(t *testing.T) {
 		}
 		if out := js[string](p, `[...document.querySelectorAll("main *")].filter((e) => {
 				const card = e.closest(".card, .number"), box = e.getBoundingClientRect();
-				return card && !e.closest(".hidden, .quiet, pre, svg") && box.width > 0 && box.right > card.getBoundingClientRect().right + 0.5;
+				return card && !e.closest(".hidden, pre, svg") && box.width > 0 && box.right > card.getBoundingClientRect().right + 0.5;
 			}).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join("\n")`); out != "" {
 			t.Errorf("at %d pixels these stick out of their cards:\n%s", width, out)
 		}
@@ -495,6 +509,8 @@ func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 	for range 3 { // every second the page asks again, but for one answer at a time
 		js[int](p, `refresh(), 0`)
 	}
+	for end := time.Now().Add(limit); asked.Load() == 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the page asked %d times before it had an answer", n)
 	}
@@ -524,13 +540,131 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 		`span(3661)`: "1 h 1 m", `span(86399.9)`: "1 d", `span(290*365.25*86400)`: "290 years",
 		`until(-1)`: "now", `until(0.004)`: "now", `until(0.04)`: "40 ms", `until(0.9949)`: "990 ms", `until(0.996)`: "1.0 s",
 		`until(59.94)`: "59.9 s", `until(59.96)`: "1 m",
-		`visible("a\nb\u202e\u0000\u200b")`: `a\nb\u{202e}\u{0}\u{200b}`, `visible("  ")`: `"  "`, `visible("é 漢字 😀")`: "é 漢字 😀",
+		`visible("a\nb\u202e\u0000\u200b")`: `a\nb\u{202e}\u{0}\u{200b}`, `visible("  ")`: `\u{20}\u{20}`, `visible("é 漢字 😀")`: "é 漢字 😀",
+		`visible(" a b ")`: `\u{20}a b\u{20}`, `visible("\u3164\u2800")`: `\u{3164}\u{2800}`,
 		`times(-1)`: "∞", `times(3)`: "3",
 	} {
 		if got := js[string](p, call); got != want {
 			t.Errorf("%s is %q, want %q", call, got, want)
 		}
 	}
+}
+
+// What the server tells is written where it belongs.
+func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
+	tw, rec := newWheel(t, 211) // which has sectors of one slot and of two
+	add(t, tw, timewheel.Task{Key: "often", Interval: 20 * time.Millisecond, Times: timewheel.Forever,
+		Job: func(*timewheel.Task) { time.Sleep(time.Millisecond) }})
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithName("panics"), dashboard.WithWheel("other", tw, rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.history.filter((p) => p.started > 0).length >= 2`)
+	for i, name := range []string{"pending", "waiting", "running", "started", "missed", "panicked"} {
+		p.until(fmt.Sprintf(`document.querySelectorAll(".number .value")[%d].textContent === compact(page.state.stats.%s)`, i, name))
+	}
+	if got := js[string](p, `document.querySelectorAll(".number .rate")[3].textContent`); !strings.HasSuffix(got, "/s") || got == "0/s" {
+		t.Errorf("50 runs a second are shown as %q", got)
+	}
+	if d := js[string](p, `document.querySelectorAll(".number .line")[3].getAttribute("d")`); !strings.HasPrefix(d, "M") || !strings.Contains(d, "L") {
+		t.Errorf("the chart of what started is %q", d)
+	}
+	for i, part := range []string{"tick", "wait", "run"} {
+		for j, quantile := range []string{"p50", "p99", "max"} {
+			p.until(fmt.Sprintf(`((s) => document.querySelectorAll(".late .figure")[%d].textContent === (s < 1e-6 ? "< 1 µs" : span(s)))(page.state.lateness.%s.%s)`,
+				3*i+j, part, quantile))
+		}
+	}
+	if alarm := js[int](p, `document.querySelectorAll(".alarm").length`); alarm != 0 {
+		t.Errorf("%d numbers are alarming", alarm)
+	}
+	for _, slot := range []int{0, 1, 2, 100, 209, 210} {
+		read := js[string](p, fmt.Sprintf(`(point(sectorAt(%d)), document.querySelector("#reading").textContent)`, slot))
+		var from, to int
+		if n, _ := fmt.Sscanf(read, "slots %d to %d:", &from, &to); n < 2 {
+			if _, err := fmt.Sscanf(read, "slot %d:", &from); err != nil {
+				t.Fatalf("slot %d is read as %q", slot, read)
+			}
+			to = from
+		}
+		if slot < from || slot > to {
+			t.Errorf("slot %d is read as %q", slot, read)
+		}
+	}
+
+	// A panic is seen as it happens, and what was opened before stays open.
+	bad := func(n int) {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("bad", n), Interval: time.Millisecond, Job: func(*timewheel.Task) { panic(n) }})
+		p.until(fmt.Sprintf(`document.querySelectorAll("#panics details").length === %d`, n))
+	}
+	bad(1)
+	p.do(chromedp.Click(chromedp.CSS("#panics summary")))
+	bad(2)
+	if got := js[string](p, `document.querySelector("#panics details[open] .who").textContent + document.activeElement.tagName`); got != "bad1SUMMARY" {
+		t.Errorf("open is %q", got)
+	}
+	p.until(`document.querySelector(".number.alarm h3")?.textContent === "Panicked"`)
+
+	js[any](p, `location.hash = "#wheel=other"`)
+	p.until(`document.title === "other · timewheel" && page.live`)
+	if y := js[float64](p, `scrollY`); y != 0 {
+		t.Errorf("the name of a wheel scrolled the page to %v", y)
+	}
+	p.quiet(address)
+}
+
+// What the server refuses is told.
+func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	refused := errors.New("it is Sunday")
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw, dashboard.AllowControl(func(r *http.Request) error {
+		if r.Method == http.MethodPost {
+			return refused
+		}
+		return nil
+	}))), 1200, "light")
+	p.until(`page.live`)
+	p.lookUp("k")
+	p.until(`!document.querySelector("#task").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	p.until(`document.querySelector("#look-message.bad")?.textContent === "it is Sunday"`)
+	p.enter("#delay", "soon")
+	p.until(`document.querySelector("#look-message.bad")?.textContent === "it is Sunday"`)
+	js[any](p, `document.querySelector("#key").value = ""; document.querySelector("#look").requestSubmit()`)
+	p.until(`document.querySelector("#look-message").textContent === "Which key?"`)
+	// A key from a list is looked up whole, and one that is typed is what is typed.
+	add(t, tw, timewheel.Task{Key: "a\nb", Interval: time.Minute})
+	p.until(`[...document.querySelectorAll("#next button")].some((b) => b.textContent === "a\\nb")`)
+	js[any](p, `[...document.querySelectorAll("#next button")].find((b) => b.textContent === "a\\nb").click()`)
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === "a\\nb"`)
+	js[any](p, `document.querySelector("#look").requestSubmit()`)
+	p.until(`!document.querySelector("#task").hidden && page.found && page.key === "a\nb"`)
+	p.lookUp("ab")
+	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
+}
+
+// A connection that is there, and on which nothing comes, is no news.
+func TestPage_noNews_isTold(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	var silent atomic.Bool
+	h := dashboard.Handler(tw)
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() && strings.HasSuffix(r.URL.Path, "/api/events") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live`)
+	js[any](p, `page.source.onmessage = null`) // from here on nothing comes
+	silent.Store(true)
+	p.until(`document.querySelector("#status-text").textContent.startsWith("no news") && !page.live && document.body.classList.contains("old")`)
+	silent.Store(false)
+	js[any](p, `listen()`)
+	p.until(`page.live`)
+	p.quiet(address)
 }
 
 // A wheel of any shape is drawn with no error, and with no mark over another.

@@ -97,7 +97,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	serve, method := h.route(r)
+	serve, method := h.route(r.URL.Path)
 	switch {
 	case serve == nil:
 		fail(w, http.StatusNotFound, "there is no such page; the dashboard's own path ends with a slash")
@@ -112,16 +112,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route finds what is asked for, wherever the handler is mounted. Where an [http.ServeMux] did that, its
-// pattern tells; or else what is asked for is known from the end of the path, which is a name, or api/ and a
-// name.
-func (h *handler) route(r *http.Request) (serve http.HandlerFunc, method string) {
-	if i := strings.IndexByte(r.Pattern, '/'); i >= 0 && !strings.Contains(r.Pattern, "{") {
-		if rest, ok := strings.CutPrefix(r.URL.Path, r.Pattern[i:]); ok { // without method and host
-			return h.endpoint(rest)
-		}
-	}
-	dir, name := path.Split("/" + r.URL.Path)
+// route finds what is asked for, wherever the handler is mounted: it is known from the end of the path, which
+// is a name, or api/ and a name.
+func (h *handler) route(urlPath string) (serve http.HandlerFunc, method string) {
+	dir, name := path.Split("/" + urlPath)
 	if strings.HasSuffix(dir, "/api/") {
 		if serve, method = h.endpoint("api/" + name); serve != nil {
 			return serve, method

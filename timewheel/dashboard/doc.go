@@ -19,7 +19,7 @@
 // With no page open there is no goroutine and no timer, and the recorder looks at one flag for each run.
 // While pages are open one goroutine for each wheel that is shown reads the accounts three times a second and
 // sends one text to all pages, whatever the number of tasks; bench/RESULTS.md has what that takes. A page in
-// a hidden tab is not open. Who asks for the state as JSON counts as a page for ten seconds. A page that
+// a hidden tab is not open. Whoever asks for the state as JSON counts as a page for ten seconds. A page that
 // reads too slowly gets fewer updates, and in the end none: neither the wheel nor the other pages wait for
 // it.
 //
@@ -54,7 +54,7 @@
 //	lateness               runs, the number of those in the last minute while somebody looked on; tick, wait and
 //	                       run, each with p50, p99 and max: due until handed over, until started, until ended.
 //	                       null without a recorder, or if nobody looked before
-//	upcoming               tasks, the soonest first
+//	upcoming               tasks, the soonest first; see timewheel.Upcoming
 //	runs                   runs that go on, the longest first: key, exact, due, handed, and for, the time since
 //	                       it began (or was handed over, if the wheel has no observer)
 //	history                a point for each second of the last five minutes in which somebody looked on: time,

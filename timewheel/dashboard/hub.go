@@ -131,6 +131,10 @@ func (h *hub) publish(now time.Time) {
 	news := event(s)
 	var whole []byte
 	for p := range h.pages {
+		if len(p.events) > 0 { // nobody else sends: it stays so, or becomes empty
+			p.behind = true
+			continue
+		}
 		text := news
 		if p.behind {
 			if whole == nil {
@@ -138,12 +142,8 @@ func (h *hub) publish(now time.Time) {
 			}
 			text = whole
 		}
-		select {
-		case p.events <- text:
-			p.behind = false
-		default: // also one that stands for those who asked once
-			p.behind = true
-		}
+		p.events <- text
+		p.behind = false
 	}
 }
 
@@ -154,6 +154,7 @@ func (h *hub) state(now time.Time) stateJSON {
 	defer h.mu.Unlock()
 	if h.asker == nil {
 		p := h.openLocked()
+		p.events <- nil // so that it gets nothing, for it reads nothing
 		h.asker, h.leaving = p, time.AfterFunc(linger, func() { h.close(p) })
 	} else {
 		h.leaving.Reset(linger)

@@ -19,7 +19,7 @@ const (
 	windowParts = 6
 	windowPart  = 10 * time.Second
 
-	// The histograms tell microseconds from one to a day's, to two digits: 20 parts in all take 0.6 MB, which
+	// The histograms tell microseconds from one to a day's, to two digits: 21 of them take 0.6 MB, which
 	// is allocated when the first page is opened.
 	maxMicros = int64(24 * time.Hour / time.Microsecond)
 	digits    = 2

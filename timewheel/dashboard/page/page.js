@@ -22,6 +22,7 @@ const page = {
   question: 0,      // the number of the last look-up that was sent
   asking: false,    // whether its answer is awaited
   unreachable: false, // whether it failed
+  acting: false,    // something is being done about the task that is shown
   filled: { text: "", key: "" }, // what a look-up from a list wrote into the field, and for which key
 };
 
@@ -67,10 +68,10 @@ function until(s) {
 
 const times = (n) => (n < 0 ? "∞" : compact(n));
 
-// visible writes a key so that all of it can be seen: what has no shape, or changes the direction of what
-// follows, as an escape.
-const visible = (key) => /^ +$/.test(key) ? `"${key}"` : key.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
-  ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[c] || "\\u{" + c.codePointAt(0).toString(16) + "}");
+// visible writes a key so that two keys do not look the same: what has no shape, or changes the direction of
+// what follows, and a space at the beginning or the end, as an escape.
+const visible = (key) => key.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|^ +| +$/gu, (text) =>
+  ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] || [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join(""));
 
 // write sets a text that is not there yet, so that what is selected stays so.
 function write(e, text) {
@@ -160,17 +161,27 @@ function choose(name) {
   point(-1);
   for (const b of $("wheels").children) b.setAttribute("aria-pressed", String(b.textContent === name));
   forget();
-  location.replace("#" + encodeURIComponent(name));
+  location.replace("#wheel=" + encodeURIComponent(name)); // which is the id of no element
   document.title = name + " · timewheel";
   listen();
+}
+
+// wanted is the wheel that the address asks for.
+function wanted() {
+  const [name, value] = location.hash.slice(1).split("=");
+  try {
+    return name === "wheel" ? decodeURIComponent(value) : "";
+  } catch {
+    return "";
+  }
 }
 
 async function begin() {
   let all;
   try {
     all = await ask("api/wheels");
-  } catch {
-    setStatus("lost", "connection lost, trying again");
+  } catch (e) {
+    setStatus("lost", e.message);
     setTimeout(begin, 3000);
     return;
   }
@@ -183,9 +194,7 @@ async function begin() {
     return b;
   });
   $("wheels").replaceChildren(...buttons);
-  let wanted = "";
-  try { wanted = decodeURIComponent(location.hash.slice(1)); } catch { /* not one of ours */ }
-  choose(all.wheels.includes(wanted) ? wanted : all.wheels[0]);
+  choose(all.wheels.includes(wanted()) ? wanted() : all.wheels[0]);
 }
 
 // ---- a new state
@@ -226,6 +235,16 @@ function wedge(from, to, inner, outer) {
 
 // first is the first slot of a sector, or the number of slots for the one after the last.
 const first = (i) => total(page.state.dial.width.slice(0, i));
+
+// sectorAt is the sector that a slot is in.
+function sectorAt(slot) {
+  const { width } = page.state.dial;
+  for (let i = 0, end = 0; i < width.length; i++) {
+    end += width[i];
+    if (slot < end) return i;
+  }
+  return width.length - 1;
+}
 
 // ring draws how many tasks are in each sector, for one slot of it. The length of a bar is as the root of the
 // number, so that a burst in one slot does not hide the others.
@@ -333,15 +352,14 @@ $("dial").addEventListener("pointermove", (e) => {
   if (!page.state) return;
   const { x, y } = new DOMPoint(e.clientX, e.clientY).matrixTransform($("dial").getScreenCTM().inverse());
   if (Math.hypot(x, y) < nearRing[0]) return point(-1);
-  const share = (Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1;
-  point(Math.floor(share * page.state.dial.near.length));
+  point(sectorAt((Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1 * page.state.dial.slots));
 });
 $("dial").addEventListener("keydown", (e) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
   if (!step || !page.state) return;
   e.preventDefault();
   const n = page.state.dial.near.length;
-  point(page.sector < 0 ? Math.floor(page.state.dial.hand / page.state.dial.slots * n) : (page.sector + step + n) % n);
+  point(page.sector < 0 ? sectorAt(page.state.dial.hand) : (page.sector + step + n) % n);
   $("announced").textContent = $("reading").textContent; // to those who cannot see it, when they ask and no sooner
 });
 $("dial").addEventListener("pointerleave", () => point(-1));
@@ -394,25 +412,18 @@ function changeText(n) {
 function chart(n) {
   const end = Date.parse(page.state.now);
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
-  const scale = 300 / Math.min(Math.max(age, 60), 300);
-  const points = [];
-  let most = 0, least = Infinity;
-  for (const p of page.history) {
-    const v = n.series(p);
-    points.push([300 - (end - Date.parse(p.time)) / 1000 * scale, v]);
-    if (v !== null) {
-      most = Math.max(most, v);
-      least = Math.min(least, v);
-    }
-  }
+  const width = 300 / Math.min(Math.max(age, 60), 300); // of a second
+  const points = page.history
+    .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, n.series(p)])
+    .filter(([x, v]) => x >= 0 && v !== null);
+  const most = Math.max(0, ...points.map(([, v]) => v)), least = Math.min(Infinity, ...points.map(([, v]) => v));
   // The change of what is large and steady would not be seen from 0 on.
   const floor = n.rate || least <= most * 0.7 ? 0 : least - (most - least || 1) * 0.3;
   const y = (v) => (32 - (v - floor) / (most - floor || 1) * 29).toFixed(1);
   let line = "", area = "", start = null, before = -Infinity;
   const close = () => { if (start !== null) area += `L${before.toFixed(1)} 34L${start.toFixed(1)} 34Z`; start = null; };
   for (const [x, v] of points) {
-    if (v === null || x < 0) continue;
-    if (x - before > 3 * scale) {
+    if (x - before > 3 * width) {
       close();
       start = x;
       line += `M${x.toFixed(1)} ${y(v)}`;
@@ -448,7 +459,9 @@ const late = [
     r.append(...cells);
     grid.append(r);
   };
-  row(make("span", "corner"), make("span", "corner"), ...["p50", "p99", "max"].map((name) => make("span", "head", name)));
+  const corner = make("span", "corner");
+  corner.setAttribute("aria-hidden", "true"); // over the drawing, which is so, too
+  row(make("span", "corner"), corner, ...["p50", "p99", "max"].map((name) => make("span", "head", name)));
   for (const l of late) {
     const what = make("span", "what", l.name);
     what.append(make("small", "", l.note));
@@ -467,6 +480,7 @@ const late = [
     marks.append(mark);
   }
   row(make("span", "corner"), marks);
+  marks.parentElement.setAttribute("aria-hidden", "true");
 }
 
 function showLateness() {
@@ -582,6 +596,7 @@ function forget() {
   page.question++;
   page.asking = false;
   page.key = page.found = null;
+  if ($("task").contains(document.activeElement)) $("key").focus(); // or nothing would have the focus
   $("task").hidden = true;
   $("found").removeAttribute("d");
   say("");
@@ -629,7 +644,7 @@ function nextText(task) {
   if (task.waiting) return `was due ${span(Math.max(-s, 0))} ago, waits for a worker`;
   if (s > 3e9) return `in ${span(s)}`;
   const day = at.toDateString() === new Date(now()).toDateString() ? "" : at.toLocaleDateString() + " ";
-  return `in ${until(s)}, at ${day}${at.toLocaleTimeString()}`;
+  return (s < 0.005 ? "now" : "in " + until(s)) + `, at ${day}${at.toLocaleTimeString()}`;
 }
 
 const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map((name) => {
@@ -656,16 +671,16 @@ function showTask(key) {
 // act does something about the task that is shown.
 async function act(verb, values, done) {
   const key = page.key, wheel = page.wheel;
-  if (page.found === null) return;
+  if (page.found === null || page.acting) return;
   calm();
-  for (const b of document.querySelectorAll("#controls button")) b.disabled = true;
+  page.acting = true;
   let failed = "";
   try {
     await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel, key, ...values }) });
   } catch (e) {
     failed = e.message;
   }
-  for (const b of document.querySelectorAll("#controls button")) b.disabled = false;
+  page.acting = false;
   if (key !== page.key || wheel !== page.wheel) return; // another is shown by now
   if (failed !== "") {
     say(failed, true);
@@ -673,10 +688,9 @@ async function act(verb, values, done) {
   }
   if (verb === "remove") {
     forget();
-    $("key").focus(); // the button that had it has gone
   } else {
     page.asking = false; // what is under way may be from before
-    await refresh();
+    refresh();
   }
   say(done);
 }
@@ -706,7 +720,9 @@ $("remove").addEventListener("click", (e) => {
   $("remove").classList.add("sure");
   $("remove").textContent = "Remove it?";
 });
+$("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
 $("remove").addEventListener("blur", calm);
+$("key").addEventListener("input", () => { page.filled = { text: "", key: "" }; });
 $("run").addEventListener("click", () => act("run", {}, "It runs at the next tick."));
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
@@ -721,12 +737,18 @@ document.addEventListener("keydown", (e) => {
 });
 document.addEventListener("visibilitychange", () => { if (page.begun) listen(); });
 addEventListener("hashchange", () => {
-  let name = "";
-  try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
-  const known = [...$("wheels").children].some((b) => b.textContent === name);
-  if (known && name !== page.wheel) choose(name);
+  const known = [...$("wheels").children].some((b) => b.textContent === wanted());
+  if (known && wanted() !== page.wheel) choose(wanted());
 });
 
-setInterval(() => { if (page.live) refresh(); }, 1000);
+setInterval(() => {
+  if (!page.live) return;
+  if (performance.now() - page.came > 5000) { // the connection is there, and nothing comes
+    listen();
+    setStatus("lost", "no news, trying again");
+    return;
+  }
+  refresh();
+}, 1000);
 requestAnimationFrame(frame);
 begin();
