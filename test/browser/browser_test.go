@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -128,6 +129,17 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 	for range 5 {
 		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
 		seen = js[string](p, `document.querySelector("#hand").dataset.slot`)
+	}
+	js[any](p, `listen()`)
+	// Not for who wants no motion.
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}},
+	})
+	p.until(`page.live && still.matches`)
+	seen = js[string](p, `(page.source.onmessage = null, turn(), document.querySelector("#hand").dataset.slot)`)
+	p.until(`performance.now() - page.came > 1000`)
+	if got := js[string](p, `document.querySelector("#hand").dataset.slot`); got != seen {
+		t.Errorf("the hand went from %s to %s by itself", seen, got)
 	}
 	js[any](p, `listen()`)
 	tw.Stop()
@@ -640,6 +652,27 @@ func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
 	p.until(`!document.querySelector("#task").hidden && page.found && page.key === "a\nb"`)
 	p.lookUp("ab")
 	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
+}
+
+// The program is started again while its page is open, and its wheel has another name.
+func TestPage_otherWheels_areFound(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	var now atomic.Pointer[http.Handler]
+	start := func(opts ...dashboard.Option) {
+		h := dashboard.Handler(tw, opts...)
+		now.Store(&h)
+	}
+	start(dashboard.WithName("before"))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*now.Load()).ServeHTTP(w, r) }))
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`page.live && page.wheel === "before" && !page.control`)
+	start(dashboard.WithName("after"), dashboard.AllowControl(everybody))
+	srv.CloseClientConnections()
+	p.until(`page.live && page.wheel === "after" && page.control`)
 }
 
 // A connection that is there, and on which nothing comes, is no news.

@@ -136,7 +136,7 @@ function listen() {
       return;
     }
     setStatus("lost", "refused, trying again");
-    setTimeout(() => { if (source === page.source) listen(); }, 3000);
+    setTimeout(() => { if (source === page.source) begin(); }, 3000); // the wheels may be others by now
   };
   page.source = source;
 }
