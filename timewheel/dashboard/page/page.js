@@ -252,7 +252,7 @@ function ring(counts, [inner, outer]) {
   const { slots, width } = page.state.dial, n = counts.length;
   const most = Math.max(...counts.map((count, i) => count / width[i]));
   let path = "", from = 0;
-  const gap = n > 1 ? 0.12 / n : 0;
+  const gap = n > 1 ? Math.min(0.12 / n, 0.004) : 0;
   for (let i = 0; i < n; from += width[i++]) {
     if (counts[i] === 0) continue;
     const share = Math.max(Math.sqrt(counts[i] / width[i] / most), 0.04);
