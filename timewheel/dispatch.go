@@ -3,8 +3,6 @@
 package timewheel
 
 import (
-	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,32 +143,6 @@ func (d *dispatcher) work() {
 	}
 }
 
-// A worker is one that runs what waits. The dispatcher's lock protects it.
-type worker struct {
-	place  int    // in workers
-	run    uint64 // the number of the run that goes on, or 0
-	key    string // of that run, as all below
-	due    uint64
-	handed uint64
-
-	// Only if there is an observer: when the run began, or 0 until the worker, without the lock, has looked.
-	started atomic.Uint64
-}
-
-func (d *dispatcher) joinLocked() *worker {
-	w := &worker{place: len(d.workers)}
-	d.workers = append(d.workers, w)
-	return w
-}
-
-func (d *dispatcher) leaveLocked(w *worker) {
-	last := len(d.workers) - 1
-	d.workers[w.place] = d.workers[last]
-	d.workers[w.place].place = w.place
-	d.workers[last] = nil
-	d.workers = d.workers[:last]
-}
-
 // runLocked begins a run, and lets go of the lock until the run has ended, in whatever way.
 func (d *dispatcher) runLocked(w *worker, n node) {
 	e := n.e
@@ -235,35 +207,6 @@ func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, 
 	then()
 	e.state.Store(state)
 	return due, true
-}
-
-// runs returns up to n of those that go on, the longest first.
-func (d *dispatcher) runs(n int) []Run {
-	type going struct {
-		number, due, handed, started uint64
-		key                          string
-	}
-	longest := make([]going, 0, max(n, 0))
-	d.mu.Lock()
-	for _, w := range d.workers[:min(maxWorkers, len(d.workers))] {
-		i := sort.Search(len(longest), func(i int) bool { return longest[i].number > w.run })
-		if w.run == 0 || i == cap(longest) {
-			continue
-		}
-		if len(longest) == cap(longest) {
-			longest = longest[:len(longest)-1]
-		}
-		longest = slices.Insert(longest, i, going{w.run, w.due, w.handed, w.started.Load(), w.key})
-	}
-	d.mu.Unlock()
-	runs := make([]Run, len(longest))
-	for i, g := range longest {
-		runs[i] = Run{Key: g.key, Due: d.loop.time(g.due), Handed: d.loop.time(g.handed)}
-		if g.started > 0 {
-			runs[i].Started = d.loop.time(g.started)
-		}
-	}
-	return runs
 }
 
 // entries returns those that wait, first come first.

@@ -42,10 +42,10 @@
 // cores an add takes 1.05 of the time with Hierarchical, an add and a removal 1.01, a move 0.86, adding and
 // firing a million 1.01, and a task has 136 bytes with both (bench/RESULTS.md). Five million tasks were added
 // in 0.88 of the time, for a collection costs 0.71. Hierarchical takes 4 bytes for a slot and 16 more on each
-// level, in use or not, and keeps a level once it was needed, where Hashed takes 24 for an empty slot and some
-// 900 for one in use; it touches a task once more for each level the task comes down. Choose it for many wheels with
-// few tasks each, or for many millions of tasks; choose Hashed for a wheel of very many slots, or if in
-// doubt.
+// level, in use or not, and keeps a level once it was needed, where Hashed takes 24 for an empty slot and
+// some 900 for one in use; it touches a task once more for each level the task comes down. Choose it for many
+// wheels with few tasks each, or for many millions of tasks; choose Hashed for a wheel of very many slots, or
+// if in doubt.
 //
 // # One wheel is enough
 //

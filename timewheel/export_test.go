@@ -132,7 +132,7 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry,
 				if (head != nil) != (l.occupied&(1<<d) != 0) {
 					fail("slot %d, level %d: bit %d is wrong", i, l.shift, d)
 				}
-				for e := head; e != nil; {
+				for e := range l.lists[d].all() {
 					if e.next.prev != e {
 						fail("slot %d: broken ring at %q", i, e.key)
 					}
@@ -143,9 +143,6 @@ func (r *ring) check(fail func(format string, args ...any), visit func(e *entry,
 						fail("slot %d is visited at %d, too late for %q at %d", i, r.visits[0][i], e.key, e.at)
 					}
 					visit(e, int(l.shift)/digitBits)
-					if e = e.next; e == head {
-						break
-					}
 				}
 			}
 		}
@@ -179,7 +176,7 @@ func (h *hierarchy) check(fail func(format string, args ...any), visit func(e *e
 				fail("level %d, slot %d: the next visit is at %d, now is %d", k, i, coming, h.now)
 			}
 			least = min(least, coming)
-			for e := head; e != nil; {
+			for e := range l.slots[i].all() {
 				if e.next.prev != e {
 					fail("level %d, slot %d: broken ring at %q", k, i, e.key)
 				}
@@ -187,9 +184,6 @@ func (h *hierarchy) check(fail func(format string, args ...any), visit func(e *e
 					fail("level %d, slot %d, visited at %d, has %q at %d", k, i, coming, e.key, e.at)
 				}
 				visit(e, k)
-				if e = e.next; e == head {
-					break
-				}
 			}
 		}
 		if least != l.visits.least() {

@@ -87,10 +87,7 @@ func (r *ring) unlink(e *entry) {
 	rev, i := e.at/n, e.at%n
 	s := &r.slots[i]
 	shift := s.shiftOf(rev)
-	l := s.levels
-	for l.shift != shift {
-		l = l.up
-	}
+	l := s.level(shift)
 	d := digit(rev, shift)
 	l.lists[d].remove(e)
 	l.lengths[d]--
@@ -273,12 +270,20 @@ func (s *slot) first(l *level, d int) uint64 {
 // length counts the entries of the list that revolution rev is in.
 func (s *slot) length(rev uint64) int {
 	shift := s.shiftOf(rev)
-	for l := s.levels; l != nil; l = l.up {
-		if l.shift == shift {
-			return int(l.lengths[digit(rev, shift)])
-		}
+	l := s.level(shift)
+	if l == nil {
+		return 0
 	}
-	return 0
+	return int(l.lengths[digit(rev, shift)])
+}
+
+// level returns the level of the shift, or nil if the slot has none.
+func (s *slot) level(shift uint8) *level {
+	l := s.levels
+	for l != nil && l.shift != shift {
+		l = l.up
+	}
+	return l
 }
 
 // shiftOf returns the shift of the first digit in which rev differs from the floor, or 0.

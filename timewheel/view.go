@@ -138,23 +138,23 @@ func (l *loop) searchLoop(s *search, soonest []dueEntry) []dueEntry {
 			}
 			s.steps--
 			if e.state.Load() < waiting { // a repeating task that waits for a worker is in its next slot as well
-				soonest = insertSoonest(soonest, dueEntry{e.due.Load(), e})
+				soonest = keepLeast(soonest, dueEntry{e.due.Load(), e}, byDue)
 			}
 		}
 	}
 	return soonest
 }
 
-// insertSoonest puts e into its place in the sorted slice, if that is before the end of its room.
-func insertSoonest(sorted []dueEntry, e dueEntry) []dueEntry {
-	i := sort.Search(len(sorted), func(i int) bool { return sorted[i].due > e.due })
+// keepLeast puts v into its place in the sorted slice, if that is before the end of its room.
+func keepLeast[T any](sorted []T, v T, compare func(a, b T) int) []T {
+	i := sort.Search(len(sorted), func(i int) bool { return compare(sorted[i], v) > 0 })
 	if i == cap(sorted) {
 		return sorted
 	}
 	if len(sorted) == cap(sorted) {
 		sorted = sorted[:len(sorted)-1]
 	}
-	return slices.Insert(sorted, i, e)
+	return slices.Insert(sorted, i, v)
 }
 
 // A search goes through a layout in the order of the ticks, best first, as far as it is followed. It is the
