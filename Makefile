@@ -32,7 +32,7 @@ test: ## All tests, in every module
 
 .PHONY: demo-dashboard
 demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
-	cd examples && GOWORK=off $(GO) run ./dashboard
+	$(GO) run ./examples/dashboard
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: installs Chromium if there is none

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -42,25 +43,11 @@ func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
 	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
 }
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule
-// them, by key. To others the text of its error is shown. A request that a browser sends on behalf of another
-// site is refused before check is asked ([http.CrossOriginProtection]).
-//
-// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send
-// a header of yours. If it lets everybody in, it should at least compare the Host of the request with the
-// names that are yours, for a site of an attacker may have its name point at your machine. Check is also
-// asked, with a GET request, whether the page is to show the buttons. It may be called by several goroutines
-// at a time.
-func AllowControl(check func(*http.Request) error) Option {
-	return func(h *handler) { h.check = check }
-}
-
 type handler struct {
-	hubs     []*hub
-	check    func(*http.Request) error // nil: read only
-	foreign  *http.CrossOriginProtection
-	patience time.Duration
-	pages    atomic.Int64 // open
+	hubs    []*hub
+	check   func(*http.Request) error // nil: read only
+	foreign *http.CrossOriginProtection
+	pages   atomic.Int64 // open
 }
 
 // Handler returns a handler that shows the wheel. It works under any path that ends with a slash:
@@ -70,9 +57,8 @@ type handler struct {
 // It panics if a wheel is nil, or if a name is empty, no valid UTF-8, or that of another.
 func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 	h := &handler{
-		hubs:     []*hub{newHub("wheel", tw, nil)},
-		foreign:  http.NewCrossOriginProtection(),
-		patience: patience,
+		hubs:    []*hub{newHub("wheel", tw, nil)},
+		foreign: http.NewCrossOriginProtection(),
 	}
 	for _, o := range opts {
 		o(h)
@@ -213,9 +199,8 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 }
 
 func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
-	key := r.Form.Get("key")
-	if key == "" {
-		fail(w, http.StatusBadRequest, "the key is missing")
+	key, ok := keyOf(w, r.Form)
+	if !ok {
 		return
 	}
 	if info, ok := hub.tw.Get(key); ok {
@@ -223,6 +208,14 @@ func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
 	} else {
 		send(w, http.StatusOK, nil) // no error: a browser would complain of that in its console
 	}
+}
+
+// keyOf returns the key that the form has. If it has none, that is the answer.
+func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
+	if key = form.Get("key"); key == "" {
+		fail(w, http.StatusBadRequest, "the key is missing")
+	}
+	return key, key != ""
 }
 
 // events serves the state of the wheel as it changes, until the page is closed or reads too slowly.
@@ -254,7 +247,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 			return
 		case text := <-p.events:
 			// A server that knows no deadlines has the page block this goroutine, and nothing else.
-			_ = c.SetWriteDeadline(time.Now().Add(h.patience))
+			_ = c.SetWriteDeadline(time.Now().Add(patience))
 			if _, err := w.Write(text); err != nil {
 				return
 			}
@@ -263,56 +256,6 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 			}
 		}
 	}
-}
-
-// control does something about a key for those who may.
-func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) serveWheel {
-	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
-		if err := h.mayControl(r); err != nil {
-			fail(w, http.StatusForbidden, err.Error())
-			return
-		}
-		key := r.PostForm.Get("key")
-		if key == "" {
-			fail(w, http.StatusBadRequest, "the key is missing")
-			return
-		}
-		switch err := do(hub.tw, key, r.PostForm.Get("delay")); {
-		case err == nil:
-			send(w, http.StatusOK, struct{}{})
-		case errors.Is(err, timewheel.ErrTaskKeyNotFound):
-			fail(w, http.StatusNotFound, "no live task has that key")
-		case errors.Is(err, timewheel.ErrStopped):
-			fail(w, http.StatusConflict, "the wheel was stopped")
-		default:
-			fail(w, http.StatusBadRequest, err.Error())
-		}
-	}
-}
-
-func (h *handler) mayControl(r *http.Request) error {
-	if h.check == nil {
-		return errors.New("this dashboard is for reading only")
-	}
-	if err := h.foreign.Check(r); err != nil {
-		return err
-	}
-	return h.check(r)
-}
-
-func remove(tw *timewheel.TimeWheel, key, _ string) error { return tw.RemoveTask(key) }
-
-func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule(key, 0) }
-
-func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
-	d, err := time.ParseDuration(delay)
-	if err != nil {
-		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m", delay)
-	}
-	if d < 0 {
-		return fmt.Errorf("the delay %v is negative", d)
-	}
-	return tw.Reschedule(key, d)
 }
 
 func fail(w http.ResponseWriter, status int, text string) { send(w, status, errorJSON{text}) }

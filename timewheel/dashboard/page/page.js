@@ -202,8 +202,8 @@ async function begin() {
 function show(state) {
   page.state = state;
   page.came = performance.now();
-  if (state.whole) page.history = state.history || [];
-  else page.history.push(...(state.history || []));
+  if (state.whole) page.history = state.history;
+  else page.history.push(...state.history);
   page.history.splice(0, page.history.length - 300);
   document.body.classList.remove("empty");
   setLive(true);
@@ -213,7 +213,7 @@ function show(state) {
   showLateness();
   showNext();
   showRuns();
-  if (state.whole || state.panics) showPanics(state.panics || []);
+  if (state.panics) showPanics(state.panics);
 }
 
 // ---- the dial
@@ -367,12 +367,12 @@ $("dial").addEventListener("pointerleave", () => point(-1));
 // ---- the accounts
 
 const numbers = [
-  { name: "Pending", of: (s) => s.pending, series: (p) => p.pending, note: "live tasks" },
-  { name: "Waiting", of: (s) => s.waiting, series: (p) => p.waiting, note: "due, for a worker" },
-  { name: "Running", of: (s) => s.running, series: (p) => p.running, note: "jobs" },
-  { name: "Started", of: (s) => s.started, series: (p) => p.started, rate: true },
-  { name: "Missed", of: (s) => s.missed, series: (p) => p.missed, rate: true, alarm: true },
-  { name: "Panicked", of: (s) => s.panicked, series: (p) => p.panicked, rate: true, alarm: true },
+  { name: "Pending", field: "pending", note: "live tasks" },
+  { name: "Waiting", field: "waiting", note: "due, for a worker" },
+  { name: "Running", field: "running", note: "jobs" },
+  { name: "Started", field: "started", rate: true },
+  { name: "Missed", field: "missed", rate: true, alarm: true },
+  { name: "Panicked", field: "panicked", rate: true, alarm: true },
 ];
 
 for (const n of numbers) {
@@ -391,10 +391,10 @@ for (const n of numbers) {
 function showNumbers() {
   const { stats } = page.state, last = page.history[page.history.length - 1];
   for (const n of numbers) {
-    n.value.textContent = compact(n.of(stats));
-    n.value.title = n.of(stats).toLocaleString("en");
-    n.under.textContent = n.rate ? rateText(last && n.series(last)) || "\u00a0" : changeText(n);
-    n.card.classList.toggle("alarm", Boolean(n.alarm && last && n.series(last) > 0));
+    n.value.textContent = compact(stats[n.field]);
+    n.value.title = stats[n.field].toLocaleString("en");
+    n.under.textContent = n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n);
+    n.card.classList.toggle("alarm", Boolean(n.alarm && last?.[n.field] > 0));
     chart(n);
   }
 }
@@ -404,7 +404,7 @@ function changeText(n) {
   const h = page.history, a = h[h.length - 2], b = h[h.length - 1];
   const seconds = a && (Date.parse(b.time) - Date.parse(a.time)) / 1000;
   if (n.name !== "Pending" || !a || seconds > 3) return n.note;
-  const change = Math.round((n.series(b) - n.series(a)) / seconds);
+  const change = Math.round((b[n.field] - a[n.field]) / seconds);
   return (change > 0 ? "+" : change < 0 ? "−" : "±") + compact(Math.abs(change)) + "/s";
 }
 
@@ -414,7 +414,7 @@ function chart(n) {
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
   const width = 300 / Math.min(Math.max(age, 60), 300); // of a second
   const points = page.history
-    .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, n.series(p)])
+    .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, p[n.field]])
     .filter(([x, v]) => x >= 0 && v !== null);
   const most = Math.max(0, ...points.map(([, v]) => v)), least = Math.min(Infinity, ...points.map(([, v]) => v));
   // The change of what is large and steady would not be seen from 0 on.
@@ -423,15 +423,14 @@ function chart(n) {
   let line = "", area = "", start = null, before = -Infinity;
   const close = () => { if (start !== null) area += `L${before.toFixed(1)} 34L${start.toFixed(1)} 34Z`; start = null; };
   for (const [x, v] of points) {
-    if (x - before > 3 * width) {
+    const gap = x - before > 3 * width;
+    if (gap) {
       close();
       start = x;
-      line += `M${x.toFixed(1)} ${y(v)}`;
-      area += `M${x.toFixed(1)} ${y(v)}`;
-    } else {
-      line += `L${x.toFixed(1)} ${y(v)}`;
-      area += `L${x.toFixed(1)} ${y(v)}`;
     }
+    const step = (gap ? "M" : "L") + `${x.toFixed(1)} ${y(v)}`;
+    line += step;
+    area += step;
     before = x;
   }
   close();
@@ -445,9 +444,9 @@ const scale = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100];
 const place = (s) => Math.min(Math.max(Math.log10(Math.max(s, 1e-9) / scale[0]) / Math.log10(scale[scale.length - 1] / scale[0]), 0), 1) * 100;
 
 const late = [
-  { of: (l) => l.tick, name: "Tick", note: "due to handed over" },
-  { of: (l) => l.wait, name: "Wait", note: "handed over to started" },
-  { of: (l) => l.run, name: "Run", note: "started to ended" },
+  { name: "Tick", field: "tick", note: "due to handed over" },
+  { name: "Wait", field: "wait", note: "handed over to started" },
+  { name: "Run", field: "run", note: "started to ended" },
 ];
 
 {
@@ -490,7 +489,7 @@ function showLateness() {
   $("late-runs").textContent = l ? `${compact(l.runs)} runs in the last minute` : "";
   if (!l) return;
   for (const row of late) {
-    const q = row.of(l), any = l.runs > 0;
+    const q = l[row.field], any = l.runs > 0;
     [q.p50, q.p99, q.max].forEach((s, i) => { row.figures[i].textContent = !any ? "–" : s < 1e-6 ? "< 1 µs" : span(s); });
     row.span.setAttribute("x", place(q.p50));
     row.span.setAttribute("width", any ? Math.max(place(q.p99) - place(q.p50), 0.3) : 0);

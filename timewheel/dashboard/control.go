@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule
+// them, by key. To others the text of its error is shown. A request that a browser sends on behalf of another
+// site is refused before check is asked ([http.CrossOriginProtection]).
+//
+// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send
+// a header of yours. If it lets everybody in, it should at least compare the Host of the request with the
+// names that are yours, for a site of an attacker may have its name point at your machine. Check is also
+// asked, with a GET request, whether the page is to show the buttons. It may be called by several goroutines
+// at a time.
+func AllowControl(check func(*http.Request) error) Option {
+	return func(h *handler) { h.check = check }
+}
+
+// control does something about a key for those who may.
+func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) serveWheel {
+	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
+		if err := h.mayControl(r); err != nil {
+			fail(w, http.StatusForbidden, err.Error())
+			return
+		}
+		key, ok := keyOf(w, r.PostForm)
+		if !ok {
+			return
+		}
+		switch err := do(hub.tw, key, r.PostForm.Get("delay")); {
+		case err == nil:
+			send(w, http.StatusOK, struct{}{})
+		case errors.Is(err, timewheel.ErrTaskKeyNotFound):
+			fail(w, http.StatusNotFound, "no live task has that key")
+		case errors.Is(err, timewheel.ErrStopped):
+			fail(w, http.StatusConflict, "the wheel was stopped")
+		default:
+			fail(w, http.StatusBadRequest, err.Error())
+		}
+	}
+}
+
+func (h *handler) mayControl(r *http.Request) error {
+	if h.check == nil {
+		return errors.New("this dashboard is for reading only")
+	}
+	if err := h.foreign.Check(r); err != nil {
+		return err
+	}
+	return h.check(r)
+}
+
+func remove(tw *timewheel.TimeWheel, key, _ string) error { return tw.RemoveTask(key) }
+
+func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule(key, 0) }
+
+func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
+	d, err := time.ParseDuration(delay)
+	if err != nil {
+		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m", delay)
+	}
+	if d < 0 {
+		return fmt.Errorf("the delay %v is negative", d)
+	}
+	return tw.Reschedule(key, d)
+}
