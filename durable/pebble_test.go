@@ -175,10 +175,17 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the open with some bytes left: %v", err)
 	}
-	if s, err = durable.OpenPebbleOn("store", left); err != nil {
+	wantOpened(t, left, h, 30)
+}
+
+// wantOpened opens the store once more, and fails the test unless it holds what it held after so many commits.
+func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
+	t.Helper()
+	s, err := durable.OpenPebbleOn("store", files)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := readAll(s); err != nil || !h.is(all, 30) {
+	if all, err := readAll(s); err != nil || !h.is(all, commits) {
 		t.Errorf("afterwards there are %d records, %v", len(all), err)
 	}
 	if err := s.Close(); err != nil {
@@ -218,15 +225,7 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 			full.Store(true)
 			_ = s.Close() // it may say what it could not write
 			full.Store(false)
-			if s, err = durable.OpenPebbleOn("store", mem); err != nil {
-				t.Fatal(err)
-			}
-			if all, err := readAll(s); err != nil || !h.is(all, 20) {
-				t.Errorf("afterwards there are %d records, %v", len(all), err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			wantOpened(t, mem, h, 20)
 		})
 	}
 }
@@ -270,15 +269,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 		}
 	}
 	writeFile(t, left, log, whole)
-	if s, err = durable.OpenPebbleOn("store", left); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := readAll(s); err != nil || !h.is(all, commits) {
-		t.Errorf("once the damage was mended there are %d records, %v", len(all), err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	wantOpened(t, left, h, commits)
 }
 
 // What a power cut has left of a store that was being made is taken away, and nothing else.
@@ -622,15 +613,7 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 	if !errors.Is(err, syscall.EROFS) || errors.Is(err, durable.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
-	if s, err = durable.OpenPebbleOn("store", mem); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := readAll(s); err != nil || !h.is(all, 20) {
-		t.Errorf("afterwards there are %d records, %v", len(all), err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	wantOpened(t, mem, h, 20)
 }
 
 // A byte that is flipped anywhere is found, by Open or by the read that meets it, or changes nothing; and what
