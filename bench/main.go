@@ -29,23 +29,7 @@ import (
 )
 
 func main() {
-	if text, ok := os.LookupEnv(readersVariable); ok { // before the other, which it inherits
-		if err := readersMain(text, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if text, ok := os.LookupEnv(childVariable); ok {
-		if err := childMain(text, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	err := parentMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := run()
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -56,6 +40,19 @@ func main() {
 		}
 		os.Exit(1)
 	}
+}
+
+// run is the program, in whichever of its processes this is.
+func run() error {
+	if text, ok := os.LookupEnv(readersVariable); ok { // before the other, which it inherits
+		return readersMain(text, os.Stdin, os.Stdout)
+	}
+	if text, ok := os.LookupEnv(childVariable); ok {
+		return childMain(text, os.Stdout)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return parentMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // usageError is a mistake in the arguments.
