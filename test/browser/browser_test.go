@@ -562,6 +562,11 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 	}
 }
 
+// alarming is an expression that tells whether the number of this name is shown as an alarm.
+func alarming(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(".number.alarm h3")].some((h) => h.textContent === %q)`, name)
+}
+
 // What the server tells is written where it belongs.
 func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	tw, rec := newWheel(t, 211) // which has sectors of one slot and of two
@@ -573,9 +578,7 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	for i, name := range []string{"pending", "waiting", "running", "started", "missed", "panicked"} {
 		p.until(fmt.Sprintf(`document.querySelectorAll(".number .value")[%d].textContent === compact(page.state.stats.%s)`, i, name))
 	}
-	if got := js[string](p, `document.querySelectorAll(".number .rate")[3].textContent`); !strings.HasSuffix(got, "/s") || got == "0/s" {
-		t.Errorf("50 runs a second are shown as %q", got)
-	}
+	p.until(`/^[1-9][0-9.]*\/s$/.test(document.querySelectorAll(".number .rate")[3].textContent)`)
 	if d := js[string](p, `document.querySelectorAll(".number .line")[3].getAttribute("d")`); !strings.HasPrefix(d, "M") || !strings.Contains(d, "L") {
 		t.Errorf("the chart of what started is %q", d)
 	}
@@ -585,8 +588,8 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 				3*i+j, part, quantile))
 		}
 	}
-	if alarm := js[int](p, `document.querySelectorAll(".alarm").length`); alarm != 0 {
-		t.Errorf("%d numbers are alarming", alarm)
+	if js[bool](p, alarming("Panicked")) {
+		t.Error("there is an alarm, and no job has panicked")
 	}
 	for _, slot := range []int{0, 1, 2, 100, 209, 210} {
 		read := js[string](p, fmt.Sprintf(`(point(sectorAt(%d)), document.querySelector("#reading").textContent)`, slot))
@@ -613,7 +616,18 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	if got := js[string](p, `document.querySelector("#panics details[open] .who").textContent + document.activeElement.tagName`); got != "bad1SUMMARY" {
 		t.Errorf("open is %q", got)
 	}
-	p.until(`document.querySelector(".number.alarm h3")?.textContent === "Panicked"`)
+	// The alarm is for a minute, whatever else there is to alarm.
+	p.until(alarming("Panicked"))
+	if js[bool](p, alarming("Started")) {
+		t.Error("there is an alarm at what is no mistake")
+	}
+	after := func(seconds int) bool {
+		return js[bool](p, fmt.Sprintf(`(page.state.now = new Date(Date.parse(page.history.findLast((p) => p.panicked > 0).time) + %d).toJSON(),
+			showNumbers(), %s)`, seconds*1000, alarming("Panicked")))
+	}
+	if !after(59) || after(61) {
+		t.Error("the alarm is not for a minute")
+	}
 
 	js[any](p, `location.hash = "#wheel=other"`)
 	p.until(`document.title === "other · timewheel" && page.live`)

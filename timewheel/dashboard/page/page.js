@@ -394,9 +394,15 @@ function showNumbers() {
     n.value.textContent = compact(stats[n.field]);
     n.value.title = stats[n.field].toLocaleString("en");
     n.under.textContent = n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n);
-    n.card.classList.toggle("alarm", Boolean(n.alarm && last?.[n.field] > 0));
+    n.card.classList.toggle("alarm", Boolean(n.alarm) && anyLately(n.field));
     chart(n);
   }
+}
+
+// anyLately tells whether there was any in the last minute: an alarm must outlast a look at something else.
+function anyLately(field) {
+  const from = Date.parse(page.state.now) - 60000;
+  return page.history.some((p) => p[field] > 0 && Date.parse(p.time) > from);
 }
 
 // changeText says by how much a number changed in a second.
