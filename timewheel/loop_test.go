@@ -119,8 +119,10 @@ func (w *rig) verify() {
 	}
 }
 
-// advance turns the clock by d at one stroke, and waits until all is quiet.
+// advance waits until all is quiet, turns the clock by d at one stroke, and waits again. (A loop that is about
+// to set its timer would set it so long from the clock as it is then, and sleep too long.)
 func (w *rig) advance(d time.Duration) {
+	synctest.Wait()
 	w.hand.Advance(d)
 	synctest.Wait()
 }

@@ -446,8 +446,9 @@ func (w *walk) do() {
 	}
 }
 
-// advance moves both clocks on at one stroke.
+// advance moves both clocks on at one stroke, when all is quiet: see rig.advance.
 func (w *walk) advance(d uint64) {
+	synctest.Wait()
 	w.clock.Advance(time.Duration(d))
 	synctest.Wait()
 	w.model.now += d
