@@ -187,7 +187,7 @@ func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
 		w.Start()
 		w.once("far", time.Hour)
 		w.once("farther", 2*time.Hour)
-		synctest.Wait()
+		w.advance(10 * time.Millisecond) // a loop that met both at looks of their own looks once more
 		before := w.hand.sleeps.Load()
 		for range 1000 {
 			w.advance(time.Millisecond)
@@ -215,7 +215,7 @@ func TestLoop_emptyWheel_neverWakesUp(t *testing.T) {
 		if err := w.RemoveTask("gone"); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
+		w.advance(time.Minute) // a loop that met both at looks of their own looks once more
 		before := w.hand.sleeps.Load()
 		for range 100 {
 			w.advance(time.Minute)
