@@ -44,12 +44,14 @@ func (a *account) fault(n *atomic.Int64, format string, args ...any) {
 	}
 }
 
-// begin is called by each run, first of all.
+// begin is called by each run, first of all. Runs overlap, and so may come in another order than they were due
+// in: the time is that at which a run comes, and not from before it had to wait for another, or the later of
+// two would be judged by the time of the earlier.
 func (r *record) begin() {
-	now := time.Now()
 	r.account.runs.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	r.runs++
 	if r.times > 0 && r.runs > r.times {
 		r.fault(&r.doubled, "%s: run %d of %d", r.key, r.runs, r.times)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +52,26 @@ func TestRecord_whatMustNotBe_isFound(t *testing.T) {
 		if a.early.Load() != c.early || a.lost.Load() != c.lost || a.doubled.Load() != c.doubled {
 			t.Errorf("%s: %d early, %d lost, %d doubled", c.name, a.early.Load(), a.lost.Load(), a.doubled.Load())
 		}
+	}
+}
+
+// A run that has to wait for another to be counted is not early for what is due meanwhile.
+func TestRecord_runsThatOverlap_areNotEarly(t *testing.T) {
+	var a account
+	r := &record{account: &a, key: "k"}
+	r.mu.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.begin()
+	}()
+	for a.runs.Load() == 0 { // it has begun
+		runtime.Gosched()
+	}
+	r.earlier = time.Now() // when the next is due, as the one that is counted first leaves it
+	r.mu.Unlock()
+	<-done
+	if n := a.early.Load(); n != 0 {
+		t.Errorf("%d early: %v", n, a.faults)
 	}
 }
