@@ -76,14 +76,20 @@ func (r *Runs) Observe(run timewheel.Run) {
 // An Option adds to what a collector collects.
 type Option func(*collector)
 
-// WithRuns adds the histograms of the runs, whose Observe was given to the wheel.
+// WithRuns adds the histograms of the runs, whose Observe was given to the wheel. It panics if r is nil.
 func WithRuns(r *Runs) Option {
+	if r == nil {
+		panic("metrics: the runs are nil")
+	}
 	return func(c *collector) { c.runs = []prometheus.Histogram{r.tick, r.wait, r.duration} }
 }
 
 // NewCollector returns a collector of the accounts of a wheel. name is the value of the label wheel; the
-// collectors of several wheels can be in one registry if their names differ.
+// collectors of several wheels can be in one registry if their names differ. It panics if tw is nil.
 func NewCollector(tw *timewheel.TimeWheel, name string, opts ...Option) prometheus.Collector {
+	if tw == nil {
+		panic("metrics: the wheel is nil") // now, and not on a goroutine of the registry at the first scrape
+	}
 	c := &collector{tw: tw}
 	for _, o := range opts {
 		o(c)

@@ -196,3 +196,20 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 		}
 	})
 }
+
+// A mistake is told where it is made, and not by the end of the process at the first scrape.
+func TestNewCollector_ofNothing_panics(t *testing.T) {
+	for what, do := range map[string]func(){
+		"wheel": func() { metrics.NewCollector(nil, "name") },
+		"runs":  func() { metrics.WithRuns(nil) },
+	} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.Contains(text, what) {
+					t.Errorf("a nil %s panics with %q", what, text)
+				}
+			}()
+			do()
+		}()
+	}
+}

@@ -5,9 +5,11 @@
 package grafana
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -15,8 +17,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -45,7 +50,18 @@ func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	db, end, names := scraped(t)
+	for kind, native := range map[string]bool{"classic": false, "native": true} {
+		t.Run(kind, func(t *testing.T) { answers(t, d, native) })
+	}
+	for _, v := range d.Templating.List {
+		if v.Name == "wheel" && v.Definition != "label_values(timewheel_tasks_pending, wheel)" {
+			t.Errorf("the wheels are asked for with %q", v.Definition)
+		}
+	}
+}
+
+func answers(t *testing.T, d dashboard, native bool) {
+	db, end, names := scraped(t, native)
 	engine := promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 	})
@@ -90,18 +106,15 @@ func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
 	if queries < 15 {
 		t.Errorf("there are %d queries", queries)
 	}
-	for _, v := range d.Templating.List {
-		if v.Name == "wheel" && v.Definition != "label_values(timewheel_tasks_pending, wheel)" {
-			t.Errorf("the wheels are asked for with %q", v.Definition)
-		}
-	}
 }
 
 // scraped returns what two wheels have given out, scraped every 15 seconds up to the time, and the names of
-// the metrics.
-func scraped(t *testing.T) (db *tsdb.DB, end time.Time, names map[string]bool) {
+// the metrics. A Prometheus takes native histograms, or classic ones.
+func scraped(t *testing.T, native bool) (db *tsdb.DB, end time.Time, names map[string]bool) {
 	t.Helper()
-	db, err := tsdb.Open(t.TempDir(), nil, nil, tsdb.DefaultOptions(), nil)
+	options := tsdb.DefaultOptions()
+	options.EnableNativeHistograms = native
+	db, err := tsdb.Open(t.TempDir(), nil, nil, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,17 +150,11 @@ func scraped(t *testing.T) (db *tsdb.DB, end time.Time, names map[string]bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		app := db.Appender(context.Background())
 		for _, f := range families {
 			names[f.GetName()] = false
-			for _, m := range f.GetMetric() {
-				for name, value := range samples(f.GetName(), m) {
-					if _, err := app.Append(0, name, at.UnixMilli(), value); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
 		}
+		app := db.Appender(context.Background())
+		ingest(t, app, families, native, at.UnixMilli())
 		if err := app.Commit(); err != nil {
 			t.Fatal(err)
 		}
@@ -156,28 +163,46 @@ func scraped(t *testing.T) (db *tsdb.DB, end time.Time, names map[string]bool) {
 	return db, end, names
 }
 
-// samples yields the series of a metric as they are in the text format.
-func samples(name string, m *dto.Metric) func(yield func(labels.Labels, float64) bool) {
-	series := func(name string, more ...string) labels.Labels {
-		all := map[string]string{"__name__": name}
-		for _, l := range m.GetLabel() {
-			all[l.GetName()] = l.GetValue()
-		}
-		if len(more) == 2 {
-			all[more[0]] = more[1]
-		}
-		return labels.FromMap(all)
+// ingest appends what a registry gives out, as Prometheus' scraper does: by its own parser, of the text format,
+// in which histograms are classic, or of protocol buffers, in which they are native.
+func ingest(t *testing.T, app storage.Appender, families []*dto.MetricFamily, native bool, at int64) {
+	t.Helper()
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	if native {
+		format = expfmt.NewFormat(expfmt.TypeProtoDelim)
 	}
-	return func(yield func(labels.Labels, float64) bool) {
-		h := m.GetHistogram()
-		if h == nil {
-			yield(series(name), m.GetCounter().GetValue()+m.GetGauge().GetValue())
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parser, err := textparse.New(text.Bytes(), string(format), "", false, false, false, labels.NewSymbolTable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		entry, err := parser.Next()
+		if err == io.EOF {
 			return
 		}
-		ok := yield(series(name+"_count"), float64(h.GetSampleCount())) && yield(series(name+"_sum"), h.GetSampleSum())
-		for _, b := range h.GetBucket() {
-			ok = ok && yield(series(name+"_bucket", "le", fmt.Sprint(b.GetUpperBound())), float64(b.GetCumulativeCount()))
+		if err != nil {
+			t.Fatal(err)
 		}
-		_ = ok && yield(series(name+"_bucket", "le", "+Inf"), float64(h.GetSampleCount()))
+		var series labels.Labels
+		switch entry {
+		case textparse.EntrySeries:
+			parser.Labels(&series)
+			_, _, value := parser.Series()
+			_, err = app.Append(0, series, at, value)
+		case textparse.EntryHistogram:
+			parser.Labels(&series)
+			_, _, h, fh := parser.Histogram()
+			_, err = app.AppendHistogram(0, series, at, h, fh)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
