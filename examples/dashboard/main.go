@@ -109,16 +109,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// onThisMachine lets those control the wheels who ask for them by an address of this machine. Whoever can do
-// that may: a check that is worth its name would ask who it is. But the name of some site that the user has
-// open in his browser may be made to mean this machine, and that is refused.
+// onThisMachine lets those control the wheels who are on this machine, and ask for them by an address of it. Who
+// can do that may: a check that is worth its name would ask who it is. But the name of some site that the user
+// has open in his browser may be made to mean this machine, and that is refused.
 func onThisMachine(r *http.Request) error {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("the wheels are not controlled by way of %q", r.Host)
+	for _, address := range []string{r.RemoteAddr, r.Host} {
+		host := address
+		if h, _, err := net.SplitHostPort(address); err == nil {
+			host = h
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("the wheels are not controlled by way of %q", address)
+		}
 	}
 	return nil
 }

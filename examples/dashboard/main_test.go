@@ -58,13 +58,25 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestControl_byTheNameOfAnotherSite_isRefused(t *testing.T) {
-	for host, may := range map[string]bool{
-		"127.0.0.1:8080": true, "localhost:8080": true, "[::1]:8080": true, "localhost": true, "127.0.0.1": true,
-		"evil.test:8080": false, "localhost.evil.test": false, "8.8.8.8:8080": false, "": false,
+func TestControl_fromAnotherMachineOrByAnotherName_isRefused(t *testing.T) {
+	for _, c := range []struct {
+		from, host string
+		may        bool
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:8080", true},
+		{"127.0.0.1:5000", "localhost:8080", true},
+		{"[::1]:5000", "[::1]:8080", true},
+		{"127.0.0.1:5000", "localhost", true},
+		{"127.0.0.1:5000", "127.0.0.1", true},
+		{"127.0.0.1:5000", "evil.test:8080", false},
+		{"127.0.0.1:5000", "localhost.evil.test", false},
+		{"127.0.0.1:5000", "8.8.8.8:8080", false},
+		{"127.0.0.1:5000", "", false},
+		{"192.0.2.2:5000", "localhost:8080", false},
+		{"", "localhost:8080", false},
 	} {
-		if err := onThisMachine(&http.Request{Host: host}); (err == nil) != may {
-			t.Errorf("by way of %q: %v", host, err)
+		if err := onThisMachine(&http.Request{RemoteAddr: c.from, Host: c.host}); (err == nil) != c.may {
+			t.Errorf("from %q by way of %q: %v", c.from, c.host, err)
 		}
 	}
 }

@@ -543,6 +543,7 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	p := open(t, chrome(t), serve(t, dashboard.Handler(tw)), 1200, "light")
 	p.until(`page.live`)
+	js[any](p, `html = (text) => inscribe(make("b"), text).innerHTML.replace(/<span class="escape">(.*?)<\/span>/g, "[$1]"), null`)
 	for call, want := range map[string]string{
 		`compact(0)`: "0", `compact(99999)`: "99,999", `compact(100000)`: "100 k", `compact(123456)`: "123.5 k",
 		`compact(999949)`: "999.9 k", `compact(999950)`: "1 M", `compact(999999999)`: "1 G", `compact(1.8e19)`: "18 E",
@@ -552,9 +553,10 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 		`span(3661)`: "1 h 1 m", `span(86399.9)`: "1 d", `span(290*365.25*86400)`: "290 years",
 		`until(-1)`: "now", `until(0.004)`: "now", `until(0.04)`: "40 ms", `until(0.9949)`: "990 ms", `until(0.996)`: "1.0 s",
 		`until(59.94)`: "59.9 s", `until(59.96)`: "1 m",
-		`visible("a\nb\u202e\u0000\u200b")`: `a\nb\u{202e}\u{0}\u{200b}`, `visible("  ")`: `\u{20}\u{20}`, `visible("é 漢字 😀")`: "é 漢字 😀",
-		`visible(" a b ")`: `\u{20}a b\u{20}`, `visible("\u3164\u2800")`: `\u{3164}\u{2800}`,
-		`times(-1)`: "∞", `times(3)`: "3",
+		`html("a\nb\u202e\u0000\u200b")`: `a[\n]b[\u{202e}][\u{0}][\u{200b}]`, `html("  ")`: `[\u{20}\u{20}]`, `html("é 漢字 😀")`: "é 漢字 😀",
+		`html(" a b ")`: `[\u{20}]a b[\u{20}]`, `html("\u3164\u2800")`: `[\u{3164}][\u{2800}]`, `html("")`: "",
+		`html("a\\nb\u00a0\u3000")`: `a\nb[\u{a0}][\u{3000}]`, // which is no line break, and blanks that are others
+		`times(-1)`:                 "∞", `times(3)`: "3",
 	} {
 		if got := js[string](p, call); got != want {
 			t.Errorf("%s is %q, want %q", call, got, want)
@@ -739,14 +741,192 @@ func TestPage_anyWheel_isDrawn(t *testing.T) {
 		if got := js[string](p, `[...document.querySelectorAll("#marks text")].map((e) => e.textContent).join(" ")`); got != c.marks {
 			t.Errorf("a wheel of %d slots has the marks %q, want %q", c.slots, got, c.marks)
 		}
-		if out := js[string](p, `[...document.querySelectorAll("#dial text")].filter((e) => {
-				const b = e.getBBox(), inner = e.closest("#marks") === null;
-				return inner ? Math.hypot(b.width / 2, Math.max(-b.y, b.y + b.height)) > 49 : b.x < -130 || b.x + b.width > 130;
-			}).map((e) => e.textContent).join(", ")`); out != "" {
-			t.Errorf("with %d slots of %v these have no room: %s", c.slots, c.tick, out)
+		for _, width := range []int64{1200, 320} {
+			p.do(chromedp.EmulateViewport(width, 900))
+			if out := js[string](p, `[...document.querySelectorAll("#dial text")].filter((e) => {
+					const b = e.getBBox(), inner = e.closest("#marks") === null;
+					return inner ? Math.hypot(b.width / 2, Math.max(-b.y, b.y + b.height)) > 49 : b.x < -130 || b.x + b.width > 130;
+				}).map((e) => e.textContent).join(", ")`); out != "" {
+				t.Errorf("with %d slots of %v these have no room: %s", c.slots, c.tick, out)
+			}
+			if small := js[float64](p, `Math.min(...[...document.querySelectorAll("#dial text")].map((e) => parseFloat(getComputedStyle(e).fontSize) * document.querySelector("#dial").getScreenCTM().a))`); small < 6.8 {
+				t.Errorf("at %d pixels the dial has text of %v pixels", width, small)
+			}
 		}
 		tw.Stop()
 		p.quiet(address)
+	}
+}
+
+// touch has a finger touch the middle of what the expression is, for so long.
+func (p *tab) touch(expression string, long time.Duration) {
+	p.Helper()
+	at := js[[]float64](p, `((b) => [b.x + b.width / 2, b.y + b.height / 2])(`+expression+`.getBoundingClientRect())`)
+	call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{
+		Type: input.DispatchTouchEventTypeTouchStart, TouchPoints: []*input.TouchPoint{{X: at[0], Y: at[1]}},
+	})
+	time.Sleep(long)
+	call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{
+		Type: input.DispatchTouchEventTypeTouchEnd, TouchPoints: []*input.TouchPoint{},
+	})
+}
+
+// A finger can do what a mouse can.
+func TestPage_worksByTouch(t *testing.T) {
+	tw, rec := newWheel(t, 8)
+	for i := range 20 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("often ", i), Interval: 50*time.Millisecond + time.Duration(i)*time.Millisecond, Times: timewheel.Forever})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 390, "light")
+	p.do(chromedp.EmulateViewport(390, 900, chromedp.EmulateMobile, chromedp.EmulateTouch), chromedp.Navigate(address))
+	p.until(`document.querySelectorAll("#next button").length === 8 && !page.source.url.includes("undefined")`)
+	if got := js[string](p, `document.querySelector("#reading").textContent`); got != "Touch a part of the wheel." {
+		t.Errorf("the hint is %q", got)
+	}
+	js[any](p, `document.querySelector("#dial").scrollIntoView({block: "center"}), null`)
+	js[any](p, `far = document.querySelector("#far"), near = document.querySelector("#near"), null`)
+	p.touch(`({getBoundingClientRect() { // a place in slot 2, which is to the right and below
+		const at = new DOMPoint(72, 30).matrixTransform(document.querySelector("#dial").getScreenCTM());
+		return {x: at.x, y: at.y, width: 0, height: 0};
+	}})`, 50*time.Millisecond)
+	p.until(`document.querySelector("#reading").textContent.startsWith("slot 2: ")`)
+
+	// Between the touch and its end the list has changed several times over.
+	js[any](p, `document.querySelector("#next").scrollIntoView({block: "center"}), null`)
+	for range 5 {
+		js[any](p, `addEventListener("pointerdown", (e) => { touchedKey = e.target.textContent }, {capture: true, once: true}), null`)
+		p.touch(`document.querySelector("#next tr:nth-child(5) button")`, 700*time.Millisecond)
+		p.until(`page.key !== null`)
+		if want, got := js[string](p, `touchedKey`), js[string](p, `page.key`); got != want || !strings.HasPrefix(want, "often ") {
+			t.Errorf("%q was touched, and %q is looked up", want, got)
+		}
+		js[any](p, `forget()`)
+	}
+	p.quiet(address)
+}
+
+// Who reads a stack, or selects a part of it, is not disturbed by further panics.
+func TestPage_stackThatIsRead_stays(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live`)
+	rec.Panicked(&timewheel.Task{Key: "first"}, "value", []byte("the stack"))
+	p.until(`document.querySelectorAll("#panics details").length === 1`)
+	js[any](p, `document.querySelector("#panics summary").click()`)
+	js[any](p, `getSelection().selectAllChildren(document.querySelector("#panics pre"))`)
+	for i := range 25 {
+		rec.Panicked(&timewheel.Task{Key: fmt.Sprint(i)}, "value", []byte("another"))
+		p.until(fmt.Sprintf(`document.querySelector("#panics .who").textContent === "%d"`, i))
+	}
+	if got := js[string](p, `getSelection().toString() + document.querySelector("#panics details[open] .who").textContent`); got != "the stackfirst" {
+		t.Errorf("selected and open are %q", got)
+	}
+	if n := js[int](p, `document.querySelectorAll("#panics details").length`); n != 11 {
+		t.Errorf("%d panics are shown", n)
+	}
+	js[any](p, `document.querySelector("#panics details[open]").open = false`)
+	rec.Panicked(&timewheel.Task{Key: "last"}, "value", nil)
+	p.until(`document.querySelector("#panics .who").textContent === "last" && document.querySelectorAll("#panics details").length === 10`)
+	js[any](p, `listen()`)
+	p.until(`page.live && document.querySelectorAll("#panics details").length === 10`)
+	p.quiet(address)
+}
+
+// In a wheel that was stopped nothing is due.
+func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#next tr td:nth-child(2)")?.textContent.startsWith("59 m")`)
+	p.lookUp("k")
+	p.until(`document.querySelector("#facts").innerText.includes("in 59 m") && document.querySelector("#announced").textContent.startsWith("Found. Next run in 59 m")`)
+	tw.Stop()
+	p.until(`document.querySelector("#next tr td:nth-child(2)").textContent === "–"`)
+	p.until(`document.querySelector("#facts").innerText.includes("none: the wheel does not run")`)
+	p.quiet(address)
+}
+
+// The server is gone for a while, behind a proxy that answers for it: what was looked up stays.
+func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	h := dashboard.Handler(tw)
+	var gone atomic.Bool
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if gone.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/api/wheels") {
+			asked.Add(1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`page.live`)
+	p.lookUp("k")
+	p.until(`!document.querySelector("#task").hidden`)
+	gone.Store(true)
+	srv.CloseClientConnections()
+	p.until(`/^(refused|The server answers 502).* this is of \d/.test(document.querySelector("#status-text").textContent)`)
+	for range 3 { // tabs that come and go ask, too
+		js[any](p, `document.dispatchEvent(new Event("visibilitychange")), beginLater(), null`)
+	}
+	gone.Store(false)
+	p.until(`page.live && page.again !== 0`)
+	js[any](p, `new Promise((done) => setTimeout(done, 3500))`) // longer than the pause between two tries
+	if !js[bool](p, `page.live && !document.querySelector("#task").hidden && page.key === "k"`) {
+		t.Error("what was looked up is gone")
+	}
+	if n := asked.Load(); n > 2 {
+		t.Errorf("the page asked for the wheels %d times", n)
+	}
+}
+
+// The colours can be told apart (WCAG 2.2, 1.4.3 and 1.4.11), and are there when the user has his own.
+func TestPage_colours_canBeToldApart(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	address := serve(t, dashboard.Handler(tw))
+	browser := chrome(t)
+	for _, scheme := range []string{"light", "dark"} {
+		p := open(t, browser, address, 1200, scheme)
+		p.until(`page.live`)
+		js[any](p, `ratio = (a, b) => {
+			const light = (name) => {
+				const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1);
+				const [r, g, b] = [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+					.map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+				return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+			};
+			return Math.max(light(a) / light(b), light(b) / light(a));
+		}, null`)
+		for _, c := range []struct {
+			a, b string
+			want float64
+		}{
+			{"--text", "--card", 4.5}, {"--text", "--ground", 4.5}, {"--text", "--field", 4.5}, {"--quiet", "--card", 4.5},
+			{"--quiet", "--ground", 4.5}, {"--bad", "--card", 4.5}, {"--bad", "--field", 4.5}, {"--near", "--card", 3},
+			{"--far", "--card", 3}, {"--hand", "--card", 3}, {"--good", "--ground", 3}, {"--frame", "--field", 3}, {"--frame", "--card", 3},
+		} {
+			if got := js[float64](p, fmt.Sprintf(`ratio(%q, %q)`, c.a, c.b)); !(got >= c.want) {
+				t.Errorf("%s: %s on %s has a contrast of %.2f, want %v", scheme, c.a, c.b, got, c.want)
+			}
+		}
+		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}, {Name: "prefers-color-scheme", Value: scheme}},
+		})
+		if same := js[string](p, `["near", "far", "hand"].filter((name) => getComputedStyle(document.querySelector(".swatch." + name)).backgroundColor ===
+				getComputedStyle(document.querySelector(".card")).backgroundColor).join()`); same != "" {
+			t.Errorf("%s, with colours of the user's own: of the legend %s cannot be seen", scheme, same)
+		}
 	}
 }
 

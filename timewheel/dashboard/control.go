@@ -65,7 +65,7 @@ func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule
 func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
 	d, err := time.ParseDuration(delay)
 	if err != nil {
-		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m", delay)
+		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m, or longer than 292 years", delay)
 	}
 	if d < 0 {
 		return fmt.Errorf("the delay %v is negative", d)

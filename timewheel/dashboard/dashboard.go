@@ -140,8 +140,11 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 
 // page serves the page, under a path that ends with a slash, since what it asks for is relative to that.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
-	asked, _, _ := strings.Cut(r.RequestURI, "?") // what http.StripPrefix leaves as it was
-	if dir, base := path.Split(asked); base != "" && dir != "" {
+	asked, err := url.ParseRequestURI(r.RequestURI) // what http.StripPrefix leaves as it was
+	if err != nil {
+		asked = r.URL // the request was made by a test, or a router that is not careful
+	}
+	if dir, base := path.Split(asked.EscapedPath()); base != "" && dir != "" {
 		w.Header().Set("Location", "./"+base+"/")
 		w.WriteHeader(http.StatusMovedPermanently)
 		return

@@ -108,6 +108,17 @@ func TestPage_withoutTheSlash_isSentThere(t *testing.T) {
 	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "./timewheel/" {
 		t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
 	}
+	for _, target := range []string{"/", "/?a=b/c", "http://wheel.test", "http://wheel.test/"} { // of a proxy
+		if w := ask(Handler(tw), "GET", target, nil); w.Code != http.StatusOK {
+			t.Errorf("%s is answered with %d, %v", target, w.Code, w.Header())
+		}
+	}
+	r := httptest.NewRequest("GET", "/a", nil)
+	r.RequestURI, r.URL.Path = "", "" // as a test makes it
+	w = httptest.NewRecorder()
+	if Handler(tw).ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("no address is answered with %d", w.Code)
+	}
 }
 
 func TestPage_asksNoOtherHost(t *testing.T) {
@@ -190,6 +201,7 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 		{"reschedule, no delay", mayAll, "POST", "/api/reschedule", key, nil, 400, `delay ""`},
 		{"reschedule, bad delay", mayAll, "POST", "/api/reschedule", url.Values{"key": {"a"}, "delay": {"soon"}}, nil, 400, `delay "soon"`},
 		{"reschedule, negative", mayAll, "POST", "/api/reschedule", url.Values{"key": {"a"}, "delay": {"-1s"}}, nil, 400, "negative"},
+		{"reschedule, too long", mayAll, "POST", "/api/reschedule", url.Values{"key": {"a"}, "delay": {"9999999h"}}, nil, 400, "longer than 292 years"},
 		{"run on a stopped wheel", mayAll, "POST", "/api/run", url.Values{"wheel": {"stopped"}, "key": {"a"}}, nil, 409, "stopped"},
 		{"form too long", mayAll, "POST", "/api/remove", url.Values{"key": {strings.Repeat("k", 2<<20)}}, nil, 400, "form"},
 	} {

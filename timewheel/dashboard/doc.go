@@ -61,15 +61,15 @@
 //	                       pending, waiting, running, and started, missed and panicked a second, which are null if
 //	                       nobody looked the second before
 //	panics                 the last ten that the recorder has, the last first: time, key, exact, value, stack
-//	whole                  true if history and panics are all there is. The events after the first have in
-//	                       history only new points, and null in panics unless there was one
+//	whole                  true if history and panics are all there is. The events after the first have what
+//	                       came since the event before, and of the panics the last two of that
 //
 // A task has key (empty for a timer), exact, next, interval, times (-1 is for ever), slot, circle and
 // waiting, as in timewheel.Info. In the state a key that is longer than 256 bytes is cut off, and what is no
 // UTF-8 in it is replaced; exact is false then. A request takes any key, percent-encoded.
 //
 // An error is {"error": text}: 400 for a key that is missing and a bad delay, 403 if control is not allowed,
-// 404 for an unknown wheel or path and if there is no task to control, 405 for another method, 409 if the
-// wheel was stopped, 500 if events cannot be sent through what is around the handler, and 503 if 1,000 pages
+// 404 for an unknown wheel or path and if there is no task to control, 405 for another method, 409 for a run or
+// a reschedule if the wheel was stopped, 500 if events cannot be sent through what is around the handler, and 503 if 1,000 pages
 // are open.
 package dashboard

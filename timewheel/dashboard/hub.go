@@ -18,7 +18,9 @@ const (
 	maxPages  = 1000             // that are open at a time
 	upcoming  = 8                // tasks that are listed
 	running   = 8                // runs that are listed
-	maxPoints = 300              // of the history, one a second: five minutes
+	maxPoints = 300              // of the history, one a second
+	maxAge    = 5 * time.Minute  // of a point
+	maxNews   = 2                // panics that are sent in an update, with their stacks
 )
 
 // A hub is what all the pages of one wheel have in common. It looks at the wheel for all of them, on one
@@ -28,23 +30,26 @@ type hub struct {
 	tw   *timewheel.TimeWheel
 	rec  *Recorder // may be nil
 
-	mu       sync.Mutex // protects all below
-	pages    map[*page]struct{}
-	quit     chan struct{} // ends the goroutine; nil if there is none
-	sectors  int           // of the dial; 0 until the first look
-	asker    *page         // stands for those who asked once, and
-	leaving  *time.Timer   // closes it; both are nil if nobody asked lately
-	seen     stateJSON     // at the last look
-	history  []point
-	last     timewheel.Stats // of the last point
-	panicked int             // how many panics were sent
+	mu      sync.Mutex // protects all below
+	pages   map[*page]struct{}
+	quit    chan struct{} // ends the goroutine; nil if there is none
+	sectors int           // of the dial; 0 until the first look
+	asker   *page         // stands for those who asked once, and
+	leaving *time.Timer   // closes it; both are nil if nobody asked lately
+	seen    stateJSON     // at the last look, but for the history, and with all panics that are kept
+	history []point
+	last    timewheel.Stats // of the last point
+	now     mark
 }
 
 // A page is one reader of the events.
 type page struct {
 	events chan []byte // one at most: the page reads it, or has missed what comes
-	behind bool        // it has missed something, or is new, and is to get the whole state; under the hub's lock
+	has    mark        // under the hub's lock
 }
+
+// A mark is how much there has been, or how much of it a page has: nothing if it is new.
+type mark struct{ points, panics int }
 
 // A point is one second of the history.
 type point struct {
@@ -63,7 +68,7 @@ func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
 	return &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{}), history: []point{}}
 }
 
-// open returns a new page, which gets the whole state first.
+// open returns a new page.
 func (h *hub) open() *page {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +76,7 @@ func (h *hub) open() *page {
 }
 
 func (h *hub) openLocked() *page {
-	p := &page{events: make(chan []byte, 1), behind: true}
+	p := &page{events: make(chan []byte, 1)}
 	if h.rec != nil {
 		h.rec.watch(time.Now())
 	}
@@ -115,35 +120,25 @@ func (h *hub) run(quit chan struct{}) {
 	}
 }
 
-// publish sends the state to every page that has room for it.
+// publish sends the state to every page that has room for it, with what is new to that page. Those that have
+// the same get the same text.
 func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.look(now)
-	h.seen = s
-	if p, ok := h.record(now, s.Stats); ok {
-		s.History = []point{p}
-	}
-	if panics, n := h.panics(); n != h.panicked {
-		h.panicked = n
-		s.Panics = panics
-	}
-	news := event(s)
-	var whole []byte
+	h.seen = h.look(now)
+	h.record(now, h.seen.Stats)
+	texts := make(map[mark][]byte)
 	for p := range h.pages {
 		if len(p.events) > 0 { // nobody else sends: it stays so, or becomes empty
-			p.behind = true
 			continue
 		}
-		text := news
-		if p.behind {
-			if whole == nil {
-				whole = event(h.complete(s))
-			}
-			text = whole
+		text := texts[p.has]
+		if text == nil {
+			text = event(h.newTo(p.has))
+			texts[p.has] = text
 		}
 		p.events <- text
-		p.behind = false
+		p.has = h.now
 	}
 }
 
@@ -162,22 +157,23 @@ func (h *hub) state(now time.Time) stateJSON {
 	if now.Sub(h.seen.Now) >= every {
 		h.seen = h.look(now)
 	}
-	return h.complete(h.seen)
+	return h.newTo(mark{})
 }
 
-// complete adds to what was seen what is known from before.
-func (h *hub) complete(s stateJSON) stateJSON {
-	s.Whole = true
-	s.History = slices.Clone(h.history)
-	s.Panics, _ = h.panics()
-	return s
-}
-
-func (h *hub) panics() ([]panicJSON, int) {
-	if h.rec == nil {
-		return []panicJSON{}, 0
+// newTo returns what was seen, with what is new of the history and the panics to one who has a part of them.
+func (h *hub) newTo(has mark) stateJSON {
+	s := h.seen
+	s.Whole = has == mark{}
+	s.History = []point{}
+	for _, p := range h.history[max(len(h.history)-(h.now.points-has.points), 0):] {
+		if s.Now.Sub(p.Time) <= maxAge {
+			s.History = append(s.History, p)
+		}
 	}
-	return h.rec.lastPanics()
+	if !s.Whole {
+		s.Panics = s.Panics[:min(h.now.panics-has.panics, len(s.Panics), maxNews)]
+	}
+	return s
 }
 
 // look looks at the wheel.
@@ -197,7 +193,7 @@ func (h *hub) look(now time.Time) stateJSON {
 		Stats:    statsJSON(stats),
 		Upcoming: []taskJSON{},
 		Runs:     []runJSON{},
-		History:  []point{},
+		Panics:   []panicJSON{},
 	}
 	for _, sector := range dial.Sectors {
 		s.Dial.Width = append(s.Dial.Width, sector.Slots)
@@ -212,6 +208,7 @@ func (h *hub) look(now time.Time) stateJSON {
 	}
 	if h.rec != nil {
 		s.Lateness = h.rec.lateness(now)
+		s.Panics, h.now.panics = h.rec.lastPanics()
 	}
 	return s
 }
@@ -231,16 +228,16 @@ func sectors(slots int) int {
 	return 120
 }
 
-// record adds a point to the history if a second has passed since the last one, and returns it.
-func (h *hub) record(now time.Time, stats statsJSON) (p point, ok bool) {
+// record adds a point to the history if a second has passed since the last one.
+func (h *hub) record(now time.Time, stats statsJSON) {
 	var since time.Duration
 	if n := len(h.history); n > 0 {
 		since = now.Sub(h.history[n-1].Time)
 		if since < time.Second-every/2 {
-			return p, false
+			return
 		}
 	}
-	p = point{Time: now, Pending: stats.Pending, Waiting: stats.Waiting, Running: stats.Running}
+	p := point{Time: now, Pending: stats.Pending, Waiting: stats.Waiting, Running: stats.Running}
 	if since > 0 && since < 3*time.Second {
 		rate := func(now, before uint64) *float64 {
 			r := float64(now-before) / since.Seconds()
@@ -255,7 +252,7 @@ func (h *hub) record(now time.Time, stats statsJSON) (p point, ok bool) {
 		h.history = slices.Delete(h.history, 0, 1)
 	}
 	h.history = append(h.history, p)
-	return p, true
+	h.now.points++
 }
 
 // event returns the state as a server-sent event.

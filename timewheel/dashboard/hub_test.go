@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,10 +50,10 @@ func TestEvents_firstIsWhole_thoseThatFollowHaveWhatChanged(t *testing.T) {
 					t.Errorf("the point is %+v", p)
 				}
 			}
-			if e.Panics != nil {
+			for _, p := range e.Panics {
 				panics++
-				if p := e.Panics[0]; len(e.Panics) != panics || p.Key != "bad" || p.Value != "told to" || !strings.Contains(p.Stack, "hub_test.go") {
-					t.Errorf("the panics are %+v", e.Panics)
+				if p.Key != "bad" || p.Value != "told to" || !strings.Contains(p.Stack, "hub_test.go") {
+					t.Errorf("a panic is %+v", p)
 				}
 			}
 		}
@@ -112,6 +111,51 @@ func TestHistory_isBounded(t *testing.T) {
 	})
 }
 
+// Who asks after a day is not told of yesterday.
+func TestHistory_isOfTheLastMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, _ := newWheel(t, 60)
+		h := newHub("w", tw, nil)
+		p := h.open()
+		time.Sleep(10 * time.Second)
+		h.close(p)
+		time.Sleep(maxAge - 5*time.Second)
+		if s := h.state(time.Now()); len(s.History) < 4 || len(s.History) > 7 {
+			t.Errorf("after less than five minutes there are %d points", len(s.History))
+		}
+		time.Sleep(24 * time.Hour)
+		if s := h.state(time.Now()); len(s.History) != 0 {
+			t.Errorf("after a day there are %d points", len(s.History))
+		}
+		time.Sleep(2 * linger)
+	})
+}
+
+// Stacks are long, and a wheel may have very many panics.
+func TestEvents_manyPanics_areToldOfInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, rec := newWheel(t, 60)
+		page := servePipes(t, Handler(tw, WithRecorder(rec))).listen(t, "/api/events")
+		page.next()
+		for n := range 10 {
+			for i := range 100 {
+				rec.Panicked(&timewheel.Task{Key: fmt.Sprint(100*n + i)}, "again", []byte("stack"))
+			}
+			page.next() // which was on its way
+			e := page.next()
+			for i, p := range e.Panics {
+				if want := fmt.Sprint(100*n + 99 - i); p.Key != want {
+					t.Errorf("panic %d of %q is told of, want %q", i, p.Key, want)
+				}
+			}
+			if n > 0 && len(e.Panics) > maxNews {
+				t.Errorf("%d panics are told of", len(e.Panics))
+			}
+		}
+		page.close()
+	})
+}
+
 // goroutines counts those of this package's hubs and pages.
 func goroutines() int {
 	buf := make([]byte, 8<<20)
@@ -159,7 +203,10 @@ func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
 		slow.next()
 		quick.next()
 		before := runs.Load()
-		for range 15 { // five seconds
+		for i := range 15 { // five seconds
+			if i == 7 {
+				rec.Panicked(&timewheel.Task{Key: "bad"}, "meanwhile", nil)
+			}
 			quick.next()
 		}
 		synctest.Wait()
@@ -171,9 +218,10 @@ func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
 			got = append(got, slow.next())
 			quick.next()
 		}
-		whole := slices.IndexFunc(got, func(e stateJSON) bool { return e.Whole })
-		if whole < 1 || len(got[whole].History) < 5 {
-			t.Errorf("the slow reader was not told what it missed: %+v", got)
+		for i, e := range got { // the first two were on their way before
+			if want := []int{-1, -1, 5, 0}[i]; e.Whole || want == 5 && (len(e.History) != want && len(e.History) != want+1 || len(e.Panics) != 1) {
+				t.Errorf("event %d after a pause is %+v", i, e)
+			}
 		}
 
 		for range 3 * int(patience/time.Second) * 2 {

@@ -27,8 +27,8 @@ type stateJSON struct {
 	Upcoming []taskJSON    `json:"upcoming"`
 	Runs     []runJSON     `json:"runs"`
 	History  []point       `json:"history"`
-	Panics   []panicJSON   `json:"panics"` // null if there was none since
-	Whole    bool          `json:"whole"`  // history and panics are all there is
+	Panics   []panicJSON   `json:"panics"`
+	Whole    bool          `json:"whole"` // history and panics are all there is
 }
 
 type dialJSON struct {

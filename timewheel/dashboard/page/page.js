@@ -23,6 +23,8 @@ const page = {
   asking: false,    // whether its answer is awaited
   unreachable: false, // whether it failed
   acting: false,    // something is being done about the task that is shown
+  beginning: false, // the wheels are being asked for
+  again: 0,         // the timer after which they are
   filled: { text: "", key: "" }, // what a look-up from a list wrote into the field, and for which key
 };
 
@@ -68,10 +70,21 @@ function until(s) {
 
 const times = (n) => (n < 0 ? "∞" : compact(n));
 
-// visible writes a key so that two keys do not look the same: what has no shape, or changes the direction of
-// what follows, and a space at the beginning or the end, as an escape.
-const visible = (key) => key.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|^ +| +$/gu, (text) =>
-  ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] || [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join(""));
+// What of a key has no shape, or changes the direction of what follows, and blanks that are not the common one
+// or stand at the beginning or the end.
+const shapeless = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ +| +$)/gu;
+
+const escaped = (text) => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] ||
+  [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join("");
+
+// inscribe writes a text of somebody's into an element so that two do not look the same: what is shapeless is
+// written as an escape, which looks different from a text that reads like one.
+function inscribe(e, text) {
+  if (e.inscribed === text) return e;
+  e.inscribed = text;
+  e.replaceChildren(...text.split(shapeless).map((part, i) => i % 2 === 0 ? part : make("span", "escape", escaped(part))));
+  return e;
+}
 
 // write sets a text that is not there yet, so that what is selected stays so.
 function write(e, text) {
@@ -116,6 +129,7 @@ async function ask(path, options) {
 }
 
 function listen() {
+  clearTimeout(page.again);
   if (page.source) page.source.close();
   page.source = null;
   setLive(false);
@@ -132,11 +146,11 @@ function listen() {
     if (source !== page.source) return;
     setLive(false);
     if (source.readyState !== EventSource.CLOSED) {
-      setStatus("lost", "connection lost, trying again");
+      lostNews("connection lost, trying again");
       return;
     }
-    setStatus("lost", "refused, trying again");
-    setTimeout(() => { if (source === page.source) begin(); }, 3000); // the wheels may be others by now
+    lostNews("refused, trying again");
+    beginLater(); // the wheels may be others by now
   };
   page.source = source;
 }
@@ -152,6 +166,11 @@ function setStatus(kind, text) {
   write($("status-text"), text);
 }
 
+// lostNews tells that what is shown is old, and of when it is.
+function lostNews(text) {
+  setStatus("lost", page.state ? `${text}; this is of ${new Date(page.state.now).toLocaleTimeString()}` : text);
+}
+
 function choose(name) {
   page.wheel = name;
   page.state = null;
@@ -159,11 +178,16 @@ function choose(name) {
   document.body.classList.add("empty"); // until there is something of this wheel
   for (const list of ["next", "runs", "panics"]) $(list).replaceChildren();
   point(-1);
-  for (const b of $("wheels").children) b.setAttribute("aria-pressed", String(b.textContent === name));
+  press();
   forget();
   location.replace("#wheel=" + encodeURIComponent(name)); // which is the id of no element
   document.title = name + " · timewheel";
   listen();
+}
+
+// press marks the button of the wheel that is shown.
+function press() {
+  for (const b of $("wheels").children) b.setAttribute("aria-pressed", String(b.textContent === page.wheel));
 }
 
 // wanted is the wheel that the address asks for.
@@ -176,14 +200,23 @@ function wanted() {
   }
 }
 
+function beginLater() {
+  clearTimeout(page.again);
+  page.again = setTimeout(begin, 3000);
+}
+
 async function begin() {
+  if (page.beginning) return;
+  page.beginning = true;
   let all;
   try {
     all = await ask("api/wheels");
   } catch (e) {
-    setStatus("lost", e.message);
-    setTimeout(begin, 3000);
+    lostNews(e.message);
+    beginLater();
     return;
+  } finally {
+    page.beginning = false;
   }
   page.begun = true;
   page.control = all.control;
@@ -194,7 +227,12 @@ async function begin() {
     return b;
   });
   $("wheels").replaceChildren(...buttons);
-  choose(all.wheels.includes(wanted()) ? wanted() : all.wheels[0]);
+  if (page.state && all.wheels.includes(page.wheel)) {
+    press();
+    listen(); // what is shown, and looked up, may stay
+  } else {
+    choose(all.wheels.includes(wanted()) ? wanted() : all.wheels[0]);
+  }
 }
 
 // ---- a new state
@@ -204,7 +242,11 @@ function show(state) {
   page.came = performance.now();
   if (state.whole) page.history = state.history;
   else page.history.push(...state.history);
-  page.history.splice(0, page.history.length - 300);
+  const at = Date.parse(state.now);
+  page.history = page.history.filter((p) => { // of the last five minutes, and not of the future, if the clock was set back
+    const age = at - Date.parse(p.time);
+    return age >= 0 && age < 300000;
+  });
   document.body.classList.remove("empty");
   setLive(true);
   setStatus(state.running ? "live" : "lost", state.running ? "running" : "not running");
@@ -213,7 +255,7 @@ function show(state) {
   showLateness();
   showNext();
   showRuns();
-  if (state.panics) showPanics(state.panics);
+  showPanics(state);
 }
 
 // ---- the dial
@@ -267,15 +309,15 @@ function showDial() {
   const { dial, stats } = page.state;
   $("near").setAttribute("d", ring(dial.near, nearRing));
   $("far").setAttribute("d", ring(dial.far, farRing));
-  $("pending").textContent = compact(stats.pending);
-  $("shape").textContent = `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`;
-  $("turn").textContent = `a turn in ${span(dial.tick * dial.slots)}`;
-  $("layout").textContent = dial.layout;
+  write($("pending"), compact(stats.pending));
+  write($("shape"), `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`);
+  write($("turn"), `a turn in ${span(dial.tick * dial.slots)}`);
+  write($("layout"), dial.layout);
   const near = total(dial.near), far = total(dial.far);
   const about = dial.slots > 4096 ? "≈ " : ""; // see timewheel.Dial
-  $("near-count").textContent = about + compact(near);
-  $("far-count").textContent = about + compact(far);
-  $("dial-label").textContent = `The wheel: ${dial.slots} slots, ${near} tasks due in this turn of the hand, ${far} in later ones`;
+  write($("near-count"), about + compact(near));
+  write($("far-count"), about + compact(far));
+  write($("dial-label"), `The wheel: ${dial.slots} slots, ${near} tasks due in this turn of the hand, ${far} in later ones`);
   const marks = $("marks");
   if (marks.dataset.slots !== String(dial.slots)) {
     marks.dataset.slots = dial.slots;
@@ -285,7 +327,7 @@ function showDial() {
       const slot = Math.round(q * dial.slots / quarters), share = slot / dial.slots;
       const [x, y] = polar(108, share).split(" ");
       const side = Math.sin(share * 2 * Math.PI);
-      const text = draw("text", { x: side > 0.5 ? 103 : side < -0.5 ? -103 : x, y, "text-anchor": side > 0.5 ? "start" : side < -0.5 ? "end" : "middle" });
+      const text = draw("text", { x: side > 0.5 ? 102 : side < -0.5 ? -102 : x, y, "text-anchor": side > 0.5 ? "start" : side < -0.5 ? "end" : "middle" });
       text.textContent = compact(slot);
       parts.push(text);
     }
@@ -321,7 +363,7 @@ function frame() {
   requestAnimationFrame(frame);
 }
 
-const hint = $("reading").textContent;
+const hint = matchMedia("(pointer: coarse)").matches ? "Touch a part of the wheel." : $("reading").textContent;
 
 function point(sector) {
   page.sector = sector;
@@ -348,21 +390,29 @@ function showReading() {
   }
 }
 
-$("dial").addEventListener("pointermove", (e) => {
+function pointAt(e) {
   if (!page.state) return;
   const { x, y } = new DOMPoint(e.clientX, e.clientY).matrixTransform($("dial").getScreenCTM().inverse());
   if (Math.hypot(x, y) < nearRing[0]) return point(-1);
   point(sectorAt((Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1 * page.state.dial.slots));
-});
+}
+
+$("dial").addEventListener("pointerdown", pointAt);
+$("dial").addEventListener("pointermove", pointAt);
+// announce tells those who cannot see it of something for which they asked, and no sooner.
+function announce(text) {
+  $("announced").textContent = text;
+}
+
 $("dial").addEventListener("keydown", (e) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
   if (!step || !page.state) return;
   e.preventDefault();
   const n = page.state.dial.near.length;
   point(page.sector < 0 ? sectorAt(page.state.dial.hand) : (page.sector + step + n) % n);
-  $("announced").textContent = $("reading").textContent; // to those who cannot see it, when they ask and no sooner
+  announce($("reading").textContent);
 });
-$("dial").addEventListener("pointerleave", () => point(-1));
+$("dial").addEventListener("pointerleave", (e) => { if (e.pointerType !== "touch") point(-1); });
 
 // ---- the accounts
 
@@ -391,9 +441,9 @@ for (const n of numbers) {
 function showNumbers() {
   const { stats } = page.state, last = page.history[page.history.length - 1];
   for (const n of numbers) {
-    n.value.textContent = compact(stats[n.field]);
+    write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
-    n.under.textContent = n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n);
+    write(n.under, n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n));
     n.card.classList.toggle("alarm", Boolean(n.alarm) && anyLately(n.field));
     chart(n);
   }
@@ -492,11 +542,11 @@ function showLateness() {
   const l = page.state.lateness;
   $("late-none").hidden = Boolean(l);
   $("late").hidden = !l;
-  $("late-runs").textContent = l ? `${compact(l.runs)} runs in the last minute` : "";
+  write($("late-runs"), l ? `${compact(l.runs)} runs in the last minute` : "");
   if (!l) return;
   for (const row of late) {
     const q = l[row.field], any = l.runs > 0;
-    [q.p50, q.p99, q.max].forEach((s, i) => { row.figures[i].textContent = !any ? "–" : s < 1e-6 ? "< 1 µs" : span(s); });
+    [q.p50, q.p99, q.max].forEach((s, i) => { write(row.figures[i], !any ? "–" : s < 1e-6 ? "< 1 µs" : span(s)); });
     row.span.setAttribute("x", place(q.p50));
     row.span.setAttribute("width", any ? Math.max(place(q.p99) - place(q.p50), 0.3) : 0);
     row.core.setAttribute("x", place(q.p50) - 0.4);
@@ -514,21 +564,26 @@ function cell(item) {
   if (item.key === "") {
     td.append(make("span", "timer", "timer"));
   } else if (item.exact) {
-    const b = make("button", "", visible(item.key));
+    const b = inscribe(make("button"), item.key);
     b.type = "button";
-    b.title = visible(item.key);
+    b.title = b.textContent;
     b.onclick = () => lookUp(item.key);
     td.append(b);
   } else {
-    td.textContent = visible(item.key);
+    inscribe(td, item.key);
   }
   return td;
 }
 
-// fill writes the items into the rows of a table, but while somebody is about to choose one of them: then they
-// stay where they are, and the table says so.
+let touched = -Infinity; // when a finger last touched a list
+for (const id of ["next", "runs"]) $(id).addEventListener("pointerdown", () => { touched = performance.now(); });
+
+// fill writes the items into the rows of a table, but while somebody is about to choose one of them, or selects
+// a text: then they stay where they are, and the table says so.
 function fill(body, items, columns, none) {
-  const held = body.querySelector(":focus-visible") !== null || mouse.matches && body.matches(":hover");
+  const selection = getSelection();
+  const held = body.querySelector(":focus-visible") !== null || mouse.matches && body.matches(":hover") ||
+    performance.now() - touched < 1000 || !selection.isCollapsed && body.contains(selection.anchorNode);
   body.closest(".card").classList.toggle("held", held);
   if (held) return;
   const rows = items.map((item) => {
@@ -546,7 +601,8 @@ function fill(body, items, columns, none) {
   body.replaceChildren(...rows);
 }
 
-const due = (item) => until((Date.parse(item.next) - now()) / 1000);
+// due writes how long it is until a task is due; in a wheel that does not run it may never be.
+const due = (item) => page.state.running ? until((Date.parse(item.next) - now()) / 1000) : "–";
 
 function showNext() {
   fill($("next"), page.state.upcoming, [
@@ -573,21 +629,27 @@ function countDown() {
   if (page.found) write($("facts").children[3], nextText(page.found));
 }
 
-function showPanics(panics) {
-  const known = new Map([...$("panics").children].map((d) => [d.dataset.id, d]));
-  const all = panics.map((p) => {
+const keepPanics = 10;
+
+// showPanics adds those that are new, or has those that are all there is. One that is open is being read, and stays.
+function showPanics({ panics, whole }) {
+  const list = $("panics"), known = new Map([...list.children].map((d) => [d.dataset.id, d]));
+  const fresh = panics.map((p) => {
     const id = p.time + " " + p.key;
     if (known.has(id)) return known.get(id);
     const d = make("details"), s = make("summary");
     d.dataset.id = id;
-    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), make("span", "who", visible(p.key) || "timer"), make("span", "what", visible(p.value)));
+    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), inscribe(make("span", "who"), p.key || "timer"), inscribe(make("span", "what"), p.value));
     d.append(s, make("pre", "", p.stack));
     return d;
   });
+  const room = whole ? 0 : keepPanics - fresh.length;
+  const before = [...list.children].filter((d) => d.dataset.id && !fresh.includes(d));
+  const all = [...fresh, ...before.filter((d, i) => i < room || d.open || d.contains(document.activeElement))];
   if (all.length === 0) all.push(make("p", "none", "None was recorded."));
-  // What is there already is not moved: it may be open, have the focus, or be selected.
-  all.forEach((d, i) => { if ($("panics").children[i] !== d) $("panics").insertBefore(d, $("panics").children[i] || null); });
-  while ($("panics").children.length > all.length) $("panics").lastChild.remove();
+  // What is there already is not moved: it may have the focus, or be selected.
+  for (const d of [...list.children]) if (!all.includes(d)) d.remove();
+  all.forEach((d, i) => { if (list.children[i] !== d) list.insertBefore(d, list.children[i] || null); });
 }
 
 // ---- one task
@@ -626,9 +688,11 @@ async function refresh() {
     const task = await ask("api/task?" + query({ wheel: page.wheel, key }));
     if (question !== page.question) return;
     if (task) {
-      if (!page.found || page.unreachable) say("");
+      const found = page.found;
+      if (!found || page.unreachable) say("");
       page.found = task;
       showTask(key);
+      if (!found && page.state) announce("Found. Next run " + nextText(task));
     } else {
       const was = page.found;
       forget();
@@ -646,6 +710,7 @@ async function refresh() {
 
 function nextText(task) {
   const at = new Date(task.next), s = (at.getTime() - now()) / 1000;
+  if (!page.state.running) return "none: the wheel does not run";
   if (task.waiting) return `was due ${span(Math.max(-s, 0))} ago, waits for a worker`;
   if (s > 3e9) return `in ${span(s)}`;
   const day = at.toDateString() === new Date(now()).toDateString() ? "" : at.toLocaleDateString() + " ";
@@ -661,14 +726,14 @@ const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map
 function showTask(key) {
   const task = page.found;
   if (!page.state) return;
+  inscribe(facts[0], key);
   [
-    visible(key),
     nextText(task),
     times(task.times),
     task.interval > 0 ? span(task.interval) : "none",
     task.waiting ? "none" : task.slot.toLocaleString("en"),
     task.waiting ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
-  ].forEach((text, i) => write(facts[i], text));
+  ].forEach((text, i) => write(facts[i + 1], text));
   $("task").hidden = false;
   $("controls").hidden = !page.control;
 }
@@ -724,6 +789,7 @@ $("remove").addEventListener("click", (e) => {
   }
   $("remove").classList.add("sure");
   $("remove").textContent = "Remove it?";
+  announce("Press once more to remove it");
 });
 $("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
 $("remove").addEventListener("blur", calm);
@@ -750,7 +816,7 @@ setInterval(() => {
   if (!page.live) return;
   if (performance.now() - page.came > 5000) { // the connection is there, and nothing comes
     listen();
-    setStatus("lost", "no news, trying again");
+    lostNews("no news, trying again");
     return;
   }
   refresh();
