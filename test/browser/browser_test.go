@@ -485,6 +485,18 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(key))
 	js[any](p, `document.activeElement.blur()`)
 	p.until(`!document.querySelector(".next-card").matches(".held")`)
+
+	// Nor who selects some of it, from wherever.
+	js[any](p, `getSelection().setBaseAndExtent(document.querySelector("#next-title"), 0, document.querySelector("#next tr:nth-child(4)"), 1), null`)
+	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + getSelection().focusNode.textContent.replace(/[0-9]+ ms|now/, "")`
+	before := js[string](p, selected)
+	started = js[float64](p, `page.state.stats.started`)
+	p.until(fmt.Sprintf(`page.state.stats.started > %v && document.querySelector(".next-card").matches(".held")`, started+200))
+	if after := js[string](p, selected); after != before || !strings.Contains(after, "often ") {
+		t.Errorf("selected was %q, and is %q", before, after)
+	}
+	js[any](p, `getSelection().removeAllRanges()`)
+	p.until(`!document.querySelector(".next-card").matches(".held")`)
 	p.quiet(address)
 }
 
@@ -631,6 +643,14 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 		t.Error("the alarm is not for a minute")
 	}
 
+	// What is of the future, if the clock was set back, and what is old is not shown.
+	kept := js[[]string](p, `(show({...page.state, whole: true, now: "2026-01-01T12:00:00Z", panics: [], history:
+		["11:54:59.9", "11:55:00.1", "12:00:00", "12:00:00.1"].map((t) => ({time: "2026-01-01T" + t + "Z", pending: 1, waiting: 1, running: 1, started: 1, missed: 1, panicked: 1}))}),
+		page.history.map((p) => p.time.slice(11, -1)))`)
+	if got := strings.Join(kept, " "); got != "11:55:00.1 12:00:00" {
+		t.Errorf("of the history is shown %s", got)
+	}
+
 	js[any](p, `location.hash = "#wheel=other"`)
 	p.until(`document.title === "other · timewheel" && page.live`)
 	if y := js[float64](p, `scrollY`); y != 0 {
@@ -758,17 +778,19 @@ func TestPage_anyWheel_isDrawn(t *testing.T) {
 	}
 }
 
-// touch has a finger touch the middle of what the expression is, for so long.
-func (p *tab) touch(expression string, long time.Duration) {
+// touch has a finger touch the point, for so long, and move so far up meanwhile.
+func (p *tab) touch(at []float64, long time.Duration, up float64) {
 	p.Helper()
-	at := js[[]float64](p, `((b) => [b.x + b.width / 2, b.y + b.height / 2])(`+expression+`.getBoundingClientRect())`)
-	call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{
-		Type: input.DispatchTouchEventTypeTouchStart, TouchPoints: []*input.TouchPoint{{X: at[0], Y: at[1]}},
-	})
+	finger := func(kind input.DispatchTouchEventType, points ...*input.TouchPoint) {
+		p.Helper()
+		call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, points...)})
+	}
+	finger(input.DispatchTouchEventTypeTouchStart, &input.TouchPoint{X: at[0], Y: at[1]})
+	for moved := 20.; moved <= up; moved += 20 {
+		finger(input.DispatchTouchEventTypeTouchMove, &input.TouchPoint{X: at[0], Y: at[1] - moved})
+	}
 	time.Sleep(long)
-	call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{
-		Type: input.DispatchTouchEventTypeTouchEnd, TouchPoints: []*input.TouchPoint{},
-	})
+	finger(input.DispatchTouchEventTypeTouchEnd)
 }
 
 // A finger can do what a mouse can.
@@ -784,19 +806,28 @@ func TestPage_worksByTouch(t *testing.T) {
 	if got := js[string](p, `document.querySelector("#reading").textContent`); got != "Touch a part of the wheel." {
 		t.Errorf("the hint is %q", got)
 	}
-	js[any](p, `document.querySelector("#dial").scrollIntoView({block: "center"}), null`)
-	js[any](p, `far = document.querySelector("#far"), near = document.querySelector("#near"), null`)
-	p.touch(`({getBoundingClientRect() { // a place in slot 2, which is to the right and below
-		const at = new DOMPoint(72, 30).matrixTransform(document.querySelector("#dial").getScreenCTM());
-		return {x: at.x, y: at.y, width: 0, height: 0};
-	}})`, 50*time.Millisecond)
+	slot := func(x, y int) []float64 {
+		return js[[]float64](p, fmt.Sprintf(`(() => {
+			document.querySelector("#dial").scrollIntoView({block: "center"});
+			const p = new DOMPoint(%d, %d).matrixTransform(document.querySelector("#dial").getScreenCTM());
+			return [p.x, p.y];
+		})()`, x, y))
+	}
+	p.touch(slot(72, 30), 50*time.Millisecond, 0)
 	p.until(`document.querySelector("#reading").textContent.startsWith("slot 2: ")`)
+	scrolled := js[float64](p, `scrollY`)
+	p.touch(slot(-72, 30), 50*time.Millisecond, 200) // in which the page moves, and not the choice
+	p.until(fmt.Sprintf(`scrollY > %v`, scrolled))
+	if got := js[string](p, `document.querySelector("#reading").textContent`); !strings.HasPrefix(got, "slot 2: ") {
+		t.Errorf("a finger that scrolls reads %q", got)
+	}
 
 	// Between the touch and its end the list has changed several times over.
 	js[any](p, `document.querySelector("#next").scrollIntoView({block: "center"}), null`)
 	for range 5 {
 		js[any](p, `addEventListener("pointerdown", (e) => { touchedKey = e.target.textContent }, {capture: true, once: true}), null`)
-		p.touch(`document.querySelector("#next tr:nth-child(5) button")`, 700*time.Millisecond)
+		p.touch(js[[]float64](p, `((b) => [b.x + b.width / 2, b.y + b.height / 2])(document.querySelector("#next tr:nth-child(5) button").getBoundingClientRect())`),
+			400*time.Millisecond, 0) // with a long one a browser offers a menu
 		p.until(`page.key !== null`)
 		if want, got := js[string](p, `touchedKey`), js[string](p, `page.key`); got != want || !strings.HasPrefix(want, "often ") {
 			t.Errorf("%q was touched, and %q is looked up", want, got)
@@ -809,28 +840,52 @@ func TestPage_worksByTouch(t *testing.T) {
 // Who reads a stack, or selects a part of it, is not disturbed by further panics.
 func TestPage_stackThatIsRead_stays(t *testing.T) {
 	tw, rec := newWheel(t, 60)
-	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	var now atomic.Pointer[http.Handler]
+	begin := func(rec *dashboard.Recorder) {
+		h := dashboard.Handler(tw, dashboard.WithRecorder(rec))
+		now.Store(&h)
+	}
+	begin(rec)
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*now.Load()).ServeHTTP(w, r) }))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`page.live`)
-	rec.Panicked(&timewheel.Task{Key: "first"}, "value", []byte("the stack"))
-	p.until(`document.querySelectorAll("#panics details").length === 1`)
-	js[any](p, `document.querySelector("#panics summary").click()`)
-	js[any](p, `getSelection().selectAllChildren(document.querySelector("#panics pre"))`)
+	for _, key := range []string{"selected", "focused"} {
+		rec.Panicked(&timewheel.Task{Key: key}, "value", []byte("the stack"))
+		p.until(`document.querySelector("#panics .who")?.textContent === ` + quoted(key))
+	}
+	js[any](p, `document.querySelector("#panics details:last-child summary").click()`)
+	js[any](p, `document.querySelector("#panics summary").focus()`)
+	js[any](p, `getSelection().selectAllChildren(document.querySelector("#panics [open] pre"))`)
 	for i := range 25 {
 		rec.Panicked(&timewheel.Task{Key: fmt.Sprint(i)}, "value", []byte("another"))
 		p.until(fmt.Sprintf(`document.querySelector("#panics .who").textContent === "%d"`, i))
 	}
-	if got := js[string](p, `getSelection().toString() + document.querySelector("#panics details[open] .who").textContent`); got != "the stackfirst" {
-		t.Errorf("selected and open are %q", got)
+	read := `[getSelection().toString(), document.querySelector("#panics [open] .who").textContent,
+		document.activeElement.closest("summary")?.querySelector(".who").textContent].join()`
+	if got := js[string](p, read); got != "the stack,selected,focused" {
+		t.Errorf("selected, open and focused are %q", got)
 	}
-	if n := js[int](p, `document.querySelectorAll("#panics details").length`); n != 11 {
-		t.Errorf("%d panics are shown", n)
+	keys := `[...document.querySelectorAll("#panics .who")].map((e) => e.textContent).join(" ")`
+	if got, want := js[string](p, keys), "24 23 22 21 20 19 18 17 16 15 focused selected"; got != want {
+		t.Errorf("the panics shown are %q, want %q", got, want)
 	}
-	js[any](p, `document.querySelector("#panics details[open]").open = false`)
-	rec.Panicked(&timewheel.Task{Key: "last"}, "value", nil)
-	p.until(`document.querySelector("#panics .who").textContent === "last" && document.querySelectorAll("#panics details").length === 10`)
+	js[any](p, `document.activeElement.blur()`)
+
+	// The program is started again: of what was before, that remains which is read.
+	fresh := dashboard.NewRecorder()
+	fresh.Panicked(&timewheel.Task{}, "value", nil)
+	begin(fresh)
 	js[any](p, `listen()`)
-	p.until(`page.live && document.querySelectorAll("#panics details").length === 10`)
+	p.until(keys + ` === "timer selected"`)
+	if got := js[string](p, read); got != "the stack,selected," {
+		t.Errorf("selected, open and focused are %q", got)
+	}
+	if !js[bool](p, `document.querySelector("#panics .who").matches(".timer")`) {
+		t.Error("a timer looks like a task")
+	}
+	if got := js[string](p, `document.querySelector("#panics pre").textContent`); !strings.Contains(got, "too many panics") {
+		t.Errorf("the stack that was not sent is %q", got)
+	}
 	p.quiet(address)
 }
 
@@ -849,22 +904,26 @@ func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
 	p.quiet(address)
 }
 
-// The server is gone for a while, behind a proxy that answers for it: what was looked up stays.
+// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one request at
+// a time, and stays as it was.
 func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
 	h := dashboard.Handler(tw)
 	var gone atomic.Bool
-	var asked atomic.Int64
+	var asking, most atomic.Int64
+	answer := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if gone.Load() {
-			w.WriteHeader(http.StatusBadGateway)
+		switch {
+		case !gone.Load():
+			h.ServeHTTP(w, r)
 			return
+		case strings.HasSuffix(r.URL.Path, "/api/wheels"):
+			most.Store(max(most.Load(), asking.Add(1)))
+			<-answer
+			asking.Add(-1)
 		}
-		if strings.HasSuffix(r.URL.Path, "/api/wheels") {
-			asked.Add(1)
-		}
-		h.ServeHTTP(w, r)
+		w.WriteHeader(http.StatusBadGateway)
 	}))
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -874,20 +933,30 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	p.until(`page.live`)
 	p.lookUp("k")
 	p.until(`!document.querySelector("#task").hidden`)
+	js[any](p, `document.querySelector("nav button").focus()`)
+	js[any](p, `said = [], new MutationObserver(() => said.push(document.querySelector("#status-text").textContent))
+		.observe(document.querySelector("#status-text"), {childList: true}), null`)
 	gone.Store(true)
 	srv.CloseClientConnections()
-	p.until(`/^(refused|The server answers 502).* this is of \d/.test(document.querySelector("#status-text").textContent)`)
-	for range 3 { // tabs that come and go ask, too
-		js[any](p, `document.dispatchEvent(new Event("visibilitychange")), beginLater(), null`)
+	p.until(`page.beginning`)
+	for range 3 { // whatever else asks for the wheels meanwhile
+		js[any](p, `document.dispatchEvent(new Event("visibilitychange")), begin(), beginLater(), null`)
 	}
-	gone.Store(false)
-	p.until(`page.live && page.again !== 0`)
 	js[any](p, `new Promise((done) => setTimeout(done, 3500))`) // longer than the pause between two tries
-	if !js[bool](p, `page.live && !document.querySelector("#task").hidden && page.key === "k"`) {
-		t.Error("what was looked up is gone")
+	if n := most.Load(); n != 1 {
+		t.Errorf("the page asked %d times at once for the wheels", n)
 	}
-	if n := asked.Load(); n > 2 {
-		t.Errorf("the page asked for the wheels %d times", n)
+	close(answer)
+	p.until(`page.again !== 0 && /502.* this is of \d/.test(document.querySelector("#status-text").textContent)`)
+	gone.Store(false)
+	p.until(`page.live && page.again === 0`)
+	if !js[bool](p, `!document.querySelector("#task").hidden && page.key === "k" && document.activeElement.matches("nav button")`) {
+		t.Error("the page is not as it was")
+	}
+	for _, text := range js[[]string](p, `said`) {
+		if text == "connecting" || text != "running" && !strings.Contains(text, "this is of ") {
+			t.Errorf("meanwhile it says %q", text)
+		}
 	}
 }
 
@@ -926,6 +995,12 @@ func TestPage_colours_canBeToldApart(t *testing.T) {
 		if same := js[string](p, `["near", "far", "hand"].filter((name) => getComputedStyle(document.querySelector(".swatch." + name)).backgroundColor ===
 				getComputedStyle(document.querySelector(".card")).backgroundColor).join()`); same != "" {
 			t.Errorf("%s, with colours of the user's own: of the legend %s cannot be seen", scheme, same)
+		}
+		if border := js[string](p, `(() => {
+			const e = document.querySelector("h1").appendChild(make("span", "escape"));
+			return getComputedStyle(e).borderTopStyle;
+		})()`); border != "solid" {
+			t.Errorf("%s, with colours of the user's own: an escape has the border %q", scheme, border)
 		}
 	}
 }

@@ -18,10 +18,10 @@
 //
 // With no page open there is no goroutine and no timer, and the recorder looks at one flag for each run.
 // While pages are open one goroutine for each wheel that is shown reads the accounts three times a second and
-// sends one text to all pages, whatever the number of tasks; bench/RESULTS.md has what that takes. A page in
-// a hidden tab is not open. Whoever asks for the state as JSON counts as a page for ten seconds. A page that
-// reads too slowly gets fewer updates, and in the end none: neither the wheel nor the other pages wait for
-// it.
+// sends one text to all pages that have read the last one, whatever the number of tasks; bench/RESULTS.md has
+// what that takes. A page in a hidden tab is not open. Whoever asks for the state as JSON counts as a page for
+// ten seconds. A page that reads too slowly gets fewer updates, each with what it missed, and in the end none:
+// neither the wheel nor the other pages wait for it.
 //
 // A page that is open holds up [http.Server.Shutdown] until it is closed. Cancel the server's BaseContext
 // first, as examples/dashboard does. A browser opens six connections to a server without TLS, and each page
@@ -62,14 +62,14 @@
 //	                       nobody looked the second before
 //	panics                 the last ten that the recorder has, the last first: time, key, exact, value, stack
 //	whole                  true if history and panics are all there is. The events after the first have what
-//	                       came since the event before, and of the panics the last two of that
+//	                       came since the event before; of more than two panics the others have no stack then
 //
 // A task has key (empty for a timer), exact, next, interval, times (-1 is for ever), slot, circle and
 // waiting, as in timewheel.Info. In the state a key that is longer than 256 bytes is cut off, and what is no
 // UTF-8 in it is replaced; exact is false then. A request takes any key, percent-encoded.
 //
 // An error is {"error": text}: 400 for a key that is missing and a bad delay, 403 if control is not allowed,
-// 404 for an unknown wheel or path and if there is no task to control, 405 for another method, 409 for a run or
-// a reschedule if the wheel was stopped, 500 if events cannot be sent through what is around the handler, and 503 if 1,000 pages
-// are open.
+// 404 for an unknown wheel or path and if there is no task to control, 405 for another method, 409 for a run
+// or a reschedule if the wheel was stopped, 500 if events cannot be sent through what is around the handler,
+// and 503 if 1,000 pages are open.
 package dashboard

@@ -20,7 +20,7 @@ const (
 	running   = 8                // runs that are listed
 	maxPoints = 300              // of the history, one a second
 	maxAge    = 5 * time.Minute  // of a point
-	maxNews   = 2                // panics that are sent in an update, with their stacks
+	maxStacks = 2                // of panics, that are sent in an update
 )
 
 // A hub is what all the pages of one wheel have in common. It looks at the wheel for all of them, on one
@@ -171,7 +171,10 @@ func (h *hub) newTo(has mark) stateJSON {
 		}
 	}
 	if !s.Whole {
-		s.Panics = s.Panics[:min(h.now.panics-has.panics, len(s.Panics), maxNews)]
+		s.Panics = slices.Clone(s.Panics[:min(h.now.panics-has.panics, len(s.Panics))])
+		for i := maxStacks; i < len(s.Panics); i++ {
+			s.Panics[i].Stack = ""
+		}
 	}
 	return s
 }

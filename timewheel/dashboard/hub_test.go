@@ -108,6 +108,10 @@ func TestHistory_isBounded(t *testing.T) {
 		if first := h.history[0].Time; time.Since(first) > (maxPoints+1)*time.Second {
 			t.Errorf("the first point is %v old", time.Since(first))
 		}
+		if s := h.state(time.Now()); !s.Whole || len(s.History) < maxPoints-1 {
+			t.Errorf("who comes after more than that gets %d points", len(s.History))
+		}
+		time.Sleep(2 * linger)
 	})
 }
 
@@ -119,7 +123,7 @@ func TestHistory_isOfTheLastMinutes(t *testing.T) {
 		p := h.open()
 		time.Sleep(10 * time.Second)
 		h.close(p)
-		time.Sleep(maxAge - 5*time.Second)
+		time.Sleep(5*time.Minute - 5*time.Second)
 		if s := h.state(time.Now()); len(s.History) < 4 || len(s.History) > 7 {
 			t.Errorf("after less than five minutes there are %d points", len(s.History))
 		}
@@ -132,28 +136,58 @@ func TestHistory_isOfTheLastMinutes(t *testing.T) {
 }
 
 // Stacks are long, and a wheel may have very many panics.
-func TestEvents_manyPanics_areToldOfInPart(t *testing.T) {
+func TestEvents_manyPanics_haveTwoStacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, rec := newWheel(t, 60)
-		page := servePipes(t, Handler(tw, WithRecorder(rec))).listen(t, "/api/events")
+		served := Handler(tw, WithRecorder(rec))
+		page := servePipes(t, served).listen(t, "/api/events")
 		page.next()
-		for n := range 10 {
-			for i := range 100 {
-				rec.Panicked(&timewheel.Task{Key: fmt.Sprint(100*n + i)}, "again", []byte("stack"))
+		told := 0
+		for _, n := range []int{1, 2, 3, 10, 100, 0, 1} {
+			synctest.Wait() // all that was seen before has been sent
+			for range n {
+				told++
+				rec.Panicked(&timewheel.Task{Key: fmt.Sprint(told)}, "again", []byte("stack"))
 			}
-			page.next() // which was on its way
 			e := page.next()
+			if want := min(n, keepPanics); e.Whole || e.Panics == nil || len(e.Panics) != want {
+				t.Fatalf("of %d panics %d are told of", n, len(e.Panics))
+			}
 			for i, p := range e.Panics {
-				if want := fmt.Sprint(100*n + 99 - i); p.Key != want {
-					t.Errorf("panic %d of %q is told of, want %q", i, p.Key, want)
+				if p.Key != fmt.Sprint(told-i) || (p.Stack == "stack") != (i < 2) {
+					t.Errorf("panic %d of %d is %+v", i, n, p)
 				}
 			}
-			if n > 0 && len(e.Panics) > maxNews {
-				t.Errorf("%d panics are told of", len(e.Panics))
+			s := answer[stateJSON](t, ask(served, "GET", "/api/wheel", nil), 200)
+			for i, p := range s.Panics {
+				if len(s.Panics) != min(told, keepPanics) || p.Stack != "stack" {
+					t.Errorf("panic %d of %d in the whole state is %+v", i, len(s.Panics), p)
+				}
 			}
 		}
 		page.close()
+		time.Sleep(2 * linger)
 	})
+}
+
+// Pages that have read the same are sent the same text, which is made once.
+func TestPublish_pagesThatHaveTheSame_shareTheText(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	h := newHub("w", tw, nil)
+	pages := make([]*page, 3)
+	for i := range pages {
+		pages[i] = &page{events: make(chan []byte, 1)}
+		h.pages[pages[i]] = struct{}{}
+	}
+	for range 3 {
+		h.publish(time.Now())
+		first := <-pages[0].events
+		for _, p := range pages[1:] {
+			if text := <-p.events; &text[0] != &first[0] {
+				t.Error("two pages have texts of their own")
+			}
+		}
+	}
 }
 
 // goroutines counts those of this package's hubs and pages.

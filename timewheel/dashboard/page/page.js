@@ -5,7 +5,6 @@
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const mouse = matchMedia("(hover: hover)");
 
 const page = {
   begun: false,     // the wheels are known
@@ -24,7 +23,7 @@ const page = {
   unreachable: false, // whether it failed
   acting: false,    // something is being done about the task that is shown
   beginning: false, // the wheels are being asked for
-  again: 0,         // the timer after which they are
+  again: 0,         // the timer after which they are, or 0
   filled: { text: "", key: "" }, // what a look-up from a list wrote into the field, and for which key
 };
 
@@ -129,7 +128,7 @@ async function ask(path, options) {
 }
 
 function listen() {
-  clearTimeout(page.again);
+  forgetAgain();
   if (page.source) page.source.close();
   page.source = null;
   setLive(false);
@@ -137,7 +136,7 @@ function listen() {
     setStatus("", "paused");
     return;
   }
-  setStatus("", "connecting");
+  if (!$("status").classList.contains("lost")) setStatus("", "connecting"); // or it says so until something comes
   const source = new EventSource("api/events?" + query({ wheel: page.wheel }));
   source.onmessage = (e) => {
     if (source === page.source) show(JSON.parse(e.data));
@@ -182,6 +181,7 @@ function choose(name) {
   forget();
   location.replace("#wheel=" + encodeURIComponent(name)); // which is the id of no element
   document.title = name + " · timewheel";
+  setStatus("", "connecting");
   listen();
 }
 
@@ -201,11 +201,17 @@ function wanted() {
 }
 
 function beginLater() {
-  clearTimeout(page.again);
+  forgetAgain();
   page.again = setTimeout(begin, 3000);
 }
 
+function forgetAgain() {
+  clearTimeout(page.again);
+  page.again = 0;
+}
+
 async function begin() {
+  forgetAgain();
   if (page.beginning) return;
   page.beginning = true;
   let all;
@@ -220,13 +226,15 @@ async function begin() {
   }
   page.begun = true;
   page.control = all.control;
-  const buttons = all.wheels.map((name) => {
-    const b = make("button", "", name);
-    b.type = "button";
-    b.onclick = () => choose(name);
-    return b;
-  });
-  $("wheels").replaceChildren(...buttons);
+  const known = [...$("wheels").children].map((b) => b.textContent);
+  if (JSON.stringify(known) !== JSON.stringify(all.wheels)) {
+    $("wheels").replaceChildren(...all.wheels.map((name) => {
+      const b = make("button", "", name);
+      b.type = "button";
+      b.onclick = () => choose(name);
+      return b;
+    }));
+  }
   if (page.state && all.wheels.includes(page.wheel)) {
     press();
     listen(); // what is shown, and looked up, may stay
@@ -397,13 +405,8 @@ function pointAt(e) {
   point(sectorAt((Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1 * page.state.dial.slots));
 }
 
-$("dial").addEventListener("pointerdown", pointAt);
-$("dial").addEventListener("pointermove", pointAt);
-// announce tells those who cannot see it of something for which they asked, and no sooner.
-function announce(text) {
-  $("announced").textContent = text;
-}
-
+$("dial").addEventListener("click", pointAt); // which a finger that scrolls the page makes none of
+$("dial").addEventListener("pointermove", (e) => { if (e.pointerType !== "touch") pointAt(e); });
 $("dial").addEventListener("keydown", (e) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
   if (!step || !page.state) return;
@@ -575,15 +578,33 @@ function cell(item) {
   return td;
 }
 
-let touched = -Infinity; // when a finger last touched a list
-for (const id of ["next", "runs"]) $(id).addEventListener("pointerdown", () => { touched = performance.now(); });
+let finger = false;        // the last pointer was one
+let pressed = null;        // the list in which a pointer is down
+let released = -Infinity;  // when the last one was up again; the click comes just after that
+addEventListener("pointermove", (e) => { finger = e.pointerType === "touch"; });
+addEventListener("pointerdown", (e) => {
+  finger = e.pointerType === "touch";
+  pressed = e.target.closest("tbody");
+});
+for (const up of ["pointerup", "pointercancel"]) {
+  addEventListener(up, () => {
+    if (pressed) released = performance.now();
+    pressed = null;
+  });
+}
 
-// fill writes the items into the rows of a table, but while somebody is about to choose one of them, or selects
-// a text: then they stay where they are, and the table says so.
-function fill(body, items, columns, none) {
+// isUsed tells whether somebody is about to choose something in a list, or selects a text there.
+function isUsed(body) {
   const selection = getSelection();
-  const held = body.querySelector(":focus-visible") !== null || mouse.matches && body.matches(":hover") ||
-    performance.now() - touched < 1000 || !selection.isCollapsed && body.contains(selection.anchorNode);
+  return body.querySelector(":focus-visible") !== null || !finger && body.matches(":hover") ||
+    pressed === body || performance.now() - released < 300 ||
+    !selection.isCollapsed && selection.getRangeAt(0).intersectsNode(body);
+}
+
+// fill writes the items into the rows of a table, but while that is used: then they stay where they are, and the
+// table says so.
+function fill(body, items, columns, none) {
+  const held = isUsed(body);
   body.closest(".card").classList.toggle("held", held);
   if (held) return;
   const rows = items.map((item) => {
@@ -639,8 +660,9 @@ function showPanics({ panics, whole }) {
     if (known.has(id)) return known.get(id);
     const d = make("details"), s = make("summary");
     d.dataset.id = id;
-    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), inscribe(make("span", "who"), p.key || "timer"), inscribe(make("span", "what"), p.value));
-    d.append(s, make("pre", "", p.stack));
+    const who = p.key === "" ? make("span", "who timer", "timer") : inscribe(make("span", "who"), p.key);
+    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), who, inscribe(make("span", "what"), p.value));
+    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Open the page anew for those that are kept."));
     return d;
   });
   const room = whole ? 0 : keepPanics - fresh.length;
@@ -657,6 +679,11 @@ function showPanics({ panics, whole }) {
 function say(text, bad) {
   $("look-message").textContent = text;
   $("look-message").classList.toggle("bad", Boolean(bad));
+}
+
+// announce tells those who cannot see it of something for which they asked, and no sooner.
+function announce(text) {
+  $("announced").textContent = text;
 }
 
 function forget() {
