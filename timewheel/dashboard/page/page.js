@@ -201,7 +201,6 @@ function wanted() {
 }
 
 function beginLater() {
-  forgetAgain();
   page.again = setTimeout(begin, 3000);
 }
 
