@@ -489,7 +489,7 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 
 	// Nor who selects some of it, from wherever.
 	js[any](p, `getSelection().setBaseAndExtent(document.querySelector("#next-title"), 0, document.querySelector("#next tr:nth-child(4)"), 1), null`)
-	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + getSelection().focusNode.textContent.replace(/[0-9]+ ms|now/, "")`
+	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + "; " + getSelection().focusNode.querySelector(".k").textContent`
 	before := js[string](p, selected)
 	started = js[float64](p, `page.state.stats.started`)
 	p.until(fmt.Sprintf(`page.state.stats.started > %v && document.querySelector(".next-card").matches(".held")`, started+200))
