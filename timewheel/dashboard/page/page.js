@@ -470,10 +470,10 @@ function changeText(n) {
 function chart(n) {
   const end = Date.parse(page.state.now);
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
-  const width = 300 / Math.min(Math.max(age, 60), 300); // of a second
+  const width = 300 / Math.max(age, 60); // of a second
   const points = page.history
     .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, p[n.field]])
-    .filter(([x, v]) => x >= 0 && v !== null);
+    .filter(([, v]) => v !== null);
   const most = Math.max(0, ...points.map(([, v]) => v)), least = Math.min(Infinity, ...points.map(([, v]) => v));
   // The change of what is large and steady would not be seen from 0 on.
   const floor = n.rate || least <= most * 0.7 ? 0 : least - (most - least || 1) * 0.3;
