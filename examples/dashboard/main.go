@@ -109,9 +109,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// onThisMachine lets those control the wheels who are on this machine, and ask for them by an address of it. Who
-// can do that may: a check that is worth its name would ask who it is. But the name of some site that the user
-// has open in his browser may be made to mean this machine, and that is refused.
+// onThisMachine lets those control the wheels who are on this machine, and ask for them by an address of it.
+// Who can do that may: a check that is worth its name would ask who it is. But the name of some site that the
+// user has open in his browser may be made to mean this machine, and that is refused.
 func onThisMachine(r *http.Request) error {
 	for _, address := range []string{r.RemoteAddr, r.Host} {
 		host := address

@@ -44,9 +44,9 @@ func (a *account) fault(n *atomic.Int64, format string, args ...any) {
 	}
 }
 
-// begin is called by each run, first of all. Runs overlap, and so may come in another order than they were due
-// in: the time is that at which a run comes, and not from before it had to wait for another, or the later of
-// two would be judged by the time of the earlier.
+// begin is called by each run, first of all. Runs overlap, and so may come in another order than they were
+// due in: the time is that at which a run comes, and not from before it had to wait for another, or the later
+// of two would be judged by the time of the earlier.
 func (r *record) begin() {
 	r.account.runs.Add(1)
 	r.mu.Lock()
