@@ -32,7 +32,11 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
-		child(dir)
+		if limit, err := strconv.ParseUint(os.Getenv(childFiles), 10, 64); err == nil {
+			fewFiles(dir, limit)
+		} else {
+			child(dir)
+		}
 		return
 	}
 	os.Exit(m.Run())

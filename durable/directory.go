@@ -5,71 +5,178 @@ package durable
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A directory is a store if it has a file that says so, and in which format. It is written before anything
-// else, so that a directory which belongs to somebody else is told without touching it.
+// A directory is a store if it has a file that says so, and in which format. It is written before Pebble makes
+// its files and after an empty inventory, so each of the two is missing only where it was lost.
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
-	format     = "timewheel/durable 1\n"
+	format     = "timewheel/durable 2\n"
+	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
 
 // foreign reports whether a file is none of those that an Open leaves behind which was cut off before there was
 // a store, nor what a new file system has.
-func foreign(name string) bool { return name != "LOCK" && name != formatTemp && name != "lost+found" }
+func foreign(name string) bool {
+	return !slices.Contains([]string{"LOCK", formatTemp, inventoryTemp, "lost+found"}, name)
+}
 
-// checkFormat compares the format with ours, or writes it if the directory is new.
-func checkFormat(dir string, files vfs.FS) error {
-	file, err := files.Open(files.PathJoin(dir, formatName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return writeFormat(dir, files)
+// resolve returns the one path of a directory that no os.Chdir and no changed link leads elsewhere.
+func resolve(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("durable: the directory is empty; use \".\" for the current one")
 	}
+	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text, err := io.ReadAll(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real, nil
 	}
-	if string(text) != format {
-		return fmt.Errorf("%w: %q, this program reads %q", ErrVersion, text, format)
+	return dir, nil // it is to be made, or Open finds out what is wrong
+}
+
+// makeDirectory makes the directory for its user alone, if its parent is there. It refuses one that holds
+// something other than a store, and touches nothing in it.
+func makeDirectory(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := files.Stat(files.PathDir(dir)); err != nil {
+			return err
+		}
+		return files.MkdirAll(dir, 0o700)
+	case err != nil:
+		return err
+	case slices.Contains(names, formatName) || slices.Contains(names, inventoryName):
+		return nil
+	case slices.ContainsFunc(names, foreign):
+		return errors.New("it holds something else than a store")
 	}
 	return nil
 }
 
-func writeFormat(dir string, files vfs.FS) error {
-	temp := files.PathJoin(dir, formatTemp)
-	file, err := files.Create(temp, vfs.WriteCategoryUnspecified)
+// checkDirectory compares the files of a store with what they must hold, and writes nothing but what a new
+// store begins with. It returns what the needed files hold; nothing if the store has not been made yet.
+func checkDirectory(files vfs.FS, dir string) (inventory, error) {
+	formatted, err := checkFormat(files, dir)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readInventory(files, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !formatted:
+		list = inventory{}
+		if err := list.save(files, dir); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, inventoryName)
+	case err != nil:
+		return nil, err
+	case !formatted && len(list) > 0:
+		return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, formatName)
+	}
+	if len(list) == 0 {
+		if err := removeBeginnings(files, dir); err != nil || formatted {
+			return nil, err
+		}
+		return nil, replaceFile(files, dir, formatTemp, formatName, sealed([]byte(format)))
+	}
+	now, err := list.verify(files, dir)
+	if err != nil {
+		return nil, err
+	}
+	for name := range now {
+		if err := checkPebbleVersion(name); err != nil {
+			return nil, err
+		}
+	}
+	return now, verifyWatermark(files, dir, list)
+}
+
+// checkFormat compares the format with ours, and reports whether there is any.
+func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
+	text, err := readAll(files, files.PathJoin(dir, formatName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	is, ok := unsealed(text)
+	if string(text) == format1 {
+		is, ok = format1, true
+	}
+	switch {
+	case !ok:
+		return false, fmt.Errorf("%w: %s is damaged", ErrCorrupt, formatName)
+	case is != format:
+		return false, fmt.Errorf("%w: %q, this program reads %q", ErrVersion, is, format)
+	}
+	return true, nil
+}
+
+// checkPebbleVersion refuses the marker of a format of Pebble that is newer than this program.
+func checkPebbleVersion(name string) error {
+	marked, ok := strings.CutPrefix(name, "marker.format-version.")
+	if !ok {
+		return nil
+	}
+	_, version, _ := strings.Cut(marked, ".")
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil && v > uint64(pebble.FormatNewest) {
+		return fmt.Errorf("%w: format %d of Pebble, this program reads up to %d", ErrVersion, v, pebble.FormatNewest)
+	}
+	return nil
+}
+
+// removeBeginnings removes what a crash has left of a store that was being made: the inventory is empty, so no
+// commit has been made. If there is one, the inventory is not that of this store.
+func removeBeginnings(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write([]byte(format))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
+	var beginnings []string
+	for _, name := range names {
+		path := files.PathJoin(dir, name)
+		info, err := files.Stat(path)
+		switch {
+		case err != nil:
+			return err
+		case isTable(name), (isLog(name) || name == watermarkName) && info.Size() > 0:
+			return fmt.Errorf("%w: %s does not list %s, which has tasks", ErrCorrupt, inventoryName, name)
+		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
+			beginnings = append(beginnings, path)
+		case name != formatName && name != inventoryName && foreign(name):
+			return fmt.Errorf("it holds something else than a store: %s", name)
+		}
 	}
-	if err := files.Rename(temp, files.PathJoin(dir, formatName)); err != nil {
-		return err
+	for _, path := range beginnings {
+		if err := files.Remove(path); err != nil {
+			return err
+		}
 	}
-	parent, err := files.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
+	return nil
 }
 
 // leastRoom is what must be free on the disk for a store to be opened, beside the size of its logs, which are
 // read and written anew.
 const leastRoom = 8 << 20
 
-// checkRoom writes and syncs a file, and asks how much room there is. Pebble, when it finds the disk full in
-// the middle of an open, tries again for ever.
-func checkRoom(dir string, files vfs.FS) error {
+// checkRoom writes and syncs a file, and asks how much room there is, so that a store on a full disk is not
+// opened only to fail at once.
+func checkRoom(files vfs.FS, dir string) error {
 	name := files.PathJoin(dir, formatTemp)
 	file, err := files.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -94,4 +201,15 @@ func checkRoom(dir string, files vfs.FS) error {
 		return nil // a file system that cannot tell has as much as it has
 	}
 	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store", syscall.ENOSPC, disk.AvailBytes, need)
+}
+
+// memTableFor returns how much is kept in memory before it is written to a table. A log is as large, and there
+// may be several at a time: on a small disk they are smaller.
+func memTableFor(files vfs.FS, dir string) uint64 {
+	const least, most, part = 1 << 20, 32 << 20, 64
+	disk, err := files.GetDiskUsage(dir)
+	if err != nil {
+		return most
+	}
+	return min(max(disk.TotalBytes/part, least), most)
 }

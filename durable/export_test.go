@@ -16,3 +16,12 @@ func OpenPebbleOn(dir string, files vfs.FS) (Store, error) {
 	log.SetOutput(io.Discard)
 	return openPebble(dir, files, 64<<10, log)
 }
+
+// OpenPebbleSmall is OpenPebbleOn for a directory of the disk.
+func OpenPebbleSmall(dir string) (Store, error) {
+	dir, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	return OpenPebbleOn(dir, vfs.Default)
+}

@@ -6,16 +6,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
-	"path/filepath"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -24,206 +25,225 @@ import (
 
 // A pebbleStore is a Store in a directory, on Pebble, a log-structured merge tree. Its rows:
 //
-//	m commits             how many commits there were, and how many records there are
+//	m counts              how many records there are, and the sum of the hashes of their d rows
 //	k key                 the due time of the record of the key
 //	d due key             the data of that record
 //
 // So the records lie in due order and are read one after the other, a look-up by key takes two reads, and the
 // keys alone can be read quickly. Numbers are big-endian; due times have their sign bit flipped, so that the
 // order of the bytes is that of the numbers.
+//
+// # Who owns what
+//
+// Pebble owns its files and works on them through the [guard], which keeps the [inventory] and is where a
+// failure is known first. The store owns the directory: its lock, FORMAT, and the [watermark].
+//
+// # States
+//
+//	open      serves
+//	failed    reads go on; commits return the cause; nothing is written to the disk
+//	closed    nothing is done any more
+//
+// A store that was opened is checked by the first walk over its keys: only then what Pebble has removed is
+// deleted.
 type pebbleStore struct {
-	db     *pebble.DB
-	files  *logFiles
-	lock   *pebble.Lock
-	mark   watermark
-	length atomic.Int64
+	db      *pebble.DB
+	dir     string
+	guard   *guard
+	lock    io.Closer
+	mark    watermark
+	here    func() error // reports that the directory has been removed
+	length  atomic.Int64
+	batches chan *pebble.Batch
+	results chan error
 
-	trouble chan struct{} // closed when something has failed in the background
-
-	mu      sync.Mutex // protects below
-	commits uint64
-	closed  bool
-	broken  bool // a commit has failed
+	mu     sync.Mutex // protects below; held by a commit
+	sum    uint64     // as in the row counts
+	closed bool
 }
 
-var rowCommits = []byte("mcommits")
+var rowCounts = []byte("mcounts")
 
-const (
-	cacheSize    = 32 << 20
-	memTableSize = 32 << 20
-)
+const cacheSize = 32 << 20
 
 // OpenPebble opens the store in a directory, which it makes, for its user alone, if its parent is there. Every
-// commit is synced to the disk.
+// commit is synced to the disk. The store needs 8 MB of free disk to be opened, a 64th of the disk but at most
+// 32 MB for each of some six logs and tables that are being written, and up to 300 file descriptors.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
-	return openPebble(filepath.Clean(dir), vfs.Default, memTableSize, log)
-}
-
-func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (Store, error) {
-	failed := func(err error) (Store, error) { return nil, fmt.Errorf("durable: directory %s: %w", dir, err) }
-	names, err := files.List(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err := files.Stat(files.PathDir(dir)); err != nil {
-			return failed(err)
-		}
-		if err := files.MkdirAll(dir, 0o700); err != nil {
-			return failed(err)
-		}
-	case err != nil:
-		return failed(err)
-	case !slices.Contains(names, formatName) && slices.ContainsFunc(names, foreign):
-		return failed(errors.New("it holds something else than a store"))
-	}
-	lock, err := pebble.LockDirectory(dir, files)
-	if errors.Is(err, syscall.EAGAIN) || err != nil && strings.Contains(err.Error(), "held by current process") {
-		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, err)
-	}
+	dir, err := resolve(dir)
 	if err != nil {
-		return failed(err)
-	}
-	s := &pebbleStore{files: &logFiles{FS: files}, lock: lock, trouble: make(chan struct{})}
-	if err := s.open(dir, files, memTable, log); err != nil {
-		if pebble.IsCorruptionError(err) {
-			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		_, err = failed(errors.Join(err, lock.Close()))
 		return nil, err
 	}
+	return openPebble(dir, vfs.Default, 0, log)
+}
+
+// openPebble opens the store; memTable is 0 for a size that suits the disk.
+func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (Store, error) {
+	s := &pebbleStore{dir: dir, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
+	if err := s.open(files, memTable, log); err != nil {
+		if s.lock != nil {
+			err = errors.Join(err, s.lock.Close())
+		}
+		return nil, fmt.Errorf("durable: directory %s: %w", dir, err)
+	}
+	go s.commitBatches()
 	return s, nil
 }
 
-func (s *pebbleStore) open(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (err error) {
-	if err := checkFormat(dir, files); err != nil {
+func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger) (err error) {
+	if err := makeDirectory(files, s.dir); err != nil {
 		return err
 	}
-	if err := checkRoom(dir, files); err != nil {
+	if files == vfs.Default {
+		s.lock, err = lockDirectory(s.dir)
+	} else if s.lock, err = files.Lock(files.PathJoin(s.dir, "LOCK")); errors.Is(err, syscall.EAGAIN) {
+		err = fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	if err != nil {
 		return err
 	}
+	now, err := checkDirectory(files, s.dir)
+	if err != nil {
+		return err
+	}
+	if err := checkRoom(files, s.dir); err != nil {
+		return err
+	}
+	s.guard = newGuard(s.dir, files, now)
+	if memTable == 0 {
+		memTable = memTableFor(files, s.dir)
+	}
+	if err := s.openDB(memTable, log); err != nil {
+		return err
+	}
+	path := files.PathJoin(s.dir, watermarkName)
+	file, err := files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return errors.Join(err, s.closeDB())
+	}
+	s.mark = watermark{file}
+	s.here, err = presence(files, path)
+	if err = errors.Join(err, s.readCounts()); err == nil {
+		s.guard.serve()
+		err = s.guard.save()
+	}
+	if err = errors.Join(err, s.guard.err()); err != nil {
+		return errors.Join(err, file.Close(), s.closeDB())
+	}
+	return nil
+}
+
+// presence returns a function that reports whether the file is still what has that path.
+func presence(files vfs.FS, path string) (func() error, error) {
+	if files != vfs.Default {
+		return func() error { _, err := files.Stat(path); return err }, nil
+	}
+	was, err := os.Stat(path)
+	return func() error {
+		is, err := os.Stat(path)
+		if err == nil && !os.SameFile(was, is) {
+			err = fmt.Errorf("%s has been replaced", path)
+		}
+		return err
+	}, err
+}
+
+// openDB opens Pebble. If a write fails meanwhile, Pebble is not waited for longer than a moment.
+func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS:                 s.files,
-		Lock:               s.lock,
-		Cache:              cache,
-		MemTableSize:       memTable,
-		FormatMajorVersion: pebble.FormatNewest,
-		Logger:             pebbleLogger{log},
+		FS:                  s.guard,
+		Cache:               cache,
+		MemTableSize:        memTable,
+		FormatMajorVersion:  pebble.FormatNewest,
+		MaxManifestFileSize: 4 << 20, // it is read at each open
+		MaxOpenFiles:        256,
+		Logger:              pebbleLogger{log, s.guard.fail},
 	}
 	o.EnsureDefaults()
 	// A corruption is an error of the read that meets it, and not the end of the process.
-	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) { o.Logger.Errorf("%s", i) }
-	// What fails in the background is tried again at once, as long as the disk is full.
-	var said sync.Once
-	o.EventListener.BackgroundError = func(err error) {
-		said.Do(func() {
-			o.Logger.Errorf("in the background, and perhaps again and again: %v", err)
-			close(s.trouble)
-		})
+	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) {
+		s.guard.fail(fmt.Errorf("%w: %s: %w", ErrCorrupt, i.Path, i.Details))
 	}
+	o.EventListener.BackgroundError = func(err error) { s.guard.fail(damaged(err)) }
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a key that is not there is seldom looked for on the disk
 	}
-	defer func() {
-		if f, ok := recovered(recover()); ok {
-			err = f
-		}
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		var is opened
+		defer func() { done <- is }()
+		defer func() { is.err = recovered(recover(), is.err) }()
+		is.db, is.err = pebble.Open(s.dir, o)
 	}()
-	if err := s.verify(dir, *o); err != nil {
-		return err
-	}
-	if s.db, err = pebble.Open(dir, o); err != nil && removeBeginnings(dir, files) {
-		s.db, err = pebble.Open(dir, o)
-	}
-	if err != nil {
-		return err
-	}
-	file, err := files.OpenReadWrite(files.PathJoin(dir, watermarkName), vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return errors.Join(err, s.db.Close())
-	}
-	s.mark = watermark{file}
-	if err := errors.Join(s.readCounts(), s.files.err()); err != nil {
-		return errors.Join(err, file.Close(), s.db.Close())
-	}
-	return nil
-}
-
-// verify reads the store as it is and compares it with the watermark, before it is opened to be written: then
-// the log is read into tables and removed, and with it what lies behind a damage.
-func (s *pebbleStore) verify(dir string, o pebble.Options) (err error) {
-	files := o.FS
-	file, err := files.Open(files.PathJoin(dir, watermarkName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there has been no commit
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	o.ReadOnly = true
-	if s.db, err = pebble.Open(dir, &o); err != nil {
-		return err
-	}
-	s.mark = watermark{file}
-	return errors.Join(s.readCounts(), s.db.Close())
-}
-
-// removeBeginnings removes what a power cut has left of a store that was being made, and reports whether it
-// was that: there has been no commit, and no file has a record in it.
-func removeBeginnings(dir string, files vfs.FS) bool {
-	names, err := files.List(dir)
-	if err != nil || slices.Contains(names, watermarkName) {
-		return false
-	}
-	begins := func(name string) bool {
-		return strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-") ||
-			strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "temporary.")
-	}
-	var beginnings []string
-	for _, name := range names {
-		path := files.PathJoin(dir, name)
-		info, err := files.Stat(path)
-		switch {
-		case err != nil:
-			return false
-		case !foreign(name) || name == formatName:
-		case begins(name), isLog(name) && info.Size() == 0:
-			beginnings = append(beginnings, path)
-		default:
-			return false
+	var is opened
+	select {
+	case is = <-done:
+	case <-s.guard.failed:
+		select {
+		case is = <-done:
+		case <-time.After(patience):
+			return s.guard.err() // Pebble is left as it is, and can write nothing
 		}
 	}
-	for _, path := range beginnings {
-		if files.Remove(path) != nil {
-			return false
+	s.db = is.db
+	if err := s.guard.err(); err != nil {
+		if s.db != nil {
+			return errors.Join(err, s.closeDB())
 		}
+		return err
 	}
-	return true
+	// What the inventory lists is as it was: that Pebble cannot read it is a damage, unless the system says so.
+	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, is.err)
+	}
+	return is.err
 }
 
-// readCounts reads how many commits and records there are, and compares it with the watermark.
+// patience is how long Pebble may take to come back after a failure.
+const patience = time.Second
+
+// readCounts reads how many records there are, and their sum.
 func (s *pebbleStore) readCounts() error {
-	marked, err := s.mark.read()
-	if err != nil {
-		return err
+	counts, ok, err := numbers(s.db, rowCounts, 2)
+	if ok {
+		s.length.Store(int64(counts[0]))
+		s.sum = counts[1]
 	}
-	counts, isThere, err := numbers(s.db, rowCommits, 2)
-	if err != nil {
-		return err
-	}
-	if isThere {
-		s.commits = counts[0]
-		s.length.Store(int64(counts[1]))
-	}
-	if s.commits < marked {
-		return fmt.Errorf("%w: the end of the log is damaged; %d of %d commits were read, with %d tasks",
-			ErrCorrupt, s.commits, marked, s.length.Load())
-	}
-	return nil
+	return damaged(err)
 }
+
+// damaged makes an error of Pebble wrap ErrCorrupt if it means a damage.
+func damaged(err error) error {
+	if err == nil || errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// check returns the error of a read. One that means a damage fails the store.
+func (s *pebbleStore) check(err error) error {
+	if err = damaged(err); errors.Is(err, ErrCorrupt) {
+		s.guard.fail(err)
+	}
+	return err
+}
+
+// Failed returns a channel that is closed when the store has failed. Err tells why.
+func (s *pebbleStore) Failed() <-chan struct{} { return s.guard.failed }
+
+// Err returns why the store has failed, or nil.
+func (s *pebbleStore) Err() error { return s.guard.err() }
 
 // numbers reads a row of n numbers.
 func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
@@ -255,69 +275,92 @@ func appendDueRow(b []byte, p Position) []byte {
 func orderly(due int64) uint64  { return uint64(due) ^ 1<<63 }
 func disorderly(n uint64) int64 { return int64(n ^ 1<<63) }
 
-func (s *pebbleStore) Commit(changes []Change) (err error) {
+func (s *pebbleStore) Commit(changes []Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.broken {
-		return errors.New("durable: the store is closed or has failed before")
+	if s.closed {
+		return errors.New("durable: the store is closed")
 	}
-	defer func() {
-		if f, ok := recovered(recover()); ok {
-			err = f
-		}
-		s.broken = err != nil
-	}()
+	if err := s.guard.err(); err != nil {
+		return err
+	}
+	b, length, sum, err := s.batch(changes)
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	// Pebble may wait for ever for what has failed in the background.
+	s.batches <- b
+	select {
+	case err = <-s.results:
+	case <-s.guard.failed:
+		return s.guard.err()
+	}
+	if err == nil {
+		err = s.here() // the files of a directory that was removed can be written and synced as ever
+	}
+	if err == nil {
+		s.length.Store(length)
+		s.sum = sum
+		err = s.mark.write(s.guard.lastLog())
+	}
+	s.guard.fail(damaged(err))
+	return s.guard.err()
+}
+
+// commitBatches commits one batch after the other.
+func (s *pebbleStore) commitBatches() {
+	commit := func(b *pebble.Batch) (err error) {
+		defer func() { err = recovered(recover(), err) }()
+		return errors.Join(b.Commit(pebble.Sync), b.Close())
+	}
+	for b := range s.batches {
+		s.results <- commit(b)
+	}
+}
+
+// batch returns the changes as Pebble takes them, and what the counts are then.
+func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, sum uint64, err error) {
 	size := 0
 	for _, c := range changes {
 		size += 96 + 3*len(c.Key) + len(c.Data)
 	}
-	b := s.db.NewBatchWithSize(size)
-	defer func() { err = errors.Join(err, b.Close()) }()
+	b, length, sum = s.db.NewBatchWithSize(size), s.length.Load(), s.sum
 	var row []byte
-	length := s.length.Load()
+	set := func(row, value []byte) {
+		if err == nil {
+			err = b.Set(row, value, nil)
+		}
+	}
+	remove := func(row []byte) {
+		if err == nil {
+			err = b.Delete(row, nil)
+		}
+	}
 	for _, c := range changes {
-		if c.From != None && c.From != c.Due {
+		if c.From != None {
 			row = appendDueRow(row[:0], Position{c.From, c.Key})
-			if err := b.Delete(row, nil); err != nil {
-				return err
+			length--
+			sum -= xxhash.Sum64(row)
+			if c.From != c.Due {
+				remove(row)
 			}
 		}
 		if c.Due == None {
 			row = appendKeyRow(row[:0], c.Key)
-			if err := b.Delete(row, nil); err != nil {
-				return err
-			}
-			length--
+			remove(row)
 			continue
 		}
-		if c.From == None {
-			length++
-		}
 		if c.From != c.Due {
-			var due [8]byte
-			binary.BigEndian.PutUint64(due[:], orderly(c.Due))
 			row = appendKeyRow(row[:0], c.Key)
-			if err := b.Set(row, due[:], nil); err != nil {
-				return err
-			}
+			set(row, binary.BigEndian.AppendUint64(nil, orderly(c.Due)))
 		}
 		row = appendDueRow(row[:0], Position{c.Due, c.Key})
-		if err := b.Set(row, c.Data, nil); err != nil {
-			return err
-		}
+		length++
+		sum += xxhash.Sum64(row)
+		set(row, c.Data)
 	}
-	var counts [16]byte
-	binary.BigEndian.PutUint64(counts[:8], s.commits+1)
-	binary.BigEndian.PutUint64(counts[8:], uint64(length))
-	if err := b.Set(rowCommits, counts[:], nil); err != nil {
-		return err
-	}
-	if err := errors.Join(b.Commit(pebble.Sync), s.files.err()); err != nil {
-		return err
-	}
-	s.commits++
-	s.length.Store(length)
-	return s.mark.write(s.commits)
+	set(rowCounts, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(length)), sum))
+	return b, length, sum, err
 }
 
 func (s *pebbleStore) Get(key string) (Record, bool, error) {
@@ -329,7 +372,7 @@ func (s *pebbleStore) Get(key string) (Record, bool, error) {
 			err = fmt.Errorf("%w: no data of %q", ErrCorrupt, key)
 		}
 	}
-	return r, ok, err
+	return r, ok, s.check(err)
 }
 
 // get returns pebble.ErrNotFound if there is the first row of a record and not the second.
@@ -352,14 +395,16 @@ func (s *pebbleStore) Due(after Position, until int64) iter.Seq2[Record, error] 
 		if until < Never {
 			bounds.UpperBound = appendDueRow(nil, Position{Due: until + 1})
 		}
-		it, err := s.db.NewIter(bounds)
-		walk(it, err, func(key, value []byte) (Record, error) {
+		err := walk(s.db, bounds, func(key, value []byte) (more bool, err error) {
 			if len(key) < 9 {
-				return Record{}, fmt.Errorf("%w: row %x", ErrCorrupt, key)
+				return false, fmt.Errorf("%w: row %x", ErrCorrupt, key)
 			}
 			due := disorderly(binary.BigEndian.Uint64(key[1:]))
-			return Record{string(key[9:]), due, append([]byte(nil), value...)}, nil
-		}, yield)
+			return yield(Record{string(key[9:]), due, append([]byte(nil), value...)}, nil), nil
+		})
+		if err = s.check(err); err != nil {
+			yield(Record{}, err)
+		}
 	}
 }
 
@@ -367,60 +412,113 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 	snapshot := s.db.NewSnapshot()
 	return func(yield func(string, error) bool) {
 		defer func() { _ = snapshot.Close() }()
-		it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte("k"), UpperBound: []byte("l")})
-		walk(it, err, func(key, _ []byte) (string, error) { return string(key[1:]), nil }, yield)
+		var length, sum uint64
+		var row []byte
+		whole := true
+		bounds := &pebble.IterOptions{LowerBound: []byte("k"), UpperBound: []byte("l")}
+		err := walk(snapshot, bounds, func(key, value []byte) (more bool, err error) {
+			if len(value) != 8 {
+				return false, fmt.Errorf("%w: row %x is %x", ErrCorrupt, key, value)
+			}
+			row = append(append(append(row[:0], 'd'), value...), key[1:]...)
+			length++
+			sum += xxhash.Sum64(row)
+			whole = yield(string(key[1:]), nil)
+			return whole, nil
+		})
+		if err == nil && whole {
+			err = s.checkCounts(snapshot, length, sum)
+		}
+		if err = s.check(err); err != nil {
+			yield("", err)
+		}
 	}
 }
 
-// walk yields what is read from each row.
-func walk[T any](
-	it *pebble.Iterator, err error, read func(key, value []byte) (T, error), yield func(T, error) bool,
-) {
-	var none T
+// checkCounts compares what a walk over all keys has found with what there should be. If it is that, what
+// Pebble has removed may be deleted.
+func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
+	counts, ok, err := numbers(snapshot, rowCounts, 2)
 	if err != nil {
-		yield(none, err)
-		return
+		return err
+	}
+	if !ok {
+		counts = []uint64{0, 0}
+	}
+	if length != counts[0] || sum != counts[1] {
+		return fmt.Errorf("%w: there are %d tasks with the sum %016x, and %d with the sum %016x were committed",
+			ErrCorrupt, length, sum, counts[0], counts[1])
+	}
+	s.guard.check()
+	return nil
+}
+
+// walk calls row for each row, until it wants no more. Only an error is returned after which row was not
+// called again.
+func walk(from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error)) error {
+	it, err := from.NewIter(bounds)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = it.Close() }()
 	for it.First(); it.Valid(); it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
-			yield(none, err)
-			return
+			return err
 		}
-		r, err := read(it.Key(), value)
-		if !yield(r, err) || err != nil {
-			return
+		if more, err := row(it.Key(), value); err != nil || !more {
+			return err
 		}
 	}
-	if err := it.Error(); err != nil {
-		yield(none, err)
-	}
+	return it.Error()
 }
 
 func (s *pebbleStore) Len() int { return int(s.length.Load()) }
 
-func (s *pebbleStore) Close() (err error) {
+// Close returns what the store has failed with, if it has: what was committed before is on the disk.
+func (s *pebbleStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	defer func() {
-		if f, ok := recovered(recover()); ok {
-			err = f
-		}
-		err = errors.Join(err, s.mark.close(), s.lock.Close())
-	}()
-	if !s.broken && s.files.err() == nil {
+	close(s.batches)
+	if s.guard.err() == nil {
 		s.flush()
 	}
-	return s.db.Close()
+	s.guard.fail(s.closeDB())
+	if s.guard.err() == nil {
+		s.guard.fail(s.guard.save())
+	}
+	return errors.Join(s.guard.err(), s.mark.close(), s.lock.Close())
+}
+
+// closeDB closes Pebble. After a failure Pebble is not waited for longer than a moment: it can write nothing.
+func (s *pebbleStore) closeDB() error {
+	s.guard.dismiss()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer func() { err = recovered(recover(), err) }()
+		err = s.db.Close()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-s.guard.failed:
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return nil
+	}
 }
 
 // flush writes what is in the log alone into a table, every byte of which has its checksum. It is not needed:
-// if the disk is full, which would keep it trying for ever, or very slow, the log has it all.
+// if the disk is very slow, the log has it all.
 func (s *pebbleStore) flush() {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -428,7 +526,7 @@ func (s *pebbleStore) flush() {
 	}
 	select {
 	case <-flushed:
-	case <-s.trouble:
+	case <-s.guard.failed:
 	case <-time.After(flushPatience):
 	}
 }
@@ -436,9 +534,12 @@ func (s *pebbleStore) flush() {
 const flushPatience = 10 * time.Second
 
 // pebbleLogger passes on what Pebble has to complain about. Pebble takes it for granted that Fatalf does not
-// return: it is told of a failure on the goroutine that opens, commits or closes, which recovers; and of one in
-// the background, where it cannot write its own books, which ends the process.
-type pebbleLogger struct{ log logrus.FieldLogger }
+// return. It calls it with locks held, on a goroutine that may be its own: that goroutine waits for ever, and
+// the store has failed.
+type pebbleLogger struct {
+	log  logrus.FieldLogger
+	fail func(error)
+}
 
 func (pebbleLogger) Infof(string, ...any) {}
 
@@ -446,19 +547,20 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.log.Errorf("durable: pebble: "+format, args...)
 }
 
-func (pebbleLogger) Fatalf(format string, args ...any) {
-	// The errors among the arguments are to be found in that which Commit returns.
-	panic(fmt.Errorf(strings.ReplaceAll(format, "%v", "%w"), args...))
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	// The errors among the arguments are to be found in that which the store returns.
+	l.fail(damaged(fmt.Errorf(strings.ReplaceAll(format, "%v", "%w"), args...)))
+	select {}
 }
 
-// recovered returns the error in what was recovered, if anything was; what is no error goes on.
-func recovered(value any) (error, bool) {
+// recovered returns the error in what was recovered, or err if nothing was; what is no error goes on.
+func recovered(value any, err error) error {
 	if value == nil {
-		return nil, false
+		return err
 	}
-	err, ok := value.(error)
+	is, ok := value.(error)
 	if !ok {
 		panic(value)
 	}
-	return err, true
+	return is
 }

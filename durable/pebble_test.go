@@ -114,12 +114,19 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []string{"timewheel/durable 7\n", "", "nonsense"} {
+	for format, want := range map[string]error{
+		"timewheel/durable 1\n":               durable.ErrVersion, // that of before the first release
+		"timewheel/durable 7\nsum a0bf8856\n": durable.ErrVersion,
+		"timewheel/durable 7\nsum a0bf8857\n": durable.ErrCorrupt,
+		"timewheel/durable 2\n":               durable.ErrCorrupt,
+		"":                                    durable.ErrCorrupt,
+		"nonsense":                            durable.ErrCorrupt,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, "FORMAT"), []byte(format), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		before := listing(t, dir)
-		if _, err := durable.Open(dir); !errors.Is(err, durable.ErrVersion) || !strings.Contains(err.Error(), fmt.Sprintf("%q", format)) {
+		if _, err := durable.Open(dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("format %q: %v", format, err)
 		}
 		if after := listing(t, dir); after != before {
@@ -279,7 +286,7 @@ func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 		if err := mem.MkdirAll("store", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, mem, "store/FORMAT", []byte("timewheel/durable 1\n"))
+		writeFile(t, mem, "store/INVENTORY", []byte("timewheel/durable inventory\nsum c8b15d27\n"))
 		writeFile(t, mem, "store/marker.manifest.000001.MANIFEST-000001", nil)
 		if name != "" {
 			writeFile(t, mem, "store/"+name, []byte("mine"))

@@ -3,50 +3,57 @@
 package durable
 
 import (
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
+	"fmt"
 	"io"
 	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A watermark is a file that says how many commits there have been. Pebble takes a damaged end of its log for
-// a commit that was cut off while it was written, and goes on without: up to the last 32 KB of commits would be
-// missing, and nobody told. The watermark tells.
+// A watermark is a file that tells what the last log must hold, as the [inventory] does for all other files.
 //
-// It is written after the commit was synced, and not synced itself, so that it costs a microsecond: a crash of
-// the process leaves it as it was, a power cut may leave an older one, and none is ever ahead of the commits.
-type watermark struct{ file watermarkFile }
+// It is written after each commit and not synced, so that it costs a microsecond. A crash of the process leaves
+// it as it was. A power cut may leave an older one, or none that can be read: then it demands less, or nothing,
+// and never more than there is.
+type watermark struct{ file vfs.File }
 
-type watermarkFile interface {
-	io.ReaderAt
-	io.WriterAt
-	Sync() error
-	Close() error
-}
+const (
+	watermarkName = "COMMITTED"
+	watermarkSize = 96
+)
 
-const watermarkName = "COMMITTED"
-
-// read returns the number of commits that there were at least. What a power cut has left half written counts
-// for nothing.
-func (w watermark) read() (uint64, error) {
-	var b [12]byte
-	if _, err := w.file.ReadAt(b[:], 0); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
-			return 0, nil
-		}
-		return 0, err
+func (w watermark) write(name string, e extent) error {
+	b := sealed(appendLine(make([]byte, 0, watermarkSize), name, e))
+	for len(b) < watermarkSize {
+		b = append(b, ' ')
 	}
-	if crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) {
-		return 0, nil
-	}
-	return binary.BigEndian.Uint64(b[:8]), nil
-}
-
-func (w watermark) write(commits uint64) error {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 12), commits)
-	_, err := w.file.WriteAt(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)), 0)
+	_, err := w.file.WriteAt(b, 0)
 	return err
 }
 
 func (w watermark) close() error { return errors.Join(w.file.Sync(), w.file.Close()) }
+
+// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does
+// not list was not needed any more.
+func verifyWatermark(files vfs.FS, dir string, list inventory) error {
+	text, err := readAll(files, files.PathJoin(dir, watermarkName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for len(text) > 0 && text[len(text)-1] == ' ' {
+		text = text[:len(text)-1]
+	}
+	line, ok := unsealed(text)
+	if !ok {
+		return nil
+	}
+	name, e, ok := parseLine(line)
+	if _, listed := list[name]; !ok || !listed {
+		return nil
+	}
+	if err := e.verify(files, files.PathJoin(dir, name)); err != nil {
+		return fmt.Errorf("%w, as %s tells", err, watermarkName)
+	}
+	return nil
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/sirupsen/logrus"
+)
+
+// hangs is how long a call may take before a test calls it hung. It is no measure of speed.
+const hangs = 30 * time.Second
+
+// returns fails the test if f does not return.
+func returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(hangs):
+		t.Fatalf("%s has not returned after %v", what, hangs)
+	}
+}
+
+// fileClass names what a file of a store is for.
+func fileClass(path string) string {
+	switch name := filepath.Base(path); {
+	case strings.HasSuffix(name, ".log"):
+		return "log"
+	case strings.HasSuffix(name, ".sst"):
+		return "table"
+	case strings.HasPrefix(name, "MANIFEST-"):
+		return "MANIFEST"
+	case strings.HasPrefix(name, "marker."):
+		return "marker"
+	case strings.HasPrefix(name, "INVENTORY"):
+		return "INVENTORY"
+	case name == "COMMITTED":
+		return "COMMITTED"
+	case name == "store":
+		return "directory"
+	default:
+		return "other"
+	}
+}
+
+// Whatever cannot be written, by a commit or in the background: the commits end with the cause, the store says
+// that it has failed, goes on answering what it holds, and closes; and the next open has all that was
+// acknowledged.
+func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
+	ops := map[string][]errorfs.OpKind{
+		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
+		"write":  {errorfs.OpFileWrite, errorfs.OpFileWriteAt},
+		"sync":   {errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo},
+		"rename": {errorfs.OpRename},
+	}
+	met := 0
+	for i, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EDQUOT, syscall.EMFILE} {
+		for _, class := range []string{"log", "table", "MANIFEST", "marker", "INVENTORY", "COMMITTED", "directory"} {
+			for op, kinds := range ops {
+				t.Run(fmt.Sprintf("%s/%s/%d", class, op, int(errno)), func(t *testing.T) {
+					t.Parallel()
+					var on atomic.Bool
+					var hit atomic.Int64
+					mem := vfs.NewCrashableMem()
+					files := errorfs.Wrap(mem, errorfs.InjectorFunc(func(is errorfs.Op) error {
+						if on.Load() && fileClass(is.Path) == class {
+							for _, k := range kinds {
+								if is.Kind == k {
+									hit.Add(1)
+									return errno
+								}
+							}
+						}
+						return nil
+					}))
+					s, err := durable.OpenPebbleOn("store", files)
+					if err != nil {
+						t.Fatal(err)
+					}
+					h := newHistory(uint64(i))
+					if err := h.commit(s, 50); err != nil {
+						t.Fatal(err)
+					}
+					on.Store(true)
+					returns(t, "a commit", func() { err = h.commit(s, 400) })
+					made := h.made.Load()
+					on.Store(false)
+					failed := s.(interface {
+						Failed() <-chan struct{}
+						Err() error
+					})
+					if hit.Load() > 0 {
+						select {
+						case <-failed.Failed():
+						case <-time.After(hangs):
+							t.Fatal("the store does not say that it has failed")
+						}
+						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), durable.ErrCorrupt) {
+							t.Errorf("the store has failed with %v", failed.Err())
+						}
+						if err == nil {
+							err = h.commit(s, 1)
+						}
+						if !errors.Is(err, errno) {
+							t.Errorf("after %d commits: %v", made, err)
+						}
+						all, err := readAll(s)
+						if !h.is(all, made) && !h.is(all, made+1) {
+							t.Errorf("the store answers with %d records, %v", len(all), err)
+						}
+					} else if err != nil {
+						t.Fatal(err)
+					}
+					crashed := mem.CrashClone(vfs.CrashCloneCfg{})
+					returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
+					for _, left := range []vfs.FS{crashed, mem} {
+						s, err := durable.OpenPebbleOn("store", left)
+						if err != nil {
+							t.Fatalf("the next open: %v", err)
+						}
+						all, err := readAll(s)
+						if err != nil || !h.is(all, made) && !h.is(all, made+1) {
+							t.Errorf("the next open finds %d records, %v", len(all), err)
+						}
+						if err := s.Close(); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				met++
+			}
+		}
+	}
+	if met != 4*7*4 {
+		t.Errorf("%d cases", met)
+	}
+}
+
+// The files that a process can open are few: whatever the store cannot do then, it says so.
+func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
+	for limit := 12; limit <= 40; limit += 4 {
+		dir := filepath.Join(t.TempDir(), "store")
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"="+fmt.Sprint(limit))
+		var out []byte
+		var err error
+		returns(t, "the process", func() { out, err = cmd.CombinedOutput() })
+		said := strings.TrimSpace(string(out))
+		if err != nil || !strings.HasPrefix(said, "opened: ") && !strings.HasPrefix(said, "committed: ") {
+			t.Errorf("with %d descriptors: %v: %s", limit, err, said)
+			continue
+		}
+		s, err := durable.OpenPebble(dir)
+		if err != nil {
+			t.Errorf("with %d descriptors: the next open: %v", limit, err)
+			continue
+		}
+		var made int
+		if _, err := fmt.Sscanf(said, "committed: %d", &made); err == nil && s.Len() < made {
+			t.Errorf("with %d descriptors %d tasks were acknowledged, and %d are there", limit, made, s.Len())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const childFiles = "DURABLE_TEST_FILES"
+
+// fewFiles opens a store with few file descriptors and commits until that ends, or has gone well for long.
+func fewFiles(dir string, limit uint64) {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	logrus.StandardLogger().SetOutput(discard{})
+	s, err := durable.OpenPebbleSmall(dir)
+	if err != nil {
+		fmt.Println("opened:", err)
+		return
+	}
+	made := 0
+	for ; made < 3000 && err == nil; made++ {
+		err = s.Commit([]durable.Change{{
+			Key: fmt.Sprint("key", made), From: durable.None, Due: int64(made), Data: make([]byte, 1000),
+		}})
+	}
+	if err != nil {
+		made--
+	}
+	_ = s.Close()
+	fmt.Println("committed:", made, err)
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// A damaged block fails what meets it, be it a read or a compaction, with ErrCorrupt.
+func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
+	for _, who := range []string{"read", "compaction"} {
+		t.Run(who, func(t *testing.T) {
+			mem := vfs.NewMem()
+			s, err := durable.OpenPebbleOn("store", mem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Tables of several hundred KB, so that most of them is not read at the open.
+			put := func(s durable.Store, from, to int) error {
+				rnd := rand.New(rand.NewPCG(1, 1))
+				for i := from; i < to; i++ {
+					data := make([]byte, 3000)
+					for j := range data {
+						data[j] = byte(rnd.Uint32())
+					}
+					c := durable.Change{Key: fmt.Sprint("key", i), From: durable.None, Due: int64(i % 97), Data: data}
+					if err := s.Commit([]durable.Change{c}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if err := errors.Join(put(s, 0, 1000), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = durable.OpenPebbleOn("store", mem); err != nil {
+				t.Fatal(err)
+			}
+			names, err := mem.List("store")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range names {
+				if size := len(readFile(t, mem, "store/"+name)); fileClass(name) == "table" && size > 300<<10 {
+					file, err := mem.OpenReadWrite("store/"+name, vfs.WriteCategoryUnspecified)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, err = file.WriteAt([]byte("damage"), int64(size/2))
+					if err := errors.Join(err, file.Close()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if who == "read" {
+				_, err = readAll(s)
+			} else {
+				returns(t, "a commit", func() { err = put(s, 1000, 4000) })
+			}
+			if !errors.Is(err, durable.ErrCorrupt) {
+				t.Errorf("the %s: %v", who, err)
+			}
+			if err := s.Commit(nil); !errors.Is(err, durable.ErrCorrupt) {
+				t.Errorf("a commit after it: %v", err)
+			}
+			returns(t, "Close", func() {
+				if err := s.Close(); !errors.Is(err, durable.ErrCorrupt) {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A directory that is removed while the store is open is noticed by the next commit.
+func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := durable.OpenPebble(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(1)
+	if err := h.commit(s, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.commit(s, 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the commit: %v", err)
+	}
+	returns(t, "Close", func() { _ = s.Close() })
+}
+
+// The lock is that of the directory, whatever path names it, and reading its files does not let go of it.
+func TestOpen_lock_isTheDirectorys(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	s, err := durable.OpenPebble(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	link := filepath.Join(parent, "link")
+	if err := os.Symlink("store", link); err != nil {
+		t.Fatal(err)
+	}
+	listing(t, dir) // which opens, reads and closes every file
+	t.Chdir(dir)
+	for _, path := range []string{link, ".", "../store", "../link/."} {
+		if _, err := durable.OpenPebble(path); !errors.Is(err, durable.ErrLocked) {
+			t.Errorf("%s is opened a second time: %v", path, err)
+		}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"=1000")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), durable.ErrLocked.Error()) {
+		t.Errorf("another process opens it: %s, %v", out, err)
+	}
+}
+
+func TestOpen_relativePath_survivesChdir(t *testing.T) {
+	parent := t.TempDir()
+	t.Chdir(parent)
+	s, err := durable.OpenPebbleSmall("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	h := newHistory(1)
+	if err := errors.Join(h.commit(s, 300), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = durable.OpenPebble(filepath.Join(parent, "store")); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := readAll(s); err != nil || !h.is(all, 300) {
+		t.Errorf("there are %d records, %v", len(all), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpen_emptyPath_isRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := durable.Open(""); err == nil {
+		t.Error("the current directory is opened without a word")
+	}
+}
+
+// A new store takes little of a disk.
+func TestOpen_newStore_isSmall(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := durable.OpenPebble(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(1)
+	if err := h.commit(s, 20); err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	for _, n := range names {
+		info, err := os.Stat(filepath.Join(dir, n.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Sys().(*syscall.Stat_t).Blocks * 512
+	}
+	if size > 1<<20 {
+		t.Errorf("20 commits take %d bytes of the disk", size)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A format of Pebble that this program does not know is that of a later version, and no damage.
+func TestOpen_laterFormatOfPebble_isErrVersion(t *testing.T) {
+	mem := vfs.NewMem()
+	s, err := durable.OpenPebbleOn("store", mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, mem, "store/marker.format-version.999999.999", nil)
+	if _, err := durable.OpenPebbleOn("store", mem); !errors.Is(err, durable.ErrVersion) {
+		t.Errorf("the open: %v", err)
+	}
+}
