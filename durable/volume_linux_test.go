@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// smallVolume mounts a file system of some megabytes. That takes the rights of root, and is not possible in
+// every container.
+func smallVolume(t *testing.T, megabytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// churn replaces the tasks of a few keys again and again, so that much is written and little is kept.
+func churn(s durable.Store, from, to int) error {
+	const keys = 500
+	data := make([]byte, 2000)
+	for i := from; i < to; i++ {
+		for j := range data {
+			data[j] = byte(i * j >> 3) // nothing that compresses to nothing
+		}
+		c := durable.Change{Key: fmt.Sprint("key", i%keys), From: int64(i - keys), Due: int64(i), Data: data}
+		if i < keys {
+			c.From = durable.None
+		}
+		if err := s.Commit([]durable.Change{c}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// On a volume of 120 MB several times as much is written as it holds.
+func TestPebble_smallVolume_isEnough(t *testing.T) {
+	dir := filepath.Join(smallVolume(t, 120), "store")
+	s, err := durable.OpenPebble(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range s.Keys() { // which checks the store
+		t.Fatal(err)
+	}
+	writes := 200_000
+	if testing.Short() {
+		writes = 20_000
+	}
+	if err := churn(s, 0, writes); err != nil {
+		t.Fatal(err)
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	if used := (disk.Blocks - disk.Bfree) * uint64(disk.Bsize); used > 60<<20 {
+		t.Errorf("500 tasks of 2 KB take %d MB", used>>20)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A volume that something else fills up: the store says so, and has everything when there is room again.
+func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
+	for free := range 6 { // megabytes that are left, so that it is full at one moment or another
+		volume := smallVolume(t, 60)
+		dir := filepath.Join(volume, "store")
+		s, err := durable.OpenPebble(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := churn(s, 0, 2000); err != nil {
+			t.Fatal(err)
+		}
+		filler := fill(t, volume, free)
+		returns(t, "a commit", func() { err = churn(s, 2000, 100_000) })
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("with %d MB left: %v", free, err)
+		}
+		returns(t, "Close", func() { _ = s.Close() })
+		if _, err := durable.OpenPebble(dir); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("with %d MB left the next open: %v", free, err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = durable.OpenPebble(dir); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := readAll(s); err != nil || len(all) != 500 {
+			t.Errorf("there are %d records, %v", len(all), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fill leaves so many megabytes of the volume free.
+func fill(t *testing.T, volume string, free int) (name string) {
+	t.Helper()
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(volume, &disk); err != nil {
+		t.Fatal(err)
+	}
+	name = filepath.Join(volume, "filler")
+	err := os.WriteFile(name, make([]byte, int(disk.Bfree)*int(disk.Bsize)-free<<20), 0o600)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // the store may have written meanwhile
+		t.Fatal(err)
+	}
+	return name
+}
