@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// A power cut may take the watermark along. Then a damage in the last log is noticed up to its last commit, which
+// looks as if the power cut had torn it.
+func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
+	const commits = 40
+	mem := vfs.NewCrashableMem()
+	s, err := durable.OpenPebbleOn("store", mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(11)
+	if err := h.commit(s, commits); err != nil {
+		t.Fatal(err)
+	}
+	left := mem.CrashClone(vfs.CrashCloneCfg{})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := left.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log string
+	var whole []byte
+	for _, name := range names {
+		if data := readFile(t, left, "store/"+name); fileClass(name) == "log" && "store/"+name > log {
+			log, whole = "store/"+name, data
+		}
+		if fileClass(name) == "COMMITTED" && len(readFile(t, left, "store/"+name)) > 0 {
+			t.Fatal("the watermark has outlived the power cut: this test tests nothing")
+		}
+	}
+	noticed, last := 0, 0
+	for at := 0; at < len(whole); at += 1 + len(whole)/200 {
+		damaged := slices.Clone(whole)
+		damaged[at] ^= 1 << (at % 8)
+		copied := vfs.NewMem()
+		if err := copied.MkdirAll("store", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			writeFile(t, copied, "store/"+name, readFile(t, left, "store/"+name))
+		}
+		writeFile(t, copied, log, damaged)
+		s, err := durable.OpenPebbleOn("store", copied)
+		if errors.Is(err, durable.ErrCorrupt) {
+			noticed++
+			writeFile(t, copied, log, whole)
+			wantOpened(t, copied, h, commits)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := readAll(s)
+		if !h.is(all, commits) && !h.is(all, commits-1) {
+			t.Errorf("a bit of byte %d of %d is flipped: there are %d records, %v", at, len(whole), len(all), err)
+		}
+		last++
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d noticed, %d in the last commit", noticed, last)
+	if noticed < 10*last {
+		t.Errorf("%d damages were noticed, and %d were not", noticed, last)
+	}
+}
