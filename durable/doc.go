@@ -20,15 +20,37 @@
 //
 //	a crash of the process, kill -9   everything that a verb has returned nil for
 //	a crash of the system             the same
-//	a power cut                       the same, if the disk keeps what it says it has synced
+//	a power cut                       the same, if the disk keeps what it reports as synced
 //	loss of the disk                  nothing: the store is one directory on one disk
-//	a full or failing disk            what was acknowledged; the scheduler stops writing and running, says so
-//	                                  ([Scheduler.Err]), and goes on answering; or, when it is its own books
-//	                                  that Pebble cannot write in the background, the process ends
-//	a full disk at the start          Open says so
+//	a full or failing disk            what was acknowledged. The scheduler stops writing and running within a
+//	                                  second, [Scheduler.Err] returns the cause, and look-ups go on
+//	a full disk at the start          everything; Open returns the cause
+//	a directory that is removed       nothing; the next verb that writes returns an error
 //	a step of the wall clock          every task; those in the window keep their distance, those beyond it
 //	                                  follow the new time, up to half a window late. The window is as much
 //	                                  larger as the clock was set back
+//
+// # Damage
+//
+// A damaged store is reported, never believed. Every error that means a damage wraps [ErrCorrupt] and names the
+// file. The store keeps a record of its own (INVENTORY and COMMITTED) of which files there must be and what they
+// hold, because Pebble takes a file that lacks its end for one that a crash has cut off.
+//
+//	MANIFEST, OPTIONS, markers, logs:
+//	a changed, missing or shorter     Open reports it, before it writes or deletes anything
+//	file, an older copy of it
+//	tables: missing, shorter, older   Open reports it as well
+//	tables: a changed block           the read, or the work in the background, that meets the block reports
+//	                                  it; Err returns it, and the scheduler stops
+//	tasks missing from the whole      the walk over all keys after Open reports it; nothing that the store
+//	                                  believes obsolete is deleted before the end of that walk
+//	a power cut, and a damaged log    Open reports it, unless only the last commit is damaged: that looks like
+//	                                  a commit that the power cut has torn
+//	an older copy of the whole        not noticed: it is a store, of that time
+//	directory
+//
+// With the undamaged bytes put back a store that was reported damaged has every task. If there are none,
+// [Salvage] reads what can be read.
 //
 // # At least once
 //
