@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -216,6 +217,17 @@ func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	}
 	return f, nil
 }
+
+// Open is slow for the tables of a store that has failed: Pebble tries again without a pause what it cannot do
+// in the background.
+func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if isTable(path) && g.err() != nil {
+		time.Sleep(retryPause)
+	}
+	return g.FS.Open(path, opts...)
+}
+
+const retryPause = 10 * time.Millisecond
 
 // ReuseForWrite makes a new file. To write over an old one would destroy what a repair may need.
 func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
