@@ -25,7 +25,8 @@ import (
 
 // A pebbleStore is a Store in a directory, on Pebble, a log-structured merge tree. Its rows:
 //
-//	m counts              how many records there are, and the sum of the hashes of their d rows
+//	m commits             how many commits there were, how many records there are, and the sum of the hashes
+//	                      of the names of their d rows
 //	k key                 the due time of the record of the key
 //	d due key             the data of that record
 //
@@ -57,12 +58,13 @@ type pebbleStore struct {
 	batches chan *pebble.Batch
 	results chan error
 
-	mu     sync.Mutex // protects below; held by a commit
-	sum    uint64     // as in the row counts
-	closed bool
+	mu      sync.Mutex // protects below; held by a commit
+	commits uint64     // as in the row of that name, and
+	sum     uint64     // as well
+	closed  bool
 }
 
-var rowCounts = []byte("mcounts")
+var rowCommits = []byte("mcommits")
 
 const cacheSize = 32 << 20
 
@@ -210,12 +212,12 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 // patience is how long Pebble may take to come back after a failure.
 const patience = time.Second
 
-// readCounts reads how many records there are, and their sum.
+// readCounts reads how many commits and records there are, and the sum of the records.
 func (s *pebbleStore) readCounts() error {
-	counts, ok, err := numbers(s.db, rowCounts, 2)
+	counts, ok, err := numbers(s.db, rowCommits, 3)
 	if ok {
-		s.length.Store(int64(counts[0]))
-		s.sum = counts[1]
+		s.commits, s.sum = counts[0], counts[2]
+		s.length.Store(int64(counts[1]))
 	}
 	return damaged(err)
 }
@@ -299,6 +301,7 @@ func (s *pebbleStore) Commit(changes []Change) error {
 		err = s.here() // the files of a directory that was removed can be written and synced as ever
 	}
 	if err == nil {
+		s.commits++
 		s.length.Store(length)
 		s.sum = sum
 		err = s.mark.write(s.guard.lastLog())
@@ -359,7 +362,11 @@ func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, su
 		sum += xxhash.Sum64(row)
 		set(row, c.Data)
 	}
-	set(rowCounts, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(length)), sum))
+	counts := make([]byte, 0, 24)
+	for _, n := range []uint64{s.commits + 1, uint64(length), sum} {
+		counts = binary.BigEndian.AppendUint64(counts, n)
+	}
+	set(rowCommits, counts)
 	return b, length, sum, err
 }
 
@@ -438,16 +445,16 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 // checkCounts compares what a walk over all keys has found with what there should be. If it is that, what
 // Pebble has removed may be deleted.
 func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
-	counts, ok, err := numbers(snapshot, rowCounts, 2)
+	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		counts = []uint64{0, 0}
+		counts = make([]uint64, 3)
 	}
-	if length != counts[0] || sum != counts[1] {
+	if length != counts[1] || sum != counts[2] {
 		return fmt.Errorf("%w: there are %d tasks with the sum %016x, and %d with the sum %016x were committed",
-			ErrCorrupt, length, sum, counts[0], counts[1])
+			ErrCorrupt, length, sum, counts[1], counts[2])
 	}
 	s.guard.check()
 	return nil
