@@ -102,7 +102,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 			return nil, err
 		}
 	}
-	return now, verifyWatermark(files, dir, list)
+	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
 }
 
 // checkFormat compares the format with ours, and reports whether there is any.

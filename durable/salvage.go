@@ -191,8 +191,6 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 	return s.report, nil
 }
 
-func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
-
 // read calls see with each row of the file that can be read, and returns what cannot.
 func (s *salvager) read(name string, see func(row)) []Damage {
 	data, damage := readSectors(s.files, s.files.PathJoin(s.dir, name))
@@ -261,7 +259,7 @@ func (s *salvager) note(file int32, r row) {
 }
 
 func (s *salvager) noteCommit(r row) {
-	if len(r.value) < 16 {
+	if len(r.value) != 24 {
 		return
 	}
 	if n := binary.BigEndian.Uint64(r.value); n > s.report.Commits {

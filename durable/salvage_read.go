@@ -99,8 +99,6 @@ const (
 	castagnoliLow = crc32.Castagnoli<<1&(1<<32-1) | 1
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // register returns the state of the CRC that has the given checksum at its end.
 func register(checksum []byte) uint32 {
 	return ^bits.RotateLeft32(binary.LittleEndian.Uint32(checksum)-checksumDelta, 15)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -56,4 +57,43 @@ func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 		return fmt.Errorf("%w, as %s tells", err, watermarkName)
 	}
 	return nil
+}
+
+// verifyLogs looks for what Pebble takes for the end of a log and is not: a commit that follows on a chunk which
+// is not whole. Each commit is synced before the next one is written, so a power cut can have torn the last
+// alone. The watermark demands more, but may itself not have outlived the power cut.
+func verifyLogs(files vfs.FS, dir string, list inventory) error {
+	for name := range list {
+		if !isLog(name) {
+			continue
+		}
+		data, err := readAll(files, files.PathJoin(dir, name))
+		if err != nil {
+			return err
+		}
+		if at, damaged := logDamage(data); damaged {
+			return fmt.Errorf("%w: %s is damaged before byte %d, where a commit begins", ErrCorrupt, name, at)
+		}
+	}
+	return nil
+}
+
+// logDamage returns where a commit begins that follows on a damage.
+func logDamage(log []byte) (at int, damaged bool) {
+	for at < len(log) {
+		left := log[at:min(len(log), at-at%logBlock+logBlock)]
+		c, ok := readChunk(left)
+		switch {
+		case ok && c.first && damaged:
+			return at, true
+		case ok:
+			at += c.length
+		case !damaged && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero):
+			at += len(left) // the rest of a block in which no chunk has room
+		default:
+			damaged = true
+			at++
+		}
+	}
+	return 0, false
 }
