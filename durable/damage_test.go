@@ -676,7 +676,7 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 		cases, open, later, harmless, faults int
 		examples                             []string
 	}
-	counts := map[string]*count{}
+	counts, faults := map[string]*count{}, map[string]int{}
 	sum := count{}
 	runCases(t, p, damageDeadline, until, func(d damage, v verdict) {
 		c := counts[d.group(states)]
@@ -697,6 +697,10 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 				c.harmless++
 			}
 		}
+		if v.Fault != "" {
+			what, _, _ := strings.Cut(v.Fault, ":")
+			faults[digits.ReplaceAllString(what, "N")]++
+		}
 		if v.Fault != "" && len(c.examples) < 3 {
 			c.examples = append(c.examples, fmt.Sprintf("%s: %v: %s", states[d.State].Name, d, v.Fault))
 		}
@@ -710,6 +714,9 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 		line(name, *counts[name])
 	}
 	line("all", sum)
+	for _, what := range slices.Sorted(maps.Keys(faults)) {
+		fmt.Fprintf(&table, "%7d faults: %s\n", faults[what], what)
+	}
 	t.Logf("of %d cases:\n%s", len(p.Cases), table.String())
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		for _, example := range counts[name].examples {
