@@ -118,6 +118,10 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	if string(text) == format1 {
 		is, ok = format1, true
 	}
+	var version int
+	if _, err := fmt.Sscanf(is, "timewheel/durable %d\n", &version); err != nil {
+		ok = false
+	}
 	switch {
 	case !ok:
 		return false, fmt.Errorf("%w: %s is damaged", ErrCorrupt, formatName)
@@ -154,7 +158,7 @@ func removeBeginnings(files vfs.FS, dir string) error {
 		switch {
 		case err != nil:
 			return err
-		case isTable(name), (isLog(name) || name == watermarkName) && info.Size() > 0:
+		case isTable(name), isLog(name) && info.Size() > 0:
 			return fmt.Errorf("%w: %s does not list %s, which has tasks", ErrCorrupt, inventoryName, name)
 		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
 			beginnings = append(beginnings, path)

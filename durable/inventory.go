@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -211,18 +210,14 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	if err := files.Rename(from, files.PathJoin(dir, name)); err != nil {
 		return err
 	}
-	parent, err := files.OpenDir(dir)
+	return syncDirectory(files, dir)
+}
+
+// syncDirectory has the names of the files in a directory on the disk.
+func syncDirectory(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(parent.Sync(), parent.Close())
-}
-
-// exists reports whether a file of the directory is there.
-func exists(files vfs.FS, dir, name string) (bool, error) {
-	_, err := files.Stat(files.PathJoin(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -125,8 +125,12 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 	if err != nil {
 		return errors.Join(err, s.closeDB())
 	}
-	s.mark = watermark{file}
+	s.mark = watermark{file: file}
 	s.here, err = presence(files, path)
+	if err == nil && now == nil {
+		name, _ := s.guard.lastLog()
+		err = errors.Join(s.mark.begin(name), syncDirectory(files, s.dir))
+	}
 	if err = errors.Join(err, s.readCounts()); err == nil {
 		s.guard.serve()
 		err = s.guard.save()
