@@ -805,6 +805,7 @@ func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
+		r.store = r.store.Reopen()
 		r.open()
 	})
 }

@@ -34,11 +34,8 @@ func (g *group) find(key string) (*record, error) {
 	if g.k.prints != nil && g.k.prints.free(key) {
 		return nil, nil
 	}
-	stored, ok, err := g.k.store.Get(key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return decode(stored)
+	rec, err := getRecord(g.k.store, key)
+	return rec, g.k.readError(err)
 }
 
 // put makes next the task of the key, or nobody, if it is nil. was is what find has returned.

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -40,9 +41,11 @@ type keeper struct {
 	closed  bool
 	wake    chan struct{} // there is something in ops
 	ended   chan struct{}
-	reading sync.WaitGroup // of the fingerprints
+	helpers sync.WaitGroup // goroutines that read the keys, and watch the store
 	failure atomic.Pointer[error]
+	failed  chan struct{} // closed when failure is set
 	count   counts
+	report  reporter
 
 	// The keeper's own.
 	started        bool
@@ -90,7 +93,8 @@ const (
 func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
 	k := &keeper{
 		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
+		report:  reporter{log: cfg.log},
 		live:    make(map[string]*live),
 		overdue: feed{at: Position{Due: None}, until: None},
 		ahead:   feed{at: Position{Due: None}, until: None},
@@ -99,10 +103,22 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	if cfg.prints {
 		k.prints = newFingerprints()
 		keys := store.Keys() // as they are before the first operation
-		k.reading.Go(func() { k.readPrints(keys) })
+		k.helpers.Go(func() { k.readPrints(keys) })
+	}
+	if reporter, ok := store.(FailureReporter); ok {
+		k.helpers.Go(func() { k.watch(reporter) })
 	}
 	go k.run()
 	return k
+}
+
+// watch fails the keeper when the store has failed in the background. It ends with the keeper.
+func (k *keeper) watch(store FailureReporter) {
+	select {
+	case <-store.Failed():
+		_ = k.fail(store.Err())
+	case <-k.ctx.Done():
+	}
 }
 
 // do has the keeper do an operation, and waits until it is durable or refused.
@@ -111,28 +127,34 @@ func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error
 		return err
 	}
 	answered := make(chan error, 1)
-	if !k.post(op{ctx: ctx, size: size, do: f, answered: answered}) {
-		return ErrStopped
+	if err := k.post(op{ctx: ctx, size: size, do: f, answered: answered}); err != nil {
+		return err
 	}
 	select {
 	case err := <-answered:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-k.failed: // the keeper may be in a commit that never returns
+		return k.Err()
 	}
 }
 
-// post sends an operation, and reports whether the keeper takes any.
-func (k *keeper) post(o op) bool {
+// post sends an operation. Its error is that the keeper takes none any more.
+func (k *keeper) post(o op) error {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
-		return false
+		return ErrStopped
+	}
+	if err := k.Err(); err != nil {
+		k.mu.Unlock()
+		return err
 	}
 	k.ops = append(k.ops, o)
 	k.mu.Unlock()
 	k.call()
-	return true
+	return nil
 }
 
 // call wakes the keeper up.
@@ -224,8 +246,7 @@ func (k *keeper) commit(g *group) error {
 	}
 	k.count.add(g.tally)
 	if g.parked != nil {
-		k.cfg.log.WithField("task", g.parked.key).WithField("kind", g.parked.kind).
-			WithField("failure", g.parked.failure).Warnf("durable: %d tasks parked, this one the last", g.tally.parked)
+		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
 	}
 	for _, t := range g.order {
 		if was, is := t.from != None, t.now != nil; was != is && k.prints != nil {
@@ -279,18 +300,27 @@ func (k *keeper) start(*group) error {
 	k.caughtUp = time.Now().Add(-catchUpEvery) // so that the first of them need not wait
 	k.overdue.until = now - 1                  // what is added from here on is not overdue, be it due at once
 	k.ahead = feed{at: end(now - 1), until: now - 1}
-	k.wheel.Start()
 	return nil
 }
 
-// fail ends all that needs the store to be written, and returns the error that tells so.
+// fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
+// it.
 func (k *keeper) fail(err error) error {
 	err = fmt.Errorf("%w: %w", ErrBroken, err)
 	if !k.failure.CompareAndSwap(nil, &err) {
 		return k.Err()
 	}
-	k.cfg.log.WithError(err).Error("durable: no task is added, removed or run any more")
-	go k.wheel.Stop()
+	close(k.failed)
+	k.report.note(func(n *notices) { n.failure = err })
+	go k.wheel.Stop() // it calls the logger, too
+	return err
+}
+
+// readError passes on the error of a read. One that says that the store is corrupt fails the keeper.
+func (k *keeper) readError(err error) error {
+	if errors.Is(err, ErrCorrupt) {
+		return k.fail(err)
+	}
 	return err
 }
 
@@ -309,7 +339,7 @@ func (k *keeper) close() {
 	k.mu.Unlock()
 	k.call()
 	<-k.ended
-	k.reading.Wait()
+	k.helpers.Wait()
 }
 
 // next returns a generation that no earlier task had, and greater than the given one. Across processes the
@@ -326,7 +356,7 @@ func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
 	var prints []uint64
 	for key, err := range keys {
 		if err != nil {
-			k.post(op{do: func(*group) error { return k.fail(err) }})
+			_ = k.fail(err)
 			return
 		}
 		prints = append(prints, k.prints.of(key))
@@ -334,5 +364,5 @@ func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
 			return
 		}
 	}
-	k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
+	_ = k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
 }

@@ -84,7 +84,7 @@ func (r *record) toRun() Run {
 // durable the task counts as running, and has no other run.
 func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 	now := time.Now().UnixNano()
-	k.post(op{size: l.rec.size(), do: func(g *group) error {
+	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched[l.rec.key] != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}

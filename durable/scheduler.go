@@ -89,13 +89,18 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 
 // Start lets tasks run. A second Start does nothing.
 func (s *Scheduler) Start() error {
-	return s.keep.do(context.Background(), 0, s.keep.start)
+	if err := s.keep.do(context.Background(), 0, s.keep.start); err != nil {
+		return err
+	}
+	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
+	return nil
 }
 
 // Shutdown lets no run begin from here on, waits until the runs that go on have ended and been acknowledged,
 // and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
 // them, and returns an error that says how many there were: they will run again. It waits five seconds more for
-// a store that is busy, and then leaves it to close by itself. A further Shutdown waits for the first, or until
+// a store that is busy, and then leaves it to close by itself. If the store has failed, the error is also that
+// of Err, and five seconds are all that a busy store is given. A further Shutdown waits for the first, or until
 // its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done; so does
 // the body of a loop over All.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
@@ -116,24 +121,40 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		<-s.reads.stop()
 		closed <- s.store.Close()
 	}()
+	failed := s.keep.failed
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
-			s.result = errors.Join(s.result, err)
+			s.result = errors.Join(s.result, err, s.Err())
+			select {
+			case <-s.keep.report.written():
+			case <-time.After(logGrace):
+			}
 			return s.result
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
+		case <-failed: // it may never return from what it does
+			failed = nil
+			if patience == nil {
+				patience = time.After(closeGrace)
+			}
 		case <-patience:
-			s.result = errors.Join(s.result, errors.New("durable: the store is being written or read, and not closed yet"))
+			s.result = errors.Join(s.result, s.Err(),
+				errors.New("durable: the store is being written or read, and not closed yet"))
 			return s.result
 		}
 	}
 }
 
-// closeGrace is how long Shutdown waits for the store after its context is done.
-const closeGrace = 5 * time.Second
+const (
+	// closeGrace is how long Shutdown waits for the store after its context is done, or the store has failed.
+	closeGrace = 5 * time.Second
+
+	// logGrace is how long Shutdown waits for the logger to write what there was to say.
+	logGrace = time.Second
+)
 
 // Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
 // any more; it is to be shut down, and the store opened anew.
@@ -284,13 +305,9 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, ErrStopped
 	}
 	defer s.reads.leave()
-	stored, ok, err := s.store.Get(key)
-	if err != nil || !ok {
-		return Info{}, false, err
-	}
-	rec, err := decode(stored)
-	if err != nil {
-		return Info{}, false, err
+	rec, err := getRecord(s.store, key)
+	if err != nil || rec == nil {
+		return Info{}, false, s.keep.readError(err)
 	}
 	return rec.info(), true, nil
 }
@@ -306,6 +323,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 		}
 		defer s.reads.leave()
 		for rec, err := range dueRecords(s.store, Position{Due: None}, Never) {
+			err = s.keep.readError(err)
 			if err == nil {
 				err = ctx.Err()
 			}
