@@ -94,15 +94,11 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 		loadAt := rnd.IntN(100)
 		for step := range 200 {
 			if step == loadAt {
-				f.load(prints)
+				load(f, prints)
 			}
 			key := rnd.IntN(30)
 			there[key] = !there[key]
-			if n := (noted{print(key), there[key]}); f.ready {
-				f.apply(n)
-			} else {
-				f.noted = append(f.noted, n)
-			}
+			f.change(noted{print(key), there[key]})
 			if !f.ready {
 				continue
 			}
@@ -113,8 +109,8 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 				}
 			}
 			for p := range uint64(8) {
-				_, once := f.once[p]
-				got := f.more[p]
+				_, once := f.set.once[p]
+				got := f.set.more[p]
 				if once {
 					got++
 				}
@@ -123,9 +119,51 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 				}
 			}
 		}
-		if f.noted != nil || len(f.more) > 8 {
+		if f.noted != nil || len(f.set.more) > 8 {
 			t.Error("something is left over")
 		}
+	}
+}
+
+// load does what the reader of the keys does.
+func load(f *fingerprints, prints []uint64) {
+	for _, p := range prints {
+		f.set.apply(noted{p, true})
+	}
+	for !f.ready {
+		f.set.applyAll(f.handOver())
+	}
+}
+
+// However many keys there are, and however many changes meanwhile, the keeper makes good for few in one step.
+func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
+	const keys, changes = 100_000, 50_000
+	f := newFingerprints()
+	for i := range uint64(keys) {
+		f.set.apply(noted{i, true})
+	}
+	for i := range uint64(changes) {
+		f.change(noted{i, false})
+	}
+	var pieces [][]noted
+	for steps := 0; !f.ready; steps++ {
+		before := len(f.set.once)
+		pieces = f.handOver()
+		if n := before - len(f.set.once); n > notedAtOnce {
+			t.Errorf("a step of the keeper applies %d changes", n)
+		}
+		f.set.applyAll(pieces)
+		if steps < 3 { // what comes up while the reader works
+			for i := range uint64(changes) / 10 {
+				f.change(noted{i, steps%2 == 0})
+			}
+		}
+		if steps > 10 {
+			t.Fatal("the set does not become ready")
+		}
+	}
+	if n, want := len(f.set.once), keys-changes+changes/10; n != want || f.noted != nil {
+		t.Errorf("%d fingerprints, want %d; left over: %d", n, want, len(f.noted))
 	}
 }
 
@@ -135,7 +173,7 @@ func TestFingerprints_free(t *testing.T) {
 		t.Error("a key is free before the keys were read")
 	}
 	f.note("later", true)
-	f.load([]uint64{f.of("k")})
+	load(f, []uint64{f.of("k")})
 	for key, want := range map[string]bool{"k": false, "later": false, "other": true} {
 		if f.free(key) != want {
 			t.Errorf("free(%q) is %v", key, !want)

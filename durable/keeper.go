@@ -102,9 +102,9 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
-		keys := store.Keys() // as they are before the first operation
-		k.helpers.Go(func() { k.readPrints(keys) })
 	}
+	keys := store.Keys() // as they are before the first operation
+	k.helpers.Go(func() { k.readKeys(keys) })
 	if reporter, ok := store.(FailureReporter); ok {
 		k.helpers.Go(func() { k.watch(reporter) })
 	}
@@ -351,18 +351,32 @@ func (k *keeper) next(after uint64) uint64 {
 	return k.generation
 }
 
-// readPrints reads the fingerprints of the keys and hands them to the keeper. It ends early with the keeper.
-func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
-	var prints []uint64
+// readKeys walks over the keys, as they were in the beginning, and makes the fingerprints of them, if there are
+// to be any. The walk is also how a store checks what it holds. It ends early with the keeper.
+func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
+	n := 0
 	for key, err := range keys {
 		if err != nil {
 			_ = k.fail(err)
 			return
 		}
-		prints = append(prints, k.prints.of(key))
-		if len(prints)%1024 == 0 && k.ctx.Err() != nil {
+		if k.prints != nil {
+			k.prints.set.apply(noted{k.prints.of(key), true})
+		}
+		if n++; n%1024 == 0 && k.ctx.Err() != nil {
 			return
 		}
 	}
-	_ = k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
+	for ready := k.prints == nil; !ready; {
+		var pieces [][]noted
+		err := k.do(k.ctx, 0, func(*group) error {
+			pieces = k.prints.handOver()
+			ready = pieces == nil
+			return nil
+		})
+		if err != nil {
+			return // the keeper has failed or ended
+		}
+		k.prints.set.applyAll(pieces)
+	}
 }

@@ -30,7 +30,8 @@ type Store interface {
 	Due(after Position, until int64) iter.Seq2[Record, error]
 
 	// Keys walks over all keys, in any order, as they are when Keys is called. It must be walked over once, if
-	// only to its first step. An error ends it. Commits go on meanwhile.
+	// only to its first step. An error ends it. Commits go on meanwhile. A scheduler walks over it once, in the
+	// background after New, so a store may check there what only a walk over all shows. It fails on any error.
 	Keys() iter.Seq2[string, error]
 
 	// Len returns the number of records.

@@ -188,21 +188,29 @@ func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 			t.Errorf("Err is %v", s.Err())
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		f := &failing{Store: newStore()}
-		f.keys.Store(true)
-		s, err := durable.New(f, durable.WithLogger(quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if !errors.Is(s.Err(), errDisk) {
-			t.Errorf("after the keys could not be read Err is %v", s.Err())
-		}
-		if err := s.Shutdown(ctx); !errors.Is(err, errDisk) {
-			t.Errorf("shutdown: %v", err)
-		}
-	})
+}
+
+// The walk over the keys is how a store checks itself, whether or not there are fingerprints of them.
+func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
+	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutFingerprints()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &failing{Store: newStore()}
+				f.keys.Store(true)
+				s, err := durable.New(f, append(opts, durable.WithLogger(quiet()))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !errors.Is(s.Err(), errDisk) {
+					t.Errorf("Err is %v", s.Err())
+				}
+				if err := s.Shutdown(ctx); !errors.Is(err, errDisk) {
+					t.Errorf("shutdown: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A read that meets damage fails the scheduler, whichever it is.
