@@ -18,9 +18,9 @@ type tally struct{ added, removed, parked, succeeded, failed uint64 }
 
 // touched is what has become of one key.
 type touched struct {
-	key  string
-	from int64   // the due time of the record in the store, or None
-	now  *record // the one it has now, or nil
+	key string
+	was *record // the one in the store, or nil
+	now *record // the one it has now, or nil
 }
 
 // find returns the task of the key, or nil.
@@ -42,10 +42,7 @@ func (g *group) find(key string) (*record, error) {
 func (g *group) put(key string, was, next *record) {
 	t := g.touched[key]
 	if t == nil {
-		t = &touched{key: key, from: None}
-		if was != nil {
-			t.from = was.due
-		}
+		t = &touched{key: key, was: was}
 		if g.touched == nil {
 			g.touched = make(map[string]*touched)
 		}
@@ -59,7 +56,10 @@ func (g *group) put(key string, was, next *record) {
 func (g *group) changes() []Change {
 	all := make([]Change, 0, len(g.order))
 	for _, t := range g.order {
-		c := Change{Key: t.key, From: t.from, Due: None}
+		c := Change{Key: t.key, From: None, Due: None}
+		if t.was != nil {
+			c.From = t.was.due
+		}
 		if t.now != nil {
 			c.Due, c.Data = t.now.due, t.now.encode()
 		}

@@ -28,10 +28,11 @@ import (
 // So nobody is told what is not durable, and the wheel never holds what the store does not. When a commit
 // fails nobody knows what the store has: the keeper takes nothing more, and the wheel stops.
 type keeper struct {
-	store Store
-	wheel *timewheel.TimeWheel
-	kinds *kinds
-	cfg   config
+	store   Store
+	wheel   *timewheel.TimeWheel
+	kinds   *kinds
+	cfg     config
+	backlog *backlog
 
 	ctx    context.Context // of the runs
 	cancel context.CancelFunc
@@ -53,8 +54,8 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
-	overdueLive    int       // how many of live were overdue at the start
-	caughtUp       time.Time // up to when overdue tasks were started
+	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
+	unreported     []string       // kinds that are new there
 }
 
 // An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
@@ -67,18 +68,18 @@ type op struct {
 	err      error
 }
 
-// live is a task in the wheel, or one that is running. The keeper owns it but for the state.
+// live is a task in the wheel or the backlog, or one that is running. The keeper owns it but for the state.
 type live struct {
 	k       *keeper
 	rec     *record
-	overdue bool          // it is counted in overdueLive
-	state   atomic.Uint32 // changed from inWheel by compare-and-swap: of a run and a removal one wins
+	overdue bool          // it is in the backlog, or was, and not in the wheel
+	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 }
 
 const (
-	inWheel uint32 = iota
-	begun          // its run has begun
-	gone           // it was removed, replaced or moved before that
+	waits uint32 = iota // until it is due, or for a worker
+	begun               // its run has begun
+	gone                // it was removed, replaced or moved before that
 )
 
 const forever = time.Duration(math.MaxInt64)
@@ -94,11 +95,13 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	k := &keeper{
 		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
-		report:  reporter{log: cfg.log},
-		live:    make(map[string]*live),
-		overdue: feed{at: Position{Due: None}, until: None},
-		ahead:   feed{at: Position{Due: None}, until: None},
+		report:    reporter{log: cfg.log},
+		live:      make(map[string]*live),
+		unhandled: make(map[string]int),
+		overdue:   feed{at: Position{Due: None}, until: None},
+		ahead:     feed{at: Position{Due: None}, until: None},
 	}
+	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
@@ -249,32 +252,41 @@ func (k *keeper) commit(g *group) error {
 		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
 	}
 	for _, t := range g.order {
-		if was, is := t.from != None, t.now != nil; was != is && k.prints != nil {
+		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
+		}
+		if k.isAside(t.was) {
+			k.unhandled[t.was.kind]--
+			k.count.unhandled.Add(-1)
 		}
 		k.place(t.key, t.now)
 	}
 	return nil
 }
 
-// place makes the place of the key's task fit: in the wheel if the store has been read beyond it, else in
-// the store alone. It may be nil.
+// place makes the place of the key's task fit: in memory if the store has been read beyond it, else in the
+// store alone. It may be nil.
 func (k *keeper) place(key string, rec *record) {
 	old := k.live[key]
-	waits := old != nil && old.state.CompareAndSwap(inWheel, gone)
-	if old != nil && old.overdue {
-		k.overdueLive--
-	}
-	if rec != nil && k.passed(rec.position()) {
-		l := &live{k: k, rec: rec}
-		k.live[key] = l
-		d := time.Duration(rec.due - time.Now().UnixNano())
-		// Its error is that the wheel has stopped: then nothing runs, and the store has it.
-		_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
-		return
+	inWheel := false
+	if old != nil && old.state.CompareAndSwap(waits, gone) {
+		if inWheel = !old.overdue; old.overdue {
+			k.backlog.remove(old)
+		}
 	}
 	delete(k.live, key)
-	if waits {
+	if rec != nil && k.passed(rec.position()) {
+		l := &live{k: k, rec: rec, overdue: rec.due <= k.overdue.until}
+		k.live[key] = l
+		if !l.overdue {
+			d := time.Duration(rec.due - time.Now().UnixNano())
+			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
+			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
+			return
+		}
+		k.backlog.add(l)
+	}
+	if inWheel {
 		_ = k.wheel.RemoveTask(key) // its error is that the wheel has let go of it, to find it gone
 	}
 }
@@ -297,9 +309,9 @@ func (k *keeper) start(*group) error {
 	}
 	k.started = true
 	now := time.Now().UnixNano()
-	k.caughtUp = time.Now().Add(-catchUpEvery) // so that the first of them need not wait
-	k.overdue.until = now - 1                  // what is added from here on is not overdue, be it due at once
+	k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 	k.ahead = feed{at: end(now - 1), until: now - 1}
+	k.backlog.start()
 	return nil
 }
 
@@ -311,6 +323,7 @@ func (k *keeper) fail(err error) error {
 		return k.Err()
 	}
 	close(k.failed)
+	k.backlog.stop()
 	k.report.note(func(n *notices) { n.failure = err })
 	go k.wheel.Stop() // it calls the logger, too
 	return err

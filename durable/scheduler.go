@@ -74,8 +74,9 @@ func newScheduler(store Store, cfg config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Handle has h run the tasks of a kind. To add a task its kind must be known, and so must those that fall due
-// when Start is called. The error is that of an option, or that the kind has a handler.
+// Handle has h run the tasks of a kind. To add a task its kind must be known. A task that falls due while its
+// kind is not known waits, and runs as an overdue one when Handle is called, in this process or a later one. The
+// error is that of an option, or that the kind has a handler.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if name == "" || len(name) > MaxKind {
 		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
@@ -84,7 +85,11 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err != nil {
 		return err
 	}
-	return s.kinds.add(name, k)
+	if err := s.kinds.add(name, k); err != nil {
+		return err
+	}
+	_ = s.keep.post(op{do: func(*group) error { s.keep.handled(name); return nil }}) // or nothing runs any more
+	return nil
 }
 
 // Start lets tasks run. A second Start does nothing.
@@ -113,6 +118,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
+	s.keep.backlog.stop()
 	s.result = s.wheel.Shutdown(ctx)
 	s.keep.cancel()
 	closed := make(chan error, 1)

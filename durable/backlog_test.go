@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+
+	"fmt"
+
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// sleeper is a handler that takes so long.
+func sleeper(d time.Duration) durable.Handler {
+	return func(context.Context, durable.Run) error { time.Sleep(d); return nil }
+}
+
+// overdue adds n tasks of the kind, due a millisecond after each other, ends the process and begins another
+// after an hour, whose scheduler is not started and does not handle the kind.
+func (r *rig) overdue(n int, kind string) {
+	r.t.Helper()
+	r.handle(kind, sleeper(0))
+	tasks := make([]durable.Task, n)
+	for i := range tasks {
+		tasks[i] = durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: sec + time.Duration(i)*time.Millisecond}
+	}
+	for batch := range slices.Chunk(tasks, 10_000) {
+		r.add(batch...)
+	}
+	r.crash()
+	r.after(hour)
+}
+
+// late returns how late the runs of the kind began, the least first.
+func (r *rig) late(calls []call, kind string) (late []time.Duration) {
+	for _, c := range calls {
+		if c.Kind == kind {
+			late = append(late, r.begin.Add(c.at).Sub(c.Due))
+		}
+	}
+	slices.Sort(late)
+	return late
+}
+
+func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
+	const workers, took = 64, 20 * time.Millisecond
+	tasks := 100_000
+	if testing.Short() {
+		tasks = 20_000
+	}
+	for name, c := range map[string]struct {
+		every time.Duration // a batch of live tasks
+		batch int
+	}{"one each 2 ms": {2 * time.Millisecond, 1}, "sixty each 100 ms": {100 * time.Millisecond, 60}} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.overdue(tasks, "late")
+				r.handle("late", sleeper(took))
+				r.handle("live", sleeper(took))
+				r.start()
+				began, live := time.Now(), 0
+				for r.Stats().Succeeded < uint64(tasks) {
+					for range c.batch {
+						r.add(durable.Task{Key: fmt.Sprint("live", live), Kind: "live", Delay: sec})
+						live++
+					}
+					time.Sleep(c.every)
+				}
+				took, calls := time.Since(began), r.runs()
+				liveLate := r.late(calls, "live")
+				if len(liveLate) < 1000 {
+					t.Fatalf("only %d live runs", len(liveLate))
+				}
+				if p99 := liveLate[len(liveLate)*99/100]; p99 > 100*time.Millisecond {
+					t.Errorf("of %d live tasks the p99 of the lateness is %v", len(liveLate), p99)
+				}
+				capacity := took.Seconds() / 0.020 * workers
+				if got := float64(len(calls)) / capacity; got < 0.9 {
+					t.Errorf("%d runs in %v, %d of them live: %.0f %% of the capacity",
+						len(calls), took, len(liveLate), 100*got)
+				}
+				t.Logf("%d runs in %v, %.1f %% of the capacity; live: %d, p99 %v, at most %v", len(calls), took,
+					float64(len(calls))/capacity*100, len(liveLate), liveLate[len(liveLate)*99/100], liveLate[len(liveLate)-1])
+			}, durable.WithPoolSize(workers))
+		})
+	}
+}
+
+// The rate is a bound also where it could be made up for: for what had to wait because no worker was spare.
+func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
+	const rate, tasks = 50, 1000
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		var slow atomic.Bool
+		slow.Store(true)
+		r.handle("late", func(context.Context, durable.Run) error {
+			if slow.Load() {
+				time.Sleep(10 * sec)
+			}
+			return nil
+		})
+		r.start()
+		r.after(5 * sec)
+		slow.Store(false)
+		r.after(60 * sec)
+		calls := r.runs()
+		if len(calls) != tasks {
+			t.Fatalf("%d runs", len(calls))
+		}
+		for i, c := range calls[:tasks-2*rate] {
+			if d := calls[i+2*rate].at - c.at; d < 2*sec-110*time.Millisecond {
+				t.Fatalf("%d overdue tasks began within %v", 2*rate, d)
+			}
+		}
+	}, durable.WithCatchUp(rate), durable.WithPoolSize(8))
+}
+
+// A run cannot be interrupted, so overdue tasks of a kind that is not known to be quick leave workers free.
+func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
+	const workers, tasks = 32, 400
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		var running, most atomic.Int32
+		r.handle("late", func(context.Context, durable.Run) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(10 * time.Minute)
+			return nil
+		})
+		r.handle("live", sleeper(sec))
+		r.start()
+		r.add(durable.Task{Key: "live", Kind: "live", Interval: 3 * sec, Times: durable.Forever})
+		r.add(durable.Task{Key: "live too", Kind: "live", Interval: 5 * sec, Times: durable.Forever})
+		began := time.Now()
+		for r.Len() > 2 {
+			r.after(time.Minute)
+		}
+		// 28 at a time, less the one or two that live tasks take as a batch of them ends.
+		if d, want := time.Since(began), tasks/26*10*time.Minute; d > want+20*time.Minute {
+			t.Errorf("the overdue tasks took %v, want %v", d, want)
+		}
+		if n := most.Load(); n > workers-workers/8 || n < workers-workers/8-2 {
+			t.Errorf("%d overdue tasks were running at once, want %d", n, workers-workers/8)
+		}
+		live := r.late(r.runs(), "live")
+		if last := live[len(live)-1]; len(live) < 1000 || last > 2*tick {
+			t.Errorf("of %d live tasks one was %v late", len(live), last)
+		}
+	}, durable.WithPoolSize(workers))
+}
+
+// With one worker the order of the runs is that in which they begin.
+func TestCatchUp_oldest_first(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.add(durable.Task{Key: "often", Kind: "all", Interval: 100 * time.Millisecond, Times: 30})
+		r.add(durable.Task{Key: "seldom", Kind: "all", Interval: 700 * time.Millisecond, Times: 4})
+		r.overdue(3000, "late")
+		r.handle("late", sleeper(0))
+		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.start()
+		r.after(3 * sec)
+		calls := r.runs()
+		if len(calls) != 3034 {
+			t.Fatalf("%d runs", len(calls))
+		}
+		// The next run of a task is known when the one before it is acknowledged; meanwhile the worker goes on.
+		latest := time.Time{}
+		for i, c := range calls {
+			if c.Kind == "late" && c.Due.Before(latest) {
+				t.Errorf("run %d was due at %v, and one due at %v came before it", i, c.Due, latest)
+			}
+			if c.Kind == "late" {
+				latest = c.Due
+			}
+		}
+		for _, key := range []string{"often", "seldom"} {
+			run := uint64(0)
+			for _, c := range calls {
+				if c.Key == key && c.Token.Run != run {
+					t.Errorf("run %d of %s comes as number %d", c.Token.Run, key, run)
+				}
+				if c.Key == key {
+					run++
+				}
+			}
+		}
+	}, durable.WithPoolSize(1))
+}
+
+func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: 10 * time.Minute, Interval: 7 * time.Minute, Times: durable.Forever})
+		r.crash()
+		r.after(hour)
+		r.start()
+		r.after(15 * time.Minute)
+		c := r.ranAt("k", hour, 66*time.Minute, 73*time.Minute)
+		if c[0].Due != r.begin.Add(10*time.Minute) || c[1].Missed != 7 {
+			t.Errorf("these ran: %+v", c)
+		}
+	})
+}
+
+// What is removed, replaced or moved while it waits in the backlog does not run any more, and all else once.
+func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
+	const tasks = 600
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		r.handle("late", sleeper(100*time.Millisecond))
+		r.start()
+		r.after(sec)
+		began := map[string]bool{}
+		for _, c := range r.runs() {
+			began[c.Key] = true
+		}
+		if len(began) < 20 || len(began) > 50 {
+			t.Fatalf("%d have begun", len(began))
+		}
+		want := map[string]int{}
+		for i := range tasks {
+			key := fmt.Sprint("late", i)
+			if began[key] {
+				continue
+			}
+			var err error
+			switch i % 5 {
+			case 0:
+				err = r.RemoveTask(ctx, key)
+			case 1:
+				err = r.SetTask(ctx, durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+			case 2:
+				err = r.Reschedule(ctx, key, 3*hour)
+			case 3:
+				err = r.RemoveTask(ctx, key)
+				r.add(durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+			default:
+				want[key] = 1
+			}
+			if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
+				t.Fatal(err)
+			}
+		}
+		r.after(hour)
+		got := map[string]int{}
+		for _, c := range r.runs() {
+			got[c.Key]++
+		}
+		for key := range want {
+			if got[key] != 1 {
+				t.Errorf("%s ran %d times", key, got[key])
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%d tasks ran, want %d", len(got), len(want))
+		}
+		r.after(4 * hour)
+		later := len(r.runs())
+		if n := r.Len(); n != 0 || later < tasks/5*3-50 || later > tasks/5*3 {
+			t.Errorf("%d ran later, %d are left", later, n)
+		}
+	}, durable.WithPoolSize(4))
+}
+
+// A worker whose run panics or ends its goroutine is replaced; a scheduler that is shut down begins no run, and
+// what is left runs in the next process.
+func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
+	const tasks = 2000
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		done := map[durable.Token]int{}
+		for life := 0; r.Len() > 0; life++ {
+			if life == 20 {
+				t.Fatalf("%d tasks are left", r.Len())
+			}
+			r.handle("late", func(_ context.Context, run durable.Run) error {
+				time.Sleep(10 * time.Millisecond)
+				switch {
+				case run.Attempt > 1:
+				case run.Key[len(run.Key)-1] == '3':
+					panic("at the disco")
+				case run.Key[len(run.Key)-1] == '7':
+					runtime.Goexit()
+				}
+				return nil
+			}, durable.WithRetry(5, sec, sec))
+			r.start()
+			r.after(sec + 5*time.Millisecond)
+			left := r.store.Reopen()
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			_ = r.Shutdown(gone) // its error is that runs go on
+			for _, c := range r.runs() {
+				done[c.Token]++
+			}
+			r.after(10 * sec)
+			if n := len(r.runs()); n != 0 {
+				t.Fatalf("%d runs began after Shutdown", n)
+			}
+			r.store = left
+			r.open()
+			r.after(hour)
+		}
+		if len(done) != tasks {
+			t.Errorf("%d tasks ran, want %d", len(done), tasks)
+		}
+		r.handle("late", sleeper(0))
+	}, durable.WithPoolSize(8))
+}
