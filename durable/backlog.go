@@ -102,6 +102,13 @@ func (b *backlog) roomLocked() int {
 	return 0
 }
 
+// full reports whether the backlog takes no more for the bytes that it has.
+func (b *backlog) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.size >= queuedBytes
+}
+
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
 func (b *backlog) work() {
 	for b.left.Load() > 0 {

@@ -5,17 +5,17 @@ package durable_test
 import (
 	"context"
 	"errors"
-
 	"fmt"
-
+	"iter"
 	"runtime"
 	"slices"
 	"sync/atomic"
-
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // sleeper is a handler that takes so long.
@@ -268,6 +268,76 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 			t.Errorf("%d ran later, %d are left", later, n)
 		}
 	}, durable.WithPoolSize(4))
+}
+
+// A counting store counts what is read from it in due order.
+type counting struct {
+	*memstore.Store
+	records, bytes atomic.Int64
+}
+
+func (c *counting) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		for r, err := range c.Store.Due(after, until) {
+			c.records.Add(1)
+			c.bytes.Add(int64(len(r.Data)))
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// However many tasks are overdue and however large they are, few of them are in memory.
+func TestCatchUp_memory_isBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		tasks, payload int
+		records, bytes int64
+	}{"many": {10_000, 0, 2048 + 100, 1 << 20}, "large": {200, 1 << 20, 40, 40 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &counting{Store: newStore()}
+				s, err := durable.New(store, durable.WithLogger(quiet()), durable.WithPoolSize(4))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var slow atomic.Bool
+				slow.Store(true)
+				err = s.Handle("k", func(context.Context, durable.Run) error {
+					if slow.Load() {
+						time.Sleep(hour)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				payload := make([]byte, c.payload)
+				for i := range c.tasks {
+					task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
+					if err := s.AddTask(ctx, task); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(hour)
+				if err := s.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(30 * time.Minute)
+				if r, b := store.records.Load(), store.bytes.Load(); r > c.records || b > c.bytes || r < 10 {
+					t.Errorf("%d records of %d bytes were read, want at most %d of %d", r, b, c.records, c.bytes)
+				}
+				slow.Store(false)
+				time.Sleep(2 * hour)
+				if n := s.Len(); n != 0 {
+					t.Errorf("%d tasks are left", n)
+				}
+				if err := s.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A worker whose run panics or ends its goroutine is replaced; a scheduler that is shut down begins no run, and

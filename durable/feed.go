@@ -82,7 +82,7 @@ func (k *keeper) read(f *feed, most int) {
 			_ = k.fail(err) // which reports it
 			return
 		}
-		if n == most {
+		if n == most || f == &k.overdue && k.backlog.full() {
 			whole = false
 			break
 		}

@@ -185,6 +185,68 @@ func TestFingerprints_free(t *testing.T) {
 	}
 }
 
+// A large AddTask that has its group for itself is put into no map: that took most of the time in which the
+// keeper's other callers waited. An operation that comes after it finds everything all the same.
+func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
+	k := &keeper{live: map[string]*live{}, prints: newFingerprints()}
+	k.prints.handOver()
+	g := &group{k: k}
+	early := &record{key: "3"}
+	g.put("3", early, nil) // an operation before it has removed one of the keys
+	var recs []*record
+	for i := range 1000 {
+		rec := &record{key: fmt.Sprint(i)}
+		recs = append(recs, rec)
+		if old, err := g.find(rec.key); old != nil || err != nil {
+			t.Fatal(old, err)
+		}
+	}
+	g.putNew(recs)
+	if len(g.index) != 1 {
+		t.Errorf("%d keys are in the index", len(g.index))
+	}
+	for _, rec := range recs {
+		if found, err := g.find(rec.key); found != rec || err != nil {
+			t.Errorf("find(%s) = %v, %v", rec.key, found, err)
+		}
+	}
+	if was := g.touched("3").was; was != early || len(g.order) != 1000 {
+		t.Errorf("the store's record is %v, and %d keys are touched", was, len(g.order))
+	}
+}
+
+func TestDistinct(t *testing.T) {
+	rec := func(key string) *record { return &record{key: key} }
+	first, twice := distinct([]*record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
+	keys := ""
+	for _, r := range first {
+		keys += r.key
+	}
+	if keys != "abc" || len(twice) != 2 || !twice["a"] || !twice["b"] {
+		t.Errorf("distinct returns %s, %v", keys, twice)
+	}
+}
+
+// Runs that are quick again make their kind quick again, but not at once.
+func TestKind_quick(t *testing.T) {
+	var k kind
+	if k.quick() {
+		t.Error("a kind that has not run is quick")
+	}
+	k.took(time.Millisecond)
+	if !k.quick() {
+		t.Error("a kind that runs a millisecond is not quick")
+	}
+	k.took(time.Minute)
+	n := 0
+	for ; !k.quick(); n++ {
+		k.took(time.Millisecond)
+	}
+	if n < 50 || n > 500 {
+		t.Errorf("after a run of a minute the kind is quick after %d quick ones", n)
+	}
+}
+
 func TestEnd_isBeyondEveryKey(t *testing.T) {
 	e := feed{at: end(7)}
 	longest := make([]byte, MaxKey)

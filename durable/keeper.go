@@ -355,13 +355,15 @@ func (k *keeper) close() {
 	k.helpers.Wait()
 }
 
-// next returns a generation that no earlier task had, and greater than the given one. Across processes the
-// clock sees to that; the last bits are random, so that a clock that was set back does not repeat it.
-func (k *keeper) next(after uint64) uint64 {
+// next returns the first of n generations in a row that no earlier task had, and greater than the given one.
+// Across processes the clock sees to that; the last bits are random, so that a clock that was set back does not
+// repeat it.
+func (k *keeper) next(after, n uint64) uint64 {
 	const random = 1 << 10
 	now := uint64(time.Now().UnixNano())/random*random + rand.Uint64N(random)
-	k.generation = max(k.generation+1, after+1, now)
-	return k.generation
+	first := max(k.generation+1, after+1, now)
+	k.generation = first + n - 1
+	return first
 }
 
 // readKeys walks over the keys, as they were in the beginning, and makes the fingerprints of them, if there are

@@ -92,7 +92,7 @@ func (r *record) toRun() Run {
 func (k *keeper) leave(l *live) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.rec.key
-		if k.live[key] != l || g.touched[key] != nil {
+		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		if k.kinds.get(l.rec.kind) != nil {
@@ -110,7 +110,7 @@ func (k *keeper) leave(l *live) {
 func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 	now := time.Now().UnixNano()
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
-		if k.live[l.rec.key] != l || g.touched[l.rec.key] != nil {
+		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		switch {

@@ -173,31 +173,50 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
+	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
 	return s.keep.do(ctx, size, func(g *group) error {
 		var taken []string
-		seen := make(map[string]int) // how often, if there is more than one task
 		for _, rec := range recs {
 			old, err := g.find(rec.key)
 			if err != nil {
 				return err
 			}
-			if len(recs) > 1 {
-				seen[rec.key]++
-			}
-			if n := seen[rec.key]; n < 2 && old != nil || n == 2 && old == nil {
+			if old != nil || twice[rec.key] {
 				taken = append(taken, rec.key)
 			}
 		}
 		if taken != nil {
 			return &DuplicateKeysError{taken}
 		}
-		for _, rec := range recs {
-			rec.generation = s.keep.next(0)
-			g.put(rec.key, nil, rec)
+		generation := s.keep.next(0, uint64(len(recs)))
+		for i, rec := range recs {
+			rec.generation = generation + uint64(i)
 		}
+		g.putNew(recs)
 		g.tally.added += uint64(len(recs))
 		return nil
 	})
+}
+
+// distinct returns the first of the records of each key, and the keys that have more than one.
+func distinct(recs []*record) (first []*record, twice map[string]bool) {
+	if len(recs) == 1 {
+		return recs, nil
+	}
+	seen := make(map[string]struct{}, len(recs))
+	first = recs[:0]
+	for _, rec := range recs {
+		before := len(seen)
+		if seen[rec.key] = struct{}{}; len(seen) > before {
+			first = append(first, rec)
+			continue
+		}
+		if twice == nil {
+			twice = make(map[string]bool)
+		}
+		twice[rec.key] = true
+	}
+	return first, twice
 }
 
 // SetTask adds the task, or replaces the one of that key.
@@ -218,7 +237,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 			before = old.generation
 		}
 		g.tally.added++
-		rec.generation = s.keep.next(before)
+		rec.generation = s.keep.next(before, 1)
 		g.put(rec.key, old, rec)
 		return nil
 	})
