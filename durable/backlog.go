@@ -14,15 +14,16 @@ import (
 // A backlog holds overdue tasks that have been read from the store and not begun, in due order. They run on
 // workers of the wheel that nothing else needs, so that what falls due now never waits behind them:
 //
-//   - A worker takes an overdue task only while no due run waits in the wheel, and looks again before each.
+//   - A worker takes an overdue task only while no due run waits in the wheel, and looks again before each, or
+//     after a millisecond.
 //   - A worker that has ended a run of what fell due now goes on with overdue tasks. When no such worker is
 //     about, the keeper asks the wheel for more, at most as many as are spare.
 //   - Some workers are left free as long as the next task's kind is not known to be quick ([kind.quick]), for
 //     a run cannot be interrupted: what falls due during an overdue run of an hour needs a worker, too.
 //   - The bounded rate is kept as runs begin.
 //
-// A task leaves the backlog once: to the worker that takes it, or to the keeper that removes, replaces or moves
-// it.
+// A task leaves the backlog once: to the worker that takes it, or to the keeper that removes, replaces or
+// moves it.
 type backlog struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
@@ -35,6 +36,7 @@ type backlog struct {
 	queue   *btree.BTreeG[*live]
 	size    int       // about how many bytes the queue takes
 	asked   int       // workers that were asked for and have not begun
+	looked  time.Time // when nothing was seen to wait in the wheel
 	paid    time.Time // up to when the rate has been used
 	stopped bool
 }
@@ -49,11 +51,16 @@ const (
 	// by the rate a run may still make up for it.
 	catchUpEvery = 10 * time.Millisecond
 	catchUpBurst = 100 * time.Millisecond
+
+	// lookEvery is how often it is looked whether a run waits in the wheel, while runs are quick. A look takes
+	// about as long as a run that does nothing, some microseconds.
+	lookEvery = time.Millisecond
 )
 
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
-		wheel: wheel, kinds: kinds, workers: cfg.poolSize, each: time.Second / time.Duration(cfg.catchUp), call: call,
+		wheel: wheel, kinds: kinds, workers: cfg.poolSize,
+		each: time.Second / time.Duration(cfg.catchUp), call: call,
 		queue: btree.NewG(32, func(a, b *live) bool { return a.rec.position().before(b.rec.position()) }),
 	}
 }
@@ -132,12 +139,16 @@ func (b *backlog) begin() {
 func (b *backlog) take() *live {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	l, ok := b.queue.Min()
-	if !ok || b.stopped || b.allowedLocked() == 0 {
+	if !ok || b.stopped || b.allowedLocked(now) == 0 {
 		return nil
 	}
-	if w := b.wheel.Stats(); w.Waiting > 0 || w.Running > b.usableLocked(l) { // this worker is running
-		return nil
+	if usable := b.usableLocked(l); usable < b.workers || now.Sub(b.looked) >= lookEvery {
+		if w := b.wheel.Stats(); w.Waiting > 0 || w.Running > usable { // this worker is running
+			return nil
+		}
+		b.looked = now
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()
@@ -159,7 +170,7 @@ func (b *backlog) hire() time.Duration {
 	if !ok || b.stopped {
 		return forever
 	}
-	allowed := b.allowedLocked()
+	allowed := b.allowedLocked(time.Now())
 	if allowed == 0 {
 		return max(catchUpEvery, time.Until(b.paid.Add(b.each)))
 	}
@@ -173,8 +184,7 @@ func (b *backlog) hire() time.Duration {
 }
 
 // allowedLocked returns how many runs the rate allows to begin now.
-func (b *backlog) allowedLocked() int {
-	now := time.Now()
+func (b *backlog) allowedLocked(now time.Time) int {
 	if burst := now.Add(-max(catchUpBurst, b.each)); b.paid.Before(burst) {
 		b.paid = burst
 	}

@@ -139,6 +139,11 @@ func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-k.failed: // the keeper may be in a commit that never returns
+	}
+	select {
+	case err := <-answered:
+		return err
+	default:
 		return k.Err()
 	}
 }

@@ -44,7 +44,7 @@ type Missed int
 
 const (
 	Once Missed = iota // one of them runs, the others are counted as missed
-	Skip               // those from before the start are counted as missed; else as Once
+	Skip               // those from before the start, or before Handle, are counted as missed; else as Once
 	All                // each of them runs, one after the other
 )
 

@@ -100,7 +100,9 @@ func (k *keeper) leave(l *live) {
 			return nil
 		}
 		delete(k.live, key)
-		k.setAside(l.rec)
+		if k.isAside(l.rec) { // or the overdue feed will read it again
+			k.setAside(l.rec)
+		}
 		return nil
 	}})
 }

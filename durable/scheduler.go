@@ -162,12 +162,16 @@ const (
 	logGrace = time.Second
 )
 
-// Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
-// any more; it is to be shut down, and the store opened anew.
+// Err returns why the store has failed, or nil. A failed commit is a cause, a read that meets damage
+// ([ErrCorrupt]), a failed read of the scheduler's own, and what the store itself reports ([FailureReporter]). A
+// scheduler whose store has failed changes and runs nothing any more; shut it down, and open the store again.
 func (s *Scheduler) Err() error { return s.keep.Err() }
 
 // AddTask adds the tasks, all or none. The error is ErrInvalidTask, ErrUnknownKind, or ErrDuplicateTaskKey: a
 // [*DuplicateKeysError] with the keys that are there already, or occur twice.
+//
+// The tasks are committed at once, so the other verbs wait meanwhile: a few milliseconds for a thousand tasks, a
+// second or more for [MaxBatch] bytes, which is there to bound it. Batches of a few thousand are as fast.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
