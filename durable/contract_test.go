@@ -548,6 +548,7 @@ func TestMissed_policies(t *testing.T) {
 					}
 				}
 				r.times("k", 100-c.runs)
+				r.unhandled(0)
 				r.after(hour)
 				next := r.ranAt("k", 11*hour)
 				if next[0].Missed != c.missed {

@@ -131,9 +131,9 @@ func (k *keeper) setAside(rec *record) {
 	k.count.unhandled.Add(1)
 }
 
-// isAside reports whether the task was set aside.
+// isAside reports whether the task was set aside, and is counted.
 func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position())
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.get(rec.kind) == nil
 }
 
 // reportUnhandled reports the kinds that have turned out to have no handler, each once.

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 func FuzzRecord_decode(f *testing.F) {
@@ -224,6 +226,29 @@ func TestDistinct(t *testing.T) {
 	}
 	if keys != "abc" || len(twice) != 2 || !twice["a"] || !twice["b"] {
 		t.Errorf("distinct returns %s, %v", keys, twice)
+	}
+}
+
+// After the clock was set back a task can be due before the start, and yet not be due. It must not run early.
+func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
+	wheel := timewheel.NewTimeWheel(time.Millisecond, 64)
+	defer wheel.Stop()
+	now := time.Now().UnixNano()
+	k := &keeper{wheel: wheel, kinds: &kinds{}, live: map[string]*live{}, started: true}
+	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, k.call)
+	k.overdue = feed{at: end(now + int64(2*time.Hour)), until: now + int64(2*time.Hour)}
+	k.place("later", &record{key: "later", due: now + int64(time.Hour)})
+	k.place("overdue", &record{key: "overdue", due: now - int64(time.Hour)})
+	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
+	}
+	if _, ok := wheel.Get("overdue"); ok || k.backlog.left.Load() != 1 {
+		t.Errorf("%d tasks are in the backlog", k.backlog.left.Load())
+	}
+	k.place("overdue", nil)
+	k.place("later", nil)
+	if n := k.backlog.left.Load(); n != 0 || k.backlog.size != 0 || wheel.Len() != 0 || len(k.live) != 0 {
+		t.Errorf("what was removed is left in memory: %d, %d, %d", n, wheel.Len(), len(k.live))
 	}
 }
 

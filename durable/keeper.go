@@ -281,10 +281,11 @@ func (k *keeper) place(key string, rec *record) {
 	}
 	delete(k.live, key)
 	if rec != nil && k.passed(rec.position()) {
-		l := &live{k: k, rec: rec, overdue: rec.due <= k.overdue.until}
+		now := time.Now().UnixNano()
+		l := &live{k: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
 		k.live[key] = l
 		if !l.overdue {
-			d := time.Duration(rec.due - time.Now().UnixNano())
+			d := time.Duration(rec.due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
 			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
 			return
