@@ -58,8 +58,12 @@
 // the next one. [Run.Token] is the same on every attempt, and different for every other run, so that a handler
 // can tell that it has done the work before. A handler that returns an error, or panics, is called again
 // later, each time about twice as late, up to a bound ([WithRetry]); then the task is parked: it stays, shows
-// its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so. So
-// is a task whose kind nobody handles.
+// its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so.
+//
+// A task that is due and whose kind has no handler in this process is not parked. It waits in the store as it
+// is, and counts in [Stats].Unhandled; each such kind is logged once. It runs as an overdue task when its kind is
+// handled, by a later [Scheduler.Handle] or by the next process. So a release that forgets a kind delays its
+// tasks and changes nothing about them.
 //
 // RemoveTask and SetTask, once they have returned nil, let no run of the old task start. A run in progress, or
 // one that a worker has taken and whose handler is about to be called, is not interrupted; what comes of it no
@@ -67,9 +71,17 @@
 //
 // # After downtime
 //
-// What fell due while no process ran is overdue. It runs oldest first, at a bounded rate ([WithCatchUp]),
-// beside what falls due now. A repeating task runs once and rejoins its grid; the periods it missed are
-// counted. [WithMissed] has a kind skip that run, or make up for all of them.
+// What fell due while no process ran is overdue. It runs oldest first, on workers that nothing else needs: a
+// worker takes an overdue task only while no task that falls due now waits for one. The backlog drains at what
+// is left of the capacity, and never faster than a bounded rate ([WithCatchUp]). If what falls due now needs all
+// workers, overdue tasks wait. So a backlog delays what falls due now by one overdue run at most.
+//
+// That is short if the runs are. As long as the next overdue task is of a kind whose runs take longer than
+// 50 ms, or that has not run yet, an eighth of the workers, at least one, is left free. Only a pool of one worker
+// has none to leave. A kind that turns from quick to slow may have taken all workers by then, once.
+//
+// A repeating task runs once and rejoins its grid; the periods it missed are counted. [WithMissed] has a kind
+// skip that run, or make up for all of them.
 //
 // # Time
 //
@@ -81,7 +93,10 @@
 //
 // The store holds every task, in the order of the due times. One goroutine, the keeper, decides about
 // everything that changes: it takes the operations that wait as one group, commits them with one sync, and
-// only then answers and touches the wheel. It alone knows up to which due time the store's tasks are in the
-// wheel (feed.go), so a task is either in the wheel or will be read, and never both. Look-ups go straight to
-// the store. The file keeper.go has the loop, group.go what a group is, [Store] what a store promises.
+// only then answers and touches the wheel. It alone knows up to which due time the store's tasks have been read
+// (feed.go). What has been read is in the wheel, or in the backlog if it is overdue (backlog.go), or set aside
+// because its kind has no handler; it is in one of them. Look-ups go straight to the store. The file keeper.go
+// has the loop, group.go what a group is, [Store] what a store promises.
+//
+// The keeper calls no handler and no logger, so both may call the scheduler and take their time.
 package durable

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,7 +44,7 @@ type Missed int
 
 const (
 	Once Missed = iota // one of them runs, the others are counted as missed
-	Skip               // those from before the start are counted as missed; else as Once
+	Skip               // those from before the start, or before Handle, are counted as missed; else as Once
 	All                // each of them runs, one after the other
 )
 
@@ -81,6 +82,27 @@ type kind struct {
 	attempts    uint64
 	least, most time.Duration
 	missed      Missed
+
+	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
+}
+
+// quickRun is how long a run may take for its kind to be quick: what has to wait for its worker does not mind.
+const quickRun = 50 * time.Millisecond
+
+// quick reports whether the runs of the kind are known to be quick.
+func (k *kind) quick() bool {
+	longest := k.longest.Load()
+	return longest > 0 && longest <= int64(quickRun)
+}
+
+// took notes how long a run has taken. Longer ones before it are forgotten bit by bit.
+func (k *kind) took(d time.Duration) {
+	for {
+		old := k.longest.Load()
+		if k.longest.CompareAndSwap(old, max(int64(d), old-old/32, 1)) {
+			return
+		}
+	}
 }
 
 func newKind(h Handler, opts []KindOption) (*kind, error) {

@@ -76,8 +76,10 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithCatchUp sets how many overdue tasks are started in a second after downtime; 10,000 unless it is given.
-// More than a million count as that. It is an error if n is not positive.
+// WithCatchUp sets how many overdue tasks may start in a second after downtime; 10,000 unless it is given. It is
+// an upper bound, to protect what the handlers call: overdue tasks run on spare workers alone, and do not delay
+// what falls due now whatever the rate is. A rate that no worker was spare for is made up for by a tenth of a
+// second at most. More than a million count as that. It is an error if n is not positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n
@@ -95,8 +97,9 @@ func WithoutFingerprints() Option {
 }
 
 // WithLogger has the scheduler and its wheel write to l in place of logrus.StandardLogger(). It logs what is
-// parked, a store that fails, and handlers that panic; never a task or a run that goes well. It is an error if
-// l is nil.
+// parked, kinds without a handler, a store that fails, and handlers that panic; never a task or a run that goes
+// well. A hook of l may call the scheduler. A logger that is slow holds up nothing else: what comes up meanwhile
+// is written as one line. It is an error if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {

@@ -107,6 +107,15 @@ func decode(stored Record) (*record, error) {
 	return r, nil
 }
 
+// getRecord returns the store's record of the key, decoded, or nil.
+func getRecord(store Store, key string) (*record, error) {
+	stored, ok, err := store.Get(key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return decode(stored)
+}
+
 // dueRecords is the store's walk Due, decoded.
 func dueRecords(store Store, after Position, until int64) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {

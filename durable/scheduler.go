@@ -74,8 +74,9 @@ func newScheduler(store Store, cfg config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Handle has h run the tasks of a kind. To add a task its kind must be known, and so must those that fall due
-// when Start is called. The error is that of an option, or that the kind has a handler.
+// Handle has h run the tasks of a kind. To add a task its kind must be known. A task that falls due while its
+// kind is not known waits, and runs as an overdue one when Handle is called, in this process or a later one. The
+// error is that of an option, or that the kind has a handler.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if name == "" || len(name) > MaxKind {
 		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
@@ -84,18 +85,27 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err != nil {
 		return err
 	}
-	return s.kinds.add(name, k)
+	if err := s.kinds.add(name, k); err != nil {
+		return err
+	}
+	_ = s.keep.post(op{do: func(*group) error { s.keep.handled(name); return nil }}) // or nothing runs any more
+	return nil
 }
 
 // Start lets tasks run. A second Start does nothing.
 func (s *Scheduler) Start() error {
-	return s.keep.do(context.Background(), 0, s.keep.start)
+	if err := s.keep.do(context.Background(), 0, s.keep.start); err != nil {
+		return err
+	}
+	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
+	return nil
 }
 
 // Shutdown lets no run begin from here on, waits until the runs that go on have ended and been acknowledged,
 // and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
 // them, and returns an error that says how many there were: they will run again. It waits five seconds more for
-// a store that is busy, and then leaves it to close by itself. A further Shutdown waits for the first, or until
+// a store that is busy, and then leaves it to close by itself. If the store has failed, the error is also that
+// of Err, and five seconds are all that a busy store is given. A further Shutdown waits for the first, or until
 // its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done; so does
 // the body of a loop over All.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
@@ -108,6 +118,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
+	s.keep.backlog.stop()
 	s.result = s.wheel.Shutdown(ctx)
 	s.keep.cancel()
 	closed := make(chan error, 1)
@@ -116,61 +127,100 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		<-s.reads.stop()
 		closed <- s.store.Close()
 	}()
+	failed := s.keep.failed
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
-			s.result = errors.Join(s.result, err)
+			s.result = errors.Join(s.result, err, s.Err())
+			select {
+			case <-s.keep.report.written():
+			case <-time.After(logGrace):
+			}
 			return s.result
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
+		case <-failed: // it may never return from what it does
+			failed = nil
+			if patience == nil {
+				patience = time.After(closeGrace)
+			}
 		case <-patience:
-			s.result = errors.Join(s.result, errors.New("durable: the store is being written or read, and not closed yet"))
+			s.result = errors.Join(s.result, s.Err(),
+				errors.New("durable: the store is being written or read, and not closed yet"))
 			return s.result
 		}
 	}
 }
 
-// closeGrace is how long Shutdown waits for the store after its context is done.
-const closeGrace = 5 * time.Second
+const (
+	// closeGrace is how long Shutdown waits for the store after its context is done, or the store has failed.
+	closeGrace = 5 * time.Second
 
-// Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
-// any more; it is to be shut down, and the store opened anew.
+	// logGrace is how long Shutdown waits for the logger to write what there was to say.
+	logGrace = time.Second
+)
+
+// Err returns why the store has failed, or nil. A failed commit is a cause, a read that meets damage
+// ([ErrCorrupt]), a failed read of the scheduler's own, and what the store itself reports ([FailureReporter]). A
+// scheduler whose store has failed changes and runs nothing any more; shut it down, and open the store again.
 func (s *Scheduler) Err() error { return s.keep.Err() }
 
 // AddTask adds the tasks, all or none. The error is ErrInvalidTask, ErrUnknownKind, or ErrDuplicateTaskKey: a
 // [*DuplicateKeysError] with the keys that are there already, or occur twice.
+//
+// The tasks are committed at once, so the other verbs wait meanwhile: a few milliseconds for a thousand tasks, a
+// second or more for [MaxBatch] bytes, which is there to bound it. Batches of a few thousand are as fast.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
+	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
 	return s.keep.do(ctx, size, func(g *group) error {
 		var taken []string
-		seen := make(map[string]int) // how often, if there is more than one task
 		for _, rec := range recs {
 			old, err := g.find(rec.key)
 			if err != nil {
 				return err
 			}
-			if len(recs) > 1 {
-				seen[rec.key]++
-			}
-			if n := seen[rec.key]; n < 2 && old != nil || n == 2 && old == nil {
+			if old != nil || twice[rec.key] {
 				taken = append(taken, rec.key)
 			}
 		}
 		if taken != nil {
 			return &DuplicateKeysError{taken}
 		}
-		for _, rec := range recs {
-			rec.generation = s.keep.next(0)
-			g.put(rec.key, nil, rec)
+		generation := s.keep.next(0, uint64(len(recs)))
+		for i, rec := range recs {
+			rec.generation = generation + uint64(i)
 		}
+		g.putNew(recs)
 		g.tally.added += uint64(len(recs))
 		return nil
 	})
+}
+
+// distinct returns the first of the records of each key, and the keys that have more than one.
+func distinct(recs []*record) (first []*record, twice map[string]bool) {
+	if len(recs) == 1 {
+		return recs, nil
+	}
+	seen := make(map[string]struct{}, len(recs))
+	first = recs[:0]
+	for _, rec := range recs {
+		before := len(seen)
+		if seen[rec.key] = struct{}{}; len(seen) > before {
+			first = append(first, rec)
+			continue
+		}
+		if twice == nil {
+			twice = make(map[string]bool)
+		}
+		twice[rec.key] = true
+	}
+	return first, twice
 }
 
 // SetTask adds the task, or replaces the one of that key.
@@ -191,7 +241,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 			before = old.generation
 		}
 		g.tally.added++
-		rec.generation = s.keep.next(before)
+		rec.generation = s.keep.next(before, 1)
 		g.put(rec.key, old, rec)
 		return nil
 	})
@@ -284,13 +334,9 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, ErrStopped
 	}
 	defer s.reads.leave()
-	stored, ok, err := s.store.Get(key)
-	if err != nil || !ok {
-		return Info{}, false, err
-	}
-	rec, err := decode(stored)
-	if err != nil {
-		return Info{}, false, err
+	rec, err := getRecord(s.store, key)
+	if err != nil || rec == nil {
+		return Info{}, false, s.keep.readError(err)
 	}
 	return rec.info(), true, nil
 }
@@ -306,6 +352,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 		}
 		defer s.reads.leave()
 		for rec, err := range dueRecords(s.store, Position{Due: None}, Never) {
+			err = s.keep.readError(err)
 			if err == nil {
 				err = ctx.Err()
 			}

@@ -4,7 +4,8 @@ package durable
 
 import "sync/atomic"
 
-// Stats are the accounts of a scheduler since it was opened, but for Pending.
+// Stats are the accounts of a scheduler since it was opened, except for Pending, Waiting,
+// Running and Unhandled, which are of now.
 type Stats struct {
 	Pending int // tasks there are, parked ones included
 	Waiting int // due runs that wait for a worker
@@ -14,6 +15,8 @@ type Stats struct {
 	Removed uint64 // tasks that were removed or replaced
 	Parked  uint64 // tasks that were parked
 
+	Unhandled int // tasks that are due and wait because their kind has no handler, as far as they have been read
+
 	Started   uint64 // calls of handlers
 	Succeeded uint64 // of those that counted, the ones whose run was acknowledged
 	Failed    uint64 // of those that counted, the ones that returned an error, panicked or ended their goroutine
@@ -21,6 +24,7 @@ type Stats struct {
 
 type counts struct {
 	added, removed, parked, started, succeeded, failed atomic.Uint64
+	unhandled                                          atomic.Int64
 }
 
 func (c *counts) add(t tally) {
@@ -41,6 +45,7 @@ func (s *Scheduler) Stats() Stats {
 		Added:     c.added.Load(),
 		Removed:   c.removed.Load(),
 		Parked:    c.parked.Load(),
+		Unhandled: int(c.unhandled.Load()),
 		Started:   c.started.Load(),
 		Succeeded: c.succeeded.Load(),
 		Failed:    c.failed.Load(),

@@ -21,7 +21,8 @@ type Store interface {
 	// whether the changes will be there; reads go on.
 	Commit(changes []Change) error
 
-	// Get returns the record of the key, and whether there is one.
+	// Get returns the record of the key, and whether there is one. An error of this read or another that wraps
+	// ErrCorrupt fails the scheduler; any other is only the caller's, unless the scheduler itself is reading.
 	Get(key string) (r Record, ok bool, err error)
 
 	// Due walks over the records after the position and up to the due time, that included, in order of due
@@ -29,7 +30,8 @@ type Store interface {
 	Due(after Position, until int64) iter.Seq2[Record, error]
 
 	// Keys walks over all keys, in any order, as they are when Keys is called. It must be walked over once, if
-	// only to its first step. An error ends it. Commits go on meanwhile.
+	// only to its first step. An error ends it. Commits go on meanwhile. A scheduler walks over it once, in the
+	// background after New, so a store may check there what only a walk over all shows. It fails on any error.
 	Keys() iter.Seq2[string, error]
 
 	// Len returns the number of records.
@@ -37,6 +39,17 @@ type Store interface {
 
 	// Close gives everything back; reads and commits must have ended. The second Close does nothing.
 	Close() error
+}
+
+// A FailureReporter is a [Store] that can fail when no call is there to return the error: while it writes its
+// tables or removes its logs in the background, or while a call hangs. A scheduler on such a store fails as soon
+// as the store does. Err names the cause, waiting verbs return ErrBroken at once, and nothing runs any more.
+type FailureReporter interface {
+	// Failed returns a channel that is closed when the store has failed. It is always the same.
+	Failed() <-chan struct{}
+
+	// Err returns the cause after that, and is not called before. It wraps ErrCorrupt if data is damaged.
+	Err() error
 }
 
 // A Record is a task as a store keeps it.
