@@ -25,8 +25,8 @@ const (
 	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
 
-// foreign reports whether a file is none of those that an Open leaves behind which was cut off before there was
-// a store, nor what a new file system has.
+// foreign reports whether a file is neither one that an interrupted first Open leaves, nor one of a new file
+// system.
 func foreign(name string) bool {
 	return !slices.Contains([]string{"LOCK", formatTemp, inventoryTemp, "lost+found"}, name)
 }
@@ -174,8 +174,8 @@ func removeBeginnings(files vfs.FS, dir string) error {
 	return nil
 }
 
-// leastRoom is what must be free on the disk for a store to be opened, beside the size of its logs, which are
-// read and written anew.
+// leastRoom is what must be free on the disk to open a store, in addition to the size of its logs, which are
+// read and written again.
 const leastRoom = 8 << 20
 
 // checkRoom writes and syncs a file, and asks how much room there is, so that a store on a full disk is not

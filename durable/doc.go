@@ -23,18 +23,18 @@
 //	a power cut                       the same, if the disk keeps what it reports as synced
 //	loss of the disk                  nothing: the store is one directory on one disk
 //	a full or failing disk            what was acknowledged. The scheduler stops writing and running within a
-//	                                  second, [Scheduler.Err] returns the cause, and look-ups go on
+//	                                  second, [Scheduler.Err] returns the cause, and look-ups still work
 //	a full disk at the start          everything; Open returns the cause
 //	a directory that is removed       nothing; the next verb that writes returns an error
-//	a step of the wall clock          every task; those in the window keep their distance, those beyond it
-//	                                  follow the new time, up to half a window late. The window is as much
-//	                                  larger as the clock was set back
+//	a step of the wall clock          every task. Tasks within the window keep their distance from now. Tasks
+//	                                  beyond it follow the new time, up to half a window late. If the clock was
+//	                                  set back, the window is larger by as much
 //
 // # Damage
 //
-// A damaged store is reported, never believed. Every error that means a damage wraps [ErrCorrupt] and names the
-// file. The store keeps a record of its own (INVENTORY and COMMITTED) of which files there must be and what they
-// hold, because Pebble takes a file that lacks its end for one that a crash has cut off.
+// A damaged store is reported, never believed. Every error that means damage wraps [ErrCorrupt] and names the
+// file. The store keeps its own record (INVENTORY and COMMITTED) of which files must exist and what they hold,
+// because Pebble takes a file that lacks its end for one that a crash has cut off.
 //
 //	MANIFEST, OPTIONS, markers, logs:
 //	a changed, missing or shorter     Open reports it, before it writes or deletes anything
@@ -49,8 +49,8 @@
 //	an older copy of the whole        not noticed: it is a store, of that time
 //	directory
 //
-// With the undamaged bytes put back a store that was reported damaged has every task. If there are none,
-// [Salvage] reads what can be read.
+// A store that was reported damaged has every task again when the undamaged bytes are put back. If there is no
+// copy of them, [Salvage] reads what can be read.
 //
 // # At least once
 //
@@ -65,9 +65,8 @@
 // handled, by a later [Scheduler.Handle] or by the next process. So a release that forgets a kind delays its
 // tasks and changes nothing about them.
 //
-// RemoveTask and SetTask, once they have returned nil, let no run of the old task start. A run in progress, or
-// one that a worker has taken and whose handler is about to be called, is not interrupted; what comes of it no
-// longer counts.
+// No run of the old task starts after RemoveTask or SetTask has returned nil. A run in progress is not
+// interrupted, nor is one whose handler is just about to be called. Its result no longer counts.
 //
 // # After downtime
 //
@@ -76,27 +75,27 @@
 // is left of the capacity, and never faster than a bounded rate ([WithCatchUp]). If what falls due now needs all
 // workers, overdue tasks wait. So a backlog delays what falls due now by one overdue run at most.
 //
-// That is short if the runs are. As long as the next overdue task is of a kind whose runs take longer than
-// 50 ms, or that has not run yet, an eighth of the workers, at least one, is left free. Only a pool of one worker
-// has none to leave. A kind that turns from quick to slow may have taken all workers by then, once.
+// An eighth of the workers, at least one, is left free while the next overdue task is of a slow kind: one whose
+// runs take longer than 50 ms, or that has not run yet. A pool of one worker cannot leave any. A kind that turns
+// from quick to slow may occupy all workers once.
 //
 // A repeating task runs once and rejoins its grid; the periods it missed are counted. [WithMissed] has a kind
 // skip that run, or make up for all of them.
 //
 // # Time
 //
-// Due times are wall-clock times, for they must mean something to the next process. The wheel takes over
-// within the window ([WithWindow]) and measures on the monotonic clock. No run starts early, but by as much as
-// the wall clock was set back, or slowed down, since it was taken into the window.
+// Due times are wall-clock times, because the next process must understand them. Within the window
+// ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set back
+// or slowed down after the task entered the window, and by no more than that.
 //
 // # Inside
 //
-// The store holds every task, in the order of the due times. One goroutine, the keeper, decides about
-// everything that changes: it takes the operations that wait as one group, commits them with one sync, and
-// only then answers and touches the wheel. It alone knows up to which due time the store's tasks have been read
-// (feed.go). What has been read is in the wheel, or in the backlog if it is overdue (backlog.go), or set aside
-// because its kind has no handler; it is in one of them. Look-ups go straight to the store. The file keeper.go
-// has the loop, group.go what a group is, [Store] what a store promises.
+// The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the waiting
+// operations as one group, commits them with one sync, and only then answers them and touches the wheel. Only the
+// keeper knows up to which due time the tasks have been read from the store (feed.go). A task that has been read
+// is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or set aside because its
+// kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the group in group.go. [Store]
+// says what a store promises.
 //
-// The keeper calls no handler and no logger, so both may call the scheduler and take their time.
+// The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 package durable

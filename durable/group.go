@@ -55,7 +55,7 @@ func (g *group) find(key string) (*record, error) {
 	return rec, g.k.readError(err)
 }
 
-// put makes next the task of the key, or nobody, if it is nil. was is what find has returned.
+// put makes next the task of the key, or leaves the key without one if next is nil. was is what find returned.
 func (g *group) put(key string, was, next *record) {
 	if t := g.touched(key); t != nil {
 		t.now = next

@@ -17,7 +17,7 @@ import (
 
 // An inventory is what the files of a store must hold at least: the record that Pebble does not keep. Pebble
 // takes a damaged end of its MANIFEST or of its log for the place where a crash has cut it off, and a missing
-// log for one that is not needed any more. The inventory tells the one from the other.
+// log for one that is no longer needed. With the inventory the store can distinguish them.
 //
 // It lists files with a checksum of their bytes from one offset to another. The bytes were synced, and so was
 // the name of the file, before they were listed; they are listed before Pebble relies on them. A file may have
@@ -42,7 +42,7 @@ const (
 	inventoryTemp = "INVENTORY.new"
 	inventoryHead = "timewheel/durable inventory\n"
 
-	// tailSize is how many bytes of a table are read at each open: few milliseconds for a hundred tables.
+	// tailSize is how many bytes of a table are read at each open: a few milliseconds for a hundred tables.
 	tailSize = 64 << 10
 )
 
@@ -213,7 +213,7 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	return syncDirectory(files, dir)
 }
 
-// syncDirectory has the names of the files in a directory on the disk.
+// syncDirectory makes the names of the files in a directory durable.
 func syncDirectory(files vfs.FS, dir string) error {
 	d, err := files.OpenDir(dir)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 
 // A keeper is the goroutine that owns what is not in the store: which tasks are in the wheel, how far the
 // store has been read, the fingerprints. Everything that changes a task is an operation that it is sent. It
-// takes those that wait as a group, and for each group in turn:
+// takes the waiting operations as a group, and for each group in turn:
 //
 //	decides   what becomes of the tasks, each operation seeing those before it
 //	commits   all of it to the store, with one sync
 //	settles   the fingerprints and the wheel accordingly
-//	answers   those who wait
+//	answers   the waiting callers
 //
-// So nobody is told what is not durable, and the wheel never holds what the store does not. When a commit
-// fails nobody knows what the store has: the keeper takes nothing more, and the wheel stops.
+// So no caller gets an answer that is not durable, and the wheel never holds what the store does not. After a
+// failed commit it is unknown what the store holds: the keeper takes no more operations, and the wheel stops.
 type keeper struct {
 	store   Store
 	wheel   *timewheel.TimeWheel
@@ -61,10 +61,10 @@ type keeper struct {
 // An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
 // it must not put anything before it returns one.
 type op struct {
-	ctx      context.Context // when it is done, nobody waits for the answer any more; may be nil
+	ctx      context.Context // of the waiting caller; may be nil
 	size     int             // about how many bytes it writes
 	do       func(g *group) error
-	answered chan error // nil if nobody waits
+	answered chan error // nil if no caller waits
 	err      error
 }
 
@@ -124,7 +124,7 @@ func (k *keeper) watch(store FailureReporter) {
 	}
 }
 
-// do has the keeper do an operation, and waits until it is durable or refused.
+// do sends the keeper an operation, and waits until it is durable or refused.
 func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (k *keeper) handle(ops []op) {
 	for i := range ops {
 		o := &ops[i]
 		if o.ctx != nil {
-			o.err = o.ctx.Err() // who has gone wants nothing any more
+			o.err = o.ctx.Err() // the caller has gone
 		}
 		if o.err == nil && broken == nil {
 			o.err = o.do(g)
@@ -308,7 +308,7 @@ func (k *keeper) passed(p Position) bool {
 	return k.ahead.passed(p)
 }
 
-// start lets the keeper read what is due.
+// start has the keeper read what is due.
 func (k *keeper) start(*group) error {
 	if k.started {
 		return nil
@@ -351,7 +351,7 @@ func (k *keeper) Err() error {
 	return nil
 }
 
-// close has the keeper do what it was sent, and then end.
+// close waits until the keeper has done what it was sent, and has ended.
 func (k *keeper) close() {
 	k.mu.Lock()
 	k.closed = true

@@ -102,7 +102,7 @@ func decode(stored Record) (*record, error) {
 	switch {
 	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
 		r.repeats() && r.interval == 0:
-		return nil, fmt.Errorf("%w: record of %q makes no sense: %x", ErrCorrupt, stored.Key, stored.Data)
+		return nil, fmt.Errorf("%w: malformed record for key %q: %x", ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil
 }

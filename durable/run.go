@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// job is what the wheel runs at the due time. Afterwards the worker goes on with overdue tasks, if it is spare.
+// job is what the wheel runs at the due time. Afterwards the worker runs overdue tasks, if it is spare.
 func (l *live) job(*timewheel.Task) {
 	l.run()
 	l.k.backlog.work()
@@ -88,7 +88,7 @@ func (r *record) toRun() Run {
 	}
 }
 
-// leave has the keeper set the task aside, whose kind has no handler, or run it if it has one meanwhile.
+// leave has the keeper set the task aside because its kind has no handler, or run it if it has one by then.
 func (k *keeper) leave(l *live) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.rec.key
