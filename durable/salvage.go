@@ -5,7 +5,6 @@ package durable
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ import (
 //
 // Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
 // commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
-// included, as long as a file has them, but never their payloads: about 400 bytes for each task.
+// included, as long as a file has them, but never their payloads: about 500 bytes for each task.
 //
 // Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
 // which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.
@@ -360,5 +359,3 @@ func (s *salvager) countLost() {
 	}
 	slices.Sort(s.report.Lost)
 }
-
-var errNotWhole = errors.New("not whole")

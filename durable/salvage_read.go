@@ -25,6 +25,8 @@ import (
 // pieces with a checksum. A piece that does not match its checksum is skipped, and the next that does is found
 // without knowing where it begins.
 
+var errNotWhole = errors.New("not whole")
+
 // fileNumber returns the number in the name of a table or log, and 0 if there is none.
 func fileNumber(name string) uint64 {
 	digits, _, _ := strings.Cut(name, ".")
