@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// What Salvage makes of rows that disagree, or of which one is missing. A row is written as k or d, its due time,
-// @, the number of its write, and as much of this as it needs: x if it is deleted, g and a generation, f and the
-// index of its file, ? if it cannot be decoded.
+// What Salvage makes of rows that disagree, or of which one is missing. A row is written as k or d, its due
+// time, @, the number of its write, and as much of this as it needs: x if it is deleted, g and a generation,
+// f and the index of its file, ? if it cannot be decoded.
 func TestSalvage_rowsThatDisagree(t *testing.T) {
 	for rows, want := range map[string]string{
 		"k7@5 d7@6":                "7 no doubt",
@@ -108,8 +108,8 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 	}
 }
 
-// A commit of which a chunk is damaged costs the rows from that chunk on, if the log goes on behind it, and all
-// of them at its end, where it may have been cut off.
+// A commit of which a chunk is damaged costs the rows from that chunk on, if the log goes on behind it, and
+// all of them at its end, where it may have been cut off.
 func TestSalvage_logsChunkByChunk(t *testing.T) {
 	chunk := func(position byte, payload []byte) []byte {
 		b := []byte{6: recycledChunk + position}
