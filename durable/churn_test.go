@@ -21,20 +21,20 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Churn is what a service does that adds a task for each order and removes most of them before they are due. The
-// live tasks stay the same in number while one after the other, drawn at random, is removed and another added.
-// The changes go straight to the store, in the batches that a busy scheduler makes of them; the bytes are those
-// that a scheduler writes.
+// Churn is what a service does that adds a task for each order and removes most of them before they are due.
+// The live tasks stay the same in number while one after the other, drawn at random, is removed and another
+// added. The changes go straight to the store, in the batches that a busy scheduler makes of them; the bytes
+// are those that a scheduler writes.
 //
-// The directory must stay bounded all the while: at most three times the bytes of the live tasks, as they would
-// be without compression, and room for the logs and for the tables that a compaction is about to replace. A store
-// that kept what was removed would have more than ten times the bytes in the end.
+// The directory must stay bounded all the while: at most three times the bytes of the live tasks, as they
+// would be without compression, and room for the logs and for the tables that a compaction is about to
+// replace. A store that kept what was removed would have more than ten times the bytes in the end.
 //
-// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of OpenPebble. Without it there
-// are few, in memory and with small tables. There are ten times as many cycles.
+// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of OpenPebble. Without it
+// there are few, in memory and with small tables. There are ten times as many cycles.
 
-// churnRoom is what the directory may have in addition to that, in memory tables: the logs of those that wait to
-// be flushed, the log that is kept to be used again, and the inputs of a compaction.
+// churnRoom is what the directory may have in addition to that, in memory tables: the logs of those that wait
+// to be flushed, the log that is kept to be used again, and the inputs of a compaction.
 const churnRoom = 12
 
 type churn struct {
@@ -193,6 +193,9 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	}
 	store, err := open()
 	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range store.Keys() { // before this walk the store deletes nothing
 		t.Fatal(err)
 	}
 	c := &churn{t: t, batch: batch, store: store, rnd: rand.New(rand.NewPCG(5, 5))}

@@ -69,7 +69,8 @@ var rowCommits = []byte("mcommits")
 const cacheSize = 32 << 20
 
 // OpenPebble opens the store in a directory. It makes the directory, readable for its user alone, if the parent
-// exists. Every commit is synced to the disk. To open a store takes 8 MB of free disk. Open, it needs room for some
+// exists. Every commit is synced to the disk. The store deletes no file before the first complete walk over
+// [Store.Keys], which checks it; a [Scheduler] makes that walk after New. To open a store takes 8 MB of free disk. Open, it needs room for some
 // six logs and tables in progress, of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 

@@ -5,7 +5,6 @@ package durable
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,17 +13,18 @@ import (
 )
 
 // Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes
-// nothing, takes no lock and never asks Pebble to open the store. No process may have the store open meanwhile.
+// nothing, takes no lock and never asks Pebble to open the store. No process may have the store open
+// meanwhile.
 //
 // It reads every table (*.sst) and every log (*.log) in the directory and nothing else, so it does not matter
-// what has become of MANIFEST, OPTIONS, FORMAT, INVENTORY, COMMITTED or the marker files. A damaged block of a
-// table costs the rows in that block. A damaged chunk of a log costs the rest of the commit it belongs to. The
-// commit at the very end of a log counts only if it is whole.
+// what has become of MANIFEST, OPTIONS, FORMAT, INVENTORY, COMMITTED or the marker files. A damaged block of
+// a table costs the rows in that block. A damaged chunk of a log costs the rest of the commit it belongs to.
+// The commit at the very end of a log counts only if it is whole.
 //
-// Every row in a table or a log has the number of the write that made it. Salvage takes the row with the highest
-// number, deletions included. A task needs two rows, one with its due time under its key, and one with
-// everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If not,
-// Salvage yields the task that is whole, with a doubt.
+// Every row in a table or a log has the number of the write that made it. Salvage takes the row with the
+// highest number, deletions included. A task needs two rows, one with its due time under its key, and one
+// with everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If
+// not, Salvage yields the task that is whole, with a doubt.
 //
 // What is yielded may be wrong in these ways, and only if the report has Damage, or files are missing:
 //
@@ -35,13 +35,14 @@ import (
 //   - A task is missing without a trace if both of its rows could not be read. Expected shows how many tasks
 //     there were after the last commit that was found.
 //
-// Tables that the store no longer uses, but had not deleted yet, are read as well. So a task in a store that is
-// not damaged may have a doubt if the process was killed during a compaction. Bytes of a payload can be taken
-// for a block or a chunk if those around them are damaged and they have its exact form, checksum included.
+// A kill leaves traces that look like damage. A table or log that was being written ends in the middle, which is
+// in the report and costs nothing that was acknowledged. Tables that the store no longer used, but had not
+// deleted yet, are read as well, so a task may have a doubt. Bytes of a payload can be taken for a block or a
+// chunk if those around them are damaged and they have its exact form, checksum included.
 //
 // Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
 // commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
-// included, as long as a file has them, but never their payloads: about 400 bytes for each task.
+// included, as long as a file has them, but never their payloads: about 500 bytes for each task.
 //
 // Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
 // which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.
@@ -126,8 +127,8 @@ type version struct {
 	generation, run uint64
 }
 
-// later orders the versions of one row. Tables forget the number of a write when nothing older lies below. Then
-// the task itself shows which is later, and after that the number of the file.
+// later orders the versions of one row. Tables forget the number of a write when nothing older lies below.
+// Then the task itself shows which is later, and after that the number of the file.
 func (v version) later(than version) bool {
 	return cmp.Or(
 		cmp.Compare(v.write, than.write),
@@ -267,8 +268,8 @@ func (s *salvager) noteCommit(r row) {
 	}
 }
 
-// choose decides for each key which of its rows is its task. There are several if the deletion of one could not
-// be read.
+// choose decides for each key which of its rows is its task. There are several if the deletion of one could
+// not be read.
 func (s *salvager) choose() {
 	for name, v := range s.latest {
 		if name[0] != 'd' || !v.set || !v.whole {
@@ -288,9 +289,9 @@ func (s *salvager) choose() {
 	}
 }
 
-// better reports whether a row is more likely to be the task of the key than another. The later write is. If a
-// table has forgotten when one of them was written, the tasks themselves show which is later, and if they do not,
-// the row of the key does.
+// better reports whether a row is more likely to be the task of the key than another. The later write is. If
+// a table has forgotten when one of them was written, the tasks themselves show which is later, and if they
+// do not, the row of the key does.
 func (s *salvager) better(key string, v, than version) bool {
 	if v.write > 0 && than.write > 0 {
 		return v.write > than.write
@@ -358,5 +359,3 @@ func (s *salvager) countLost() {
 	}
 	slices.Sort(s.report.Lost)
 }
-
-var errNotWhole = errors.New("not whole")

@@ -22,8 +22,10 @@ import (
 )
 
 // This file reads the tables and logs of Pebble without Pebble's own books, for [Salvage]. Both consist of
-// pieces with a checksum. A piece that does not match its checksum is skipped, and the next that does is found
-// without knowing where it begins.
+// pieces with a checksum. A piece that does not match its checksum is skipped, and the next that does is
+// found without knowing where it begins.
+
+var errNotWhole = errors.New("not whole")
 
 // fileNumber returns the number in the name of a table or log, and 0 if there is none.
 func fileNumber(name string) uint64 {
@@ -80,10 +82,10 @@ func appendGap(gaps []Damage, at, length int, err error) []Damage {
 
 // # Tables
 //
-// A table is a row of blocks: first the data, then the index, the filter and other books, and a footer. Behind
-// each block there are 5 bytes: how it is compressed, and the checksum of it all. No block says how long it is:
-// the index does, and may itself be damaged. So the end of a block is looked for, as the first place where the
-// checksum is right.
+// A table is a row of blocks: first the data, then the index, the filter and other books, and a footer.
+// Behind each block there are 5 bytes: how it is compressed, and the checksum of it all. No block says how
+// long it is: the index does, and may itself be damaged. So the end of a block is looked for, as the first
+// place where the checksum is right.
 
 const (
 	blockTrailer  = 5
@@ -129,7 +131,8 @@ func tableRows(b []byte, see func(row)) (gaps []Damage) {
 
 func hasFooter(b []byte) bool { return bytes.HasSuffix(b, []byte(footerMagic)) }
 
-// blockEnd returns where the block that begins at the offset ends, its trailer included, or 0 if it is not whole.
+// blockEnd returns where the block that begins at the offset ends, its trailer included, or 0 if it is not
+// whole.
 func blockEnd(b []byte, at int) int {
 	crc := ^uint32(0)
 	for i := at; i < min(len(b)-blockTrailer, at+mostBlock)+1; i++ {
@@ -151,10 +154,11 @@ func packing(b byte) bool {
 	return false
 }
 
-// nextDataBlock returns where the next whole block of data begins, from an offset on, or the end of the bytes.
+// nextDataBlock returns where the next whole block of data begins, from an offset on, or the end of the
+// bytes.
 //
-// With R(i) the CRC of the bytes before i that begins with 0, and U(e) the CRC that the checksum at e demands, a
-// block from s to e is whole if
+// With R(i) the CRC of the bytes before i that begins with 0, and U(e) the CRC that the checksum at e
+// demands, a block from s to e is whole if
 //
 //	(R(s) + 1...1) / x^8s = (R(e) + U(e)) / x^8e
 //
@@ -193,8 +197,8 @@ func multiply(a, b uint32) (product uint32) {
 	return product
 }
 
-// dataColumns are the types of the columns of a block of data: the two parts of the key, the number and kind of
-// the write, whether the key is another, the value, whether it lies elsewhere, and whether it is obsolete.
+// dataColumns are the types of the columns of a block of data: the two parts of the key, the number and kind
+// of the write, whether the key is another, the value, whether it lies elsewhere, and whether it is obsolete.
 var dataColumns = [...]colblk.DataType{
 	colblk.DataTypePrefixBytes, colblk.DataTypeBytes, colblk.DataTypeUint, colblk.DataTypeBool,
 	colblk.DataTypeBytes, colblk.DataTypeBool, colblk.DataTypeBool,
@@ -247,7 +251,8 @@ func recoverInto(err *error) {
 
 var dataSchema = colblk.DefaultKeySchema(pebble.DefaultComparer, 16)
 
-// blockRows calls see with each row of a block with its trailer, or not at all if the block is not one of data.
+// blockRows calls see with each row of a block with its trailer, or not at all if the block is not one of
+// data.
 func blockRows(whole []byte, see func(row)) (err error) {
 	packed, how := whole[:len(whole)-blockTrailer], whole[len(whole)-blockTrailer]
 	b, err := unpack(packed, how)
@@ -292,9 +297,10 @@ func dataRows(b []byte) (rows []row, err error) {
 
 // # Logs
 //
-// A log is cut into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A chunk
-// begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far the log is
-// synced. A log file may be used again: then older chunks, with a smaller number, lie behind the end.
+// A log is cut into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A
+// chunk begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far
+// the log is synced. A log file may be used again: then older chunks, with a smaller number, lie behind the
+// end.
 
 const (
 	logBlock      = 32 << 10
