@@ -956,6 +956,9 @@ func textOf(t testing.TB, files vfs.FS) map[string]string {
 
 // Every damage changes what it says, and there is each kind for each type of file.
 func TestDamage_cases_areThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it lets a store live through several processes")
+	}
 	states := makeStates(t, 1)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	all := damages(states, rnd)
