@@ -180,7 +180,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	dir, files := "store", vfs.FS(vfs.NewMem())
 	open := func() (durable.Store, error) { return durable.OpenPebbleOn(dir, files) }
 	if testing.Short() {
-		live = 2_000
+		live = 1_000
 	}
 	if text := os.Getenv("DURABLE_CHURN"); text != "" {
 		var err error

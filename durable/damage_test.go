@@ -270,12 +270,12 @@ func readTrue(s durable.Store) (map[string]durable.Record, error) {
 	return all, nil
 }
 
-// trialOf returns the store of a state with a damage.
-func trialOf(t testing.TB, s state, d damage) trial {
+// trialOf returns the store of a state with a damage, and its files.
+func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	files := memOf(t, s.Files)
 	put := func(changed map[string][]byte) {
 		for name, data := range changed {
-			if data == nil {
+			if data == nil { // missing, unlike one that is empty
 				if err := files.Remove("store/" + name); err != nil {
 					t.Fatal(err)
 				}
@@ -296,7 +296,7 @@ func trialOf(t testing.TB, s state, d damage) trial {
 			}
 			put(whole)
 		},
-	}
+	}, files
 }
 
 func memOf(t testing.TB, files map[string][]byte) *vfs.MemFS {
@@ -348,11 +348,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		must(err)
 		files = map[string][]byte{}
 		for _, name := range names {
-			f, err := left.Open("store/" + name)
-			must(err)
-			data, err := io.ReadAll(f)
-			must(errors.Join(err, f.Close()))
-			files[name] = data
+			files[name] = bytesOf(t, left, name)
 		}
 	}
 	keep := func(name string) {
@@ -456,6 +452,33 @@ func interleave(all []damage, states []state, rnd *rand.Rand) []damage {
 type plan struct {
 	States []state
 	Cases  []damage
+}
+
+func (p plan) write(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(gob.NewEncoder(file).Encode(p), file.Close())
+}
+
+func readPlan(path string) (p plan, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return p, err
+	}
+	err = errors.Join(gob.NewDecoder(file).Decode(&p), file.Close())
+	for _, s := range p.States { // gob makes no difference between an empty file and none
+		for name, data := range s.Files {
+			s.Files[name] = append([]byte{}, data...)
+		}
+		for _, versions := range s.Older {
+			for i, data := range versions {
+				versions[i] = append([]byte{}, data...)
+			}
+		}
+	}
+	return p, err
 }
 
 // A worker is a process that does cases.
@@ -562,27 +585,9 @@ func TestDamage_worker(t *testing.T) {
 	if path == "" {
 		t.Skip("it is a process of TestDamage")
 	}
-	file, err := os.Open(path)
+	p, err := readPlan(path)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var p plan
-	if err := errors.Join(gob.NewDecoder(file).Decode(&p), file.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range p.States {
-		for name, data := range s.Files {
-			if data == nil { // which is how gob reads a file of no bytes
-				s.Files[name] = []byte{}
-			}
-		}
-		for _, versions := range s.Older {
-			for i, data := range versions {
-				if data == nil {
-					versions[i] = []byte{}
-				}
-			}
-		}
 	}
 	numbers := bufio.NewScanner(os.Stdin)
 	for numbers.Scan() {
@@ -599,7 +604,8 @@ func TestDamage_worker(t *testing.T) {
 			go func() { panic("it dies") }()
 			select {}
 		default:
-			v = trialOf(t, p.States[d.State], d).judge()
+			damaged, _ := trialOf(t, p.States[d.State], d)
+			v = damaged.judge()
 		}
 		answer, err := json.Marshal(v)
 		if err != nil {
@@ -614,11 +620,7 @@ func TestDamage_worker(t *testing.T) {
 func runCases(t *testing.T, p plan, deadline time.Duration, until <-chan time.Time, done func(damage, verdict)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plan")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(gob.NewEncoder(file).Encode(p), file.Close()); err != nil {
+	if err := p.write(path); err != nil {
 		t.Fatal(err)
 	}
 	numbers := make(chan int)
@@ -900,8 +902,59 @@ func TestDamage_worker_hangsAndDies(t *testing.T) {
 	}
 }
 
+// A damaged store that is repaired has the bytes that it had, also those that are none.
+func TestDamage_repair_putsBackWhatThereWas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plan")
+	whole := map[string][]byte{"full": []byte("bytes"), "empty": {}, "other": []byte("x")}
+	s := state{Files: whole, Older: map[string][][]byte{"full": {{}, []byte("b")}}}
+	if err := (plan{States: []state{s}}).write(path); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readPlan(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = p.States[0]
+	for d, want := range map[damage]map[string]string{
+		{Kind: "missing", File: "empty"}:              {"full": "bytes", "other": "x"},
+		{Kind: "missing", File: "full"}:               {"empty": "", "other": "x"},
+		{Kind: "cut", File: "full"}:                   {"full": "", "empty": "", "other": "x"},
+		{Kind: "cut", File: "full", At: 2}:            {"full": "by", "empty": "", "other": "x"},
+		{Kind: "older", File: "full"}:                 {"full": "", "empty": "", "other": "x"},
+		{Kind: "older", File: "full", At: 1}:          {"full": "b", "empty": "", "other": "x"},
+		{Kind: "flip", File: "full", At: 4, Bit: 1}:   {"full": "byteq", "empty": "", "other": "x"},
+		{Kind: "swap", File: "empty", Other: "full"}:  {"full": "", "empty": "bytes", "other": "x"},
+		{Kind: "swap", File: "other", Other: "empty"}: {"full": "bytes", "empty": "x", "other": ""},
+	} {
+		trial, files := trialOf(t, s, d)
+		if got := textOf(t, files); !maps.Equal(got, want) {
+			t.Errorf("%v leaves %q, want %q", d, got, want)
+		}
+		trial.repair()
+		if got := textOf(t, files); !maps.Equal(got, map[string]string{"full": "bytes", "empty": "", "other": "x"}) {
+			t.Errorf("%v is repaired to %q", d, got)
+		}
+	}
+}
+
+func textOf(t testing.TB, files vfs.FS) map[string]string {
+	t.Helper()
+	names, err := files.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		all[name] = string(bytesOf(t, files, name))
+	}
+	return all
+}
+
 // Every damage changes what it says, and there is each kind for each type of file.
 func TestDamage_cases_areThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it lets a store live through several processes")
+	}
 	states := makeStates(t, 1)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	all := damages(states, rnd)

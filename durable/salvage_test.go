@@ -260,6 +260,9 @@ func TestSalvage_otherFiles_doNotMatter(t *testing.T) {
 				continue
 			}
 			for what, data := range map[string][]byte{"missing": nil, "empty": {}, "garbage": []byte("garbage")} {
+				if testing.Short() && what != "garbage" {
+					continue
+				}
 				all, report := salvaged(t, w.copyExcept(t, name, data))
 				w.wantAll(t, all, report, name+" "+what)
 			}
@@ -281,6 +284,10 @@ func TestSalvage_otherFiles_doNotMatter(t *testing.T) {
 // Damage of a table or log costs the rows of one block, or of one commit, and every task without a row there
 // comes back as it was.
 func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
+	flips := 15
+	if testing.Short() {
+		flips = 2
+	}
 	rnd := rand.New(rand.NewPCG(14, 1))
 	damages, lost := 0, 0
 	for _, w := range makeWrecks(t) {
@@ -297,7 +304,7 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 			if len(cut) > 0 && w.state != "killed" {
 				t.Errorf("%s: %s is whole, and has %v", w.state, name, cut)
 			}
-			for range min(len(whole), 15) {
+			for range min(len(whole), flips) {
 				at := rnd.IntN(len(whole))
 				flipped := slices.Clone(whole)
 				flipped[at] ^= 1 << rnd.IntN(8)
@@ -362,6 +369,10 @@ func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string,
 
 // Of a file that is cut off, everything comes back that is whole before the cut, and the report names the file.
 func TestSalvage_truncatedFile_keepsWhatIsBefore(t *testing.T) {
+	cuts := 40
+	if testing.Short() {
+		cuts = 10
+	}
 	rnd := rand.New(rand.NewPCG(15, 1))
 	for _, w := range makeWrecks(t) {
 		for _, name := range w.names(t) {
@@ -371,7 +382,7 @@ func TestSalvage_truncatedFile_keepsWhatIsBefore(t *testing.T) {
 			whole := bytesOf(t, w.files, name)
 			before, _ := durable.RowsOf(name, whole)
 			last := 0
-			for range min(len(whole), 40) {
+			for range min(len(whole), cuts) {
 				at := rnd.IntN(len(whole))
 				after, gaps := durable.RowsOf(name, whole[:at])
 				for r := range after {
