@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A Timer is a single run of a function, with no key. It is made by [TimeWheel.AfterFunc] and means what a
-// [time.Timer] made by time.AfterFunc means, but for when it fires: less than a tick late, on a goroutine of
-// the wheel's pool.
+// A Timer is a single run of a function, with no key. It is made by [TimeWheel.AfterFunc] and means what a [time.Timer]
+// made by time.AfterFunc means, but for when it fires: less than a tick late, on a goroutine of the wheel's pool.
 type Timer struct {
 	tw  *TimeWheel
 	job Job
@@ -18,10 +17,9 @@ type Timer struct {
 	e  *entry     // the last setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns
-// a [Timer] with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f
-// is never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
-// AfterFunc panics if f is nil.
+// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns a [Timer]
+// with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f is never called. The
+// bound of [WithMaxPending] does not refuse a timer, since there is no error to return. AfterFunc panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	if f == nil {
 		panic("timewheel: nil function for AfterFunc")
@@ -31,21 +29,22 @@ func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has
-// already fired or been stopped. Stop does not wait for f to end, or to begin, when the timer has fired.
+// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has already fired
+// or been stopped. Stop does not wait for f to end, or to begin, when the timer has fired.
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.e == nil || !t.tw.kills(t.e) {
+	if t.e == nil || !t.tw.end(t.e) {
 		return false
 	}
-	t.tw.post(t.e, toRemove, never-1)
+	t.tw.index.leave()
+	t.tw.loop.post(t.e, ended, noHurry)
 	return true
 }
 
-// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had
-// fired or been stopped. In the latter case f may be called again, at the same time as a call that has begun.
-// On a wheel that was stopped a timer that is not active stays so.
+// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had fired or been
+// stopped. In the latter case f may be called again, at the same time as a call that is running. On a wheel that was
+// stopped a timer that is not active stays so.
 func (t *Timer) Reset(d time.Duration) bool {
 	due := later(t.tw.loop.now(), max(d, 0))
 	t.mu.Lock()
@@ -66,9 +65,6 @@ func (t *Timer) set(due uint64) {
 	e.due.Store(due)
 	e.times.Store(1)
 	t.e = e
-	t.tw.timers.Add(1)
-	if t.tw.maxPending > 0 {
-		t.tw.admitted.Add(1)
-	}
-	t.tw.post(e, toAdd, due)
+	t.tw.index.enter()
+	t.tw.loop.post(e, added, due)
 }
