@@ -9,15 +9,16 @@
 //	defer p.Close(context.Background())
 //	err = p.Submit(func() { resize(picture) })
 //
-// A job that finds no free worker waits in a queue, first in, first out. A worker that ends its job takes the next one
-// from there before it goes back. The queue has no bound of its own: a program that submits without end and ignores
-// [Pool.Waiting] fills the memory.
+// A job that finds no free worker waits in a queue, first in, first out. A worker that ends its job takes the
+// next one from there before it goes back. The queue has no bound of its own: a program that submits without
+// end and ignores [Pool.Waiting] fills the memory.
 //
-// The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is full
-// either blocks the submitter or refuses the job, and a rule that starts few workers: handing each of many short jobs
-// to a goroutine of its own costs more than the jobs. Only a few workers are about to start at any time. One that
-// starts takes a job and, while more wait, the next is called. So short jobs are all done by the few workers that get a
-// processor, and with jobs that block, the pool grows as fast as processors come free.
+// The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is
+// full either blocks the submitter or refuses the job, and a rule that starts few workers: handing each of
+// many short jobs to a goroutine of its own costs more than the jobs. Only a few workers are about to start
+// at any time. One that starts takes a job and, while more wait, the next is called. So short jobs are all
+// done by the few workers that get a processor, and with jobs that block, the pool grows as fast as
+// processors come free.
 //
 // A pool at rest holds no goroutine: its workers end after a second without a job.
 package pool
@@ -34,8 +35,9 @@ import (
 // ErrClosed is returned by Submit after Close.
 var ErrClosed = errors.New("pool: closed")
 
-// A Pool runs functions on at most Cap goroutines at once. Make one with [New]; the zero value is not usable. A Pool is
-// safe for use by several goroutines, and its jobs may call all of its methods. A job that calls Close waits for itself.
+// A Pool runs functions on at most Cap goroutines at once. Make one with [New]; the zero value is not usable.
+// A Pool is safe for use by several goroutines, and its jobs may call all of its methods. A job that calls
+// Close waits for itself.
 type Pool struct {
 	size    int
 	onPanic func(value any, stack []byte)
@@ -48,8 +50,8 @@ type Pool struct {
 	closed  bool
 }
 
-// New returns a pool that runs at most size functions at once. It is an error if size is not positive. Goroutines are
-// started when there is something to do.
+// New returns a pool that runs at most size functions at once. It is an error if size is not positive.
+// Goroutines are started when there is something to do.
 func New(size int, opts ...Option) (*Pool, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("pool: size %d is not positive", size)
@@ -67,8 +69,8 @@ func New(size int, opts ...Option) (*Pool, error) {
 	return p, nil
 }
 
-// Submit arranges for job to be run and returns at once. It returns [ErrClosed] after Close; otherwise job is run
-// exactly once. Jobs submitted by one goroutine start in submission order. Submit panics if job is nil.
+// Submit arranges for job to be run and returns at once. It returns [ErrClosed] after Close; otherwise job is
+// run exactly once. Jobs submitted by one goroutine start in submission order. Submit panics if job is nil.
 func (p *Pool) Submit(job func()) error {
 	if job == nil {
 		panic("pool: nil job for Submit")
@@ -100,9 +102,10 @@ func (p *Pool) Waiting() int {
 // Cap returns how many jobs may run at once, the size given to New.
 func (p *Pool) Cap() int { return p.size }
 
-// Close makes Submit refuse further jobs and waits until those that were submitted have ended, or until ctx is done. In
-// that case it returns an error that wraps the cause and says how many are left. They run on: nothing is cancelled.
-// Close may be called again to wait again. It does not wait for the goroutines, which end soon after.
+// Close makes Submit refuse further jobs and waits until those that were submitted have ended, or until ctx
+// is done. In that case it returns an error that wraps the cause and says how many are left. They run on:
+// nothing is cancelled. Close may be called again to wait again. It does not wait for the goroutines, which
+// end soon after.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {

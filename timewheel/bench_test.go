@@ -161,8 +161,8 @@ func BenchmarkLayout_tickWithNothingDue(b *testing.B) {
 	})
 }
 
-// Five million tasks of half an hour, added within ten seconds: the longest piece of work until the first is due, and the
-// longest at which some are due, but for what the dispatcher does with them.
+// Five million tasks of half an hour, added within ten seconds: the longest piece of work until the first is
+// due, and the longest at which some are due, but for what the dispatcher does with them.
 func BenchmarkLayout_longestVisit(b *testing.B) {
 	for _, kind := range []Layout{Hashed, Hierarchical} {
 		b.Run(kind.String(), func(b *testing.B) {

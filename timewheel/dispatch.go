@@ -12,17 +12,18 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// chunk is how many due entries are queued under one lock: enough for the lock to cost nothing to each, few enough that a
-// worker waits for it a microsecond or two.
+// chunk is how many due entries are queued under one lock: enough for the lock to cost nothing to each, few
+// enough that a worker waits for it a microsecond or two.
 const chunk = 128
 
-// A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the user's executor.
-// Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop nor the TimeWheel; package crew
-// has the rule for how many workers there are.
+// A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the
+// user's executor. Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop
+// nor the TimeWheel; package crew has the rule for how many workers there are.
 //
-// Under the lock nobody reads what may not be in the processor's cache. The loop has looked at the entries that it queues
-// just before; a worker takes a run out of the queue, which is one stretch of memory, and only then, without the lock,
-// turns to its entry. The compare-and-swap of the state decides whether the run begins, or was withdrawn in between.
+// Under the lock nobody reads what may not be in the processor's cache. The loop has looked at the entries
+// that it queues just before; a worker takes a run out of the queue, which is one stretch of memory, and only
+// then, without the lock, turns to its entry. The compare-and-swap of the state decides whether the run
+// begins, or was withdrawn in between.
 type dispatcher struct {
 	ticks  ticks
 	clock  clock.Clock
@@ -33,14 +34,14 @@ type dispatcher struct {
 	size   int        // how many runs may be running at once, or
 	submit *submitter // of the user's executor; nil if there is none
 
-	mu        sync.Mutex // protects all below
-	queue     crew.Queue[dueRun]
-	crew      crew.Crew
-	workers   []*worker // those that have begun and not ended, in no order
-	running   int       // runs
-	stopped   bool      // no run begins any more
-	idle      chan struct{}
-	idleKnown bool // idle is closed: stopped, and nothing runs
+	mu      sync.Mutex // protects all below
+	queue   crew.Queue[dueRun]
+	crew    crew.Crew
+	workers []*worker     // those that have begun and not ended, in no order
+	running int           // runs
+	stopped bool          // no run begins any more
+	idle    chan struct{} // closed when stopped and nothing runs
+	once    sync.Once     // for idle
 
 	due, started, missed, withdrawn, panicked uint64 // runs
 	finished                                  uint64 // tasks
@@ -79,8 +80,8 @@ func newDispatcher(t ticks, c config, x *index, ctx context.Context) *dispatcher
 	return d
 }
 
-// fire queues those of the entries that are due by the given instant. It appends to again those that have a further run,
-// are being moved, or were moved beyond that instant. None of them is in a slot.
+// fire queues those of the entries that are due by the given instant. It appends to again those that have a
+// further run, are being moved, or were moved beyond that instant. None of them is in a slot.
 func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*entry {
 	for _, e := range entries {
 		e.load() // brings all of them into the cache, many at a time, before the lock is taken
@@ -91,9 +92,6 @@ func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*e
 		if d.fireLocked(e, by, now) {
 			again = append(again, e)
 		}
-	}
-	if d.stopped {
-		return again
 	}
 	d.callLocked()
 	return again
@@ -137,12 +135,12 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 	}
 }
 
-// nextPeriodLocked makes the entry due at its first period after now. The periods that have begun from the one at due on
-// were missed, but for those that were dispatched.
+// nextPeriodLocked makes the entry due at its first period after now. The periods that have begun from the
+// one at due on were missed, but for those that were dispatched.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
-	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the clock, a
-	// task whose interval is a tick and which is due just after one would miss every other period, for the loop wakes up
-	// some microseconds after each tick.
+	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the
+	// clock, a task whose interval is a tick and which is due just after one would miss every other period,
+	// for the loop wakes up some microseconds after each tick.
 	passed := max(due, d.ticks.instant(d.ticks.down(now)))
 	begun, next := grid(due, passed, max(e.interval, time.Duration(d.ticks)))
 	d.due += begun - dispatched
@@ -152,14 +150,17 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 
 // callLocked has a worker called, or asks the executor for one, if one is of use.
 func (d *dispatcher) callLocked() {
-	if d.submit != nil {
+	switch {
+	case d.stopped:
+	case d.submit != nil:
 		d.submit.callLocked(d.queue.Len())
-		return
+	default:
+		d.crew.Call(d.queue.Len())
 	}
-	d.crew.Call(d.queue.Len())
 }
 
-// work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends the goroutine.
+// work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends
+// the goroutine.
 func (d *dispatcher) work(all bool) {
 	w := new(worker)
 	d.mu.Lock()
@@ -246,7 +247,8 @@ func (d *dispatcher) giveBack(w *worker) {
 	d.idleLocked()
 }
 
-// begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a worker has.
+// begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
+// worker has.
 func (r *dueRun) begin() bool {
 	s := r.e.state.Load()
 	then := scheduled
@@ -256,9 +258,9 @@ func (r *dueRun) begin() bool {
 	return s&stateMask == waiting && r.e.state.CompareAndSwap(s, then)
 }
 
-// withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or removed. It
-// returns when the run was due, and whether it did that. If a worker has the run already, it is about to begin it: then
-// the entry can still be removed, but no longer moved.
+// withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or
+// removed. It returns when the run was due, and whether it did that. If a worker has the run already, it is
+// about to begin it: then the entry can still be removed, but no longer moved.
 func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -348,8 +350,7 @@ func (d *dispatcher) stop() {
 }
 
 func (d *dispatcher) idleLocked() {
-	if d.stopped && d.running == 0 && !d.idleKnown {
-		d.idleKnown = true
-		close(d.idle)
+	if d.stopped && d.running == 0 {
+		d.once.Do(func() { close(d.idle) })
 	}
 }

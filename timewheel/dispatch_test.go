@@ -277,8 +277,8 @@ func (w *rig) set(key string, state uint32) *entry {
 	return e
 }
 
-// A Reschedule may be suspended between its two steps for as long as it likes. The loop looks at the entry again at every
-// tick.
+// A Reschedule may be suspended between its two steps for as long as it likes. The loop looks at the entry
+// again at every tick.
 func TestFire_whileAReschedule_looksAgain(t *testing.T) {
 	for _, times := range []int{1, 2, Forever} {
 		plan{}.in(t, func(t *testing.T, w *rig) {
@@ -404,8 +404,8 @@ func (w *rig) drain() error {
 	return err
 }
 
-// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the interleavings are,
-// the entry must be in its slot in the end.
+// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the
+// interleavings are, the entry must be in its slot in the end.
 func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -458,8 +458,8 @@ func (w *rig) take() *worker {
 	return wk
 }
 
-// A worker has taken a run and is suspended before it begins it. The task can be removed still, and then the run does not
-// begin; and it cannot be moved any more.
+// A worker has taken a run and is suspended before it begins it. The task can be removed still, and then the
+// run does not begin; and it cannot be moved any more.
 func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
 	for _, times := range []int{1, 2} {
 		for how, c := range map[string]struct {

@@ -34,13 +34,15 @@ import (
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Those to waiting and from waiting are made under the dispatcher's lock, and so are the writes of times, and those of due
-// while the entry waits. The exception is a worker: under the lock it takes the run, after which the entry cannot be moved
-// any more, only removed; then, without the lock, it begins the run or finds the task removed. So a run, a removal and a
-// Reschedule cannot win together: the later one finds the state changed. The loop never waits for a caller: an entry that
-// it meets while it is moving is looked at again one tick later.
+// Those to waiting and from waiting are made under the dispatcher's lock, and so are the writes of times, and
+// those of due while the entry waits. The exception is a worker: under the lock it takes the run, after which
+// the entry cannot be moved any more, only removed; then, without the lock, it begins the run or finds the
+// task removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
+// changed. The loop never waits for a caller: an entry that it meets while it is moving is looked at again
+// one tick later.
 //
-// The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in which it does.
+// The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in
+// which it does.
 //
 // An entry is 64 bytes: a size class of the allocator and a line of the processor's cache.
 type entry struct {
@@ -76,7 +78,8 @@ func (e *entry) live() bool { return e.load() < removed }
 // placed reports whether the entry is in a slot.
 func (e *entry) placed() bool { return e.place != 0 }
 
-// A bucket is the entries of one slot, in no order. Any of them is taken out in O(1): the last takes its place.
+// A bucket is the entries of one slot, in no order. Any of them is taken out in O(1): the last takes its
+// place.
 type bucket []*entry
 
 func (b *bucket) add(e *entry) {

@@ -4,15 +4,17 @@ package timewheel
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 )
 
-// An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its pool.
+// An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
+// pool.
 //
-// The wheel submits one function for each due run. The function, when it is called, runs what has waited longest; if that
-// was withdrawn meanwhile, and nothing else waits, it does nothing. Submit may refuse with an error: the wheel submits
-// again a little later and loses nothing. It may also block, or call the function before it returns: neither holds up the
-// event loop. A function that was accepted must be called, once.
+// The wheel submits one function for each due run. The function, when it is called, runs what has waited
+// longest; if that was withdrawn meanwhile, and nothing else waits, it does nothing. Submit may refuse with
+// an error: the wheel submits again a little later and loses nothing. It may also block, or call the function
+// before it returns: neither holds up the event loop. A function that was accepted must be called, once.
 type Executor interface {
 	Submit(func()) error
 }
@@ -44,8 +46,8 @@ func (s *submitter) callLocked(waiting int) {
 	}
 }
 
-// calledLocked notes that a function is called.
-func (s *submitter) calledLocked() { s.submitted = max(s.submitted-1, 0) } // 0 if one is called twice
+// calledLocked notes that a function is called. One may be called twice.
+func (s *submitter) calledLocked() { s.submitted = max(s.submitted-1, 0) }
 
 // next reports whether to submit one more function, and if so counts it as submitted.
 func (s *submitter) next() bool {
@@ -69,8 +71,8 @@ func (s *submitter) run() {
 	over := false
 	defer func() {
 		if !over {
-			// Submit has ended this goroutine: an executor that calls functions here was given such a job, or it did so by
-			// itself.
+			// Submit has ended this goroutine: an executor that calls functions here was given such a job, or
+			// it did so by itself.
 			go s.run()
 		}
 	}()
@@ -86,7 +88,7 @@ func (s *submitter) run() {
 			s.refused()
 			if !refused {
 				refused = true
-				s.d.report.log.refused(err)
+				s.d.report.log.log(slog.LevelWarn, "executor refuses work, asking again until it takes it", "error", err)
 			}
 			timer.Reset(retry)
 			select {

@@ -9,13 +9,13 @@ import (
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
-// An index decides which task a key means. The state of an entry, not its being in the index, decides whether the task is
-// live: it changes first, and a dead entry in the index is as good as none. So every verb has one instant at which it
-// happens. The callbacks run under the lock of a shard; they may take the dispatcher's lock, under which no lock of a
-// shard is taken.
+// An index decides which task a key means. The state of an entry, not its being in the index, decides whether
+// the task is live: it changes first, and a dead entry in the index is as good as none. So every verb has one
+// instant at which it happens. The callbacks run under the lock of a shard; they may take the dispatcher's
+// lock, under which no lock of a shard is taken.
 //
-// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for which anyone can
-// make up keys that all fall into one shard.
+// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for
+// which anyone can make up keys that all fall into one shard.
 type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
@@ -32,8 +32,8 @@ func newIndex(maxPending int64) *index {
 
 func (x *index) hash(key string) uint32 { return uint32(maphash.String(x.seed, key)) }
 
-// admit counts one more task, if the bound allows it. It never waits: a task that is about to be counted out takes room
-// until then, and so does one that is about to be refused.
+// admit counts one more task, if the bound allows it. It never waits: a task that is about to be counted out
+// takes room until then, and so does one that is about to be refused.
 func (x *index) admit() bool {
 	if x.max > 0 && x.count.Add(1) > x.max {
 		x.count.Add(-1)
@@ -55,8 +55,8 @@ func (x *index) leave() {
 	}
 }
 
-// add puts in e. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if there is no room.
-// That is asked under the lock, so that an add which fails never takes the room of another.
+// add puts in e. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if there is
+// no room. That is asked under the lock, so that an add which fails never takes the room of another.
 func (x *index) add(e *entry) (err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		if ok && in.live() {
@@ -75,8 +75,8 @@ func (x *index) add(e *entry) (err error) {
 	return err
 }
 
-// set puts in e in any case. It returns the live entry whose place it takes, which end must have ended, if there is one,
-// and otherwise ErrFull if there is no room.
+// set puts in e in any case. It returns the live entry whose place it takes, which end must have ended, if
+// there is one, and otherwise ErrFull if there is no room.
 func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		switch {

@@ -7,31 +7,28 @@ import (
 	"math"
 )
 
-// A Layout is how a wheel keeps the tasks that wait. The layouts differ in cost and in nothing else; the package
-// documentation compares them.
+// A Layout is how a wheel keeps the tasks that wait. The layouts differ in cost and in nothing else; the
+// package documentation compares them.
 type Layout int
 
 const (
 	// Hashed is one wheel, in each slot of which the tasks are kept by circle.
 	Hashed Layout = iota
-	// Hierarchical is a wheel for the near tasks and, made when a delay needs them, further wheels whose slots span
-	// more and more ticks. Tasks move down from them as they near.
+	// Hierarchical is a wheel for the near tasks and, made when a delay needs them, further wheels whose
+	// slots span more and more ticks. Tasks move down from them as they near.
 	Hierarchical
 )
 
 // String returns the name of the layout, in lower case.
 func (l Layout) String() string {
-	switch l {
-	case Hashed:
-		return "hashed"
-	case Hierarchical:
-		return "hierarchical"
+	if l == Hashed || l == Hierarchical {
+		return [...]string{"hashed", "hierarchical"}[l]
 	}
 	return fmt.Sprintf("Layout(%d)", int(l))
 }
 
-// position returns the slot of a wheel with n slots in which an entry for the given tick waits when now was the last tick
-// passed, and how many more circles. It is the same for every layout.
+// position returns the slot of a wheel with n slots in which an entry for the given tick waits when now was
+// the last tick passed, and how many more circles. It is the same for every layout.
 func position(at, now, n uint64) (slot, circle int) {
 	if at > now {
 		circle = int(min((at-now-1)/n, math.MaxInt))
@@ -39,33 +36,34 @@ func position(at, now, n uint64) (slot, circle int) {
 	return int(at % n), circle
 }
 
-// A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine and no task:
-// ticks are numbers that are passed in, and of an entry it uses at and place alone. The loop owns it.
+// A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine
+// and no task: ticks are numbers that are passed in, and of an entry it uses at and place alone. The loop
+// owns it.
 //
 // # Two layouts, one structure
 //
-// Tick t belongs to slot t mod n and is number t div n there. A slot keeps its entries by number on levels, and a level
-// in lists. With width w:
+// Tick t belongs to slot t mod n and is number t div n there. A slot keeps its entries by number on levels,
+// and a level in lists. With width w:
 //
 //	level 0   a list for each number, 2w of them: what is less than 2w numbers ahead
 //	level 1   a list for w numbers each, 2w of them: what is less than 2w² ahead, or a little less
 //	level 2   a list for w² numbers each, ...
 //
-// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987): n slots, where the
-// number of a tick is that of the circle in which the hand meets it. The scheme of the paper visits every task of a slot
-// in each circle; here the levels, with a small w, find those of one circle at once.
+// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987): n slots,
+// where the number of a tick is that of the circle in which the hand meets it. The scheme of the paper visits
+// every task of a slot in each circle; here the levels, with a small w, find those of one circle at once.
 //
-// [Hierarchical] is scheme 7, as in Kafka's timer: one slot, so that the number of a tick is the tick, and w is the
-// number of slots that the user gave. Each level is a wheel whose slots span a turn of the one below.
+// [Hierarchical] is scheme 7, as in Kafka's timer: one slot, so that the number of a tick is the tick, and w
+// is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one below.
 //
 // # Moving down
 //
-// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level reach
-// twice as far as they would have to: so a list may begin to move one span ahead, and has all of that span for it. At
-// one tick maxMoves entries move at most, and the next tick goes on. Only if that was not enough, with more than a
-// thousand million entries in one list or after a stall, the rest has to move when the first number has come; that, too,
-// is done in pieces of maxMoves. An entry moves once for each level below its first: with Hashed never if it is due
-// within 31 turns, once within 496, twice within 7,936.
+// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level
+// reach twice as far as they would have to: so a list may begin to move one span ahead, and has all of that
+// span for it. At one tick maxMoves entries move at most, and the next tick goes on. Only if that was not
+// enough, with more than a thousand million entries in one list or after a stall, the rest has to move when
+// the first number has come; that, too, is done in pieces of maxMoves. An entry moves once for each level
+// below its first: with Hashed never if it is due within 31 turns, once within 496, twice within 7,936.
 //
 // # What always holds
 //
@@ -96,8 +94,8 @@ type level struct {
 }
 
 const (
-	// circles is the width of the levels of Hashed. With 64 a level takes 5 KB and not 1, and with 4 half an hour of
-	// 10 ms ticks in 1,024 slots takes three levels and not two.
+	// circles is the width of the levels of Hashed. With 64 a level takes 5 KB and not 1, and with 4 half an
+	// hour of 10 ms ticks in 1,024 slots takes three levels and not two.
 	circles = 16
 
 	// maxMoves bounds how many entries move down at one tick, to what takes well below a millisecond.
@@ -151,9 +149,9 @@ func (l *layout) unlink(e *entry) {
 // next returns the tick of the next piece of work, or never.
 func (l *layout) next() uint64 { return l.visits.least() }
 
-// advance does the next piece of work up to the given tick, which must be before never. It returns the entries that are
-// due at a tick, which are then in no slot but for their place, and that tick; more is false when nothing is left, and
-// all ticks up to the given one have passed.
+// advance does the next piece of work up to the given tick, which must be before never. It returns the
+// entries that are due at a tick, which are then in no slot but for their place, and that tick; more is false
+// when nothing is left, and all ticks up to the given one have passed.
 func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	tick = l.visits.least()
 	if tick > upTo {
@@ -271,8 +269,8 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 	}
 }
 
-// moveDown moves entries of the slot down from the lists whose time for that has come, as many as may move at this tick.
-// It reports whether one is left that may be due.
+// moveDown moves entries of the slot down from the lists whose time for that has come, as many as may move at
+// this tick. It reports whether one is left that may be due.
 func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 	unit := uint64(1)
 	for range s.levels[min(len(s.levels), 1):] {

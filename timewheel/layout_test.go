@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// A modelled layout goes through its operations beside the plainest model there is. After each it is checked that the two
-// agree, that the layout is in order, and that no entry was moved but one level down, and not more of them than may be.
+// A modelled layout goes through its operations beside the plainest model there is. After each it is checked
+// that the two agree, that the layout is in order, and that no entry was moved but one level down, and not
+// more of them than may be.
 type modelled struct {
 	*testing.T
 	*layout
@@ -270,8 +271,8 @@ func TestLayout_place_atATickThatHasPassed_panics(t *testing.T) {
 	})
 }
 
-// Very many entries of one tick, far ahead, come down a level in pieces, and are there in time. Those of other ticks are
-// not held up by it.
+// Very many entries of one tick, far ahead, come down a level in pieces, and are there in time. Those of
+// other ticks are not held up by it.
 func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	for _, c := range []struct {
 		kind  Layout
@@ -340,8 +341,8 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	}
 }
 
-// The walks that textbooks show: at which tick the entry is in which list of which level. It moves down one span before
-// the first number of its list, for which there may be much to move.
+// The walks that textbooks show: at which tick the entry is in which list of which level. It moves down one
+// span before the first number of its list, for which there may be much to move.
 func TestLayout_walksOfTheTextbooks(t *testing.T) {
 	type step struct {
 		tick  uint64

@@ -9,9 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack as errors, an
-// executor that refuses as a warning, and its start and stop for debugging; never a tick, an add or a run. Of WithLogger
-// and [WithSlog] the last one given holds. WithLogger panics if l is nil.
+// WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack
+// as errors, an executor that refuses as a warning, and its start and stop for debugging; never a tick, an
+// add or a run. Of WithLogger and [WithSlog] the last one given holds. WithLogger panics if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	if l == nil {
 		panic("timewheel: nil logger")
@@ -62,18 +62,6 @@ func toLogrus(l logrus.FieldLogger) func(level slog.Level, message string, field
 func (l logger) log(level slog.Level, message string, fields ...any) {
 	defer func() { _ = recover() }()
 	l.write(level, "timewheel: "+message, fields...)
-}
-
-func (l logger) panicked(key string, value any, stack []byte) {
-	l.log(slog.LevelError, "job panicked", "key", key, "panic", value, "stack", string(stack))
-}
-
-func (l logger) misbehaved(what string, value any, stack []byte) {
-	l.log(slog.LevelError, what+" panicked", "panic", value, "stack", string(stack))
-}
-
-func (l logger) refused(err error) {
-	l.log(slog.LevelWarn, "executor refuses work, asking again until it takes it", logrus.ErrorKey, err)
 }
 
 func (l logger) lifecycle(event string) { l.log(slog.LevelDebug, event) }

@@ -10,27 +10,27 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// A loop is the event loop and all that it owns: the layout, and the places of the entries in it. Callers post entries to
-// it, never keys and never orders: an entry in an inbox means "look at it again". The loop compares its place with its
-// state and due time and makes the place fit. So it does not matter in which order two of them arrive, nor if the cause
-// has passed meanwhile.
+// A loop is the event loop and all that it owns: the layout, and the places of the entries in it. Callers
+// post entries to it, never keys and never orders: an entry in an inbox means "look at it again". The loop
+// compares its place with its state and due time and makes the place fit. So it does not matter in which
+// order two of them arrive, nor if the cause has passed meanwhile.
 //
 // # Who owns the layout
 //
-// While the loop runs, the loop. Before and after, the holder of mu: a caller then does the loop's work on the spot. The
-// functions whose name ends in Loop are for the owner.
+// While the loop runs, the loop. Before and after, the holder of mu: a caller then does the loop's work on
+// the spot. The functions whose name ends in Loop are for the owner.
 //
 // # When the loop wakes up
 //
-// To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the next tick at
-// which there is something to do, or until it is called, and publishes an alarm: the instant at which it will look into
-// its inboxes by itself. Callers call it if their entry is due before that.
+// To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the
+// next tick at which there is something to do, or until it is called, and publishes an alarm: the instant at
+// which it will look into its inboxes by itself. Callers call it if their entry is due before that.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
 //
-// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after it sees the
-// alarm.
+// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after
+// it sees the alarm.
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
@@ -56,8 +56,8 @@ const (
 	// poll is how often a busy loop looks into its inboxes.
 	poll = time.Millisecond
 
-	// noHurry is when a post is to be seen to that nothing waits for: later than any alarm of a busy loop, and before
-	// that of one at rest.
+	// noHurry is when a post is to be seen to that nothing waits for: later than any alarm of a busy loop,
+	// and before that of one at rest.
 	noHurry = never - 1
 )
 
@@ -126,7 +126,8 @@ func (l *loop) run() {
 	}
 }
 
-// end leaves the layout to the callers. What they posted before they see that the loop is gone, it has seen to.
+// end leaves the layout to the callers. What they posted before they see that the loop is gone, it has seen
+// to.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,8 +180,8 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop looks at what was posted, and reports whether there was anything. Each inbox is emptied once, so that callers
-// cannot keep the loop from its ticks.
+// lookLoop looks at what was posted, and reports whether there was anything. Each inbox is emptied once, so
+// that callers cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
 	for i := range l.inboxes {
 		all := l.inboxes[i].take(l.read)
@@ -197,8 +198,9 @@ func (l *loop) lookLoop(now uint64) (came bool) {
 	return came
 }
 
-// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its place says
-// stays there: its tick will find that out, and a deadline that is pushed back again and again costs one move.
+// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its
+// place says stays there: its tick will find that out, and a deadline that is pushed back again and again
+// costs one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
 	switch e.load() {
 	case scheduled, moving:
@@ -233,8 +235,8 @@ func (l *loop) unlinkLoop(e *entry) {
 	l.layout.unlink(e)
 }
 
-// advanceLoop passes every tick that has come, and has what is due at it dispatched. How many those are is up to the
-// clock: a loop that was held up finds more.
+// advanceLoop passes every tick that has come, and has what is due at it dispatched. How many those are is up
+// to the clock: a loop that was held up finds more.
 func (l *loop) advanceLoop(now uint64) {
 	upTo := l.ticks.down(now)
 	for due, tick, more := l.layout.advance(upTo); more; due, tick, more = l.layout.advance(upTo) {
@@ -253,8 +255,8 @@ func (l *loop) advanceLoop(now uint64) {
 	}
 }
 
-// fireLoop has those of the entries dispatched that are due by the given instant, and places those again that have a
-// further run, were moved, or are being moved. None of them is in a slot.
+// fireLoop has those of the entries dispatched that are due by the given instant, and places those again that
+// have a further run, were moved, or are being moved. None of them is in a slot.
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {

@@ -36,8 +36,8 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// WithPoolSize sets how many jobs may run at once; the default is 1024. Further due runs wait, first in, first out. It is
-// an error if n is not positive. The option has no effect with [WithExecutor].
+// WithPoolSize sets how many jobs may run at once; the default is 1024. Further due runs wait, first in,
+// first out. It is an error if n is not positive. The option has no effect with [WithExecutor].
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -48,8 +48,8 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithExecutor has jobs run by e in place of goroutines of the wheel. Stop does not close it. WithExecutor panics if e is
-// nil.
+// WithExecutor has jobs run by e in place of goroutines of the wheel. Stop does not close it. WithExecutor
+// panics if e is nil.
 func WithExecutor(e Executor) Option {
 	if e == nil {
 		panic("timewheel: nil executor")
@@ -60,8 +60,8 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithLayout sets how the wheel keeps the tasks that wait; the default is [Hashed]. It is an error if the layout is
-// unknown.
+// WithLayout sets how the wheel keeps the tasks that wait; the default is [Hashed]. It is an error if the
+// layout is unknown.
 func WithLayout(l Layout) Option {
 	return func(c *config) error {
 		if l != Hashed && l != Hierarchical {
@@ -72,10 +72,10 @@ func WithLayout(l Layout) Option {
 	}
 }
 
-// WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does SetTask for a
-// new key. An add that meets the bound while another add is being refused, or a task is just ending, may be refused as
-// well. A [Timer] counts, but AfterFunc, which has no error to return, is never refused. Without this option there is no
-// bound. It is an error if n is not positive.
+// WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does
+// SetTask for a new key. An add that meets the bound while another add is being refused, or a task is just
+// ending, may be refused as well. A [Timer] counts, but AfterFunc, which has no error to return, is never
+// refused. Without this option there is no bound. It is an error if n is not positive.
 func WithMaxPending(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -86,10 +86,10 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job ended its
-// goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after the panic was logged; a
-// panic of its own is logged, too. If the option is given more than once, every handler is called. WithPanicHandler panics
-// if h is nil.
+// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job
+// ended its goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after
+// the panic was logged; a panic of its own is logged, too. If the option is given more than once, every
+// handler is called. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	if h == nil {
 		panic("timewheel: nil panic handler")
@@ -100,9 +100,9 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
-// WithObserver calls o after each run with its account, on the worker that ran it: a slow observer delays no other run,
-// but keeps the worker. A panic of o is logged. If the option is given more than once, every observer is called.
-// WithObserver panics if o is nil.
+// WithObserver calls o after each run with its account, on the worker that ran it: a slow observer delays no
+// other run, but keeps the worker. A panic of o is logged. If the option is given more than once, every
+// observer is called. WithObserver panics if o is nil.
 func WithObserver(o func(Run)) Option {
 	if o == nil {
 		panic("timewheel: nil observer")

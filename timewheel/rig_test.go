@@ -121,8 +121,8 @@ func (w *rig) verify() {
 	}
 }
 
-// advance waits until all is quiet, turns the clock by d at one stroke, and waits again. (A loop that is about
-// to set its timer would set it so long from the clock as it is then, and sleep too long.)
+// advance waits until all is quiet, turns the clock by d at one stroke, and waits again. (A loop that is
+// about to set its timer would set it so long from the clock as it is then, and sleep too long.)
 func (w *rig) advance(d time.Duration) {
 	synctest.Wait()
 	w.hand.Advance(d)

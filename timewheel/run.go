@@ -4,13 +4,14 @@ package timewheel
 
 import (
 	"errors"
+	"log/slog"
 	"runtime/debug"
 )
 
 var errGoexit = errors.New("timewheel: job called runtime.Goexit")
 
-// serve runs what waits, one run after the other, until nothing does, or until a job panics. It reports whether it is to
-// be called again. A job that ends the goroutine ends it when everything was reported.
+// serve runs what waits, one run after the other, until nothing does, or until a job panics. It reports
+// whether it is to be called again. A job that ends the goroutine ends it when everything was reported.
 func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	var task *Task
 	defer func() {
@@ -47,15 +48,16 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	return false
 }
 
-// failed reports a job that has panicked or ended the goroutine. What the user gave to be called, and it panics or ends
-// the goroutine, keeps nothing from being reported.
+// failed reports a job that has panicked or ended the goroutine. What the user gave to be called, and it
+// panics or ends the goroutine, keeps nothing from being reported.
 func (d *dispatcher) failed(w *worker, task *Task, value any) {
 	defer d.after(w)
 	d.report.panicked(w.run.e.key, task, value, debug.Stack())
 }
 
-// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is free since its
-// last run began; that the index still holds the entry until here keeps a worker from waiting for the index first.
+// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is
+// free since its last run began; that the index still holds the entry until here keeps a worker from waiting
+// for the index first.
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e
 	if w.run.last() && e.key != "" {
@@ -74,8 +76,8 @@ func (d *dispatcher) after(w *worker) {
 	})
 }
 
-// A report is where it is reported what became of a run: the logger, and what the user gave for that. The user's
-// functions harm nothing: a panic of one is logged, and keeps none of the others from being called.
+// A report is where it is reported what became of a run: the logger, and what the user gave for that. The
+// user's functions harm nothing: a panic of one is logged, and keeps none of the others from being called.
 type report struct {
 	log       logger
 	handlers  []func(task *Task, value any, stack []byte)
@@ -84,7 +86,7 @@ type report struct {
 
 func (r *report) panicked(key string, task *Task, value any, stack []byte) {
 	defer each(r.handlers, r.log, "panic handler", func(h func(*Task, any, []byte)) { h(task, value, stack) })
-	r.log.panicked(key, value, stack)
+	r.log.log(slog.LevelError, "job panicked", "key", key, "panic", value, "stack", string(stack))
 }
 
 func (r *report) observe(run Run) {
@@ -99,7 +101,7 @@ func each[F any](all []F, log logger, what string, do func(f F)) {
 	defer each(all[1:], log, what, do)
 	defer func() {
 		if value := recover(); value != nil {
-			log.misbehaved(what, value, debug.Stack())
+			log.log(slog.LevelError, what+" panicked", "panic", value, "stack", string(debug.Stack()))
 		}
 	}()
 	do(all[0])

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It never starts
-// early, and starts less than one tick late, plus scheduling and any wait for a worker. Further runs are due at Interval
-// from there, wherever the ticks fall: lateness does not add up.
+// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It
+// never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
+// runs are due at Interval from there, wherever the ticks fall: lateness does not add up.
 //
-// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing was changed, and
-// the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several adds of one key at the
-// same time one wins. AddTask works before Start, too, and the delay counts from the call.
+// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing was
+// changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several
+// adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
+// call.
 func (tw *TimeWheel) AddTask(task *Task) error {
 	e, err := tw.newEntry(task)
 	if err != nil {
@@ -31,9 +32,9 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 	return nil
 }
 
-// SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced task counts as
-// removed and starts no new run once SetTask has returned. Exist never reports false in between. The error wraps
-// [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
+// SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced
+// task counts as removed and starts no new run once SetTask has returned. Exist never reports false in
+// between. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) SetTask(task *Task) error {
 	e, err := tw.newEntry(task)
 	if err != nil {
@@ -51,10 +52,10 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 	return nil
 }
 
-// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even one that was
-// due and waited for a worker. A run in progress is not interrupted. What the task holds, its job included, is free for
-// the collector as soon as the loop has heard of it. If there is no such task, or its last run has begun, the error wraps
-// [ErrTaskKeyNotFound].
+// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even
+// one that was due and waited for a worker. A run in progress is not interrupted. What the task holds, its
+// job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
+// its last run has begun, the error wraps [ErrTaskKeyNotFound].
 func (tw *TimeWheel) RemoveTask(key string) error {
 	e := tw.index.remove(key, tw.end)
 	if e == nil {
@@ -65,10 +66,10 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	return nil
 }
 
-// Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and their
-// number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means the next tick.
-// Postponing is cheap: the task moves only when its old deadline is reached. The error wraps [ErrInvalidTask],
-// [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
+// their number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means
+// the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error wraps
+// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -107,7 +108,8 @@ func (tw *TimeWheel) refusal(err error, e *entry) error {
 	return fmt.Errorf("%w: %q", err, e.key)
 }
 
-// end ends a live task, and reports whether it was this call that did. The caller sees to the index and the loop.
+// end ends a live task, and reports whether it was this call that did. The caller sees to the index and the
+// loop.
 func (tw *TimeWheel) end(e *entry) bool {
 	_, ok := tw.take(e)
 	return ok
@@ -166,7 +168,8 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 // it is removed, without a gap between two runs.
 func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
 
-// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task has the key.
+// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task
+// has the key.
 func (tw *TimeWheel) GetTaskTimes(key string) int {
 	e := tw.index.get(key)
 	if e == nil {
@@ -201,11 +204,12 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. The task that fn
-// is given can be added again elsewhere: Times is the number of runs that have not begun, and Delay the time to the next
-// run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the error is always nil. A task that is added, or a timer that is
-// reset, at the same time may be left. Drain works before Start and after Stop, too. While the wheel runs it holds up the
-// ticks, for some half a second with a million tasks. Drain panics if fn is nil.
+// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. The
+// task that fn is given can be added again elsewhere: Times is the number of runs that have not begun, and
+// Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the
+// error is always nil. A task that is added, or a timer that is reset, at the same time may be left. Drain
+// works before Start and after Stop, too. While the wheel runs it holds up the ticks, for some half a second
+// with a million tasks. Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")

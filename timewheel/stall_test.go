@@ -17,7 +17,8 @@ import (
 // patience is how long a test waits for what should happen at once, before it calls it a deadlock.
 const patience = 20 * time.Second
 
-// A walk over the tasks, and an add into a growing map, hold a shard's lock for long. Ticks must not wait for them.
+// A walk over the tasks, and an add into a growing map, hold a shard's lock for long. Ticks must not wait for
+// them.
 func TestL1_indexIsLocked_timersFire(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -56,8 +57,8 @@ func TestL1_indexIsLocked_timersFire(t *testing.T) {
 	}
 }
 
-// Timers that have fired are stopped all the while, as deferred Stops are. An add to the full wheel is refused all
-// the same, and the loop gets to its ticks.
+// Timers that have fired are stopped all the while, as deferred Stops are. An add to the full wheel is
+// refused all the same, and the loop gets to its ticks.
 func TestL3_addToAFullWheel_whileFiredTimersAreStopped_isRefusedAtOnce(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(1))
 	defer tw.Stop()

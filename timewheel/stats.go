@@ -4,14 +4,14 @@ package timewheel
 
 import "time"
 
-// Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run begins or ends,
-// they are one consistent reading and two sums hold:
+// Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run
+// begins or ends, they are one consistent reading and two sums hold:
 //
 //	Added = Finished + Removed + Pending
 //	Due   = Started + Missed + Waiting + Withdrawn
 //
-// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained task counts as
-// removed, and its replacement as added.
+// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained
+// task counts as removed, and its replacement as added.
 type Stats struct {
 	Added    uint64 // tasks that were added
 	Finished uint64 // tasks whose last run has begun
@@ -41,8 +41,9 @@ type Info struct {
 	Waiting  bool      // the run is due and waits for a free worker
 }
 
-// Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less than one tick
-// unless the machine was busy; Started - Handed is the wait for a worker; Ended - Started is the job.
+// Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less
+// than one tick unless the machine was busy; Started - Handed is the wait for a worker; Ended - Started is
+// the job.
 type Run struct {
 	Key      string    // of the task; empty for a Timer
 	Due      time.Time // when it was due

@@ -12,27 +12,27 @@ import (
 // Forever as the Times of a [Task] means that it runs until it is removed.
 const Forever = -1
 
-// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop. It may take as long
-// as it likes and call every method of the wheel. Runs of one task may overlap if a run takes longer than the interval;
-// see [SkipIfRunning].
+// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop. It may
+// take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run takes
+// longer than the interval; see [SkipIfRunning].
 //
-// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] returned as the run
-// began (0 in the last run, Forever if there is no end) and Delay is 0.
+// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] returned
+// as the run began (0 in the last run, Forever if there is no end) and Delay is 0.
 type Job func(task *Task)
 
-// A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and runs once. The
-// wheel copies the task: what was given to AddTask may be changed and used again.
+// A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and
+// runs once. The wheel copies the task: what was given to AddTask may be changed and used again.
 type Task struct {
 	// Key names the task. It must not be empty and is unique among the live tasks.
 	Key string
-	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It must not be
-	// negative, and must be positive if the task runs more than once or Delay is 0. An interval below one tick of the
-	// wheel counts as one tick.
+	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It
+	// must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
+	// below one tick of the wheel counts as one tick.
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
 	Delay time.Duration
-	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other negative number
-	// is an error.
+	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other
+	// negative number is an error.
 	Times int
 	// Job is called at each run. It must not be nil.
 	Job Job
@@ -69,8 +69,8 @@ func (t *Task) check() error {
 	return nil
 }
 
-// SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is still running.
-// Such a run counts as a run of its task. SkipIfRunning panics if job is nil.
+// SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is
+// still running. Such a run counts as a run of its task. SkipIfRunning panics if job is nil.
 func SkipIfRunning(job Job) Job {
 	if job == nil {
 		panic("timewheel: nil job for SkipIfRunning")

@@ -41,7 +41,8 @@ func (t ticks) instant(tick uint64) uint64 {
 	return lo
 }
 
-// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the first.
+// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the
+// first.
 func (t ticks) now(c clock.Clock) uint64 { return later(c.Now(), time.Duration(t)) }
 
 // time returns the instant as a time of day.

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// A Timer is a single run of a function, with no key. It is made by [TimeWheel.AfterFunc] and means what a [time.Timer]
-// made by time.AfterFunc means, but for when it fires: less than a tick late, on a goroutine of the wheel's pool.
+// A Timer is a single run of a function, with no key. It is made by [TimeWheel.AfterFunc] and means what a
+// [time.Timer] made by time.AfterFunc means, but for when it fires: less than a tick late, on a goroutine of
+// the wheel's pool.
 type Timer struct {
 	tw  *TimeWheel
 	job Job
@@ -17,9 +18,10 @@ type Timer struct {
 	e  *entry     // the last setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns a [Timer]
-// with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f is never called. The
-// bound of [WithMaxPending] does not refuse a timer, since there is no error to return. AfterFunc panics if f is nil.
+// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns
+// a [Timer] with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f
+// is never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
+// AfterFunc panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	if f == nil {
 		panic("timewheel: nil function for AfterFunc")
@@ -29,8 +31,8 @@ func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has already fired
-// or been stopped. Stop does not wait for f to end, or to begin, when the timer has fired.
+// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has
+// already fired or been stopped. Stop does not wait for f to end, or to begin, when the timer has fired.
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,9 +44,9 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had fired or been
-// stopped. In the latter case f may be called again, at the same time as a call that is running. On a wheel that was
-// stopped a timer that is not active stays so.
+// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had
+// fired or been stopped. In the latter case f may be called again, at the same time as a call that is
+// running. On a wheel that was stopped a timer that is not active stays so.
 func (t *Timer) Reset(d time.Duration) bool {
 	due := later(t.tw.loop.now(), max(d, 0))
 	t.mu.Lock()

@@ -13,8 +13,8 @@ import (
 // maxSlots bounds the slots of a wheel. An empty one costs 32 bytes, or 64 on each level that is in use.
 const maxSlots = 1 << 24
 
-// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is not usable. All its
-// methods may be called by any goroutine at any time, jobs of the wheel included.
+// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is not
+// usable. All its methods may be called by any goroutine at any time, jobs of the wheel included.
 type TimeWheel struct {
 	config
 	cancel context.CancelFunc // of the runs
@@ -30,14 +30,16 @@ type TimeWheel struct {
 	ended   bool
 }
 
-// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but may be used.
+// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but
+// may be used.
 //
-// The tick is how exactly runs are timed: a run starts less than one tick late on a machine that is not overloaded. 1 ms
-// to 1 s is usual; ticks shorter than about 100 µs cost CPU and gain nothing. The slots bound nothing: a task that is due
-// after tick × slots waits for a further turn, at no cost. 1,024 slots suit nearly everything.
+// The tick is how exactly runs are timed: a run starts less than one tick late on a machine that is not
+// overloaded. 1 ms to 1 s is usual; ticks shorter than about 100 µs cost CPU and gain nothing. The slots
+// bound nothing: a task that is due after tick × slots waits for a further turn, at no cost. 1,024 slots suit
+// nearly everything.
 //
-// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has a wrong value; the
-// error names the argument and its value. New panics if an option is nil.
+// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has a
+// wrong value; the error names the argument and its value. New panics if an option is nil.
 func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tick <= 0 {
 		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
@@ -65,31 +67,27 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	return tw
 }
 
-// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at once, in the
-// order of its ticks. Start does nothing if the wheel runs, or was stopped: a stopped wheel stays so.
+// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at
+// once, in the order of its ticks. Start does nothing if the wheel runs, or was stopped: a stopped wheel
+// stays so.
 func (tw *TimeWheel) Start() {
-	if tw.begin() {
+	tw.mu.Lock()
+	begins := !tw.started && !tw.ended
+	if begins {
+		tw.started = true
+		tw.dispatch.start()
+		tw.loop.start()
+	}
+	tw.mu.Unlock()
+	if begins {
 		tw.report.log.lifecycle("started")
 	}
 }
 
-// begin starts the goroutines, and reports whether it was this call that did.
-func (tw *TimeWheel) begin() bool {
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	if tw.started || tw.ended {
-		return false
-	}
-	tw.started = true
-	tw.dispatch.start()
-	tw.loop.start()
-	return true
-}
-
-// Stop stops the wheel for good. When it returns no further run starts, and the context of those in progress is done (see
-// [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run stay to be inspected,
-// removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The wheel's goroutines end with the
-// last run.
+// Stop stops the wheel for good. When it returns no further run starts, and the context of those in progress
+// is done (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run
+// stay to be inspected, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The
+// wheel's goroutines end with the last run.
 func (tw *TimeWheel) Stop() {
 	stopped := tw.halt()
 	tw.cancel()
@@ -98,9 +96,10 @@ func (tw *TimeWheel) Stop() {
 	}
 }
 
-// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or until ctx is
-// done. In the first case it returns nil, in the second an error that wraps the cause and says how many runs are still
-// running; call Stop then to have their contexts done. A job that calls Shutdown waits for itself, until ctx is done.
+// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or
+// until ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says
+// how many runs are still running; call Stop then to have their contexts done. A job that calls Shutdown
+// waits for itself, until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {
 		tw.report.log.lifecycle("stopped")

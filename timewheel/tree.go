@@ -2,9 +2,9 @@
 
 package timewheel
 
-// A tree is a tournament tree: it holds a tick for each of n leaves and knows the least of them. Each node is the least
-// of fanIn nodes of the level below. To read the least is one load; a change compares fanIn neighbours on each level at
-// worst. 4,096 leaves take two levels, a million takes four.
+// A tree is a tournament tree: it holds a tick for each of n leaves and knows the least of them. Each node is
+// the least of fanIn nodes of the level below. To read the least is one load; a change compares fanIn
+// neighbours on each level at worst. 4,096 leaves take two levels, a million takes four.
 type tree [][]uint64
 
 const fanIn = 64
@@ -64,34 +64,16 @@ func (t tree) set(i int, tick uint64) {
 
 // upTo yields the leaves from first on, in a circle, that have a tick up to the given one.
 func (t tree) upTo(tick uint64, first int, yield func(i int) bool) {
-	_ = t.rangeUpTo(tick, first, len(t[0]), yield) && t.rangeUpTo(tick, 0, first, yield)
-}
-
-func (t tree) rangeUpTo(tick uint64, i, end int, yield func(i int) bool) bool {
-	for i < end {
-		skipped := false
-		for l, width := len(t)-1, pow(fanIn, len(t)-1); l > 0; l, width = l-1, width/fanIn {
-			if i%width == 0 && t[l][i/width] > tick {
-				i += width
-				skipped = true
-				break
-			}
-		}
-		if skipped {
+	n := len(t[0])
+	for k := 0; k < n; {
+		i := (first + k) % n
+		if i%fanIn == 0 && len(t) > 1 && t[1][i/fanIn] > tick {
+			k += min(fanIn, n-i) // none in the whole group
 			continue
 		}
 		if t[0][i] <= tick && !yield(i) {
-			return false
+			return
 		}
-		i++
+		k++
 	}
-	return true
-}
-
-func pow(base, n int) (p int) {
-	p = 1
-	for range n {
-		p *= base
-	}
-	return p
 }

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// What is in this file has the loop, or the dispatcher, report on itself in time that does not grow with the number of
-// tasks.
+// What is in this file has the loop, or the dispatcher, report on itself in time that does not grow with the
+// number of tasks.
 
 const (
 	// maxSectors bounds what Occupancy returns.
 	maxSectors = 1024
 
-	// maxLook bounds how many tasks Upcoming looks at, and so what it returns: less than a millisecond's worth.
+	// maxLook bounds how many tasks Upcoming looks at, and so what it returns: less than a millisecond's
+	// worth.
 	maxLook = 4096
 )
 
-// A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this turn or a later one. A task that
-// was postponed by a Reschedule waits where it did before, until its old deadline. A task that waits for a worker, and has
-// no further run, is in no slot.
+// A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this turn or a later one.
+// A task that was postponed by a Reschedule waits where it did before, until its old deadline. A task that
+// waits for a worker, and has no further run, is in no slot.
 type Sector struct{ Slots, Tasks int }
 
-// Occupancy returns the wheel divided into so many sectors of about the same width, from slot 0 on: at least one, at most
-// 1,024 or one for each slot. The number of tasks is exact.
+// Occupancy returns the wheel divided into so many sectors of about the same width, from slot 0 on: at least
+// one, at most 1,024 or one for each slot. The number of tasks is exact.
 func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	l := tw.loop
 	all := make([]Sector, min(max(sectors, 1), maxSectors, len(l.census.tasks)))
@@ -58,8 +59,8 @@ func (tw *TimeWheel) Hand() Hand {
 	return h
 }
 
-// A census counts the entries in the layout by the slot of the wheel, or by block of slots if there are very many. The
-// loop owns it.
+// A census counts the entries in the layout by the slot of the wheel, or by block of slots if there are very
+// many. The loop owns it.
 type census struct {
 	slots uint64
 	shift uint8    // a block is 1<<shift slots, but for the last
@@ -87,10 +88,10 @@ func (c *census) sector(first, end int) (s Sector) {
 	return s
 }
 
-// Upcoming returns up to n live tasks, at most 4,096: first those that are due and wait for a worker, the longest first,
-// then those that are due within one turn of the wheel, the soonest first; timers too, whose key is empty. Of the tasks of
-// one tick it may return any. It looks at 4,096 tasks of the wheel at most, and tasks that were postponed by a Reschedule
-// may be among those.
+// Upcoming returns up to n live tasks, at most 4,096: first those that are due and wait for a worker, the
+// longest first, then those that are due within one turn of the wheel, the soonest first; timers too, whose
+// key is empty. Of the tasks of one tick it may return any. It looks at 4,096 tasks of the wheel at most, and
+// tasks that were postponed by a Reschedule may be among those.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxLook)
 	if n <= 0 {
@@ -161,8 +162,8 @@ func (d *dispatcher) queued(n int) []*entry {
 	return all
 }
 
-// LongestRuns returns up to n of the runs that are running, the longest first. Ended is zero, and so is Started unless
-// the wheel has an observer ([WithObserver]), for which it reads the clock as a run begins.
+// LongestRuns returns up to n of the runs that are running, the longest first. Ended is zero, and so is
+// Started unless the wheel has an observer ([WithObserver]), for which it reads the clock as a run begins.
 func (tw *TimeWheel) LongestRuns(n int) []Run {
 	d := tw.dispatch
 	type running struct {

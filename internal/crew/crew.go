@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-// Package crew is what runs on many goroutines with a bound: a queue from which an item can be withdrawn, and the rule
-// for how many workers there are. Package pool puts functions into it, the dispatcher of package timewheel due runs.
+// Package crew is what runs on many goroutines with a bound: a queue from which an item can be withdrawn, and
+// the rule for how many workers there are. Package pool puts functions into it, the dispatcher of package
+// timewheel due runs.
 //
 // # The rule
 //
-// While something waits, some workers are about to take it: as many as wait, but no more than a handful ([Starters]), and
-// no more than there is room for. A worker that was called takes an item and has the next one called. So short items
-// are all done by the few workers that get a processor, and with items that block, the crew grows as fast as
-// processors come free. A worker that has ended an item takes the next one itself.
+// While something waits, some workers are about to take it: as many as wait, but no more than a handful
+// ([Starters]), and no more than there is room for. A worker that was called takes an item and has the next
+// one called. So short items are all done by the few workers that get a processor, and with items that block,
+// the crew grows as fast as processors come free. A worker that has ended an item takes the next one itself.
 //
-// Both types are passive: they have no lock and no goroutine of their own. Their owner has a lock that guards them,
-// and calls what is named here.
+// Both types are passive: they have no lock and no goroutine of their own. Their owner has a lock that guards
+// them, and calls what is named here.
 package crew
 
 import (
@@ -21,19 +22,20 @@ import (
 )
 
 const (
-	// Starters is how many workers may be about to start. One would do; two let items that block have more workers
-	// sooner. (With four a burst of short items had more workers than processors, and took longer.)
+	// Starters is how many workers may be about to start. One would do; two let items that block have more
+	// workers sooner. (With four a burst of short items had more workers than processors, and took longer.)
 	Starters = 2
 
-	// rest is how long a crew without work keeps its goroutines. ants wakes up twice a second to keep the time, which
-	// an idle program should not have to pay.
+	// rest is how long a crew without work keeps its goroutines. ants wakes up twice a second to keep the
+	// time, which an idle program should not have to pay.
 	rest = time.Second
 )
 
 // A Crew is the workers: goroutines of ants, at most so many of them.
 //
-// The ants pool has no limit of its own: the bound is kept here, under the owner's lock. ants counts a worker until it
-// has gone back, a moment after its last item has ended, and would refuse one for which there is room.
+// The ants pool has no limit of its own: the bound is kept here, under the owner's lock. ants counts a worker
+// until it has gone back, a moment after its last item has ended, and would refuse one for which there is
+// room.
 type Crew struct {
 	size     int
 	work     func() // the life of a worker

@@ -4,9 +4,9 @@ package crew
 
 import "math/bits"
 
-// A Queue is first in, first out, and any item can be withdrawn from it in O(1). A withdrawn item leaves nothing
-// behind that grows: a block without an item is used again, so a queue of n items has n+1 blocks at most.
-// The zero value is empty and ready to use. The owner's lock guards it.
+// A Queue is first in, first out, and any item can be withdrawn from it in O(1). A withdrawn item leaves
+// nothing behind that grows: a block without an item is used again, so a queue of n items has n+1 blocks at
+// most. The zero value is empty and ready to use. The owner's lock guards it.
 type Queue[T any] struct {
 	blocks      []*block[T] // by number; nil if the number is free
 	free        []uint32    // numbers
@@ -16,8 +16,8 @@ type Queue[T any] struct {
 	length      int
 }
 
-// BlockSize is how many items a block takes: few enough that an item is found in its block at a glance, enough that
-// the price of a block is nothing to each.
+// BlockSize is how many items a block takes: few enough that an item is found in its block at a glance,
+// enough that the price of a block is nothing to each.
 const BlockSize = 64
 
 // A block is a run of neighbours in the queue. Bit i of full says that items[i] waits.
