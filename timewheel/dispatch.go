@@ -31,12 +31,11 @@ type dispatcher struct {
 	report report
 	ctx    context.Context // of the runs
 
-	size   int        // how many runs may be running at once, or
-	submit *submitter // of the user's executor; nil if there is none
+	size int // how many runs may be running at once; 0 if an executor decides that
 
 	mu      sync.Mutex // protects all below
 	queue   crew.Queue[dueRun]
-	crew    crew.Crew
+	callers callers
 	workers []*worker     // those that have begun and not ended, in no order
 	running int           // runs
 	stopped bool          // no run begins any more
@@ -72,12 +71,21 @@ func newDispatcher(t ticks, c config, x *index, ctx context.Context) *dispatcher
 		ticks: t, clock: c.clock, index: x, report: c.report, ctx: ctx, idle: make(chan struct{}),
 	}
 	if c.executor != nil {
-		d.submit = newSubmitter(c.executor, d)
+		d.callers = newSubmitter(c.executor, d)
 		return d
 	}
 	d.size = c.poolSize
-	d.crew = crew.New(d.size, func() { d.work(true) }, d.mu.Lock, d.mu.Unlock)
+	workers := crew.New(d.size, func() { d.work(true) }, d.mu.Lock, d.mu.Unlock)
+	d.callers = &workers
 	return d
+}
+
+// callers is where workers come from: a crew of the wheel's own, or the user's executor.
+type callers interface {
+	Call(waiting int) // calls one more if that is of use
+	Begin()           // one begins
+	End(waiting int)  // one ends
+	Close()
 }
 
 // fire queues those of the entries that are due by the given instant. It appends to again those that have a
@@ -148,14 +156,10 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	e.due.Store(next)
 }
 
-// callLocked has a worker called, or asks the executor for one, if one is of use.
+// callLocked has a worker called if one is of use.
 func (d *dispatcher) callLocked() {
-	switch {
-	case d.stopped:
-	case d.submit != nil:
-		d.submit.callLocked(d.queue.Len())
-	default:
-		d.crew.Call(d.queue.Len())
+	if !d.stopped {
+		d.callers.Call(d.queue.Len())
 	}
 }
 
@@ -166,11 +170,7 @@ func (d *dispatcher) work(all bool) {
 	d.mu.Lock()
 	w.place = len(d.workers)
 	d.workers = append(d.workers, w)
-	if d.submit != nil {
-		d.submit.calledLocked()
-	} else {
-		d.crew.Begin()
-	}
+	d.callers.Begin()
 	d.mu.Unlock()
 	defer d.leave(w)
 	for d.serve(w, all) && all { // a job that panics ends one serve
@@ -187,14 +187,11 @@ func (d *dispatcher) leave(w *worker) {
 	d.workers[w.place].place = w.place
 	d.workers[last] = nil
 	d.workers = d.workers[:last]
-	if d.submit != nil {
+	if d.stopped {
+		d.callers.End(0)
 		return
 	}
-	waiting := d.queue.Len()
-	if d.stopped {
-		waiting = 0
-	}
-	d.crew.End(waiting)
+	d.callers.End(d.queue.Len())
 }
 
 // take ends the worker's run, if it has one, and gives it the next, if one waits.
@@ -328,8 +325,8 @@ func (d *dispatcher) stats() Stats {
 
 // start lets runs begin.
 func (d *dispatcher) start() {
-	if d.submit != nil {
-		go d.submit.run()
+	if s, ok := d.callers.(*submitter); ok {
+		go s.run()
 	}
 }
 
@@ -342,11 +339,7 @@ func (d *dispatcher) stop() {
 	}
 	d.stopped = true
 	d.idleLocked()
-	if d.submit != nil {
-		close(d.submit.quit)
-		return
-	}
-	d.crew.Close()
+	d.callers.Close()
 }
 
 func (d *dispatcher) idleLocked() {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/crew"
+
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
 
@@ -84,7 +86,7 @@ func TestDispatch_workers_areCalledByTheHandful(t *testing.T) {
 		if s := w.Stats(); s.Running != 15 || s.Waiting != 5 || s.Workers != 15 {
 			t.Errorf("with 15 workers for 20 jobs that block %+v", s)
 		}
-		if n := w.dispatch.crew.Starting(); n != 0 {
+		if n := w.dispatch.callers.(*crew.Crew).Starting(); n != 0 {
 			t.Errorf("at rest %d workers are about to start", n)
 		}
 		close(release)
@@ -151,7 +153,7 @@ func TestDispatch_functionCalledTwice_runsEachTaskOnce(t *testing.T) {
 			w.advance(time.Second)
 			w.wantTicks(keys)
 		}
-		if n := w.dispatch.submit.submitted; n != 0 {
+		if n := w.dispatch.callers.(*submitter).submitted; n != 0 {
 			t.Errorf("at rest %d functions are to be called", n)
 		}
 	})

@@ -36,8 +36,9 @@ func newSubmitter(exec Executor, d *dispatcher) *submitter {
 	return &submitter{exec: exec, d: d, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// callLocked wakes the submitter up if more runs wait than functions were submitted.
-func (s *submitter) callLocked(waiting int) {
+// Call wakes the submitter up if more runs wait than functions were submitted. Begin notes that a function is called;
+// one may be called twice. These are for the dispatcher, under its lock.
+func (s *submitter) Call(waiting int) {
 	if waiting > s.submitted {
 		select {
 		case s.wake <- struct{}{}:
@@ -46,8 +47,9 @@ func (s *submitter) callLocked(waiting int) {
 	}
 }
 
-// calledLocked notes that a function is called. One may be called twice.
-func (s *submitter) calledLocked() { s.submitted = max(s.submitted-1, 0) }
+func (s *submitter) Begin()  { s.submitted = max(s.submitted-1, 0) }
+func (s *submitter) End(int) {}
+func (s *submitter) Close()  { close(s.quit) }
 
 // next reports whether to submit one more function, and if so counts it as submitted.
 func (s *submitter) next() bool {
@@ -64,7 +66,7 @@ func (s *submitter) next() bool {
 func (s *submitter) refused() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	s.calledLocked()
+	s.Begin()
 }
 
 func (s *submitter) run() {
