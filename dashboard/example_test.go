@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/dashboard"
 )
 
 // Two wheels on one page, and a password for those who may change something.

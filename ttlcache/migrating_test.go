@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/ttlcache"
+	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
 // The right-hand column of the section on go-zero's Cache in MIGRATING.md is here word for word.
@@ -23,7 +23,7 @@ func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../MIGRATING.md")
+	text, err := os.ReadFile("../MIGRATING.md")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the module is not in its repository")
 	}

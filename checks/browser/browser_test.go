@@ -23,8 +23,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/dashboard"
 )
 
 // hostile are keys that must be seen as they are.

@@ -72,7 +72,6 @@ func startExample(t *testing.T) string {
 	program := filepath.Join(t.TempDir(), "dashboard")
 	build := exec.Command("go", "build", "-o", program, "./dashboard")
 	build.Dir = filepath.Join("..", "..", "examples")
-	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package grafana has a dashboard of the metrics in package metrics. Its test is a module of its own, for the
+// Package grafana tests the Grafana dashboard of package metrics. It is not part of that module for the
 // sake of Prometheus' query engine.
 package grafana
 
@@ -42,7 +42,7 @@ type dashboard struct {
 // Every query of the dashboard is run by Prometheus' own engine against what a wheel's collector really
 // gives out, and has an answer for each wheel. And every metric there is, is in some query.
 func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
-	text, err := os.ReadFile("timewheel.json")
+	text, err := os.ReadFile("../../metrics/grafana/timewheel.json")
 	if err != nil {
 		t.Fatal(err)
 	}

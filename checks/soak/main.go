@@ -4,7 +4,7 @@
 // that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task
 // and every run. Beside it, histories of few operations at the same time are checked for linearizability.
 //
-//	go run ./test/soak -for 10m -seed 1
+//	go run ./checks/soak -for 10m -seed 1
 //
 // It ends with a report, and with status 1 unless nothing was early, lost or doubled, the accounts balanced,
 // and heap and goroutines are back where they were.

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/dashboard"
 )
 
 // A webPage shows the wheel in the browser while the program works. It is for reading.
