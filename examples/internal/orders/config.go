@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"errors"
@@ -35,24 +35,32 @@ type config struct {
 	http     string
 }
 
-// parseFlags reads the arguments. Its error is flag.ErrHelp if they ask for help, which is written to help.
-func parseFlags(args []string, help io.Writer) (config, error) {
-	var c config
+// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error is
+// flag.ErrHelp if they ask for help, which is written to help.
+func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
+	c := config{tick: time.Millisecond}
 	fs := flag.NewFlagSet("orders", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&c.in, "in", "", "")
 	fs.IntVar(&c.generate, "generate", 0, "")
 	fs.Uint64Var(&c.seed, "seed", 1, "")
-	fs.StringVar(&c.out, "out", "", "")
 	fs.DurationVar(&c.window, "window", 30*time.Minute, "")
 	fs.Float64Var(&c.speed, "speed", 0, "")
 	fs.IntVar(&c.stock, "stock", 0, "")
-	fs.DurationVar(&c.tick, "tick", time.Millisecond, "")
-	fs.StringVar(&c.durable, "durable", "", "")
-	fs.StringVar(&c.http, "http", "", "")
+	if keeps {
+		fs.StringVar(&c.durable, "durable", "", "")
+	} else {
+		fs.StringVar(&c.out, "out", "", "")
+		fs.DurationVar(&c.tick, "tick", c.tick, "")
+		fs.StringVar(&c.http, "http", "", "")
+	}
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			_, _ = io.WriteString(help, usage)
+			text := usage
+			if keeps {
+				text = keepsUsage
+			}
+			_, _ = io.WriteString(help, text)
 		}
 		return config{}, err
 	}
@@ -61,6 +69,9 @@ func parseFlags(args []string, help io.Writer) (config, error) {
 	}
 	given := make(map[string]bool)
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if keeps && c.durable == "" {
+		return config{}, errors.New("give a directory with -durable")
+	}
 	return c.complete(given)
 }
 
@@ -75,16 +86,8 @@ func (c config) complete(given map[string]bool) (config, error) {
 		return config{}, fmt.Errorf("-generate %d is not positive", c.generate)
 	case given["out"] && !given["generate"]:
 		return config{}, errors.New("-out goes with -generate alone")
-	case given["out"] && given["durable"]:
-		return config{}, errors.New("-out only writes orders; it does not go with -durable")
-	case given["durable"] && c.durable == "":
-		return config{}, errors.New("-durable is empty")
-	case given["tick"] && given["durable"]:
-		return config{}, errors.New("-tick does not go with -durable")
 	case given["http"] && c.http == "":
 		return config{}, errors.New("-http is empty")
-	case given["http"] && given["durable"]:
-		return config{}, errors.New("-http shows the wheel in memory; it does not go with -durable")
 	case given["http"] && given["out"]:
 		return config{}, errors.New("-out only writes orders; it does not go with -http")
 	case given["stock"] && c.stock < 0:
@@ -122,7 +125,22 @@ one task in a timing wheel for each order, removed by its payment.
     orders -in FILE [flags]       orders from a file, or - for standard input
     orders -generate N [flags]    a sale of N orders, made up
 
-A line of the file is one order, in the order of "at", and without "paid_at" if it is never paid:
+` + inputUsage + `    -out FILE       only write the orders that were made up to FILE, or - for standard output
+    -tick TIME      tick of the wheel, in real time (default 1ms)
+    -http ADDR      show the wheel in the browser while it works: the page is on ADDR, such as
+                    127.0.0.1:8080
+` + statusUsage
+
+const keepsUsage = `Orders-durable is the shop of orders with tasks that survive the process. Kill it whenever you
+like, start it again with the same flags, and it continues where it was.
+
+    orders-durable -in FILE -durable DIR [flags]       orders from a file, or - for standard input
+    orders-durable -generate N -durable DIR [flags]    a sale of N orders, made up
+
+` + inputUsage + `    -durable DIR    keep orders and tasks in DIR
+` + statusUsage
+
+const inputUsage = `A line of the file is one order, in the order of "at", and without "paid_at" if it is never paid:
 
     {"order":"A-1","sku":"TEA-250","quantity":2,"at":"2026-03-02T09:30:00Z","paid_at":"2026-03-02T09:41:07Z"}
 
@@ -133,23 +151,19 @@ Flags:
     -in FILE        read the orders from FILE
     -generate N     make up N orders that come within 45 minutes, most of them in the first 15
     -seed N         make up others: the same number makes the same orders (default 1)
-    -out FILE       only write the orders that were made up to FILE, or - for standard output
     -window TIME    how long an order holds its stock, in the orders' own time (default 30m)
     -speed X        run the orders' time X times as fast: 3600 is an hour a second
                     (default 3600; with -generate so that a million orders take 20 seconds, and
                     fewer orders as much less, but 3 seconds at least)
     -stock N        units of each SKU at the start (default 20; with -generate as much as the
                     customers will want, more or less: about one order in a hundred is refused)
-    -tick TIME      tick of the wheel, in real time (default 1ms)
-    -durable DIR    keep orders and tasks in DIR: kill the program whenever you like, start it again with the
-                    same flags, and it goes on where it was
-    -http ADDR      show the wheel in the browser while it works: the page is on ADDR, such as
-                    127.0.0.1:8080
+`
 
+const statusUsage = `
 Exit status:
     0      all is well
     1      the ledger or the wheel's accounts do not balance, or a task ran before it was due
     2      the flags are wrong, or the orders cannot be read
     3      there were malformed lines; all the others are well
-    130    interrupted; what was done until then is well
+    130    interrupted or terminated; what was done until then is well
 `

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable"
-	"github.com/sirupsen/logrus"
 )
+
+// Tasks is a scheduler whose tasks survive the process, as package tasks has one.
+type Tasks interface {
+	Start() error
+	Add(id string, delay time.Duration) error // does nothing if the task is there
+	Remove(id string) error                   // does nothing if it is not there, or has begun
+	Len() int
+	Counts() (added, removed, run, parked uint64) // in this life of the program
+	Close(ctx context.Context) error
+}
+
+// An Open opens the tasks in a directory. Once started, each calls expire when it is due, at least once.
+type Open func(dir string, expire func(id string) error) (Tasks, error)
 
 // A keptShop is a shop whose orders survive the process. Each order that holds stock has a task in a durable
 // scheduler, and what becomes of it is a step in a book.
@@ -25,7 +34,7 @@ import (
 // between two writes it is always the task that is put right: an order that is held and has no task gets one,
 // and a task whose order is not held any more does nothing.
 type keptShop struct {
-	tasks  *durable.Scheduler
+	tasks  Tasks
 	book   *book
 	ledger *ledger
 	window time.Duration // in real time
@@ -51,9 +60,7 @@ type keptOrder struct {
 	is string
 }
 
-const expireKind = "order.expire"
-
-func openKept(dir string, ledger *ledger, window time.Duration) (*keptShop, error) {
+func openKept(open Open, dir string, ledger *ledger, window time.Duration) (*keptShop, error) {
 	s := &keptShop{
 		ledger: ledger, window: window, orders: make(map[string]*keptOrder), idle: make(chan struct{}), lives: 1,
 		failed: make(chan error, 1),
@@ -62,15 +69,13 @@ func openKept(dir string, ledger *ledger, window time.Duration) (*keptShop, erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory: %w", err)
 	}
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // what fails is returned, and ends the program
-	tasks, err := durable.Open(filepath.Join(dir, "tasks"), durable.WithLogger(quiet))
+	tasks, err := open(filepath.Join(dir, "tasks"), s.expire)
 	if err != nil {
 		return nil, err
 	}
 	s.tasks = tasks
 	if s.book, err = openBook(filepath.Join(dir, "book.jsonl"), s.read); err == nil {
-		err = errors.Join(s.book.write(step{Is: isOpened}), tasks.Handle(expireKind, s.expire))
+		err = s.book.write(step{Is: isOpened})
 	}
 	if err == nil {
 		err = s.makeGood()
@@ -79,7 +84,7 @@ func openKept(dir string, ledger *ledger, window time.Duration) (*keptShop, erro
 		err = tasks.Start()
 	}
 	if err != nil {
-		err = errors.Join(err, tasks.Shutdown(context.Background()))
+		err = errors.Join(err, tasks.Close(context.Background()))
 		if s.book != nil {
 			err = errors.Join(err, s.book.close())
 		}
@@ -102,16 +107,16 @@ func (s *keptShop) read(st step) error {
 	case st.Is == isHeld && o == nil:
 		o = &keptOrder{item: s.ledger.item(st.SKU), quantity: st.Quantity, is: isHeld}
 		if !o.item.hold(o.quantity) {
-			return fmt.Errorf("order %s holds more than there is; is -stock another?", st.Order)
+			return fmt.Errorf("order %s holds more than there is; is -stock another?", printable(st.Order))
 		}
 		s.orders[st.Order] = o
 		s.tally.created.Add(1)
 		s.open.Add(1)
 	case o == nil:
-		return fmt.Errorf("order %s is %s and was never held", st.Order, st.Is)
+		return fmt.Errorf("order %s is %s and was never held", printable(st.Order), printable(st.Is))
 	default:
 		if !s.settle(o, st.Is) {
-			return fmt.Errorf("order %s is %s after it was %s", st.Order, st.Is, o.is)
+			return fmt.Errorf("order %s is %s after it was %s", printable(st.Order), printable(st.Is), o.is)
 		}
 	}
 	if st.At.After(s.latest) {
@@ -126,19 +131,11 @@ func (s *keptShop) makeGood() error {
 		if o.is != isHeld {
 			continue
 		}
-		if err := s.addTask(id); err != nil {
+		if err := s.tasks.Add(id, s.window); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *keptShop) addTask(id string) error {
-	err := s.tasks.AddTask(context.Background(), durable.Task{Key: id, Kind: expireKind, Delay: s.window})
-	if errors.Is(err, durable.ErrDuplicateTaskKey) {
-		return nil
-	}
-	return err
 }
 
 // place accepts an order, or refuses it. An order that is in the book is what it is there.
@@ -167,7 +164,7 @@ func (s *keptShop) place(o order) error {
 	if err := s.book.write(st); err != nil {
 		return err
 	}
-	return s.addTask(o.id)
+	return s.tasks.Add(o.id, s.window)
 }
 
 // pay takes the money for an order that was placed.
@@ -180,16 +177,12 @@ func (s *keptShop) pay(id string) error {
 		_, err := s.decide(id, isLate)
 		return err
 	}
-	err = s.tasks.RemoveTask(context.Background(), id)
-	if errors.Is(err, durable.ErrTaskKeyNotFound) {
-		return nil // it has begun, and will find the order paid
-	}
-	return err
+	return s.tasks.Remove(id) // which does nothing if it has begun, and will find the order paid
 }
 
 // expire is the handler of an order's task. It may come twice.
-func (s *keptShop) expire(_ context.Context, run durable.Run) error {
-	_, err := s.decide(run.Key, isBack)
+func (s *keptShop) expire(id string) error {
+	_, err := s.decide(id, isBack)
 	if err != nil {
 		s.fail(err)
 	}
@@ -202,7 +195,7 @@ func (s *keptShop) decide(id, is string) (bool, error) {
 	o := s.orders[id]
 	s.mu.Unlock()
 	if o == nil {
-		return false, fmt.Errorf("there is a task of order %s, and no such order", id)
+		return false, fmt.Errorf("there is a task of order %s, and no such order", printable(id))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -262,5 +255,5 @@ func (s *keptShop) fail(err error) {
 func (s *keptShop) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	return errors.Join(s.tasks.Shutdown(ctx), s.book.close())
+	return errors.Join(s.tasks.Close(ctx), s.book.close())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // atOnce is how many orders and payments are being written at the same time, to share a sync.
@@ -32,19 +30,19 @@ type keptSession struct {
 	mu          sync.Mutex     // protects closed
 	closed      bool           // nothing is started any more
 	under       sync.WaitGroup // orders and payments that are being written
-	stats       durable.Stats
+	tasks       taskCounts
 	left        int
 	took        time.Duration
 	interrupted bool
 }
 
-func newKeptSession(c config, src *source, con *console) (*keptSession, error) {
+func newKeptSession(c config, open Open, src *source, con *console) (*keptSession, error) {
 	s := &keptSession{
 		config: c, source: src, console: con, ledger: newLedger(src.stock), intake: newIntake(),
 		pace: pace{speed: c.speed}, room: make(chan struct{}, atOnce),
 	}
 	var err error
-	s.shop, err = openKept(c.durable, s.ledger, scale(c.window, c.speed))
+	s.shop, err = openKept(open, c.durable, s.ledger, scale(c.window, c.speed))
 	return s, err
 }
 
@@ -73,7 +71,8 @@ func (s *keptSession) work(ctx context.Context) error {
 	s.closed = true
 	s.mu.Unlock()
 	s.under.Wait()
-	s.stats, s.left = s.shop.tasks.Stats(), s.shop.tasks.Len()
+	s.tasks.added, s.tasks.removed, s.tasks.run, s.tasks.parked = s.shop.tasks.Counts()
+	s.left = s.shop.tasks.Len()
 	s.took = time.Since(began)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		s.interrupted, err = true, nil
@@ -204,7 +203,7 @@ func (s *keptSession) report() *keptReport {
 			givenBack: t.givenBack.Load(), paidLate: t.paidLate.Load(), malformed: s.intake.malformed.Load(),
 			rows: s.ledger.rows(),
 		},
-		lives: s.shop.lives, stats: s.stats, left: s.left,
+		lives: s.shop.lives, tasks: s.tasks, left: s.left,
 	}
 }
 
@@ -212,15 +211,18 @@ func (s *keptSession) report() *keptReport {
 type keptReport struct {
 	report
 	lives int
-	stats durable.Stats
+	tasks taskCounts
 	left  int // tasks in the store
 }
+
+// A taskCounts is what Tasks counts.
+type taskCounts struct{ added, removed, run, parked uint64 }
 
 func (r *keptReport) problems() []string {
 	var found problems
 	r.checkStock(&found)
 	found.check(r.interrupted || r.left == 0, "at the end %d tasks are left", r.left)
-	found.check(r.stats.Parked == 0, "%d tasks are parked", r.stats.Parked)
+	found.check(r.tasks.parked == 0, "%d tasks are parked", r.tasks.parked)
 	return found
 }
 
@@ -232,12 +234,12 @@ func (r *keptReport) write(w io.Writer, paint style) error {
 		life = fmt.Sprintf("%d lives", r.lives)
 	}
 	p.line("%s orders from %s, each to be paid within %s, at %s times the speed: %s",
-		thousands(r.cameIn()), r.name, exact(r.window), times(r.speed), life)
+		thousands(r.cameIn()), printable(r.name), exact(r.window), times(r.speed), life)
 	r.writeOrders(p)
 	r.writeLedger(p)
 	p.title("Tasks, in this life of " + short(r.took))
 	p.line("  %s added, %s removed, %s run, %s left in the store",
-		thousands(r.stats.Added), thousands(r.stats.Removed), thousands(r.stats.Succeeded), thousands(r.left))
+		thousands(r.tasks.added), thousands(r.tasks.removed), thousands(r.tasks.run), thousands(r.left))
 	p.verdict(r.interrupted, "Interrupted. Start it again with the same flags, and it goes on.", r.problems())
 	return p.writeTo(w)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"errors"
@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/examples/internal/tasks"
 )
 
 const argsEnv = "ORDERS_TEST_ARGS" // makes the test's process the program itself, with these arguments
@@ -20,9 +23,18 @@ const argsEnv = "ORDERS_TEST_ARGS" // makes the test's process the program itsel
 func TestMain(m *testing.M) {
 	if args := os.Getenv(argsEnv); args != "" {
 		os.Args = append(os.Args[:1], strings.Fields(args)...)
-		main()
+		open := Open(nil)
+		if slices.Contains(os.Args, "-durable") {
+			open = openTasks
+		}
+		Main(open)
 	}
 	os.Exit(m.Run())
+}
+
+// openTasks opens the tasks as examples/orders-durable does.
+func openTasks(dir string, expire func(id string) error) (Tasks, error) {
+	return tasks.Open(dir, expire)
 }
 
 func process(args ...string) *exec.Cmd {
@@ -158,7 +170,7 @@ func TestKept_book_isMadeGoodOrRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "book.jsonl"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return openKept(dir, newLedger(func(string) int { return 5 }), 50*time.Millisecond)
+		return openKept(openTasks, dir, newLedger(func(string) int { return 5 }), 50*time.Millisecond)
 	}
 	held := `{"order":"A","is":"held","sku":"TEA","quantity":2,"at":"2026-03-02T09:30:00Z"}`
 	s, err := open(t, `{"is":"opened"}`, held, `{"order":"B","is":"refused"}`)
@@ -200,10 +212,23 @@ func TestKept_book_isMadeGoodOrRefused(t *testing.T) {
 
 func TestFlags_durable(t *testing.T) {
 	for _, args := range []string{
-		"-generate 5 -durable", "-generate 5 -durable=", "-generate 5 -out x -durable y", "-generate 5 -tick 1ms -durable y",
+		"-generate 5 -durable", "-generate 5 -durable=", "-generate 5", "-generate 5 -out x -durable y",
+		"-generate 5 -tick 1ms -durable y", "-generate 5 -http :0 -durable y",
 	} {
-		if _, err := parseFlags(strings.Fields(args), nil); err == nil {
+		if _, err := parseFlags(strings.Fields(args), true, nil); err == nil {
 			t.Errorf("%s is taken", args)
 		}
+	}
+}
+
+func TestRun_keeps_helpNamesItsFlags(t *testing.T) {
+	o := program(t.Context(), nil, "-h", "-durable", "x")
+	for _, want := range []string{"-in FILE", "-generate N", "-window TIME", "-durable DIR", "130 "} {
+		if o.status != exitFine || !strings.Contains(o.stdout, "\n    "+want) {
+			t.Errorf("the help does not say %q:\n%s", want, o.stdout)
+		}
+	}
+	if strings.Contains(o.stdout, "-http") || strings.Contains(o.stdout, "-tick") {
+		t.Errorf("the help names flags that it does not take:\n%s", o.stdout)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ import (
 
 // Most of these tests run the whole program in virtual time.
 
-const sample = "testdata/orders.jsonl"
+const sample = "../../orders/testdata/orders.jsonl"
 
 // An outcome is what a run of the program left.
 type outcome struct {
@@ -34,7 +35,11 @@ type outcome struct {
 func program(ctx context.Context, stdin io.Reader, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	began := time.Now()
-	status := run(ctx, args, stdin, &stdout, &stderr)
+	open := Open(nil)
+	if slices.Contains(args, "-durable") {
+		open = openTasks
+	}
+	status := run(ctx, open, args, stdin, &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String(), time.Since(began)}
 }
 
@@ -331,7 +336,6 @@ func TestRun_wrongFlags(t *testing.T) {
 		{"-in x -speed 1e9", "-window 30m0s at -speed 1e+09 is 1.8µs, less than -tick 1ms"},
 		{"-in x -tick 1us", "-tick 1µs is less than 100µs"},
 		{"-in x -http=", "-http is empty"},
-		{"-in x -http :0 -durable y", "-http shows the wheel in memory"},
 		{"-generate 1 -out y -http :0", "-out only writes orders; it does not go with -http"},
 		{"-colour", "flag provided but not defined: -colour"},
 	} {
@@ -349,7 +353,7 @@ func TestRun_help_namesAllFlagsAndStatuses(t *testing.T) {
 	}
 	for _, want := range []string{
 		"-in FILE", "-generate N", "-seed N", "-out FILE", "-window TIME", "-speed X", "-stock N", "-tick TIME",
-		"-durable DIR", "-http ADDR",
+		"-http ADDR",
 		"0   ", "1   ", "2   ", "3   ", "130 ",
 	} {
 		if !strings.Contains(o.stdout, "\n    "+want) {

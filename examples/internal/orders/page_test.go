@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ func TestRun_http_showsTheWheelWhileItWorks(t *testing.T) {
 	stderr, w := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"-generate", "20000", "-speed", "60", "-http", "127.0.0.1:0"}, nil, &stdout, w)
+		ended <- run(ctx, nil, []string{"-generate", "20000", "-speed", "60", "-http", "127.0.0.1:0"}, nil, &stdout, w)
 		w.Close()
 	}()
 	line, err := bufio.NewReader(stderr).ReadString('\n')

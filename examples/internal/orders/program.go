@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Orders is what the timing wheel was made for: a shop that holds stock for each order until it is paid, but
-// for half an hour at most. A million orders may come within minutes; most are paid, and their tasks removed,
-// before they are due. It works orders from a file, or of a sale that it makes up, many times as fast as they
-// came, and ends with a report in which every unit of the stock is accounted for. Run it with -h for its
-// flags.
-package main
+// Package orders is the programs examples/orders and examples/orders-durable: a shop that holds stock for each order
+// until it is paid. They differ in where the tasks of the orders are, in a wheel in memory or in a store on the
+// disk. The package knows the second by an interface alone, so that the first is built without it.
+package orders
 
 import (
 	"context"
@@ -15,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 )
 
 // The exit statuses.
@@ -26,16 +25,18 @@ const (
 	exitInterrupted = 130
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+// Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the orders are
+// in what open opens, or, if open is nil, in a wheel in memory.
+func Main(open Open) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, open, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the program. It returns the exit status, and breaks off when ctx is done.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	complain := func(err error) { fmt.Fprintf(stderr, "orders: %v\n", err) }
-	c, err := parseFlags(args, stdout)
+	c, err := parseFlags(args, open != nil, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitFine
@@ -57,8 +58,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	defer closeSource()
 	var r result
 	var workErr error
-	if c.durable != "" {
-		s, err := newKeptSession(c, src, &console{w: stderr})
+	if open != nil {
+		s, err := newKeptSession(c, open, src, &console{w: stderr})
 		if err != nil {
 			complain(err)
 			return exitUsage

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 )
 
 const (
 	redraw   = 100 * time.Millisecond // time between two drawings of the bar
-	barSteps = 1000                   // from nothing to all
-	textLeft = 46                     // columns for the text beside the bar; the whole line has fewer than 80
+	widest   = 20                     // columns of the bar
+	noWidth  = 80                     // columns of a terminal that does not know how many it has
+	eraseAll = "\r\x1b[2K"            // to the first column, and everything in the line away
 )
 
 // A status is how far the work is.
@@ -29,17 +29,14 @@ type status struct {
 type console struct {
 	mu    sync.Mutex // protects all below, and keeps lines and bar apart
 	w     io.Writer
-	bar   *progressbar.ProgressBar // nil if there is none
-	total bool                     // the bar knows the total, and shows a part of it
+	drawn bool // there is a bar
 }
 
 // println writes a line above the bar.
 func (c *console) println(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bar != nil {
-		_ = c.bar.Clear() // the next drawing brings it back
-	}
+	c.clearLocked() // the next drawing brings it back
 	fmt.Fprintln(c.w, line)
 }
 
@@ -56,40 +53,32 @@ func (c *console) follow(stop <-chan struct{}, now func() status) {
 			c.clear()
 			return
 		case <-ticker.C:
-			c.draw(now())
+			c.draw(now(), columns(c.w))
 		}
 	}
 }
 
-func (c *console) draw(s status) {
+func (c *console) draw(s status, columns int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	steps, done := int64(-1), s.settled
-	text := thousands(s.settled) + " settled, " + thousands(s.live) + " held"
-	if s.total > 0 {
-		steps, done = barSteps, min(s.settled*barSteps/s.total, barSteps-1) // a bar that is full draws no more
-		text = thousands(s.settled) + " of " + thousands(s.total) + " settled, " + thousands(s.live) + " held"
-	}
-	if c.bar == nil || c.total != (s.total > 0) {
-		c.clearLocked()
-		c.bar, c.total = c.newBar(steps), s.total > 0
-	}
-	c.bar.Describe(left(text, textLeft))
-	_ = c.bar.Set64(done)
+	c.drawn = true
+	_, _ = io.WriteString(c.w, eraseAll+s.line(columns))
 }
 
-func (c *console) newBar(steps int64) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(steps,
-		progressbar.OptionSetWriter(c.w),
-		progressbar.OptionUseANSICodes(true),
-		progressbar.OptionSetWidth(20),
-		progressbar.OptionShowDescriptionAtLineEnd(),
-		progressbar.OptionSetPredictTime(false),
-		progressbar.OptionSetElapsedTime(false),
-		progressbar.OptionSpinnerType(14),
-		progressbar.OptionSetSpinnerChangeInterval(0), // at each drawing, and by no goroutine of its own
-		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░"}),
-	)
+// line is the bar, shorter than the terminal is wide: a terminal that has to break a line keeps the first part of it,
+// and the next drawing begins below. What there is no room for is left out, the bar first.
+func (s status) line(columns int) string {
+	text := thousands(s.settled) + " settled, " + thousands(s.live) + " held"
+	if s.total > 0 {
+		text = thousands(s.settled) + " of " + thousands(s.total) + " settled, " + thousands(s.live) + " held"
+		part := fmt.Sprintf("%3d %% ", min(s.settled*100/s.total, 99)) // all of it is when the bar is gone
+		if room := min(widest, columns-1-len(part)-len(text)-1); room > 0 {
+			full := int(min(s.settled*int64(room)/s.total, int64(room)))
+			part += strings.Repeat("█", full) + strings.Repeat("░", room-full) + " "
+		}
+		text = part + text
+	}
+	return cut(text, columns-1)
 }
 
 func (c *console) clear() {
@@ -99,8 +88,8 @@ func (c *console) clear() {
 }
 
 func (c *console) clearLocked() {
-	if c.bar != nil {
-		_ = c.bar.Clear()
+	if c.drawn {
+		_, _ = io.WriteString(c.w, eraseAll)
 	}
-	c.bar = nil
+	c.drawn = false
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"bufio"
@@ -23,7 +23,9 @@ type lineError struct {
 	err  error
 }
 
-func (e *lineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.name, e.line, e.err) }
+func (e *lineError) Error() string {
+	return fmt.Sprintf("%s:%d: %s", printable(e.name), e.line, printable(e.err.Error()))
+}
 
 func (e *lineError) Unwrap() error { return e.err }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -14,6 +16,7 @@ import (
 const (
 	barWidth  = 30
 	shownSKUs = 10 // rows of the ledger; the others are one row together
+	skuWidth  = 20 // characters of a SKU in the ledger
 )
 
 // A report is all that a run of the program found.
@@ -63,7 +66,7 @@ func (r *report) problems() []string {
 func (r *report) checkStock(found *problems) {
 	var all account
 	for _, row := range r.rows {
-		found.check(row.balances(), "the stock of %s does not balance", row.sku)
+		found.check(row.balances(), "the stock of %s does not balance", printable(row.sku))
 		all = all.plus(row.account)
 	}
 	if !r.interrupted {
@@ -102,7 +105,7 @@ func (r *report) write(w io.Writer, paint style) error {
 	p := &page{paint: paint}
 	p.line("")
 	p.line("%s orders from %s, each to be paid within %s, at %s times the speed: %s",
-		thousands(r.cameIn()), r.name, exact(r.window), times(r.speed), short(r.took))
+		thousands(r.cameIn()), printable(r.name), exact(r.window), times(r.speed), short(r.took))
 	r.writeOrders(p)
 	r.writeLedger(p)
 	r.writeLateness(p)
@@ -136,7 +139,7 @@ func (r *report) writeOrders(p *page) {
 
 func (r *report) writeLedger(p *page) {
 	p.title("Ledger, in units of stock")
-	rows := r.rows
+	rows := slices.Clone(r.rows)
 	var all, others account
 	for _, row := range rows {
 		all = all.plus(row.account)
@@ -149,8 +152,9 @@ func (r *report) writeLedger(p *page) {
 	}
 	rows = append(rows[:len(rows):len(rows)], row{"all", all})
 	name := 0
-	for _, row := range rows {
-		name = max(name, len(row.sku))
+	for i, row := range rows {
+		rows[i].sku = cut(printable(row.sku), skuWidth)
+		name = max(name, utf8.RuneCountInString(rows[i].sku))
 	}
 	width := max(len("at the start"), len(thousands(all.start)))
 	column := func(n int) string { return right(thousands(n), width) }

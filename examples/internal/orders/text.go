@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"fmt"
@@ -18,6 +18,39 @@ import (
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// columns returns how wide a terminal is, which may change at any time.
+func columns(w io.Writer) int {
+	if file, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return noWidth
+}
+
+// printable returns text that others chose, such as an order's id, as it can be shown: what is no printable character
+// is escaped, as Go escapes it. So it neither steers the terminal nor ends the line.
+func printable(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if strconv.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		out.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return out.String()
+}
+
+// cut returns text with no more than width characters. If some are missing it ends with an ellipsis.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(width-1, 0)]) + "…"
 }
 
 // A style marks text for a terminal, or leaves it plain.

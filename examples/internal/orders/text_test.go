@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package main
+package orders
 
 import (
 	"bytes"
@@ -30,6 +30,14 @@ func TestText(t *testing.T) {
 		{bar(5, 10, 10), "█████"},
 		{bar(1, 16, 10), "▋"},
 		{bar(1, 1_000_000, 10), "▏"},
+
+		{printable("TEA-250 µ 茶"), "TEA-250 µ 茶"},
+		{printable("a\x1b[2Jb\r\n\tc\x00\u202e\u200b"), `a\x1b[2Jb\r\n\tc\x00\u202e\u200b`},
+		{printable("\xff"), "\ufffd"},
+		{cut("short", 5), "short"},
+		{cut("longer", 5), "long…"},
+		{cut("µµµµ", 3), "µµ…"},
+		{cut("x", 0), "…"},
 
 		{left("µs", 4), "µs  "},
 		{right("µs", 4), "  µs"},
