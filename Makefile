@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO          ?= go
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 FUZZTIME    ?= 5s
 COUNT       ?= 20
@@ -15,8 +15,9 @@ SEED        ?= 1
 KILLS       ?= 200
 LIVE        ?= 5000000
 
-# The modules beside the library's own. Each has its dependencies to itself.
-MODULES := timewheel/ttlcache timewheel/dashboard durable metrics metrics/grafana test/soak test/browser examples bench bench/durable
+# Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
+LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./metrics/...
+ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
 .PHONY: help
 help: ## Show this list
@@ -24,24 +25,38 @@ help: ## Show this list
 
 .PHONY: demo
 demo: ## A million orders through the wheel, with the ledger that must balance
-	$(GO) run ./examples/orders -generate $(ORDERS)
+	@echo "Building the demo; on a fresh machine Go fetches what it needs first ..."
+	@$(GO) run ./examples/orders -generate $(ORDERS)
 
 .PHONY: test
-test: ## All tests, in every module, but those in a browser
-	$(GO) test ./...
-	@for m in $(filter-out test/browser,$(MODULES)); do echo "== $$m"; (cd $$m && GOWORK=off $(GO) test ./...); done
+test: ## The tests of the library and of the examples
+	@echo "Testing the library; on a fresh machine Go fetches what it needs first ..."
+	@$(GO) test $(LIBRARY) ./examples/...
 
 .PHONY: demo-dashboard
 demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
 	$(GO) run ./examples/dashboard
 
+.PHONY: test-more
+test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
+	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+
 .PHONY: test-browser
-test-browser: ## The dashboard in a real browser: installs Chromium if there is none
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; }
-	cd test/browser && GOWORK=off CHROMIUM=$$(command -v chromium) $(GO) test -timeout 8m ./...
+test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
+	@chromium="$(CHROMIUM)"; \
+		for name in chromium chromium-browser google-chrome; do \
+			test -n "$$chromium" || chromium=$$(command -v $$name || true); \
+		done; \
+		if [ -z "$$chromium" ]; then \
+			sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+			$$sudo apt-get update -qq; \
+			$$sudo apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; \
+			chromium=$$(command -v chromium); \
+		fi; \
+		CHROMIUM=$$chromium $(GO) test -timeout 8m ./checks/browser
 
 .PHONY: check
-check: fmt vet lint race core-386 fuzz examples soak test-browser ## What must be green besides the tests
+check: fmt vet lint test-more race core-386 fuzz examples soak test-browser release-check ## What must be green besides the tests
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -49,24 +64,18 @@ fmt: ## Fail if a file is not formatted
 		if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, in every module
-	$(GO) vet ./...
-	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) vet ./...); done
+vet: ## go vet, in every module; and the library for the systems that are not at hand
+	$(GO) vet $(ALL)
+	@for os in windows darwin; do echo "== $$os"; CGO_ENABLED=0 GOOS=$$os $(GO) vet $(LIBRARY); done
 
 .PHONY: lint
 lint: ## staticcheck, in every module
-	GOWORK=off $(GO) run $(STATICCHECK) ./...
-	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) run $(STATICCHECK) ./...); done
+	$(GO) run $(STATICCHECK) $(ALL)
 
 .PHONY: race
 race: ## The tests of the library and the examples under the race detector
-	$(GO) test -race ./...
-	cd timewheel/ttlcache && GOWORK=off $(GO) test -race -short ./...
-	cd durable && GOWORK=off $(GO) test -race -short ./...
-	cd timewheel/dashboard && GOWORK=off $(GO) test -race ./...
-	cd metrics && GOWORK=off $(GO) test -race ./...
-	cd test/soak && GOWORK=off $(GO) test -race -short ./...
-	cd examples && GOWORK=off $(GO) test -race -short ./...
+	$(GO) test -race ./... ./dashboard/... ./metrics/...
+	$(GO) test -race -short ./ttlcache/... ./durable/... ./examples/... ./checks/soak
 
 .PHONY: race-many
 race-many: ## The tests of the library under the race detector, COUNT times in a row
@@ -78,7 +87,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel durable examples/orders; do \
+	@for d in timewheel durable examples/internal/orders; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
@@ -86,11 +95,11 @@ fuzz: ## Each fuzz target for FUZZTIME
 
 .PHONY: soak
 soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is what is drawn from
-	$(GO) run ./test/soak -for $(SOAK) -seed $(SEED)
+	$(GO) run ./checks/soak -for $(SOAK) -seed $(SEED)
 
 .PHONY: crashes
 crashes: ## Kill a process that works on a durable store, KILLS times
-	cd durable && GOWORK=off DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m .
+	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour
@@ -102,7 +111,7 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 
 .PHONY: bench-durable
 bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md
-	cd bench/durable && GOWORK=off $(GO) run . -out .
+	cd bench/durable && $(GO) run . -out .
 
 .PHONY: mutate
 mutate: ## Mutation testing of the library; half an hour
@@ -121,15 +130,15 @@ cover: ## Statement coverage of the library
 
 .PHONY: bench
 bench: ## Measure the wheel beside its peers: writes bench/RESULTS.md and the plots
-	cd bench && GOWORK=off $(GO) run . -out .
+	cd bench && $(GO) run . -out .
 
 .PHONY: bench-quick
 bench-quick: ## The same in under two minutes, smaller; prints the tables
-	cd bench && GOWORK=off $(GO) run . -quick
+	cd bench && $(GO) run . -quick
 
 .PHONY: bench-caches
 bench-caches: ## Measure the cache beside its peers: writes bench/CACHES.md
-	cd bench && GOWORK=off $(GO) run . -caches -out .
+	cd bench && $(GO) run . -caches -out .
 
 .PHONY: bench-compare
 bench-compare: ## The microbenchmarks of this tree against another revision: make bench-compare BASE=rev
@@ -141,3 +150,20 @@ bench-compare: ## The microbenchmarks of this tree against another revision: mak
 			$(GO) test -run '^$$' -bench . -benchtime 0.3s ./timewheel ./pool >> "$$dir/head.txt"; \
 		done; \
 		$(GO) run $(BENCHSTAT) base="$$dir/base.txt" head="$$dir/head.txt"
+
+.PHONY: release-check
+release-check: ## Get every published module as its users would, from packed files, and build and run a program with it
+	$(GO) run ./checks/release check
+
+.PHONY: tidy
+tidy: ## go mod tidy, in every module, as if the version they require of each other were published
+	$(GO) run ./checks/release tidy
+
+.PHONY: sizes
+sizes: ## What each published module adds to a program: writes the table of CONTRIBUTING.md
+	$(GO) run ./checks/release sizes
+
+.PHONY: release
+release: ## Commit and tag a release, root first, and push nothing: make release VERSION=v0.1.0
+	@test -n "$(VERSION)" || { echo "usage: make release VERSION=v0.1.0"; exit 2; }
+	$(GO) run ./checks/release tag $(VERSION)

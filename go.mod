@@ -1,6 +1,6 @@
 module github.com/seed581295f1/timewheel
 
-go 1.25
+go 1.25.0
 
 require (
 	github.com/orcaman/concurrent-map/v2 v2.0.1
@@ -9,6 +9,6 @@ require (
 )
 
 require (
-	golang.org/x/sync v0.11.0 // indirect
-	golang.org/x/sys v0.13.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )

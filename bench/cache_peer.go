@@ -12,7 +12,7 @@ import (
 	"github.com/zeromicro/go-zero/core/collection"
 
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/ttlcache"
+	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
 // cacher is a cache behind the verbs that are measured. All values live for the TTL it was opened with.

@@ -30,7 +30,7 @@ type circumstances struct {
 func observe(arguments []string, quick bool) circumstances {
 	return circumstances{
 		Date:       time.Now().UTC().Format("2006-01-02"),
-		Command:    strings.Join(append([]string{"cd bench && GOWORK=off go run ."}, arguments...), " "),
+		Command:    strings.Join(append([]string{"cd bench && go run ."}, arguments...), " "),
 		Quick:      quick,
 		CPU:        field("/proc/cpuinfo", "model name", ":"),
 		Processors: runtime.GOMAXPROCS(0),

@@ -2,7 +2,7 @@
 
 // Command bench measures the wheel of this repository side by side with other timer libraries for Go.
 //
-//	cd bench && GOWORK=off go run . -quick
+//	cd bench && go run . -quick
 //
 // For each peer, case and round it starts itself once more as a child process, which measures that one
 // thing and prints its figures. The parent runs the peers of a case one after another, in another order in

@@ -13,8 +13,8 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/dashboard"
 )
 
 // readersVariable is the environment variable by which a process knows that it is to open pages of the

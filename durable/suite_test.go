@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/internal/contract"
+	"github.com/seed581295f1/timewheel/test/contract"
 )
 
 // TestContract_ofEveryScheduler is the suite of the wheel. What the durable scheduler does otherwise is not in

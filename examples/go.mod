@@ -1,16 +1,17 @@
 module github.com/seed581295f1/timewheel/examples
 
-go 1.25
+go 1.25.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
-	github.com/prometheus/client_golang v1.23.2
-	github.com/schollz/progressbar/v3 v3.18.0
-	github.com/seed581295f1/timewheel v0.0.0
-	github.com/seed581295f1/timewheel/metrics v0.0.0
-	github.com/seed581295f1/timewheel/timewheel/dashboard v0.0.0
-	github.com/seed581295f1/timewheel/timewheel/ttlcache v0.0.0
-	golang.org/x/term v0.33.0
+	github.com/prometheus/client_golang v1.24.1
+	github.com/seed581295f1/timewheel v0.1.0
+	github.com/seed581295f1/timewheel/dashboard v0.1.0
+	github.com/seed581295f1/timewheel/durable v0.1.0
+	github.com/seed581295f1/timewheel/metrics v0.1.0
+	github.com/seed581295f1/timewheel/ttlcache v0.1.0
+	github.com/sirupsen/logrus v1.10.2
+	golang.org/x/term v0.45.0
 )
 
 require (
@@ -29,40 +30,24 @@ require (
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
-	github.com/klauspost/compress v1.18.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/klauspost/compress v1.19.1 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/minio/minlz v1.0.1-0.20250507153514-87eb42fe8882 // indirect
-	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/pkg/errors v0.9.1 // indirect
-	github.com/prometheus/client_model v0.6.2 // indirect
-	github.com/prometheus/common v0.66.1 // indirect
-	github.com/prometheus/procfs v0.16.1 // indirect
-	github.com/rogpeppe/go-internal v1.14.1 // indirect
-	go.yaml.in/yaml/v2 v2.4.2 // indirect
-	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
-	golang.org/x/text v0.28.0 // indirect
-	google.golang.org/protobuf v1.36.8 // indirect
-)
-
-require (
-	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/orcaman/concurrent-map/v2 v2.0.1 // indirect
 	github.com/panjf2000/ants/v2 v2.12.1 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.70.1 // indirect
+	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
-	github.com/seed581295f1/timewheel/durable v0.0.0
-	github.com/sirupsen/logrus v1.10.2
-	golang.org/x/sync v0.17.0 // indirect
-	golang.org/x/sys v0.35.0 // indirect
+	github.com/rogpeppe/go-internal v1.14.1 // indirect
+	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace github.com/seed581295f1/timewheel => ../
-
-replace github.com/seed581295f1/timewheel/timewheel/ttlcache => ../timewheel/ttlcache
-
-replace github.com/seed581295f1/timewheel/durable => ../durable
-
-replace github.com/seed581295f1/timewheel/metrics => ../metrics
-
-replace github.com/seed581295f1/timewheel/timewheel/dashboard => ../timewheel/dashboard

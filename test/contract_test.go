@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/internal/contract"
+	"github.com/seed581295f1/timewheel/test/contract"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 

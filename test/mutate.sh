@@ -18,8 +18,8 @@ for package in ./internal/clock ./pool ./timewheel; do
 	run "$package"
 done
 # gremlins copies the module elsewhere, where a relative replacement leads nowhere and no mutant would compile.
-echo "== ./timewheel/ttlcache"
-cp -r timewheel/ttlcache "$bin/ttlcache"
+echo "== ./ttlcache"
+cp -r ttlcache "$bin/ttlcache"
 cd "$bin/ttlcache"
 GOFLAGS= go mod edit -replace "github.com/seed581295f1/timewheel=$root"
 run .

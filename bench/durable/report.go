@@ -74,7 +74,7 @@ Each peer and case runs in a process of its own, on an empty directory. A record
 payload of %d; every commit is synced. %s
 
 `, cpuName(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds,
-		"`cd bench/durable && GOWORK=off go run . -out .`", versions(), recordLen,
+		"`cd bench/durable && go run . -out .`", versions(), recordLen,
 		fmt.Sprintf("%s tasks are live, %s are added.", thousands(size.live), thousands(size.adds)))
 	targets(w, m, size)
 	for _, c := range caseNames() {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/ttlcache"
+	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
 const (

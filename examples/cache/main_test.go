@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/ttlcache"
+	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
 func TestRun_crowd_computesOnceWhileTheAnswerIsFresh(t *testing.T) {

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
-	"github.com/seed581295f1/timewheel/timewheel/dashboard"
 )
 
 func main() {

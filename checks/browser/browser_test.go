@@ -1,0 +1,1036 @@
+// SPDX-License-Identifier: MIT
+
+// Package browser opens the dashboard in Chromium. The tests are skipped where there is none; make
+// test-browser installs it.
+package browser
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// hostile are keys that must be seen as they are.
+var hostile = []string{
+	`<img src=x onerror="window.hit=1">`,
+	`<script>window.hit=2</script>`,
+	`"><svg onload=window.hit=3>`,
+	`javascript:window.hit=4`,
+	`'};window.hit=5;//`,
+	`</title></textarea><iframe srcdoc="<script>parent.hit=6</script>">`,
+	`${window.hit=7}{{window.hit=8}}`,
+	"\u202Eevitanretla\u202C <b>bold</b> &lt;i&gt;",
+}
+
+// seen is how the page shows a key: what has no shape is escaped.
+func seen(key string) string {
+	return strings.NewReplacer("\u202E", `\u{202e}`, "\u202C", `\u{202c}`).Replace(key)
+}
+
+// newWheel returns a wheel that runs, and is recorded.
+func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
+	t.Helper()
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	rec := dashboard.NewRecorder()
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(quiet),
+		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
+	tw.Start()
+	t.Cleanup(tw.Stop)
+	return tw, rec
+}
+
+func add(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
+	t.Helper()
+	if task.Job == nil {
+		task.Job = func(*timewheel.Task) {}
+	}
+	if err := tw.AddTask(&task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addOften adds tasks that have what is due next change at every update.
+func addOften(t *testing.T, tw *timewheel.TimeWheel) {
+	t.Helper()
+	for i := range 20 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("often ", i), Interval: 50*time.Millisecond + time.Duration(i)*time.Millisecond, Times: timewheel.Forever})
+	}
+}
+
+// serve serves the dashboard, below a prefix, and returns the address of the page.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/timewheel/", h)
+	return newServer(t, mux).URL + "/debug/timewheel/"
+}
+
+// newServer returns a server that ends with the test.
+func newServer(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() {
+		srv.CloseClientConnections() // the events never end
+		srv.Close()
+	})
+	return srv
+}
+
+// A restarted handler is one in whose place another can be put, as when the program is started anew.
+type restarted struct{ atomic.Pointer[http.Handler] }
+
+func (r *restarted) with(h http.Handler) { r.Store(&h) }
+
+func (r *restarted) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	(*r.Load()).ServeHTTP(w, req)
+}
+
+func everybody(*http.Request) error { return nil }
+
+// quoted returns the text as JavaScript.
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// enter types the text into an input, in the place of what is there, and Enter.
+func (p *tab) enter(id, text string) {
+	p.Helper()
+	js[any](p, fmt.Sprintf(`document.querySelector(%q).select()`, id))
+	p.do(chromedp.SendKeys(chromedp.CSS(id), text+kb.Enter))
+}
+
+// lookUp types a key into the look-up.
+func (p *tab) lookUp(key string) {
+	p.Helper()
+	p.enter("#key", key)
+}
+
+func TestPage_handMovesWithTheTick(t *testing.T) {
+	const slots = 600
+	tw := timewheel.NewTimeWheel(100*time.Millisecond, slots)
+	tw.Start()
+	defer tw.Stop()
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#hand").dataset.slot`)
+	for range 20 {
+		before := tw.Hand().Slot
+		seen := js[string](p, `document.querySelector("#hand").dataset.slot`)
+		after := tw.Hand().Slot
+		// What is seen was so when the page was told, and a slow machine may take ten seconds for that.
+		if early, span := (atoi(t, seen)-before+100+slots)%slots, (after-before+100+slots)%slots; early > span+1 {
+			t.Errorf("the hand is seen at slot %s, and went from %d to %d", seen, before, after)
+		}
+		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
+	}
+	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "running" {
+		t.Errorf("the status is %q", got)
+	}
+	// Between two updates the page moves the hand by itself.
+	seen := js[string](p, `(page.source.onmessage = null, document.querySelector("#hand").dataset.slot)`)
+	for range 5 {
+		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
+		seen = js[string](p, `document.querySelector("#hand").dataset.slot`)
+	}
+	js[any](p, `listen()`)
+	// Not for who wants no motion.
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}},
+	})
+	p.until(`page.live && still.matches`)
+	seen = js[string](p, `(page.source.onmessage = null, turn(), document.querySelector("#hand").dataset.slot)`)
+	p.until(`performance.now() - page.came > 1000`)
+	if got := js[string](p, `document.querySelector("#hand").dataset.slot`); got != seen {
+		t.Errorf("the hand went from %s to %s by itself", seen, got)
+	}
+	js[any](p, `listen()`)
+	tw.Stop()
+	p.until(`document.querySelector("#status-text").textContent === "not running"`)
+	p.quiet(address)
+}
+
+func TestPage_findsATaskByItsKey(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "order-4711", Interval: 90 * time.Second, Delay: time.Hour, Times: 3})
+	for i := range 1000 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("order-", i), Interval: time.Duration(i+1) * time.Second})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "dark")
+	p.until(`document.querySelector("#pending").textContent !== "–"`)
+	p.lookUp("order-4711")
+	p.until(`!document.querySelector("#task").hidden`)
+	facts := js[string](p, `document.querySelector("#facts").innerText`)
+	info, _ := tw.Get("order-4711")
+	for _, want := range []string{"order-4711", "in 59 m", "runs left\n3", "1 m 30 s", fmt.Sprint("slot\n", info.Slot), "circle\n5,9"} {
+		if !strings.Contains(facts, want) {
+			t.Errorf("of the task is told\n%s\nwithout %q", facts, want)
+		}
+	}
+	if js[bool](p, `document.querySelector("#found").getAttribute("d") === null`) {
+		t.Error("the task is not shown on the dial")
+	}
+	if !js[bool](p, `document.querySelector("#controls").hidden`) {
+		t.Error("who may not control sees the buttons")
+	}
+	p.lookUp("order-none")
+	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
+
+	p.lookUp("order-4711")
+	p.until(`!document.querySelector("#task").hidden`)
+	if err := tw.RemoveTask("order-4711"); err != nil {
+		t.Fatal(err)
+	}
+	p.until(`document.querySelector("#look-message").textContent.startsWith("The task has gone")`)
+	p.quiet(address)
+}
+
+func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	ran := make(chan struct{}, 1)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour, Times: timewheel.Forever, Job: func(*timewheel.Task) { ran <- struct{}{} }})
+	address := serve(t, dashboard.Handler(tw, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#next button")`)
+	p.do(chromedp.Click(chromedp.CSS("#next button"))) // from the list
+	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
+
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	select {
+	case <-ran:
+	case <-time.After(limit):
+		t.Fatal("it did not run")
+	}
+	p.until(`document.querySelector("#look-message").textContent === "It runs at the next tick."`)
+	p.enter("#delay", "3h")
+	p.until(`document.querySelector("#look-message").textContent === "Rescheduled."`)
+	if info, ok := tw.Get("k"); !ok || time.Until(info.Next) < 2*time.Hour {
+		t.Errorf("the task was not moved: %+v", info)
+	}
+	p.do(chromedp.Click(chromedp.CSS("#remove")))
+	p.until(`document.querySelector("#remove").textContent === "Remove it?"`)
+	if !tw.Exist("k") {
+		t.Error("one click removed the task")
+	}
+	p.do(chromedp.Click(chromedp.CSS("#remove")))
+	p.until(`document.querySelector("#look-message").textContent === "Removed."`)
+	if tw.Exist("k") {
+		t.Error("the task was not removed")
+	}
+	p.quiet(address)
+}
+
+func TestPage_withoutControl_isRefused(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw)), 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "1"`)
+	for _, verb := range []string{"remove", "run", "reschedule"} {
+		status := js[int](p, `fetch("api/`+verb+`", {method: "POST", body: new URLSearchParams({key: "k", delay: "1s"})}).then((r) => r.status)`)
+		if status != http.StatusForbidden {
+			t.Errorf("%s is answered with %d", verb, status)
+		}
+	}
+	if info, ok := tw.Get("k"); !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("the task was changed: %+v", info)
+	}
+}
+
+// A page of another site, which the user has open beside the dashboard, tries to remove a task.
+func TestControl_fromAnotherSite_isRefused(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	asked := make(chan struct{}, 10)
+	address := serve(t, dashboard.Handler(tw, dashboard.AllowControl(func(*http.Request) error {
+		asked <- struct{}{}
+		return nil
+	})))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%sapi/remove"><input name="key" value="k"></form>`, address)
+	}))
+	t.Cleanup(other.Close)
+	p := open(t, chrome(t), other.URL, 1200, "light")
+	js[any](p, `fetch(`+quoted(address+"api/remove")+`, {method: "POST", mode: "no-cors", body: new URLSearchParams({key: "k"})}).then(() => 1)`)
+	js[any](p, `document.forms[0].submit()`)
+	p.until(`document.body?.innerText.includes("cross-origin")`)
+	if !tw.Exist("k") || len(asked) > 0 {
+		t.Error("another site removed the task")
+	}
+}
+
+func TestPage_keysAreAnybodysText(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	hung := make(chan struct{})
+	t.Cleanup(func() { close(hung) })
+	for i, key := range hostile {
+		add(t, tw, timewheel.Task{Key: key, Interval: time.Duration(i+1) * time.Hour})
+		add(t, tw, timewheel.Task{Key: "panic " + key, Interval: time.Millisecond, Job: func(task *timewheel.Task) { panic(task.Key) }})
+		add(t, tw, timewheel.Task{Key: "run " + key, Interval: time.Second, Job: func(*timewheel.Task) { <-hung }})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithName(hostile[0]),
+		dashboard.WithWheel(hostile[1], tw, nil), dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	n := fmt.Sprint(len(hostile))
+	p.until(`document.querySelectorAll("#next button").length === ` + n +
+		` && document.querySelectorAll("#runs button").length === ` + n +
+		` && document.querySelectorAll("#panics details").length === ` + n)
+	text := js[string](p, `document.body.textContent`)
+	for _, key := range hostile {
+		for _, want := range []string{key, "panic " + key, "run " + key} {
+			if !strings.Contains(text, seen(want)) {
+				t.Errorf("%q is not seen as it is", want)
+			}
+		}
+		js[any](p, `document.querySelector("#key").value = `+quoted(key)+`; document.querySelector("#look").requestSubmit()`) // some cannot be typed
+		p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(seen(key)))
+	}
+	p.lookUp(`<img src=x onerror="window.hit=9">`)
+	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
+	p.until(`document.title.startsWith("<script>")`)
+	if hit := js[any](p, `window.hit ?? null`); hit != nil {
+		t.Errorf("a key was run: %v", hit)
+	}
+	if n := js[int](p, `document.querySelectorAll("main img, main script, main iframe, main b:not(.legend b), main svg svg, nav *:not(button)").length`); n != 0 {
+		t.Errorf("%d keys became elements", n)
+	}
+	p.quiet(address)
+}
+
+func TestPage_worksByKeyboard(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	other, _ := newWheel(t, 100)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithWheel("other", other, nil),
+		dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "1"`)
+	// Along the page with Tab alone.
+	focused := func() string {
+		return js[string](p, `document.activeElement.id || document.activeElement.textContent`)
+	}
+	for _, want := range []string{"Skip to the look-up", "wheel", "other", "dial"} {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		if got := focused(); got != want {
+			t.Errorf("Tab goes to %q, want %q", got, want)
+		}
+	}
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	first := js[string](p, `document.querySelector("#reading").textContent`)
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	if second := js[string](p, `document.querySelector("#reading").textContent`); second == first || !strings.HasPrefix(second, "slot ") {
+		t.Errorf("the arrows on the dial read %q, then %q", first, second)
+	}
+	call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
+	if got := focused(); got != "key" {
+		t.Errorf("/ goes to %q", got)
+	}
+	p.do(chromedp.KeyEvent("k" + kb.Enter))
+	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
+	for _, want := range []string{"Look up", "remove"} {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		if got := focused(); got != want {
+			t.Errorf("Tab goes to %q, want %q", got, want)
+		}
+	}
+	for _, held := range []bool{false, true, true} { // a key that is held down removes nothing
+		call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, AutoRepeat: &held,
+		})
+	}
+	call(p, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+		Type: input.DispatchKeyEventTypeKeyUp, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13,
+	})
+	if got := js[string](p, `document.querySelector("#remove").textContent`); got != "Remove it?" || !tw.Exist("k") {
+		t.Errorf("with Enter held down the button says %q", got)
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`document.querySelector("#look-message").textContent === "Removed."`)
+	if tw.Exist("k") {
+		t.Error("the task was not removed")
+	}
+	if got := focused(); got != "key" {
+		t.Errorf("after the removal the focus is at %q", got)
+	}
+	js[any](p, `document.querySelector("nav button:last-child").focus()`)
+	p.do(chromedp.KeyEvent(" "))
+	p.until(`document.querySelector("#dial-label").textContent.includes("100 slots") && location.hash === "#wheel=other"`)
+	p.quiet(address)
+}
+
+func TestPage_pointingAtTheDial_readsThatPart(t *testing.T) {
+	tw, _ := newWheel(t, 8)
+	for i := range 8 {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint(i), Interval: time.Hour + time.Duration(i)*10*time.Millisecond})
+	}
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#pending").textContent === "8"`)
+	for slot, at := range map[int][2]int{0: {30, -72}, 2: {72, 30}, 5: {-72, 30}, 7: {-30, -72}} {
+		place := js[[]float64](p, fmt.Sprintf(`(() => {
+			const p = new DOMPoint(%d, %d).matrixTransform(document.querySelector("#dial").getScreenCTM());
+			return [p.x, p.y];
+		})()`, at[0], at[1]))
+		p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, place[0], place[1]))
+		p.until(fmt.Sprintf(`document.querySelector("#reading").textContent.startsWith("slot %d: ")`, slot))
+	}
+	p.quiet(address)
+}
+
+func TestPage_hidden_isNotOpen(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: 20 * time.Millisecond, Times: timewheel.Forever})
+	var streams atomic.Int64
+	h := dashboard.Handler(tw, dashboard.WithRecorder(rec))
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/api/events") {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#late-runs").textContent.match(/^[1-9]/)`)
+	hide := func(hidden bool) {
+		js[any](p, fmt.Sprintf(`Object.defineProperty(document, "hidden", {value: %v, configurable: true}); `+
+			`document.dispatchEvent(new Event("visibilitychange"))`, hidden))
+	}
+	hide(true)
+	p.until(`document.querySelector("#status-text").textContent === "paused" && page.source === null`)
+	for end := time.Now().Add(limit); streams.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a hidden page keeps its stream")
+		}
+	}
+	hide(false)
+	p.until(`document.querySelector("#status-text").textContent === "running"`)
+	p.quiet(address)
+}
+
+func TestPage_lostConnection_comesBack(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	srv := newServer(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`document.querySelector("#status-text").textContent === "running"`)
+	js[any](p, `window.lost = false; new MutationObserver(() => {
+		window.lost ||= document.querySelector("#status-text").textContent.startsWith("connection lost") &&
+			document.body.classList.contains("old") && !page.live
+	}).observe(document.querySelector("#status-text"), {childList: true})`)
+	srv.CloseClientConnections()
+	p.until(`window.lost && document.querySelector("#status-text").textContent === "running"`)
+}
+
+// Nothing sticks out, at any width, in either scheme, with the longest of everything.
+func TestPage_anyWidth_holdsItsText(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	hung := make(chan struct{})
+	t.Cleanup(func() { close(hung) })
+	for i := range 10 {
+		long := strings.Repeat(fmt.Sprint("long", i), 50)
+		add(t, tw, timewheel.Task{Key: long, Interval: 290 * 365 * 24 * time.Hour, Times: 1<<31 - 1})
+		add(t, tw, timewheel.Task{Key: "hung " + long, Interval: time.Millisecond, Job: func(*timewheel.Task) { <-hung }})
+		add(t, tw, timewheel.Task{Key: "bad " + long, Interval: time.Millisecond, Job: func(*timewheel.Task) { panic(long) }})
+	}
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.AllowControl(everybody),
+		dashboard.WithWheel(strings.Repeat("wheel", 30), tw, nil)))
+	browser := chrome(t)
+	for i, width := range []int64{320, 390, 768, 1024, 1920} {
+		scheme := []string{"light", "dark"}[i%2]
+		p := open(t, browser, address, width, scheme)
+		p.until(`document.querySelectorAll("#panics details").length === 10`)
+		p.lookUp(strings.Repeat("long1", 50))
+		p.until(`!document.querySelector("#task").hidden`)
+		ground := js[[]int](p, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number)`)
+		if dark := ground[0] < 128; dark != (scheme == "dark") {
+			t.Errorf("in the %s scheme the ground is %d", scheme, ground)
+		}
+		if got := js[int64](p, `document.documentElement.scrollWidth`); got > width {
+			t.Errorf("at %d pixels the page is %d wide", width, got)
+		}
+		if out := js[string](p, `[...document.querySelectorAll("main *")].filter((e) => {
+				const card = e.closest(".card, .number"), box = e.getBoundingClientRect();
+				return card && !e.closest(".hidden, pre, svg") && box.width > 0 && box.right > card.getBoundingClientRect().right + 0.5;
+			}).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join("\n")`); out != "" {
+			t.Errorf("at %d pixels these stick out of their cards:\n%s", width, out)
+		}
+		p.quiet(address)
+		p.do(chromedp.Navigate("about:blank")) // a browser has six connections to a server
+	}
+}
+
+// Who is about to choose a task from a list by the keyboard is not disturbed by those that come and go.
+func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	addOften(t, tw)
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelectorAll("#next button").length === 8`)
+	js[any](p, `document.querySelector("#look button").focus()`)
+	p.do(chromedp.KeyEvent(kb.Tab))
+	p.do(chromedp.KeyEvent(kb.Tab))
+	key := js[string](p, `document.activeElement.textContent`)
+	if !strings.HasPrefix(key, "often ") {
+		t.Fatalf("Tab goes to %q", key)
+	}
+	started := js[float64](p, `page.state.stats.started`)
+	p.until(fmt.Sprintf(`page.state.stats.started > %v && document.querySelector(".next-card").matches(".held")`, started+200))
+	if got := js[string](p, `document.activeElement.textContent`); got != key {
+		t.Errorf("the focus went from %q to %q", key, got)
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === ` + quoted(key))
+	js[any](p, `document.activeElement.blur()`)
+	p.until(`!document.querySelector(".next-card").matches(".held")`)
+
+	// Nor who selects some of it, from wherever.
+	js[any](p, `getSelection().setBaseAndExtent(document.querySelector("#next-title"), 0, document.querySelector("#next tr:nth-child(4)"), 1), null`)
+	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + "; " + getSelection().focusNode.querySelector(".k").textContent`
+	before := js[string](p, selected)
+	started = js[float64](p, `page.state.stats.started`)
+	p.until(fmt.Sprintf(`page.state.stats.started > %v && document.querySelector(".next-card").matches(".held")`, started+200))
+	if after := js[string](p, selected); after != before || !strings.Contains(after, "often ") {
+		t.Errorf("selected was %q, and is %q", before, after)
+	}
+	js[any](p, `getSelection().removeAllRanges()`)
+	p.until(`!document.querySelector(".next-card").matches(".held")`)
+	p.quiet(address)
+}
+
+// Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about
+// a task is done about the one that is shown.
+func TestPage_slowServer_mixesNothingUp(t *testing.T) {
+	a, _ := newWheel(t, 60)
+	b, _ := newWheel(t, 100)
+	for i := range 3 {
+		add(t, a, timewheel.Task{Key: fmt.Sprint("a", i), Interval: time.Hour})
+	}
+	h := dashboard.Handler(a, dashboard.WithName("a"), dashboard.WithWheel("b", b, nil), dashboard.AllowControl(everybody))
+	events, tasks := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int64
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("wheel") == "b":
+			<-events
+		case r.URL.Query().Get("key") == "a2":
+			asked.Add(1)
+			<-tasks
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelectorAll("#next button").length === 3`)
+	p.lookUp("a1")
+	p.until(`!document.querySelector("#task").hidden`)
+	js[int](p, `lookUp("a2"), 0`)
+	if !js[bool](p, `document.querySelector("#task").hidden`) {
+		t.Error("while a2 is looked up the page offers to remove a1")
+	}
+	js[int](p, `act("remove", {}, ""), 0`)
+	for range 3 { // every second the page asks again, but for one answer at a time
+		js[int](p, `refresh(), 0`)
+	}
+	for end := time.Now().Add(limit); asked.Load() == 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the page asked %d times before it had an answer", n)
+	}
+	close(tasks)
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === "a2"`)
+	if a.Len() != 3 {
+		t.Errorf("a task was removed that nobody saw")
+	}
+
+	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
+	p.until(`getComputedStyle(document.querySelector("main")).visibility === "hidden"`)
+	close(events)
+	p.until(`getComputedStyle(document.querySelector("main")).visibility === "visible" && document.querySelector("#pending").textContent === "0"`)
+	p.quiet(address)
+}
+
+func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw)), 1200, "light")
+	p.until(`page.live`)
+	js[any](p, `html = (text) => inscribe(make("b"), text).innerHTML.replace(/<span class="escape">(.*?)<\/span>/g, "[$1]"), null`)
+	for call, want := range map[string]string{
+		`compact(0)`: "0", `compact(99999)`: "99,999", `compact(100000)`: "100 k", `compact(123456)`: "123.5 k",
+		`compact(999949)`: "999.9 k", `compact(999950)`: "1 M", `compact(999999999)`: "1 G", `compact(1.8e19)`: "18 E",
+		`compact(-250000)`: "-250 k",
+		`span(1e-9)`:       "1 ns", `span(9.996e-7)`: "1 µs", `span(0.0009996)`: "1 ms", `span(0.9996)`: "1 s", `span(1.5)`: "1.5 s",
+		`span(59.94)`: "59.9 s", `span(59.96)`: "1 m", `span(60)`: "1 m", `span(61)`: "1 m 1 s", `span(3600)`: "1 h",
+		`span(3661)`: "1 h 1 m", `span(86399.9)`: "1 d", `span(290*365.25*86400)`: "290 years",
+		`until(-1)`: "now", `until(0.004)`: "now", `until(0.04)`: "40 ms", `until(0.9949)`: "990 ms", `until(0.996)`: "1.0 s",
+		`until(59.94)`: "59.9 s", `until(59.96)`: "1 m",
+		`html("a\nb\u202e\u0000\u200b")`: `a[\n]b[\u{202e}][\u{0}][\u{200b}]`, `html("  ")`: `[\u{20}\u{20}]`, `html("é 漢字 😀")`: "é 漢字 😀",
+		`html(" a b ")`: `[\u{20}]a b[\u{20}]`, `html("\u3164\u2800")`: `[\u{3164}][\u{2800}]`, `html("")`: "",
+		`html("a\\nb\u00a0\u3000")`: `a\nb[\u{a0}][\u{3000}]`, // which is no line break, and blanks that are others
+		`times(-1)`:                 "∞", `times(3)`: "3",
+	} {
+		if got := js[string](p, call); got != want {
+			t.Errorf("%s is %q, want %q", call, got, want)
+		}
+	}
+}
+
+// alarming is an expression that tells whether the number of this name is shown as an alarm.
+func alarming(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(".number.alarm h3")].some((h) => h.textContent === %q)`, name)
+}
+
+// What the server tells is written where it belongs.
+func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
+	tw, rec := newWheel(t, 211) // which has sectors of one slot and of two
+	add(t, tw, timewheel.Task{Key: "often", Interval: 20 * time.Millisecond, Times: timewheel.Forever,
+		Job: func(*timewheel.Task) { time.Sleep(time.Millisecond) }})
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec), dashboard.WithName("panics"), dashboard.WithWheel("other", tw, rec)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.history.filter((p) => p.started > 0).length >= 2`)
+	for i, name := range []string{"pending", "waiting", "running", "started", "missed", "panicked"} {
+		p.until(fmt.Sprintf(`document.querySelectorAll(".number .value")[%d].textContent === compact(page.state.stats.%s)`, i, name))
+	}
+	p.until(`/^[1-9][0-9.]*\/s$/.test(document.querySelectorAll(".number .rate")[3].textContent)`)
+	if d := js[string](p, `document.querySelectorAll(".number .line")[3].getAttribute("d")`); !strings.HasPrefix(d, "M") || !strings.Contains(d, "L") {
+		t.Errorf("the chart of what started is %q", d)
+	}
+	for i, part := range []string{"tick", "wait", "run"} {
+		for j, quantile := range []string{"p50", "p99", "max"} {
+			p.until(fmt.Sprintf(`((s) => document.querySelectorAll(".late .figure")[%d].textContent === (s < 1e-6 ? "< 1 µs" : span(s)))(page.state.lateness.%s.%s)`,
+				3*i+j, part, quantile))
+		}
+	}
+	if js[bool](p, alarming("Panicked")) {
+		t.Error("there is an alarm, and no job has panicked")
+	}
+	for _, slot := range []int{0, 1, 2, 100, 209, 210} {
+		read := js[string](p, fmt.Sprintf(`(point(sectorAt(%d)), document.querySelector("#reading").textContent)`, slot))
+		var from, to int
+		if n, _ := fmt.Sscanf(read, "slots %d to %d:", &from, &to); n < 2 {
+			if _, err := fmt.Sscanf(read, "slot %d:", &from); err != nil {
+				t.Fatalf("slot %d is read as %q", slot, read)
+			}
+			to = from
+		}
+		if slot < from || slot > to {
+			t.Errorf("slot %d is read as %q", slot, read)
+		}
+	}
+
+	// A panic is seen as it happens, and what was opened before stays open.
+	bad := func(n int) {
+		add(t, tw, timewheel.Task{Key: fmt.Sprint("bad", n), Interval: time.Millisecond, Job: func(*timewheel.Task) { panic(n) }})
+		p.until(fmt.Sprintf(`document.querySelectorAll("#panics details").length === %d`, n))
+	}
+	bad(1)
+	p.do(chromedp.Click(chromedp.CSS("#panics summary")))
+	bad(2)
+	if got := js[string](p, `document.querySelector("#panics details[open] .who").textContent + document.activeElement.tagName`); got != "bad1SUMMARY" {
+		t.Errorf("open is %q", got)
+	}
+	// The alarm is for a minute, whatever else there is to alarm.
+	p.until(alarming("Panicked"))
+	if js[bool](p, alarming("Started")) {
+		t.Error("there is an alarm at what is no mistake")
+	}
+	after := func(seconds int) bool {
+		return js[bool](p, fmt.Sprintf(`(page.state.now = new Date(Date.parse(page.history.findLast((p) => p.panicked > 0).time) + %d).toJSON(),
+			showNumbers(), %s)`, seconds*1000, alarming("Panicked")))
+	}
+	if !after(59) || after(61) {
+		t.Error("the alarm is not for a minute")
+	}
+
+	// What is of the future, if the clock was set back, and what is old is not shown.
+	kept := js[[]string](p, `(show({...page.state, whole: true, now: "2026-01-01T12:00:00Z", panics: [], history:
+		["11:54:59.9", "11:55:00.1", "12:00:00", "12:00:00.1"].map((t) => ({time: "2026-01-01T" + t + "Z", pending: 1, waiting: 1, running: 1, started: 1, missed: 1, panicked: 1}))}),
+		page.history.map((p) => p.time.slice(11, -1)))`)
+	if got := strings.Join(kept, " "); got != "11:55:00.1 12:00:00" {
+		t.Errorf("of the history is shown %s", got)
+	}
+
+	js[any](p, `location.hash = "#wheel=other"`)
+	p.until(`document.title === "other · timewheel" && page.live`)
+	if y := js[float64](p, `scrollY`); y != 0 {
+		t.Errorf("the name of a wheel scrolled the page to %v", y)
+	}
+	p.quiet(address)
+}
+
+// What the server refuses is told.
+func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	refused := errors.New("it is Sunday")
+	p := open(t, chrome(t), serve(t, dashboard.Handler(tw, dashboard.AllowControl(func(r *http.Request) error {
+		if r.Method == http.MethodPost {
+			return refused
+		}
+		return nil
+	}))), 1200, "light")
+	p.until(`page.live`)
+	p.lookUp("k")
+	p.until(`!document.querySelector("#task").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	p.until(`document.querySelector("#look-message.bad")?.textContent === "it is Sunday"`)
+	p.enter("#delay", "soon")
+	p.until(`document.querySelector("#look-message.bad")?.textContent === "it is Sunday"`)
+	js[any](p, `document.querySelector("#key").value = ""; document.querySelector("#look").requestSubmit()`)
+	p.until(`document.querySelector("#look-message").textContent === "Which key?"`)
+	// A key from a list is looked up whole, and one that is typed is what is typed.
+	add(t, tw, timewheel.Task{Key: "a\nb", Interval: time.Minute})
+	p.until(`[...document.querySelectorAll("#next button")].some((b) => b.textContent === "a\\nb")`)
+	js[any](p, `[...document.querySelectorAll("#next button")].find((b) => b.textContent === "a\\nb").click()`)
+	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === "a\\nb"`)
+	js[any](p, `document.querySelector("#look").requestSubmit()`)
+	p.until(`!document.querySelector("#task").hidden && page.found && page.key === "a\nb"`)
+	p.lookUp("ab")
+	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
+}
+
+// The program is started again while its page is open, and its wheel has another name.
+func TestPage_otherWheels_areFound(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	var program restarted
+	program.with(dashboard.Handler(tw, dashboard.WithName("before")))
+	srv := newServer(t, &program)
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`page.live && page.wheel === "before" && !page.control`)
+	program.with(dashboard.Handler(tw, dashboard.WithName("after"), dashboard.AllowControl(everybody)))
+	srv.CloseClientConnections()
+	p.until(`page.live && page.wheel === "after" && page.control`)
+}
+
+// A connection that is there, and on which nothing comes, is no news.
+func TestPage_noNews_isTold(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	var silent atomic.Bool
+	h := dashboard.Handler(tw)
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() && strings.HasSuffix(r.URL.Path, "/api/events") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live`)
+	js[any](p, `page.source.onmessage = null`) // from here on nothing comes
+	silent.Store(true)
+	p.until(`document.querySelector("#status-text").textContent.startsWith("no news") && !page.live && document.body.classList.contains("old")`)
+	silent.Store(false)
+	js[any](p, `listen()`)
+	p.until(`page.live`)
+	p.quiet(address)
+}
+
+// A wheel of any shape is drawn with no error, and with no mark over another.
+func TestPage_anyWheel_isDrawn(t *testing.T) {
+	browser := chrome(t)
+	for _, c := range []struct {
+		tick  time.Duration
+		slots int
+		marks string
+	}{
+		{time.Nanosecond, 1, "0"},
+		{time.Hour, 2, "0 1"},
+		{time.Millisecond, 3, "0 1 2"},
+		{time.Microsecond, 200, "0 50 100 150"},
+		{time.Second, 211, "0 53 106 158"},
+		{time.Millisecond, 1 << 24, "0 4.194 M 8.389 M 12.58 M"},
+	} {
+		tw := timewheel.NewTimeWheel(c.tick, c.slots)
+		for i := range 100 {
+			add(t, tw, timewheel.Task{Key: fmt.Sprint(i), Interval: time.Hour + time.Duration(i)*c.tick})
+		}
+		address := serve(t, dashboard.Handler(tw))
+		p := open(t, browser, address, 1200, "dark")
+		p.until(`document.querySelector("#pending").textContent === "100"`)
+		if got := js[string](p, `[...document.querySelectorAll("#marks text")].map((e) => e.textContent).join(" ")`); got != c.marks {
+			t.Errorf("a wheel of %d slots has the marks %q, want %q", c.slots, got, c.marks)
+		}
+		for _, width := range []int64{1200, 320} {
+			p.do(chromedp.EmulateViewport(width, 900))
+			if out := js[string](p, `[...document.querySelectorAll("#dial text")].filter((e) => {
+					const b = e.getBBox(), inner = e.closest("#marks") === null;
+					return inner ? Math.hypot(b.width / 2, Math.max(-b.y, b.y + b.height)) > 49 : b.x < -130 || b.x + b.width > 130;
+				}).map((e) => e.textContent).join(", ")`); out != "" {
+				t.Errorf("with %d slots of %v these have no room: %s", c.slots, c.tick, out)
+			}
+			if small := js[float64](p, `Math.min(...[...document.querySelectorAll("#dial text")].map((e) => parseFloat(getComputedStyle(e).fontSize) * document.querySelector("#dial").getScreenCTM().a))`); small < 6.8 {
+				t.Errorf("at %d pixels the dial has text of %v pixels", width, small)
+			}
+		}
+		tw.Stop()
+		p.quiet(address)
+	}
+}
+
+// touch has a finger touch the point, for so long, and move so far up meanwhile.
+func (p *tab) touch(at []float64, long time.Duration, up float64) {
+	p.Helper()
+	finger := func(kind input.DispatchTouchEventType, points ...*input.TouchPoint) {
+		p.Helper()
+		call(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, points...)})
+	}
+	finger(input.DispatchTouchEventTypeTouchStart, &input.TouchPoint{X: at[0], Y: at[1]})
+	for moved := 20.; moved <= up; moved += 20 {
+		finger(input.DispatchTouchEventTypeTouchMove, &input.TouchPoint{X: at[0], Y: at[1] - moved})
+	}
+	time.Sleep(long)
+	finger(input.DispatchTouchEventTypeTouchEnd)
+}
+
+// A finger can do what a mouse can.
+func TestPage_worksByTouch(t *testing.T) {
+	tw, rec := newWheel(t, 8)
+	addOften(t, tw)
+	address := serve(t, dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	p := open(t, chrome(t), address, 390, "light")
+	p.do(chromedp.EmulateViewport(390, 900, chromedp.EmulateMobile, chromedp.EmulateTouch), chromedp.Navigate(address))
+	p.until(`document.querySelectorAll("#next button").length === 8`)
+	if got := js[string](p, `document.querySelector("#reading").textContent`); got != "Touch a part of the wheel." {
+		t.Errorf("the hint is %q", got)
+	}
+	slot := func(x, y int) []float64 {
+		return js[[]float64](p, fmt.Sprintf(`(() => {
+			document.querySelector("#dial").scrollIntoView({block: "center"});
+			const p = new DOMPoint(%d, %d).matrixTransform(document.querySelector("#dial").getScreenCTM());
+			return [p.x, p.y];
+		})()`, x, y))
+	}
+	p.touch(slot(72, 30), 50*time.Millisecond, 0)
+	p.until(`document.querySelector("#reading").textContent.startsWith("slot 2: ")`)
+	scrolled := js[float64](p, `scrollY`)
+	p.touch(slot(-72, 30), 50*time.Millisecond, 200) // in which the page moves, and not the choice
+	p.until(fmt.Sprintf(`scrollY > %v`, scrolled))
+	if got := js[string](p, `document.querySelector("#reading").textContent`); !strings.HasPrefix(got, "slot 2: ") {
+		t.Errorf("a finger that scrolls reads %q", got)
+	}
+
+	js[any](p, `new Promise((done) => { // when the page has come to rest
+		let last = -1;
+		const look = () => scrollY === last ? done() : (last = scrollY, setTimeout(look, 300));
+		look();
+	})`)
+
+	// Between the touch and its end the list has changed several times over. A finger that stays for long, as it
+	// may on a slow machine, may be taken for another gesture; then it touches again.
+	js[any](p, `document.querySelector("#next").scrollIntoView({block: "center"}), null`)
+	for range 5 {
+		for end := time.Now().Add(limit); js[bool](p, `page.key === null`); {
+			if time.Now().After(end) {
+				t.Fatal("no touch looks up anything")
+			}
+			js[any](p, `addEventListener("pointerdown", (e) => { touchedKey = e.target.textContent }, {capture: true, once: true}), null`)
+			p.touch(js[[]float64](p, `((b) => [b.x + b.width / 2, b.y + b.height / 2])(document.querySelector("#next tr:nth-child(5) button").getBoundingClientRect())`),
+				400*time.Millisecond, 0)
+			js[any](p, `new Promise((done) => setTimeout(done, 200))`)
+		}
+		if want, got := js[string](p, `touchedKey`), js[string](p, `page.key`); got != want || !strings.HasPrefix(want, "often ") {
+			t.Errorf("%q was touched, and %q is looked up", want, got)
+		}
+		js[any](p, `forget()`)
+	}
+	// The click comes just after the finger is up.
+	used := js[[]bool](p, `(() => {
+		const row = $("next").firstChild, used = [];
+		for (const type of ["pointerdown", "pointerup"]) {
+			row.dispatchEvent(new PointerEvent(type, {bubbles: true, pointerType: "touch"}));
+			used.push(isUsed($("next")));
+		}
+		return new Promise((done) => setTimeout(() => done([...used, isUsed($("next"))]), 400));
+	})()`)
+	if !slices.Equal(used, []bool{true, true, false}) {
+		t.Errorf("the list is used at the touch, just after it and long after it: %v", used)
+	}
+	p.quiet(address)
+}
+
+// Who reads a stack, or selects a part of it, is not disturbed by further panics.
+func TestPage_stackThatIsRead_stays(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	var program restarted
+	program.with(dashboard.Handler(tw, dashboard.WithRecorder(rec)))
+	address := serve(t, &program)
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live`)
+	for _, key := range []string{"selected", "focused"} {
+		rec.Panicked(&timewheel.Task{Key: key}, "value", []byte("the stack"))
+		p.until(`document.querySelector("#panics .who")?.textContent === ` + quoted(key))
+	}
+	js[any](p, `document.querySelector("#panics details:last-child summary").click()`)
+	js[any](p, `document.querySelector("#panics summary").focus()`)
+	js[any](p, `getSelection().selectAllChildren(document.querySelector("#panics [open] pre"))`)
+	for i := range 25 {
+		rec.Panicked(&timewheel.Task{Key: fmt.Sprint(i)}, "value", []byte("another"))
+		p.until(fmt.Sprintf(`document.querySelector("#panics .who").textContent === "%d"`, i))
+	}
+	read := `[getSelection().toString(), document.querySelector("#panics [open] .who").textContent,
+		document.activeElement.closest("summary")?.querySelector(".who").textContent].join()`
+	if got := js[string](p, read); got != "the stack,selected,focused" {
+		t.Errorf("selected, open and focused are %q", got)
+	}
+	keys := `[...document.querySelectorAll("#panics .who")].map((e) => e.textContent).join(" ")`
+	if got, want := js[string](p, keys), "24 23 22 21 20 19 18 17 16 15 focused selected"; got != want {
+		t.Errorf("the panics shown are %q, want %q", got, want)
+	}
+	js[any](p, `document.activeElement.blur()`)
+
+	// The program is started again: of what was before, that remains which is read.
+	fresh := dashboard.NewRecorder()
+	fresh.Panicked(&timewheel.Task{}, "value", nil)
+	program.with(dashboard.Handler(tw, dashboard.WithRecorder(fresh)))
+	js[any](p, `listen()`)
+	p.until(keys + ` === "timer selected"`)
+	if got := js[string](p, read); got != "the stack,selected," {
+		t.Errorf("selected, open and focused are %q", got)
+	}
+	if !js[bool](p, `document.querySelector("#panics .who").matches(".timer")`) {
+		t.Error("a timer looks like a task")
+	}
+	if got := js[string](p, `document.querySelector("#panics pre").textContent`); !strings.Contains(got, "too many panics") {
+		t.Errorf("the stack that was not sent is %q", got)
+	}
+	p.quiet(address)
+}
+
+// In a wheel that was stopped nothing is due.
+func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	address := serve(t, dashboard.Handler(tw))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`document.querySelector("#next tr td:nth-child(2)")?.textContent.startsWith("59 m")`)
+	p.lookUp("k")
+	p.until(`document.querySelector("#facts").innerText.includes("in 59 m") && document.querySelector("#announced").textContent.startsWith("Found. Next run in 59 m")`)
+	tw.Stop()
+	p.until(`document.querySelector("#next tr td:nth-child(2)").textContent === "–"`)
+	p.until(`document.querySelector("#facts").innerText.includes("none: the wheel does not run")`)
+	p.quiet(address)
+}
+
+// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one request at
+// a time, and stays as it was.
+func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
+	h := dashboard.Handler(tw)
+	var gone atomic.Bool
+	answer := make(chan struct{})
+	srv := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !gone.Load():
+			h.ServeHTTP(w, r)
+			return
+		case strings.HasSuffix(r.URL.Path, "/api/wheels"):
+			<-answer
+		}
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	p := open(t, chrome(t), srv.URL, 1200, "light")
+	p.until(`page.live`)
+	p.lookUp("k")
+	p.until(`!document.querySelector("#task").hidden`)
+	js[any](p, `document.querySelector("nav button").focus()`)
+	js[any](p, `said = [], new MutationObserver(() => said.push(document.querySelector("#status-text").textContent))
+		.observe(document.querySelector("#status-text"), {childList: true}), null`)
+	js[any](p, `asked = 0, fetch = ((fetch) => (...what) => (asked += what[0] === "api/wheels", fetch(...what)))(fetch), null`)
+	gone.Store(true)
+	srv.CloseClientConnections()
+	p.until(`page.beginning`)
+	for range 3 { // whatever else asks for the wheels meanwhile
+		js[any](p, `document.dispatchEvent(new Event("visibilitychange")), begin(), null`)
+	}
+	js[any](p, `new Promise((done) => setTimeout(done, 3500))`) // longer than the pause between two tries
+	if n := js[int](p, `asked`); n != 1 {
+		t.Errorf("the page asked %d times before it had an answer", n)
+	}
+	close(answer)
+	p.until(`page.again !== 0 && /502.* this is of \d/.test(document.querySelector("#status-text").textContent)`)
+	gone.Store(false)
+	p.until(`page.live && page.again === 0`)
+	if !js[bool](p, `!document.querySelector("#task").hidden && page.key === "k" && document.activeElement.matches("nav button")`) {
+		t.Error("the page is not as it was")
+	}
+	for _, text := range js[[]string](p, `said`) {
+		if text == "connecting" || text != "running" && !strings.Contains(text, "this is of ") {
+			t.Errorf("meanwhile it says %q", text)
+		}
+	}
+}
+
+// The colours can be told apart (WCAG 2.2, 1.4.3 and 1.4.11), and are there when the user has his own.
+func TestPage_colours_canBeToldApart(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	address := serve(t, dashboard.Handler(tw))
+	browser := chrome(t)
+	for _, scheme := range []string{"light", "dark"} {
+		p := open(t, browser, address, 1200, scheme)
+		p.until(`page.live`)
+		js[any](p, `ratio = (a, b) => {
+			const light = (name) => {
+				const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1);
+				const [r, g, b] = [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+					.map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+				return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+			};
+			return Math.max(light(a) / light(b), light(b) / light(a));
+		}, null`)
+		for _, c := range []struct {
+			a, b string
+			want float64
+		}{
+			{"--text", "--card", 4.5}, {"--text", "--ground", 4.5}, {"--text", "--field", 4.5}, {"--quiet", "--card", 4.5},
+			{"--quiet", "--ground", 4.5}, {"--bad", "--card", 4.5}, {"--bad", "--field", 4.5}, {"--tasks", "--card", 3},
+			{"--spread", "--card", 3}, {"--hand", "--card", 3}, {"--good", "--ground", 3}, {"--frame", "--field", 3}, {"--frame", "--card", 3},
+		} {
+			if got := js[float64](p, fmt.Sprintf(`ratio(%q, %q)`, c.a, c.b)); !(got >= c.want) {
+				t.Errorf("%s: %s on %s has a contrast of %.2f, want %v", scheme, c.a, c.b, got, c.want)
+			}
+		}
+		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}, {Name: "prefers-color-scheme", Value: scheme}},
+		})
+		if same := js[string](p, `["tasks", "hand"].filter((name) => getComputedStyle(document.querySelector(".swatch." + name)).backgroundColor ===
+				getComputedStyle(document.querySelector(".card")).backgroundColor).join()`); same != "" {
+			t.Errorf("%s, with colours of the user's own: of the legend %s cannot be seen", scheme, same)
+		}
+		if border := js[string](p, `(() => {
+			const e = document.querySelector("h1").appendChild(make("span", "escape"));
+			return getComputedStyle(e).borderTopStyle;
+		})()`); border != "solid" {
+			t.Errorf("%s, with colours of the user's own: an escape has the border %q", scheme, border)
+		}
+	}
+}
+
+func atoi(t *testing.T, text string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard_test
+
+import (
+	"crypto/subtle"
+	"errors"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// Two wheels on one page, and a password for those who may change something.
+func Example() {
+	newWheel := func() (*timewheel.TimeWheel, *dashboard.Recorder) {
+		rec := dashboard.NewRecorder()
+		return timewheel.NewTimeWheel(10*time.Millisecond, 1024,
+			timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked)), rec
+	}
+	orders, ordersRec := newWheel()
+	sessions, sessionsRec := newWheel()
+
+	password := []byte("from your configuration")
+	http.Handle("/debug/timewheel/", dashboard.Handler(orders,
+		dashboard.WithName("orders"),
+		dashboard.WithRecorder(ordersRec),
+		dashboard.WithWheel("sessions", sessions, sessionsRec),
+		dashboard.AllowControl(func(r *http.Request) error {
+			_, given, _ := r.BasicAuth() // which what is in front of the handler asks the browser for
+			if subtle.ConstantTimeCompare([]byte(given), password) != 1 {
+				return errors.New("only for operators")
+			}
+			return nil
+		}),
+	))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
+}

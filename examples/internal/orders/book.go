@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A step is what became of an order, in its one line of the book. Nothing else but the first has more than the
+// order's id.
+type step struct {
+	Order    string    `json:"order"`
+	Is       string    `json:"is"`
+	SKU      string    `json:"sku,omitempty"`
+	Quantity int       `json:"quantity,omitempty"`
+	At       time.Time `json:"at,omitzero"` // on the orders' clock
+}
+
+// What an order is. A held one becomes paid or back, once; one that is back may still be paid, too late.
+const (
+	isOpened  = "opened" // not an order: the book was opened
+	isRefused = "refused"
+	isHeld    = "held"
+	isPaid    = "paid"
+	isBack    = "back"
+	isLate    = "late"
+)
+
+// A book is a file of steps, in which every step is on the disk before it counts. Steps that are written at
+// the same time share one sync. It is safe for use by several goroutines.
+type book struct {
+	file *os.File
+	wake chan struct{}
+	done chan struct{}
+
+	mu     sync.Mutex // protects all below
+	lines  bytes.Buffer
+	synced chan struct{} // closed when what is in lines is on the disk
+	closed bool
+	err    error
+}
+
+// openBook opens the book and calls read with each step that is in it. What a crash has left of a line that
+// was being written is cut off: nobody was told of it.
+func openBook(name string, read func(step) error) (_ *book, err error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the book: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	var whole int64
+	for r, n := bufio.NewReader(file), 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var s step
+		if err == nil {
+			err = json.Unmarshal(line, &s)
+		}
+		if err == nil {
+			err = read(s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d of %s: %w", n, name, err)
+		}
+		whole += int64(len(line))
+	}
+	if err := file.Truncate(whole); err != nil {
+		return nil, fmt.Errorf("cutting %s: %w", name, err)
+	}
+	if _, err := file.Seek(whole, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(name)); err != nil { // so that a new file is found again
+		return nil, err
+	}
+	b := &book{file: file, wake: make(chan struct{}, 1), done: make(chan struct{}), synced: make(chan struct{})}
+	go b.run()
+	return b, nil
+}
+
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write returns when the step is on the disk.
+func (b *book) write(s step) error {
+	line, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if b.err != nil || b.closed {
+		defer b.mu.Unlock()
+		return cmp.Or(b.err, errors.New("the book is closed"))
+	}
+	b.lines.Write(append(line, '\n'))
+	synced := b.synced
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	<-synced
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// run writes what waits, all of it with one sync. After an error it writes nothing more: what came behind a
+// line that is torn could not be read again.
+func (b *book) run() {
+	defer close(b.done)
+	for range b.wake {
+		b.mu.Lock()
+		lines, synced, closed, failed := bytes.Clone(b.lines.Bytes()), b.synced, b.closed, b.err != nil
+		b.lines.Reset()
+		b.synced = make(chan struct{})
+		b.mu.Unlock()
+		if !failed {
+			_, err := b.file.Write(lines)
+			if err == nil {
+				err = b.file.Sync()
+			}
+			if err != nil {
+				b.mu.Lock()
+				b.err = fmt.Errorf("writing the book: %w", err)
+				b.mu.Unlock()
+			}
+		}
+		close(synced)
+		if closed {
+			return
+		}
+	}
+}
+
+// close writes what waits and closes the file.
+func (b *book) close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	<-b.done
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Join(b.err, b.file.Close())
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+// slack is how long after its due time no task can be expected to be live any more.
+const slack = 100 * time.Millisecond
+
+// A feeder brings orders and payments to the shop when their time has come. The orders come in one by one;
+// the payments of those that were accepted wait in a heap, so that both make one stream in the order of time.
+//
+// Orders are taken in the order of the input: one that is older than the one before it comes at the time of
+// that one. A feeder that is behind, because the machine is slow, catches up and drops nothing; the window of
+// an order begins when the order really reaches the shop. A quiet stretch, with no order and no payment and
+// no task left, is skipped.
+type feeder struct {
+	shop *shop
+	pace pace
+	in   <-chan order // nil when there are no more
+
+	next     order         // the next order, if waits
+	nextAt   time.Duration // its time on the orders' clock
+	waits    bool
+	payments payments
+	lastDue  time.Time // when the task of the last order is due
+
+	began, ended time.Time     // when the first order reached the shop, and when the last one did
+	lag          time.Duration // the longest that an order or a payment was behind its time
+}
+
+// run feeds the shop until there is no order and no payment any more. It returns the error of ctx if that is
+// done before.
+func (f *feeder) run(ctx context.Context) error {
+	for f.in != nil || f.waits || len(f.payments) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step takes in the next order; or if there is one waiting, brings it or a payment, what comes first.
+func (f *feeder) step(ctx context.Context) error {
+	if !f.waits && f.in != nil {
+		paymentFirst, err := f.takeIn(ctx)
+		if err != nil || !paymentFirst {
+			return err
+		}
+		return f.pay()
+	}
+	if len(f.payments) > 0 && (!f.waits || f.payments[0].paidAt <= f.nextAt) {
+		if err := f.waitUntil(ctx, f.payments[0].paidAt); err != nil {
+			return err
+		}
+		return f.pay()
+	}
+	if err := f.waitUntil(ctx, f.nextAt); err != nil {
+		return err
+	}
+	return f.place()
+}
+
+// takeIn takes in the next order, or learns that there is none. It waits for that until the next payment is
+// due, and returns true then.
+func (f *feeder) takeIn(ctx context.Context) (bool, error) {
+	select {
+	case o, ok := <-f.in:
+		f.cameIn(o, ok)
+		return false, nil
+	default:
+	}
+	var payment <-chan time.Time
+	if len(f.payments) > 0 {
+		payment = time.After(time.Until(f.pace.real(f.payments[0].paidAt)))
+	}
+	select {
+	case o, ok := <-f.in:
+		f.cameIn(o, ok)
+		return false, nil
+	case <-payment:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (f *feeder) cameIn(o order, ok bool) {
+	if !ok {
+		f.in = nil
+		return
+	}
+	if f.began.IsZero() {
+		f.began = time.Now()
+		f.ended, f.lastDue = f.began, f.began
+		f.pace.begin(o.at, f.began)
+	}
+	f.next, f.nextAt, f.waits = o, max(f.nextAt, f.pace.offset(o.at)), true
+}
+
+// waitUntil returns when it is offset on the orders' clock, and makes that so if nothing can happen before.
+func (f *feeder) waitUntil(ctx context.Context, offset time.Duration) error {
+	now, at := time.Now(), f.pace.real(offset)
+	quiet := f.lastDue.Add(slack)
+	if quiet.Before(now) {
+		quiet = now
+	}
+	if at.After(quiet) {
+		f.pace.skip(at, quiet)
+		at = quiet
+	}
+	if ahead := at.Sub(now); ahead > 0 {
+		select {
+		case <-time.After(ahead):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now = time.Now()
+	}
+	f.lag = max(f.lag, now.Sub(at))
+	return nil
+}
+
+// place brings the next order to the shop.
+func (f *feeder) place() error {
+	h, err := f.shop.place(f.next)
+	if err != nil {
+		return err
+	}
+	f.waits, f.ended = false, time.Now()
+	if h == nil {
+		return nil
+	}
+	f.lastDue = f.ended.Add(f.shop.window)
+	if f.next.paid {
+		h.paidAt = max(f.nextAt, f.pace.offset(f.next.paidAt))
+		heap.Push(&f.payments, h)
+	}
+	return nil
+}
+
+// pay brings the next payment to the shop.
+func (f *feeder) pay() error { return f.shop.pay(heap.Pop(&f.payments).(*hold)) }
+
+// payments is a heap of orders by the time of their payment.
+type payments []*hold
+
+func (p payments) Len() int           { return len(p) }
+func (p payments) Less(i, j int) bool { return p[i].paidAt < p[j].paidAt }
+func (p payments) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+
+// Push appends a *hold, for package heap.
+func (p *payments) Push(h any) { *p = append(*p, h.(*hold)) }
+
+// Pop takes the last *hold away, for package heap.
+func (p *payments) Pop() any {
+	last := len(*p) - 1
+	h := (*p)[last]
+	(*p)[last] = nil
+	*p = (*p)[:last]
+	return h
+}

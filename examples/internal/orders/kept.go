@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tasks is a scheduler whose tasks survive the process, as package tasks has one.
+type Tasks interface {
+	Start() error
+	Add(id string, delay time.Duration) error // does nothing if the task is there
+	Remove(id string) error                   // does nothing if it is not there, or has begun
+	Len() int
+	Counts() (added, removed, run, parked uint64) // in this life of the program
+	Close(ctx context.Context) error
+}
+
+// An Open opens the tasks in a directory. Once started, each calls expire when it is due, at least once.
+type Open func(dir string, expire func(id string) error) (Tasks, error)
+
+// A keptShop is a shop whose orders survive the process. Each order that holds stock has a task in a durable
+// scheduler, and what becomes of it is a step in a book.
+//
+// The book decides between a payment and the end of the window: the first step of the two that is written
+// counts. So it does not matter that a task may run twice, or once more after a payment; and after a crash
+// between two writes it is always the task that is put right: an order that is held and has no task gets one,
+// and a task whose order is not held any more does nothing.
+type keptShop struct {
+	tasks  Tasks
+	book   *book
+	ledger *ledger
+	window time.Duration // in real time
+
+	tally  tally
+	lives  int       // how often the book was opened
+	latest time.Time // the time of the latest order in the book, on the orders' clock
+	open   atomic.Int64
+	idle   chan struct{}
+
+	failed chan error // what went wrong first
+
+	mu     sync.Mutex // protects orders
+	orders map[string]*keptOrder
+}
+
+// A keptOrder is an order in the book.
+type keptOrder struct {
+	item     *item
+	quantity int
+
+	mu sync.Mutex // held from the decision until its step is written
+	is string
+}
+
+func openKept(open Open, dir string, ledger *ledger, window time.Duration) (*keptShop, error) {
+	s := &keptShop{
+		ledger: ledger, window: window, orders: make(map[string]*keptOrder), idle: make(chan struct{}), lives: 1,
+		failed: make(chan error, 1),
+	}
+	s.open.Store(1)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the directory: %w", err)
+	}
+	tasks, err := open(filepath.Join(dir, "tasks"), s.expire)
+	if err != nil {
+		return nil, err
+	}
+	s.tasks = tasks
+	if s.book, err = openBook(filepath.Join(dir, "book.jsonl"), s.read); err == nil {
+		err = s.book.write(step{Is: isOpened})
+	}
+	if err == nil {
+		err = s.makeGood()
+	}
+	if err == nil {
+		err = tasks.Start()
+	}
+	if err != nil {
+		err = errors.Join(err, tasks.Close(context.Background()))
+		if s.book != nil {
+			err = errors.Join(err, s.book.close())
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// read takes over a step from the book.
+func (s *keptShop) read(st step) error {
+	if st.Is == isOpened {
+		s.lives++
+		return nil
+	}
+	o := s.orders[st.Order]
+	switch {
+	case st.Is == isRefused && o == nil:
+		s.orders[st.Order] = &keptOrder{is: isRefused}
+		s.tally.refused.Add(1)
+	case st.Is == isHeld && o == nil:
+		o = &keptOrder{item: s.ledger.item(st.SKU), quantity: st.Quantity, is: isHeld}
+		if !o.item.hold(o.quantity) {
+			return fmt.Errorf("order %s holds more than there is; is -stock another?", printable(st.Order))
+		}
+		s.orders[st.Order] = o
+		s.tally.created.Add(1)
+		s.open.Add(1)
+	case o == nil:
+		return fmt.Errorf("order %s is %s and was never held", printable(st.Order), printable(st.Is))
+	default:
+		if !s.settle(o, st.Is) {
+			return fmt.Errorf("order %s is %s after it was %s", printable(st.Order), printable(st.Is), o.is)
+		}
+	}
+	if st.At.After(s.latest) {
+		s.latest = st.At
+	}
+	return nil
+}
+
+// makeGood gives a task to the orders that were held just before a crash and have none.
+func (s *keptShop) makeGood() error {
+	for id, o := range s.orders {
+		if o.is != isHeld {
+			continue
+		}
+		if err := s.tasks.Add(id, s.window); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place accepts an order, or refuses it. An order that is in the book is what it is there.
+func (s *keptShop) place(o order) error {
+	s.mu.Lock()
+	if s.orders[o.id] != nil {
+		s.mu.Unlock()
+		return nil
+	}
+	kept := &keptOrder{item: s.ledger.item(o.sku), quantity: o.quantity, is: isRefused}
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	s.orders[o.id] = kept
+	s.mu.Unlock()
+	if kept.item.hold(o.quantity) {
+		kept.is = isHeld
+	}
+	st := step{Order: o.id, Is: kept.is, At: o.at}
+	if kept.is == isRefused {
+		s.tally.refused.Add(1)
+		return s.book.write(st)
+	}
+	s.open.Add(1)
+	s.tally.created.Add(1)
+	st.SKU, st.Quantity = o.sku, o.quantity
+	if err := s.book.write(st); err != nil {
+		return err
+	}
+	return s.tasks.Add(o.id, s.window)
+}
+
+// pay takes the money for an order that was placed.
+func (s *keptShop) pay(id string) error {
+	paid, err := s.decide(id, isPaid)
+	if err != nil {
+		return err
+	}
+	if !paid {
+		_, err := s.decide(id, isLate)
+		return err
+	}
+	return s.tasks.Remove(id) // which does nothing if it has begun, and will find the order paid
+}
+
+// expire is the handler of an order's task. It may come twice.
+func (s *keptShop) expire(id string) error {
+	_, err := s.decide(id, isBack)
+	if err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// decide makes an order what it is to become, if it can still become that.
+func (s *keptShop) decide(id, is string) (bool, error) {
+	s.mu.Lock()
+	o := s.orders[id]
+	s.mu.Unlock()
+	if o == nil {
+		return false, fmt.Errorf("there is a task of order %s, and no such order", printable(id))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.may(is) {
+		return false, nil
+	}
+	if err := s.book.write(step{Order: id, Is: is}); err != nil {
+		return false, err
+	}
+	return s.settle(o, is), nil
+}
+
+// may reports whether the order can become that.
+func (o *keptOrder) may(is string) bool {
+	return o.is == isHeld && (is == isPaid || is == isBack) || o.is == isBack && is == isLate
+}
+
+// settle moves the stock of an order according to what it becomes, and reports whether it may.
+func (s *keptShop) settle(o *keptOrder, is string) bool {
+	if !o.may(is) {
+		return false
+	}
+	o.is = is
+	switch is {
+	case isLate:
+		s.tally.paidLate.Add(1)
+		return true
+	case isPaid:
+		o.item.sell(o.quantity)
+		s.tally.paid.Add(1)
+	case isBack:
+		o.item.giveBack(o.quantity)
+		s.tally.givenBack.Add(1)
+	}
+	s.leave()
+	return true
+}
+
+// enter keeps the shop from being idle until leave.
+func (s *keptShop) enter() { s.open.Add(1) }
+
+func (s *keptShop) leave() {
+	if s.open.Add(-1) == 0 {
+		close(s.idle)
+	}
+}
+
+// fail ends the session, if nothing has before.
+func (s *keptShop) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// close ends the shop when the handlers that run have ended.
+func (s *keptShop) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return errors.Join(s.tasks.Close(ctx), s.book.close())
+}

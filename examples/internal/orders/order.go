@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An order is one order as it came in.
+type order struct {
+	id       string
+	sku      string
+	quantity int
+	at       time.Time
+	paid     bool
+	paidAt   time.Time // if paid; never before at
+}
+
+// orderLine is an order as JSON has it. A pointer tells what is absent from what is zero.
+type orderLine struct {
+	Order    string  `json:"order"`
+	SKU      string  `json:"sku"`
+	Quantity *int    `json:"quantity"`
+	At       string  `json:"at"`
+	PaidAt   *string `json:"paid_at,omitempty"`
+}
+
+// parseOrder reads one line. Its error says what is wrong with the line in the words of whoever wrote it.
+// Fields that are not known are passed over, because a real feed carries more than a program needs of it.
+func parseOrder(text []byte) (order, error) {
+	var line orderLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return order{}, jsonError(err)
+	}
+	switch {
+	case line.Order == "":
+		return order{}, errors.New("order is missing")
+	case line.SKU == "":
+		return order{}, errors.New("sku is missing")
+	case line.Quantity == nil:
+		return order{}, errors.New("quantity is missing")
+	case *line.Quantity <= 0:
+		return order{}, fmt.Errorf("quantity %d is not positive", *line.Quantity)
+	case line.At == "":
+		return order{}, errors.New("at is missing")
+	}
+	at, err := parseTime("at", line.At)
+	if err != nil {
+		return order{}, err
+	}
+	o := order{id: line.Order, sku: line.SKU, quantity: *line.Quantity, at: at}
+	if line.PaidAt == nil {
+		return o, nil
+	}
+	o.paid = true
+	if o.paidAt, err = parseTime("paid_at", *line.PaidAt); err != nil {
+		return order{}, err
+	}
+	if o.paidAt.Before(at) {
+		return order{}, fmt.Errorf("paid_at %s is before at %s", *line.PaidAt, line.At)
+	}
+	return o, nil
+}
+
+func parseTime(field, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s %q is not a time like 2026-03-02T09:30:00Z", field, text)
+	}
+	return t, nil
+}
+
+// jsonError says what package json found, without the names of the Go types it speaks of.
+func jsonError(err error) error {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	switch kind.Field {
+	case "":
+		return fmt.Errorf("a JSON %s is not an order", kind.Value)
+	case "quantity":
+		return fmt.Errorf("quantity is a JSON %s and not a whole number", kind.Value)
+	}
+	return fmt.Errorf("%s is a JSON %s and not a string", kind.Field, kind.Value)
+}
+
+// appendLine appends the order to text as one line that parseOrder reads.
+func (o order) appendLine(text []byte) ([]byte, error) {
+	line := orderLine{Order: o.id, SKU: o.sku, Quantity: &o.quantity, At: o.at.Format(time.RFC3339Nano)}
+	if o.paid {
+		paidAt := o.paidAt.Format(time.RFC3339Nano)
+		line.PaidAt = &paidAt
+	}
+	encoded, err := json.Marshal(line)
+	if err != nil {
+		return text, fmt.Errorf("encoding order %s: %w", o.id, err)
+	}
+	return append(append(text, encoded...), '\n'), nil
+}

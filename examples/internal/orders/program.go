@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+// Package orders is the programs examples/orders and examples/orders-durable: a shop that holds stock for each order
+// until it is paid. They differ in where the tasks of the orders are, in a wheel in memory or in a store on the
+// disk. The package knows the second by an interface alone, so that the first is built without it.
+package orders
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit statuses.
+const (
+	exitFine        = 0
+	exitWrong       = 1
+	exitUsage       = 2
+	exitMalformed   = 3
+	exitInterrupted = 130
+)
+
+// Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the orders are
+// in what open opens, or, if open is nil, in a wheel in memory.
+func Main(open Open) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, open, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program. It returns the exit status, and breaks off when ctx is done.
+func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	complain := func(err error) { fmt.Fprintf(stderr, "orders: %v\n", err) }
+	c, err := parseFlags(args, open != nil, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitFine
+	case err != nil:
+		complain(fmt.Errorf("%w; -h tells more", err))
+		return exitUsage
+	case c.out != "":
+		if err := writeOut(c, stdout); err != nil {
+			complain(err)
+			return exitUsage
+		}
+		return exitFine
+	}
+	src, closeSource, err := openSource(c, stdin)
+	if err != nil {
+		complain(err)
+		return exitUsage
+	}
+	defer closeSource()
+	var r result
+	var workErr error
+	if open != nil {
+		s, err := newKeptSession(c, open, src, &console{w: stderr})
+		if err != nil {
+			complain(err)
+			return exitUsage
+		}
+		workErr = s.work(ctx)
+		r = s.report()
+	} else {
+		s, err := newSession(c, src, &console{w: stderr})
+		if err != nil {
+			complain(err)
+			return exitUsage
+		}
+		workErr = s.work(ctx)
+		r = s.report()
+	}
+	if r.cameIn() == 0 && errors.Is(workErr, errUnreadable) {
+		complain(workErr)
+		return exitUsage
+	}
+	if err := r.write(stdout, styleFor(stdout)); err != nil {
+		complain(err)
+		return exitWrong
+	}
+	if more := r.badLines() - complaints; more > 0 {
+		complain(fmt.Errorf("%s more malformed lines", thousands(more)))
+	}
+	if workErr != nil {
+		complain(workErr)
+	}
+	return exitStatus(r, workErr)
+}
+
+// A result is the report of a session, of either kind.
+type result interface {
+	cameIn() int64
+	badLines() int64
+	broken() bool // it was interrupted
+	problems() []string
+	write(w io.Writer, paint style) error
+}
+
+// exitStatus returns the gravest of what is to be told.
+func exitStatus(r result, workErr error) int {
+	switch {
+	case len(r.problems()) > 0:
+		return exitWrong
+	case errors.Is(workErr, errUnreadable):
+		return exitUsage
+	case workErr != nil:
+		return exitWrong
+	case r.broken():
+		return exitInterrupted
+	case r.badLines() > 0:
+		return exitMalformed
+	}
+	return exitFine
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// longest is how many bytes a line may have. A longer one is malformed, and takes no more memory than this.
+const longest = 64 << 10
+
+var errTooLong = fmt.Errorf("the line is longer than %d bytes", longest)
+
+// A lineError is a malformed line: where it is, and what is wrong with it.
+type lineError struct {
+	name string // of the file
+	line int    // counted from 1
+	err  error
+}
+
+func (e *lineError) Error() string {
+	return fmt.Sprintf("%s:%d: %s", printable(e.name), e.line, printable(e.err.Error()))
+}
+
+func (e *lineError) Unwrap() error { return e.err }
+
+// readOrders reads orders from r, one JSON object a line, as they are asked for. A malformed line is a
+// *lineError, and the lines after it follow; any other error is the last element. Empty lines are passed
+// over.
+//
+// An order id may come once. To tell, readOrders remembers them all, at about a hundred bytes each.
+func readOrders(r io.Reader, name string) iter.Seq2[order, error] {
+	return func(yield func(order, error) bool) {
+		lines := lineReader{r: bufio.NewReaderSize(r, longest), name: name, first: make(map[string]int)}
+		for {
+			o, err := lines.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			var malformed *lineError
+			last := err != nil && !errors.As(err, &malformed)
+			if !yield(o, err) || last {
+				return
+			}
+		}
+	}
+}
+
+// A lineReader turns lines into orders.
+type lineReader struct {
+	r     *bufio.Reader
+	name  string
+	line  int            // the number of the last line that was read
+	first map[string]int // the line of each order id
+}
+
+// next returns the next order, the *lineError in its place, io.EOF, or what else keeps it from reading.
+func (l *lineReader) next() (order, error) {
+	text, err := l.read()
+	for err == nil && len(text) == 0 {
+		text, err = l.read()
+	}
+	switch {
+	case errors.Is(err, errTooLong):
+		return order{}, &lineError{l.name, l.line, err}
+	case errors.Is(err, io.EOF):
+		return order{}, io.EOF
+	case err != nil:
+		return order{}, fmt.Errorf("reading %s at line %d: %w", l.name, l.line, err)
+	}
+	o, err := parseOrder(text)
+	if err != nil {
+		return order{}, &lineError{l.name, l.line, err}
+	}
+	if line, seen := l.first[o.id]; seen {
+		return order{}, &lineError{l.name, l.line, fmt.Errorf("order %s is on line %d already", o.id, line)}
+	}
+	l.first[o.id] = l.line
+	return o, nil
+}
+
+// read returns the next line without the spaces around it, valid until the next call.
+func (l *lineReader) read() ([]byte, error) {
+	l.line++
+	text, err := l.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, l.passOver()
+	}
+	if errors.Is(err, io.EOF) && len(text) > 0 {
+		err = nil // the last line, without its newline
+	}
+	if l.line == 1 {
+		text = bytes.TrimPrefix(text, []byte("\ufeff")) // the mark that some editors put before a text
+	}
+	return bytes.TrimSpace(text), err
+}
+
+// passOver reads the rest of a line that is too long.
+func (l *lineReader) passOver() error {
+	for {
+		switch _, err := l.r.ReadSlice('\n'); {
+		case err == nil, errors.Is(err, io.EOF):
+			return errTooLong
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+package orders
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// A source is where orders come from.
+type source struct {
+	name   string
+	orders iter.Seq2[order, error] // as readOrders returns it
+	stock  func(sku string) int    // units of the SKU at the start
+
+	keepsIDs bool // it keeps the ids of all orders, to find one that comes twice
+
+	expected int64        // how many orders there will be, or 0 if that is not known
+	size     int64        // how many bytes they are read from, or 0, and
+	read     atomic.Int64 // how many of them were read
+}
+
+// openSource returns the source that c tells, and a function to close it.
+func openSource(c config, stdin io.Reader) (*source, func(), error) {
+	if c.generate > 0 {
+		return generated(c), func() {}, nil
+	}
+	s := &source{name: "standard input", keepsIDs: true, stock: func(string) int { return c.stock }}
+	if c.in == "-" {
+		s.orders = readOrders(stdin, s.name)
+		return s, func() {}, nil
+	}
+	file, err := os.Open(c.in)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the orders: %w", err)
+	}
+	s.name = filepath.Base(c.in)
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		s.size = info.Size()
+	}
+	s.orders = readOrders(&countingReader{file, &s.read}, c.in)
+	return s, func() { _ = file.Close() }, nil
+}
+
+// generated returns the sale that c tells.
+func generated(c config) *source {
+	g := newGenerator(c.generate, c.seed)
+	s := &source{
+		name:     fmt.Sprintf("a sale (seed %d)", c.seed),
+		orders:   g.orders(),
+		stock:    func(sku string) int { return g.stock[sku] },
+		expected: int64(c.generate),
+	}
+	if c.stock >= 0 {
+		s.stock = func(string) int { return c.stock }
+	}
+	return s
+}
+
+// total is how many orders there will be when good ones have come, or -1 if that cannot be told.
+func (s *source) total(good int64) int64 {
+	read := s.read.Load()
+	switch {
+	case s.expected > 0:
+		return s.expected
+	case s.size > 0 && read > 0:
+		return int64(float64(good) * float64(s.size) / float64(read))
+	}
+	return -1
+}
+
+// writeOut writes the orders that c has made up, as JSON lines.
+func writeOut(c config, stdout io.Writer) (err error) {
+	w := stdout
+	if c.out != "-" {
+		file, createErr := os.Create(c.out)
+		if createErr != nil {
+			return fmt.Errorf("creating the file for the orders: %w", createErr)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		w = file
+	}
+	buffer := bufio.NewWriter(w)
+	var line []byte
+	for o := range generated(c).orders {
+		if line, err = o.appendLine(line[:0]); err != nil {
+			return err
+		}
+		if _, err := buffer.Write(line); err != nil {
+			return fmt.Errorf("writing the orders: %w", err)
+		}
+	}
+	if err := buffer.Flush(); err != nil {
+		return fmt.Errorf("writing the orders: %w", err)
+	}
+	return nil
+}
+
+// A countingReader counts the bytes that are read through it.
+type countingReader struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}

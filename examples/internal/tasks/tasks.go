@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+// Package tasks is the durable scheduler as the shop of examples/orders-durable uses it: one task for each order
+// that holds stock, due when its window ends.
+package tasks
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const kind = "order.expire"
+
+// Tasks are the tasks of the orders, in a directory.
+type Tasks struct{ scheduler *durable.Scheduler }
+
+// Open opens the tasks in the directory. After Start each of them calls expire when it is due, at least once.
+func Open(dir string, expire func(id string) error) (*Tasks, error) {
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard) // what fails is returned, and ends the program
+	s, err := durable.Open(dir, durable.WithLogger(quiet))
+	if err != nil {
+		return nil, err
+	}
+	err = s.Handle(kind, func(_ context.Context, run durable.Run) error { return expire(run.Key) })
+	if err != nil {
+		return nil, errors.Join(err, s.Shutdown(context.Background()))
+	}
+	return &Tasks{s}, nil
+}
+
+// Start lets the tasks run.
+func (t *Tasks) Start() error { return t.scheduler.Start() }
+
+// Add adds the task of an order, if it is not there already. It is on the disk when Add returns.
+func (t *Tasks) Add(id string, delay time.Duration) error {
+	err := t.scheduler.AddTask(context.Background(), durable.Task{Key: id, Kind: kind, Delay: delay})
+	if errors.Is(err, durable.ErrDuplicateTaskKey) {
+		return nil
+	}
+	return err
+}
+
+// Remove removes the task of an order, if it has not begun.
+func (t *Tasks) Remove(id string) error {
+	err := t.scheduler.RemoveTask(context.Background(), id)
+	if errors.Is(err, durable.ErrTaskKeyNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Len returns how many tasks there are.
+func (t *Tasks) Len() int { return t.scheduler.Len() }
+
+// Counts returns how many tasks this life of the program has added and removed, how many have run, and how many have
+// failed for good.
+func (t *Tasks) Counts() (added, removed, run, parked uint64) {
+	s := t.scheduler.Stats()
+	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.Parked)
+}
+
+// Close ends when the runs have ended, or ctx is done.
+func (t *Tasks) Close(ctx context.Context) error { return t.scheduler.Shutdown(ctx) }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+
+// Orders-durable is the shop of examples/orders with tasks that survive the process: they are in a durable
+// scheduler, and what becomes of each order is in a book beside it. Kill it whenever you like, start it again with
+// the same flags, and it continues where it was, until every unit of the stock is accounted for. Run it with -h for
+// its flags.
+package main
+
+import (
+	"github.com/seed581295f1/timewheel/examples/internal/orders"
+	"github.com/seed581295f1/timewheel/examples/internal/tasks"
+)
+
+func main() {
+	orders.Main(func(dir string, expire func(id string) error) (orders.Tasks, error) {
+		return tasks.Open(dir, expire)
+	})
+}

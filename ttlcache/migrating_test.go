@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+package ttlcache_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/ttlcache"
+)
+
+// The right-hand column of the section on go-zero's Cache in MIGRATING.md is here word for word.
+func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
+	source, err := os.ReadFile("migrating_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../MIGRATING.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the module is not in its repository")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## From go-zero's Cache\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| .* \\| `(.*)` \\|$").FindAllStringSubmatch(section, -1)
+	if len(rows) < 7 {
+		t.Errorf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		if !strings.Contains(string(source), "\t"+row[1]+"\n") {
+			t.Errorf("not compiled: %s", row[1])
+		}
+	}
+	synctest.Test(t, migrate)
+}
+
+func migrate(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tw := timewheel.NewTimeWheel(time.Millisecond, 64)
+	tw.Start()
+	defer tw.Stop()
+	ctx := t.Context()
+	fetch := func(key string) (int, error) { return len(key), nil }
+
+	cache, err := ttlcache.New(tw, ttlcache.Config[string, int]{TTL: time.Minute, Jitter: 0.05})
+	must(err)
+	defer cache.Close()
+	bounded, err := ttlcache.New(tw, ttlcache.Config[string, int]{TTL: time.Minute, MaxEntries: 100})
+	must(err)
+	defer bounded.Close()
+	for i := range 200 {
+		bounded.Set(string(rune(i)), i)
+	}
+	if n := bounded.Len(); n != 100 {
+		t.Errorf("the bounded cache has %d values", n)
+	}
+
+	cache.Set("k", 1)
+	cache.SetTTL("k", 2, 500*time.Millisecond)
+	value, ok := cache.Get("k")
+	if !ok || value != 2 {
+		t.Errorf("Get returns %d, %v", value, ok)
+	}
+	value, err = cache.GetOrLoad(ctx, "other", func(ctx context.Context, key string) (int, error) { return fetch(key) })
+	must(err)
+	deleted := cache.Delete("k")
+	if value != 5 || !deleted || cache.Len() != 1 {
+		t.Errorf("GetOrLoad returns %d, Delete %v", value, deleted)
+	}
+}
