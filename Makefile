@@ -13,6 +13,7 @@ ORDERS      ?= 1000000
 SOAK        ?= 20s
 SEED        ?= 1
 KILLS       ?= 200
+LIVE        ?= 5000000
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
 LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./metrics/...
@@ -99,6 +100,14 @@ soak: ## All verbs at random and full speed for SOAK, with an account of its own
 .PHONY: crashes
 crashes: ## Kill a process that works on a durable store, KILLS times
 	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable
+
+.PHONY: damage
+damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour
+	cd durable && GOWORK=off DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m .
+
+.PHONY: churn
+churn: ## LIVE durable tasks through ten times as many cycles of add and remove; an hour
+	cd durable && GOWORK=off DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m .
 
 .PHONY: bench-durable
 bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md

@@ -47,16 +47,16 @@
 // The state is one object:
 //
 //	wheel, now, running    its name; the time of the look; whether it was started and not stopped
-//	dial                   tick, slots, layout; hand, the slot of the last tick; width, near and far, which have
-//	                       for each part of the wheel its number of slots, and the tasks that wait there for this
-//	                       turn of the hand and for later ones; see timewheel.Dial
-//	stats                  the fields of timewheel.Stats, in lower case
+//	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, which have for each
+//	                       part of the wheel its number of slots and of the tasks that wait there; see
+//	                       timewheel.Hand and timewheel.Occupancy
+//	stats                  the fields of timewheel.Stats, in lower case; oldest_wait is in seconds
 //	lateness               runs, the number of those in the last minute while somebody looked on; tick, wait and
-//	                       run, each with p50, p99 and max: due until handed over, until started, until ended.
+//	                       run, each with p50, p99 and max: due until dispatched, until started, until ended.
 //	                       null without a recorder, or if nobody looked before
-//	upcoming               tasks, the soonest first; see timewheel.Upcoming
+//	upcoming               tasks that wait for a worker, and those due within a turn; see timewheel.Upcoming
 //	runs                   runs that go on, the longest first: key, exact, due, handed, and for, the time since
-//	                       it began (or was handed over, if the wheel has no observer)
+//	                       it began (or was dispatched, if the wheel has no observer)
 //	history                a point for each second of the last five minutes in which somebody looked on: time,
 //	                       pending, waiting, running, and started, missed and panicked a second, which are null if
 //	                       nobody looked the second before

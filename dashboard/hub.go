@@ -33,12 +33,11 @@ type hub struct {
 	mu      sync.Mutex // protects all below
 	pages   map[*page]struct{}
 	quit    chan struct{} // ends the goroutine; nil if there is none
-	sectors int           // of the dial; 0 until the first look
 	asker   *page         // stands for those who asked once, and
 	leaving *time.Timer   // closes it; both are nil if nobody asked lately
 	seen    stateJSON     // at the last look, but for the history, and with all panics that are kept
 	history []point
-	last    timewheel.Stats // of the last point
+	last    statsJSON // of the last point
 	now     mark
 }
 
@@ -182,31 +181,27 @@ func (h *hub) newTo(has mark) stateJSON {
 // look looks at the wheel.
 func (h *hub) look(now time.Time) stateJSON {
 	stats := h.tw.Stats()
-	if h.sectors == 0 {
-		h.sectors = sectors(h.tw.Dial(1).Slots)
-	}
-	dial := h.tw.Dial(h.sectors)
+	hand := h.tw.Hand()
 	s := stateJSON{
 		Wheel:   h.name,
 		Now:     now,
 		Running: h.tw.IsRunning(),
 		Dial: dialJSON{
-			Tick: dial.Tick.Seconds(), Slots: dial.Slots, Layout: dial.Layout.String(), Hand: dial.Hand,
+			Tick: hand.Tick.Seconds(), Slots: hand.Slots, Layout: hand.Layout.String(), Hand: hand.Slot,
 		},
-		Stats:    statsJSON(stats),
+		Stats:    newStatsJSON(stats),
 		Upcoming: []taskJSON{},
 		Runs:     []runJSON{},
 		Panics:   []panicJSON{},
 	}
-	for _, sector := range dial.Sectors {
+	for _, sector := range h.tw.Occupancy(sectors(hand.Slots)) {
 		s.Dial.Width = append(s.Dial.Width, sector.Slots)
-		s.Dial.Near = append(s.Dial.Near, sector.Near)
-		s.Dial.Far = append(s.Dial.Far, sector.Far)
+		s.Dial.Tasks = append(s.Dial.Tasks, sector.Tasks)
 	}
 	for _, info := range h.tw.Upcoming(upcoming) {
 		s.Upcoming = append(s.Upcoming, newTaskJSON(info))
 	}
-	for _, run := range h.tw.Running(running) {
+	for _, run := range h.tw.LongestRuns(running) {
 		s.Runs = append(s.Runs, newRunJSON(run, time.Now()))
 	}
 	if h.rec != nil {
@@ -250,7 +245,7 @@ func (h *hub) record(now time.Time, stats statsJSON) {
 		p.Missed = rate(stats.Missed, h.last.Missed)
 		p.Panicked = rate(stats.Panicked, h.last.Panicked)
 	}
-	h.last = timewheel.Stats(stats)
+	h.last = stats
 	if len(h.history) == maxPoints {
 		h.history = slices.Delete(h.history, 0, 1)
 	}

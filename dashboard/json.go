@@ -37,8 +37,7 @@ type dialJSON struct {
 	Layout string  `json:"layout"`
 	Hand   int     `json:"hand"`  // slot
 	Width  []int   `json:"width"` // slots, by sector
-	Near   []int   `json:"near"`  // tasks, by sector
-	Far    []int   `json:"far"`
+	Tasks  []int   `json:"tasks"` // that wait, by sector
 }
 
 type statsJSON struct {
@@ -53,12 +52,24 @@ type statsJSON struct {
 	Panicked  uint64 `json:"panicked"`
 	Waiting   int    `json:"waiting"`
 	Running   int    `json:"running"`
+
+	Workers    int     `json:"workers"`
+	OldestWait float64 `json:"oldest_wait"` // seconds
+}
+
+func newStatsJSON(s timewheel.Stats) statsJSON {
+	return statsJSON{
+		Added: s.Added, Finished: s.Finished, Removed: s.Removed, Pending: s.Pending,
+		Due: s.Due, Started: s.Started, Missed: s.Missed, Withdrawn: s.Withdrawn, Panicked: s.Panicked,
+		Waiting: s.Waiting, Running: s.Running,
+		Workers: s.Workers, OldestWait: s.OldestWait.Seconds(),
+	}
 }
 
 type latenessJSON struct {
 	Runs int64         `json:"runs"` // in the last minute
-	Tick quantilesJSON `json:"tick"` // due until handed over
-	Wait quantilesJSON `json:"wait"` // handed over until started
+	Tick quantilesJSON `json:"tick"` // due until dispatched
+	Wait quantilesJSON `json:"wait"` // dispatched until started
 	Run  quantilesJSON `json:"run"`  // started until ended
 }
 
@@ -84,7 +95,7 @@ type runJSON struct {
 	Exact  bool      `json:"exact"`
 	Due    time.Time `json:"due"`
 	Handed time.Time `json:"handed"`
-	For    float64   `json:"for"` // seconds since it was started, or handed over if the wheel has no observer
+	For    float64   `json:"for"` // seconds since it was started, or dispatched if the wheel has no observer
 }
 
 type panicJSON struct {

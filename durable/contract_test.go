@@ -375,30 +375,6 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 	})
 }
 
-func TestCrash_kindWithoutHandler_isParkedAndNotLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "l", Kind: "fail", Delay: hour})
-		r.crash("note")
-		r.start()
-		r.after(10 * sec)
-		if i := r.info("k"); !i.Parked || i.Attempts != 0 || i.Failure == "" {
-			t.Errorf("the task is %+v", i)
-		}
-		r.crash()
-		r.start()
-		r.after(10 * sec)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("what is parked ran: %v", brief(calls))
-		}
-		if err := r.Reschedule(ctx, "k", sec); err != nil {
-			t.Fatal(err)
-		}
-		at := time.Since(r.begin) + sec
-		r.after(2 * sec)
-		r.ranAt("k", at)
-	})
-}
-
 func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 	const tasks, rate = 1000, 100
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -572,6 +548,7 @@ func TestMissed_policies(t *testing.T) {
 					}
 				}
 				r.times("k", 100-c.runs)
+				r.unhandled(0)
 				r.after(hour)
 				next := r.ranAt("k", 11*hour)
 				if next[0].Missed != c.missed {
@@ -805,6 +782,7 @@ func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
+		r.store = r.store.Reopen()
 		r.open()
 	})
 }

@@ -25,8 +25,8 @@ const (
 	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
 
-// foreign reports whether a file is none of those that an Open leaves behind which was cut off before there was
-// a store, nor what a new file system has.
+// foreign reports whether a file is neither one that an interrupted first Open leaves, nor one of a new file
+// system.
 func foreign(name string) bool {
 	return !slices.Contains([]string{"LOCK", formatTemp, inventoryTemp, "lost+found"}, name)
 }
@@ -102,7 +102,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 			return nil, err
 		}
 	}
-	return now, verifyWatermark(files, dir, list)
+	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
 }
 
 // checkFormat compares the format with ours, and reports whether there is any.
@@ -117,6 +117,10 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	is, ok := unsealed(text)
 	if string(text) == format1 {
 		is, ok = format1, true
+	}
+	var version int
+	if _, err := fmt.Sscanf(is, "timewheel/durable %d\n", &version); err != nil {
+		ok = false
 	}
 	switch {
 	case !ok:
@@ -154,7 +158,7 @@ func removeBeginnings(files vfs.FS, dir string) error {
 		switch {
 		case err != nil:
 			return err
-		case isTable(name), (isLog(name) || name == watermarkName) && info.Size() > 0:
+		case isTable(name), isLog(name) && info.Size() > 0:
 			return fmt.Errorf("%w: %s does not list %s, which has tasks", ErrCorrupt, inventoryName, name)
 		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
 			beginnings = append(beginnings, path)
@@ -170,8 +174,8 @@ func removeBeginnings(files vfs.FS, dir string) error {
 	return nil
 }
 
-// leastRoom is what must be free on the disk for a store to be opened, beside the size of its logs, which are
-// read and written anew.
+// leastRoom is what must be free on the disk to open a store, in addition to the size of its logs, which are
+// read and written again.
 const leastRoom = 8 << 20
 
 // checkRoom writes and syncs a file, and asks how much room there is, so that a store on a full disk is not

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The errors of the verbs, to be compared by errors.Is. The first four are those of package timewheel.
+// The errors of the verbs, for errors.Is. The first four are those of package timewheel.
 var (
 	ErrInvalidTask      = timewheel.ErrInvalidTask
 	ErrDuplicateTaskKey = timewheel.ErrDuplicateTaskKey
@@ -18,8 +18,8 @@ var (
 	ErrStopped          = timewheel.ErrStopped
 
 	ErrUnknownKind = errors.New("durable: no handler for the kind")
-	ErrBroken      = errors.New("durable: the store has failed and takes nothing more")
-	ErrLocked      = errors.New("durable: another process or scheduler has the store open")
+	ErrBroken      = errors.New("durable: the store has failed")
+	ErrLocked      = errors.New("durable: the store is open in another process or scheduler")
 	ErrVersion     = errors.New("durable: the store has a format of another version")
 	ErrCorrupt     = errors.New("durable: the store is corrupt")
 )

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -152,6 +153,36 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	if met != 4*7*4 {
 		t.Errorf("%d cases", met)
 	}
+}
+
+// What Pebble tries again and again in the background does not keep a processor busy.
+func TestPebble_tablesThatCannotBeOpened_areNotTriedWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var on atomic.Bool
+		var tries atomic.Int64
+		files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(is errorfs.Op) error {
+			if on.Load() && is.Kind == errorfs.OpOpen && fileClass(is.Path) == "table" {
+				tries.Add(1)
+				return syscall.EIO
+			}
+			return nil
+		}))
+		s, err := durable.OpenPebbleOn("store", files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on.Store(true)
+		h := newHistory(1)
+		if err := h.commit(s, 1000); !errors.Is(err, syscall.EIO) {
+			t.Errorf("the commit: %v", err)
+		}
+		before := tries.Load()
+		time.Sleep(time.Second)
+		if n := tries.Load() - before; n > 300 {
+			t.Errorf("%d tries in a second", n)
+		}
+		_ = s.Close() // its error is the old one
+	})
 }
 
 // The files that a process can open are few: whatever the store cannot do then, it says so.

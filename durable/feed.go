@@ -7,12 +7,16 @@ import (
 	"time"
 )
 
-// A feed takes the tasks of one stretch of time from the store into the wheel, in due order. What lies up to
-// its position is in the wheel, and what is added there goes to the wheel at once; what lies beyond will be
-// read. There are two, so that what is overdue at the start does not keep back what falls due afterwards:
+// A feed takes the tasks of one stretch of time from the store into memory, in due order. What lies up to its
+// position has been read: it is in memory, or set aside. What is added there goes to memory at once. What lies
+// beyond will be read. There are two, so that the overdue tasks do not delay what falls due afterwards:
 //
-//	overdue   up to the start, at a bounded rate
-//	ahead     from the start to a window before what is due
+//	overdue   up to the start, into the backlog, as much as that has room for
+//	ahead     from the start to a window before what is due, into the wheel
+//
+// A task that is due and whose kind has no handler is set aside: it is in the store alone, and counted. When its
+// kind is handled after all, everything due by then becomes the stretch of the overdue feed, which is read
+// again from its beginning and passes over what is in memory.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at
@@ -28,9 +32,9 @@ var beyondKeys = strings.Repeat("\xff", MaxKey+1)
 func (f *feed) done() bool { return f.at == end(f.until) }
 
 // passed reports whether the position lies in the stretch that has been read.
-func (f *feed) passed(p Position) bool {
-	return p.Due < f.at.Due || p.Due == f.at.Due && p.Key <= f.at.Key
-}
+func (f *feed) passed(p Position) bool { return !f.at.before(p) }
+
+func (p Position) before(q Position) bool { return p.Due < q.Due || p.Due == q.Due && p.Key < q.Key }
 
 const (
 	// feedAtOnce is how many tasks are taken from the store in one go, so that the verbs do not wait for long:
@@ -39,27 +43,27 @@ const (
 
 	// mostWaiting is how many due tasks may wait for a worker before no more are taken into memory.
 	mostWaiting = 1 << 16
-
-	// catchUpEvery is how often overdue tasks are started.
-	catchUpEvery = 10 * time.Millisecond
 )
 
-// feed takes what is to be in the wheel from the store, but not much at once. It returns when to come back.
+// feed takes what is to be in memory from the store, but not much at once. It returns when to come back.
 func (k *keeper) feed() time.Duration {
 	if !k.started || k.Err() != nil {
 		return forever
 	}
-	now := time.Now()
 	again := forever
-	if k.overdue.until != None && !k.overdue.done() {
-		again = k.readOverdue(now)
+	if room := k.backlog.room(); room > 0 && !k.overdue.done() {
+		k.read(&k.overdue, min(room, feedAtOnce))
+		again = 0
 	}
+	again = min(again, k.backlog.hire())
+	k.reportUnhandled()
+	now := time.Now()
 	if wall := now.UnixNano(); later(wall, k.cfg.window/2) >= k.ahead.until {
 		k.ahead.until = max(k.ahead.until, later(wall, k.cfg.window))
 	}
 	if !k.ahead.done() {
 		if k.wheel.Stats().Waiting >= mostWaiting {
-			return catchUpEvery // more falls due than runs: what is not in memory yet may as well stay where it is
+			return min(again, catchUpEvery) // more falls due than runs: what is not in memory may stay in the store
 		}
 		k.read(&k.ahead, feedAtOnce)
 		if !k.ahead.done() {
@@ -69,52 +73,31 @@ func (k *keeper) feed() time.Duration {
 	return min(again, time.Duration(k.ahead.until-now.UnixNano())-k.cfg.window/2)
 }
 
-// readOverdue takes as many overdue tasks from the store as the rate allows by now. It returns when to come
-// back.
-func (k *keeper) readOverdue(now time.Time) time.Duration {
-	rate := k.cfg.catchUp
-	each := time.Second / time.Duration(rate)
-	if now.Sub(k.caughtUp) > time.Second {
-		k.caughtUp = now.Add(-time.Second) // a longer pause is not made up for
-	}
-	n := min(int(now.Sub(k.caughtUp)/each), feedAtOnce)
-	if (k.overdueLive+n)/2 > max(rate, k.cfg.poolSize) {
-		n = 0 // the handlers are slow, and tasks would pile up in memory
-	}
-	if n == 0 {
-		return max(catchUpEvery, each)
-	}
-	k.read(&k.overdue, n)
-	k.caughtUp = k.caughtUp.Add(time.Duration(n) * each)
-	if n == feedAtOnce {
-		return 0
-	}
-	return catchUpEvery
-}
-
-// read takes up to most tasks from the store into the wheel.
+// read takes up to most tasks from the store into memory.
 func (k *keeper) read(f *feed, most int) {
 	g := &group{k: k}
 	n, whole := 0, true
 	for rec, err := range dueRecords(k.store, f.at, f.until) {
 		if err != nil {
-			_ = k.fail(err) // which logs it
+			_ = k.fail(err) // which reports it
 			return
 		}
-		if n == most {
+		if n == most || f == &k.overdue && k.backlog.full() {
 			whole = false
 			break
 		}
 		n++
 		f.at = rec.position()
-		if next := k.skip(rec); next != rec {
-			g.put(rec.key, rec, next)
-			continue
-		}
-		k.place(rec.key, rec)
-		if l := k.live[rec.key]; f == &k.overdue {
-			l.overdue = true
-			k.overdueLive++
+		switch {
+		case k.live[rec.key] != nil: // the feed has been here before
+		case f == &k.overdue && k.kinds.get(rec.kind) == nil:
+			k.setAside(rec)
+		default:
+			if next := k.skip(rec); next != rec {
+				g.put(rec.key, rec, next)
+				continue
+			}
+			k.place(rec.key, rec)
 		}
 	}
 	if whole {
@@ -136,4 +119,52 @@ func (k *keeper) skip(rec *record) *record {
 	next.due = next.grid
 	next.missed += uint64((next.grid - rec.grid) / int64(rec.interval))
 	return &next
+}
+
+// setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.
+func (k *keeper) setAside(rec *record) {
+	n, known := k.unhandled[rec.kind]
+	if !known {
+		k.unreported = append(k.unreported, rec.kind)
+	}
+	k.unhandled[rec.kind] = n + 1
+	k.count.unhandled.Add(1)
+}
+
+// isAside reports whether the task was set aside, and is counted.
+func (k *keeper) isAside(rec *record) bool {
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.get(rec.kind) == nil
+}
+
+// reportUnhandled reports the kinds that have turned out to have no handler, each once.
+func (k *keeper) reportUnhandled() {
+	if len(k.unreported) == 0 {
+		return
+	}
+	k.report.note(func(n *notices) {
+		if n.unhandled == nil {
+			n.unhandled = make(map[string]int)
+		}
+		for _, kind := range k.unreported {
+			n.unhandled[kind] = k.unhandled[kind]
+		}
+	})
+	k.unreported = nil
+}
+
+// handled has what was set aside read again, if any of it is of the kind, which has a handler now.
+func (k *keeper) handled(kind string) {
+	if k.unhandled[kind] == 0 {
+		return
+	}
+	// What is due now has been read, unless the feed ahead is behind.
+	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
+	k.overdue = feed{at: Position{Due: None}, until: until}
+	if !k.ahead.passed(end(until)) {
+		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
+	}
+	for kind := range k.unhandled {
+		k.unhandled[kind] = 0 // they are counted again as they are read
+	}
+	k.count.unhandled.Store(0)
 }

@@ -5,16 +5,26 @@ package durable
 import "hash/maphash"
 
 // Fingerprints are 64-bit hashes of all keys there are. A key whose fingerprint is not among them is free; for
-// one whose is, the store is asked. The hash is seeded, so that who chooses keys cannot make them collide.
+// any other the store is asked. The hash is seeded, so that keys cannot be chosen to collide.
 //
-// At the start the keys are read in the background, as they were in the beginning. What changes meanwhile is
-// noted, and made good for at the end; until then the store is asked for every key. The keeper owns them.
+// At the start a goroutine, the reader, reads the keys as they were in the beginning. The keeper notes what
+// changes meanwhile, and asks the store for every key. The reader takes what was noted, again and again, until
+// little is left: with that the keeper makes the set ready. So no step of the keeper grows with the number of
+// keys.
+//
+//	reading   the reader owns set, the keeper owns noted
+//	ready     the keeper owns set, and nothing is noted
 type fingerprints struct {
 	seed  maphash.Seed
 	ready bool
-	once  map[uint64]struct{}
-	more  map[uint64]int // how many keys beyond the first have the fingerprint; hardly ever any
-	noted []noted        // in order, while not ready
+	set   printSet
+	noted [][]noted // in order, in pieces of notedAtOnce
+}
+
+// A printSet holds fingerprints, and how many keys have each.
+type printSet struct {
+	once map[uint64]struct{}
+	more map[uint64]int // how many keys beyond the first have the fingerprint; hardly ever any
 }
 
 type noted struct {
@@ -22,7 +32,15 @@ type noted struct {
 	added bool
 }
 
-func newFingerprints() *fingerprints { return &fingerprints{seed: maphash.MakeSeed()} }
+// notedAtOnce is how many changes the keeper makes good for in one step, in less than a millisecond.
+const notedAtOnce = 1024
+
+func newFingerprints() *fingerprints {
+	return &fingerprints{
+		seed: maphash.MakeSeed(),
+		set:  printSet{once: make(map[uint64]struct{}), more: make(map[uint64]int)},
+	}
+}
 
 func (f *fingerprints) of(key string) uint64 { return maphash.String(f.seed, key) }
 
@@ -31,47 +49,60 @@ func (f *fingerprints) free(key string) bool {
 	if !f.ready {
 		return false
 	}
-	_, ok := f.once[f.of(key)]
+	_, ok := f.set.once[f.of(key)]
 	return !ok
 }
 
 // note adds or removes a key, which was free or there.
-func (f *fingerprints) note(key string, added bool) {
-	n := noted{f.of(key), added}
-	if !f.ready {
-		f.noted = append(f.noted, n)
+func (f *fingerprints) note(key string, added bool) { f.change(noted{f.of(key), added}) }
+
+func (f *fingerprints) change(n noted) {
+	if f.ready {
+		f.set.apply(n)
 		return
 	}
-	f.apply(n)
+	last := len(f.noted) - 1
+	if last < 0 || len(f.noted[last]) == notedAtOnce {
+		f.noted = append(f.noted, make([]noted, 0, notedAtOnce))
+		last++
+	}
+	f.noted[last] = append(f.noted[last], n)
 }
 
-func (f *fingerprints) apply(n noted) {
+// handOver gives the reader what was noted. If that is little, it makes the set ready instead.
+func (f *fingerprints) handOver() (pieces [][]noted) {
+	pieces, f.noted = f.noted, nil
+	if len(pieces) > 1 {
+		return pieces
+	}
+	f.set.applyAll(pieces)
+	f.ready = true
+	return nil
+}
+
+func (s *printSet) applyAll(pieces [][]noted) {
+	for _, piece := range pieces {
+		for _, n := range piece {
+			s.apply(n)
+		}
+	}
+}
+
+func (s *printSet) apply(n noted) {
 	if n.added {
-		before := len(f.once)
-		f.once[n.print] = struct{}{}
-		if len(f.once) == before { // it was there
-			f.more[n.print]++
+		before := len(s.once)
+		s.once[n.print] = struct{}{}
+		if len(s.once) == before { // it was there
+			s.more[n.print]++
 		}
 		return
 	}
 	switch {
-	case f.more[n.print] > 1:
-		f.more[n.print]--
-	case f.more[n.print] == 1:
-		delete(f.more, n.print)
+	case s.more[n.print] > 1:
+		s.more[n.print]--
+	case s.more[n.print] == 1:
+		delete(s.more, n.print)
 	default:
-		delete(f.once, n.print)
+		delete(s.once, n.print)
 	}
-}
-
-// load makes the fingerprints ready. They are those of the keys that there were in the beginning.
-func (f *fingerprints) load(prints []uint64) {
-	f.once, f.more, f.ready = make(map[uint64]struct{}, len(prints)), make(map[uint64]int), true
-	for _, p := range prints {
-		f.apply(noted{p, true})
-	}
-	for _, n := range f.noted {
-		f.apply(n)
-	}
-	f.noted = nil
 }

@@ -2,15 +2,18 @@
 
 package durable
 
+import "slices"
+
 // A group is what the keeper commits at once: the operations that waited, each of which sees what those before
 // it have done. Nothing outside changes before the commit, so an operation may fail without a trace, and the
 // group may, too.
 type group struct {
-	k       *keeper
-	touched map[string]*touched
-	order   []*touched // as they were touched first
-	tally   tally      // what is to be counted
-	parked  *record    // the last of those that were parked
+	k      *keeper
+	order  []touched      // in the order in which they were touched first
+	index  map[string]int // where in order a key is, for the first of them:
+	ready  int            // as many as find has needed; what nothing asks for is never put in
+	tally  tally          // what is to be counted
+	parked *record        // the last of those that were parked
 }
 
 // tally is what the operations of a group have done.
@@ -18,14 +21,28 @@ type tally struct{ added, removed, parked, succeeded, failed uint64 }
 
 // touched is what has become of one key.
 type touched struct {
-	key  string
-	from int64   // the due time of the record in the store, or None
-	now  *record // the one it has now, or nil
+	key string
+	was *record // the one in the store, or nil
+	now *record // the one it has now, or nil
+}
+
+// touched returns what has become of the key so far, or nil. It is valid until the next change.
+func (g *group) touched(key string) *touched {
+	for ; g.ready < len(g.order); g.ready++ {
+		if g.index == nil {
+			g.index = make(map[string]int, len(g.order))
+		}
+		g.index[g.order[g.ready].key] = g.ready
+	}
+	if i, ok := g.index[key]; ok {
+		return &g.order[i]
+	}
+	return nil
 }
 
 // find returns the task of the key, or nil.
 func (g *group) find(key string) (*record, error) {
-	if t := g.touched[key]; t != nil {
+	if t := g.touched(key); t != nil {
 		return t.now, nil
 	}
 	if l := g.k.live[key]; l != nil {
@@ -34,35 +51,40 @@ func (g *group) find(key string) (*record, error) {
 	if g.k.prints != nil && g.k.prints.free(key) {
 		return nil, nil
 	}
-	stored, ok, err := g.k.store.Get(key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return decode(stored)
+	rec, err := getRecord(g.k.store, key)
+	return rec, g.k.readError(err)
 }
 
-// put makes next the task of the key, or nobody, if it is nil. was is what find has returned.
+// put makes next the task of the key, or leaves the key without one if next is nil. was is what find returned.
 func (g *group) put(key string, was, next *record) {
-	t := g.touched[key]
-	if t == nil {
-		t = &touched{key: key, from: None}
-		if was != nil {
-			t.from = was.due
-		}
-		if g.touched == nil {
-			g.touched = make(map[string]*touched)
-		}
-		g.touched[key] = t
-		g.order = append(g.order, t)
+	if t := g.touched(key); t != nil {
+		t.now = next
+		return
 	}
-	t.now = next
+	g.order = append(g.order, touched{key, was, next})
+}
+
+// putNew adds tasks with different keys, for each of which find has returned nil. It leaves the index alone,
+// which would take longest if they are many, and is needed only if another operation follows.
+func (g *group) putNew(recs []*record) {
+	g.order = slices.Grow(g.order, len(recs))
+	for _, rec := range recs {
+		if i, ok := g.index[rec.key]; ok {
+			g.order[i].now = rec
+			continue
+		}
+		g.order = append(g.order, touched{key: rec.key, now: rec})
+	}
 }
 
 // changes returns what the store has to do.
 func (g *group) changes() []Change {
 	all := make([]Change, 0, len(g.order))
 	for _, t := range g.order {
-		c := Change{Key: t.key, From: t.from, Due: None}
+		c := Change{Key: t.key, From: None, Due: None}
+		if t.was != nil {
+			c.From = t.was.due
+		}
 		if t.now != nil {
 			c.Due, c.Data = t.now.due, t.now.encode()
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -42,7 +43,7 @@ type guard struct {
 
 	mu      sync.Mutex // protects below
 	cause   error
-	files   map[string]*guarded // by name, those that Pebble needs
+	files   map[string]*guarded // by name, what Pebble needs
 	log     *guarded            // the last log that was made
 	removed map[string]bool     // removed by Pebble, and still there
 	made    bool                // the store has been made, and its inventory is kept
@@ -175,7 +176,7 @@ func (g *guard) save() error {
 		return err
 	}
 	for _, name := range gone {
-		// An error leaves a file that nobody needs, and that the next open removes.
+		// An error leaves a file that is not needed. The next open removes it.
 		_ = g.FS.Remove(g.FS.PathJoin(g.dir, name))
 	}
 	return nil
@@ -216,6 +217,17 @@ func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	}
 	return f, nil
 }
+
+// Open pauses before it opens a table of a failed store: Pebble retries failed work in the background without a
+// pause.
+func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if isTable(path) && g.err() != nil {
+		time.Sleep(retryPause)
+	}
+	return g.FS.Open(path, opts...)
+}
+
+const retryPause = 10 * time.Millisecond
 
 // ReuseForWrite makes a new file. To write over an old one would destroy what a repair may need.
 func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {

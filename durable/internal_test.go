@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 func FuzzRecord_decode(f *testing.F) {
@@ -94,15 +96,11 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 		loadAt := rnd.IntN(100)
 		for step := range 200 {
 			if step == loadAt {
-				f.load(prints)
+				load(f, prints)
 			}
 			key := rnd.IntN(30)
 			there[key] = !there[key]
-			if n := (noted{print(key), there[key]}); f.ready {
-				f.apply(n)
-			} else {
-				f.noted = append(f.noted, n)
-			}
+			f.change(noted{print(key), there[key]})
 			if !f.ready {
 				continue
 			}
@@ -113,8 +111,8 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 				}
 			}
 			for p := range uint64(8) {
-				_, once := f.once[p]
-				got := f.more[p]
+				_, once := f.set.once[p]
+				got := f.set.more[p]
 				if once {
 					got++
 				}
@@ -123,9 +121,51 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 				}
 			}
 		}
-		if f.noted != nil || len(f.more) > 8 {
+		if f.noted != nil || len(f.set.more) > 8 {
 			t.Error("something is left over")
 		}
+	}
+}
+
+// load does what the reader of the keys does.
+func load(f *fingerprints, prints []uint64) {
+	for _, p := range prints {
+		f.set.apply(noted{p, true})
+	}
+	for !f.ready {
+		f.set.applyAll(f.handOver())
+	}
+}
+
+// However many keys there are, and however many changes meanwhile, the keeper makes good for few in one step.
+func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
+	const keys, changes = 100_000, 50_000
+	f := newFingerprints()
+	for i := range uint64(keys) {
+		f.set.apply(noted{i, true})
+	}
+	for i := range uint64(changes) {
+		f.change(noted{i, false})
+	}
+	var pieces [][]noted
+	for steps := 0; !f.ready; steps++ {
+		before := len(f.set.once)
+		pieces = f.handOver()
+		if n := before - len(f.set.once); n > notedAtOnce {
+			t.Errorf("a step of the keeper applies %d changes", n)
+		}
+		f.set.applyAll(pieces)
+		if steps < 3 { // what comes up while the reader works
+			for i := range uint64(changes) / 10 {
+				f.change(noted{i, steps%2 == 0})
+			}
+		}
+		if steps > 10 {
+			t.Fatal("the set does not become ready")
+		}
+	}
+	if n, want := len(f.set.once), keys-changes+changes/10; n != want || f.noted != nil {
+		t.Errorf("%d fingerprints, want %d; left over: %d", n, want, len(f.noted))
 	}
 }
 
@@ -135,7 +175,7 @@ func TestFingerprints_free(t *testing.T) {
 		t.Error("a key is free before the keys were read")
 	}
 	f.note("later", true)
-	f.load([]uint64{f.of("k")})
+	load(f, []uint64{f.of("k")})
 	for key, want := range map[string]bool{"k": false, "later": false, "other": true} {
 		if f.free(key) != want {
 			t.Errorf("free(%q) is %v", key, !want)
@@ -144,6 +184,91 @@ func TestFingerprints_free(t *testing.T) {
 	f.note("k", false)
 	if !f.free("k") {
 		t.Error("a key that was removed is not free")
+	}
+}
+
+// A large AddTask that has its group for itself is put into no map: that took most of the time in which the
+// keeper's other callers waited. An operation that comes after it finds everything all the same.
+func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
+	k := &keeper{live: map[string]*live{}, prints: newFingerprints()}
+	k.prints.handOver()
+	g := &group{k: k}
+	early := &record{key: "3"}
+	g.put("3", early, nil) // an operation before it has removed one of the keys
+	var recs []*record
+	for i := range 1000 {
+		rec := &record{key: fmt.Sprint(i)}
+		recs = append(recs, rec)
+		if old, err := g.find(rec.key); old != nil || err != nil {
+			t.Fatal(old, err)
+		}
+	}
+	g.putNew(recs)
+	if len(g.index) != 1 {
+		t.Errorf("%d keys are in the index", len(g.index))
+	}
+	for _, rec := range recs {
+		if found, err := g.find(rec.key); found != rec || err != nil {
+			t.Errorf("find(%s) = %v, %v", rec.key, found, err)
+		}
+	}
+	if was := g.touched("3").was; was != early || len(g.order) != 1000 {
+		t.Errorf("the store's record is %v, and %d keys are touched", was, len(g.order))
+	}
+}
+
+func TestDistinct(t *testing.T) {
+	rec := func(key string) *record { return &record{key: key} }
+	first, twice := distinct([]*record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
+	keys := ""
+	for _, r := range first {
+		keys += r.key
+	}
+	if keys != "abc" || len(twice) != 2 || !twice["a"] || !twice["b"] {
+		t.Errorf("distinct returns %s, %v", keys, twice)
+	}
+}
+
+// After the clock was set back a task can be due before the start, and yet not be due. It must not run early.
+func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
+	wheel := timewheel.NewTimeWheel(time.Millisecond, 64)
+	defer wheel.Stop()
+	now := time.Now().UnixNano()
+	k := &keeper{wheel: wheel, kinds: &kinds{}, live: map[string]*live{}, started: true}
+	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, k.call)
+	k.overdue = feed{at: end(now + int64(2*time.Hour)), until: now + int64(2*time.Hour)}
+	k.place("later", &record{key: "later", due: now + int64(time.Hour)})
+	k.place("overdue", &record{key: "overdue", due: now - int64(time.Hour)})
+	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
+	}
+	if _, ok := wheel.Get("overdue"); ok || k.backlog.left.Load() != 1 {
+		t.Errorf("%d tasks are in the backlog", k.backlog.left.Load())
+	}
+	k.place("overdue", nil)
+	k.place("later", nil)
+	if n := k.backlog.left.Load(); n != 0 || k.backlog.size != 0 || wheel.Len() != 0 || len(k.live) != 0 {
+		t.Errorf("what was removed is left in memory: %d, %d, %d", n, wheel.Len(), len(k.live))
+	}
+}
+
+// Runs that are quick again make their kind quick again, but not at once.
+func TestKind_quick(t *testing.T) {
+	var k kind
+	if k.quick() {
+		t.Error("a kind that has not run is quick")
+	}
+	k.took(time.Millisecond)
+	if !k.quick() {
+		t.Error("a kind that runs a millisecond is not quick")
+	}
+	k.took(time.Minute)
+	n := 0
+	for ; !k.quick(); n++ {
+		k.took(time.Millisecond)
+	}
+	if n < 50 || n > 500 {
+		t.Errorf("after a run of a minute the kind is quick after %d quick ones", n)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 // An inventory is what the files of a store must hold at least: the record that Pebble does not keep. Pebble
 // takes a damaged end of its MANIFEST or of its log for the place where a crash has cut it off, and a missing
-// log for one that is not needed any more. The inventory tells the one from the other.
+// log for one that is no longer needed. With the inventory the store can distinguish them.
 //
 // It lists files with a checksum of their bytes from one offset to another. The bytes were synced, and so was
 // the name of the file, before they were listed; they are listed before Pebble relies on them. A file may have
@@ -43,7 +42,7 @@ const (
 	inventoryTemp = "INVENTORY.new"
 	inventoryHead = "timewheel/durable inventory\n"
 
-	// tailSize is how many bytes of a table are read at each open: few milliseconds for a hundred tables.
+	// tailSize is how many bytes of a table are read at each open: a few milliseconds for a hundred tables.
 	tailSize = 64 << 10
 )
 
@@ -211,18 +210,14 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	if err := files.Rename(from, files.PathJoin(dir, name)); err != nil {
 		return err
 	}
-	parent, err := files.OpenDir(dir)
+	return syncDirectory(files, dir)
+}
+
+// syncDirectory makes the names of the files in a directory durable.
+func syncDirectory(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(parent.Sync(), parent.Close())
-}
-
-// exists reports whether a file of the directory is there.
-func exists(files vfs.FS, dir, name string) (bool, error) {
-	_, err := files.Stat(files.PathJoin(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -17,20 +18,21 @@ import (
 
 // A keeper is the goroutine that owns what is not in the store: which tasks are in the wheel, how far the
 // store has been read, the fingerprints. Everything that changes a task is an operation that it is sent. It
-// takes those that wait as a group, and for each group in turn:
+// takes the waiting operations as a group, and for each group in turn:
 //
 //	decides   what becomes of the tasks, each operation seeing those before it
 //	commits   all of it to the store, with one sync
 //	settles   the fingerprints and the wheel accordingly
-//	answers   those who wait
+//	answers   the waiting callers
 //
-// So nobody is told what is not durable, and the wheel never holds what the store does not. When a commit
-// fails nobody knows what the store has: the keeper takes nothing more, and the wheel stops.
+// So no caller gets an answer that is not durable, and the wheel never holds what the store does not. After a
+// failed commit it is unknown what the store holds: the keeper takes no more operations, and the wheel stops.
 type keeper struct {
-	store Store
-	wheel *timewheel.TimeWheel
-	kinds *kinds
-	cfg   config
+	store   Store
+	wheel   *timewheel.TimeWheel
+	kinds   *kinds
+	cfg     config
+	backlog *backlog
 
 	ctx    context.Context // of the runs
 	cancel context.CancelFunc
@@ -40,9 +42,11 @@ type keeper struct {
 	closed  bool
 	wake    chan struct{} // there is something in ops
 	ended   chan struct{}
-	reading sync.WaitGroup // of the fingerprints
+	helpers sync.WaitGroup // goroutines that read the keys, and watch the store
 	failure atomic.Pointer[error]
+	failed  chan struct{} // closed when failure is set
 	count   counts
+	report  reporter
 
 	// The keeper's own.
 	started        bool
@@ -50,32 +54,32 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
-	overdueLive    int       // how many of live were overdue at the start
-	caughtUp       time.Time // up to when overdue tasks were started
+	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
+	unreported     []string       // kinds that are new there
 }
 
 // An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
 // it must not put anything before it returns one.
 type op struct {
-	ctx      context.Context // when it is done, nobody waits for the answer any more; may be nil
+	ctx      context.Context // of the waiting caller; may be nil
 	size     int             // about how many bytes it writes
 	do       func(g *group) error
-	answered chan error // nil if nobody waits
+	answered chan error // nil if no caller waits
 	err      error
 }
 
-// live is a task in the wheel, or one that is running. The keeper owns it but for the state.
+// live is a task in the wheel or the backlog, or one that is running. The keeper owns it but for the state.
 type live struct {
 	k       *keeper
 	rec     *record
-	overdue bool          // it is counted in overdueLive
-	state   atomic.Uint32 // changed from inWheel by compare-and-swap: of a run and a removal one wins
+	overdue bool          // it is in the backlog, or was, and not in the wheel
+	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 }
 
 const (
-	inWheel uint32 = iota
-	begun          // its run has begun
-	gone           // it was removed, replaced or moved before that
+	waits uint32 = iota // until it is due, or for a worker
+	begun               // its run has begun
+	gone                // it was removed, replaced or moved before that
 )
 
 const forever = time.Duration(math.MaxInt64)
@@ -90,49 +94,75 @@ const (
 func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
 	k := &keeper{
 		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		live:    make(map[string]*live),
-		overdue: feed{at: Position{Due: None}, until: None},
-		ahead:   feed{at: Position{Due: None}, until: None},
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
+		report:    reporter{log: cfg.log},
+		live:      make(map[string]*live),
+		unhandled: make(map[string]int),
+		overdue:   feed{at: Position{Due: None}, until: None},
+		ahead:     feed{at: Position{Due: None}, until: None},
 	}
+	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
-		keys := store.Keys() // as they are before the first operation
-		k.reading.Go(func() { k.readPrints(keys) })
+	}
+	keys := store.Keys() // as they are before the first operation
+	k.helpers.Go(func() { k.readKeys(keys) })
+	if reporter, ok := store.(FailureReporter); ok {
+		k.helpers.Go(func() { k.watch(reporter) })
 	}
 	go k.run()
 	return k
 }
 
-// do has the keeper do an operation, and waits until it is durable or refused.
+// watch fails the keeper when the store has failed in the background. It ends with the keeper.
+func (k *keeper) watch(store FailureReporter) {
+	select {
+	case <-store.Failed():
+		_ = k.fail(store.Err())
+	case <-k.ctx.Done():
+	}
+}
+
+// do sends the keeper an operation, and waits until it is durable or refused.
 func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	answered := make(chan error, 1)
-	if !k.post(op{ctx: ctx, size: size, do: f, answered: answered}) {
-		return ErrStopped
+	if err := k.post(op{ctx: ctx, size: size, do: f, answered: answered}); err != nil {
+		return err
 	}
 	select {
 	case err := <-answered:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-k.failed: // the keeper may be in a commit that never returns
+	}
+	select {
+	case err := <-answered:
+		return err
+	default:
+		return k.Err()
 	}
 }
 
-// post sends an operation, and reports whether the keeper takes any.
-func (k *keeper) post(o op) bool {
+// post sends an operation. Its error is that the keeper takes none any more.
+func (k *keeper) post(o op) error {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
-		return false
+		return ErrStopped
+	}
+	if err := k.Err(); err != nil {
+		k.mu.Unlock()
+		return err
 	}
 	k.ops = append(k.ops, o)
 	k.mu.Unlock()
 	k.call()
-	return true
+	return nil
 }
 
 // call wakes the keeper up.
@@ -193,7 +223,7 @@ func (k *keeper) handle(ops []op) {
 	for i := range ops {
 		o := &ops[i]
 		if o.ctx != nil {
-			o.err = o.ctx.Err() // who has gone wants nothing any more
+			o.err = o.ctx.Err() // the caller has gone
 		}
 		if o.err == nil && broken == nil {
 			o.err = o.do(g)
@@ -224,36 +254,45 @@ func (k *keeper) commit(g *group) error {
 	}
 	k.count.add(g.tally)
 	if g.parked != nil {
-		k.cfg.log.WithField("task", g.parked.key).WithField("kind", g.parked.kind).
-			WithField("failure", g.parked.failure).Warnf("durable: %d tasks parked, this one the last", g.tally.parked)
+		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
 	}
 	for _, t := range g.order {
-		if was, is := t.from != None, t.now != nil; was != is && k.prints != nil {
+		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
+		}
+		if k.isAside(t.was) {
+			k.unhandled[t.was.kind]--
+			k.count.unhandled.Add(-1)
 		}
 		k.place(t.key, t.now)
 	}
 	return nil
 }
 
-// place makes the place of the key's task fit: in the wheel if the store has been read beyond it, else in
-// the store alone. It may be nil.
+// place makes the place of the key's task fit: in memory if the store has been read beyond it, else in the
+// store alone. It may be nil.
 func (k *keeper) place(key string, rec *record) {
 	old := k.live[key]
-	waits := old != nil && old.state.CompareAndSwap(inWheel, gone)
-	if old != nil && old.overdue {
-		k.overdueLive--
-	}
-	if rec != nil && k.passed(rec.position()) {
-		l := &live{k: k, rec: rec}
-		k.live[key] = l
-		d := time.Duration(rec.due - time.Now().UnixNano())
-		// Its error is that the wheel has stopped: then nothing runs, and the store has it.
-		_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
-		return
+	inWheel := false
+	if old != nil && old.state.CompareAndSwap(waits, gone) {
+		if inWheel = !old.overdue; old.overdue {
+			k.backlog.remove(old)
+		}
 	}
 	delete(k.live, key)
-	if waits {
+	if rec != nil && k.passed(rec.position()) {
+		now := time.Now().UnixNano()
+		l := &live{k: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
+		k.live[key] = l
+		if !l.overdue {
+			d := time.Duration(rec.due - now)
+			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
+			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
+			return
+		}
+		k.backlog.add(l)
+	}
+	if inWheel {
 		_ = k.wheel.RemoveTask(key) // its error is that the wheel has let go of it, to find it gone
 	}
 }
@@ -269,28 +308,38 @@ func (k *keeper) passed(p Position) bool {
 	return k.ahead.passed(p)
 }
 
-// start lets the keeper read what is due.
+// start has the keeper read what is due.
 func (k *keeper) start(*group) error {
 	if k.started {
 		return nil
 	}
 	k.started = true
 	now := time.Now().UnixNano()
-	k.caughtUp = time.Now().Add(-catchUpEvery) // so that the first of them need not wait
-	k.overdue.until = now - 1                  // what is added from here on is not overdue, be it due at once
+	k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 	k.ahead = feed{at: end(now - 1), until: now - 1}
-	k.wheel.Start()
+	k.backlog.start()
 	return nil
 }
 
-// fail ends all that needs the store to be written, and returns the error that tells so.
+// fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
+// it.
 func (k *keeper) fail(err error) error {
 	err = fmt.Errorf("%w: %w", ErrBroken, err)
 	if !k.failure.CompareAndSwap(nil, &err) {
 		return k.Err()
 	}
-	k.cfg.log.WithError(err).Error("durable: no task is added, removed or run any more")
-	go k.wheel.Stop()
+	close(k.failed)
+	k.backlog.stop()
+	k.report.note(func(n *notices) { n.failure = err })
+	go k.wheel.Stop() // it calls the logger, too
+	return err
+}
+
+// readError passes on the error of a read. One that says that the store is corrupt fails the keeper.
+func (k *keeper) readError(err error) error {
+	if errors.Is(err, ErrCorrupt) {
+		return k.fail(err)
+	}
 	return err
 }
 
@@ -302,37 +351,53 @@ func (k *keeper) Err() error {
 	return nil
 }
 
-// close has the keeper do what it was sent, and then end.
+// close waits until the keeper has done what it was sent, and has ended.
 func (k *keeper) close() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
 	k.call()
 	<-k.ended
-	k.reading.Wait()
+	k.helpers.Wait()
 }
 
-// next returns a generation that no earlier task had, and greater than the given one. Across processes the
-// clock sees to that; the last bits are random, so that a clock that was set back does not repeat it.
-func (k *keeper) next(after uint64) uint64 {
+// next returns the first of n generations in a row that no earlier task had, and greater than the given one.
+// Across processes the clock sees to that; the last bits are random, so that a clock that was set back does not
+// repeat it.
+func (k *keeper) next(after, n uint64) uint64 {
 	const random = 1 << 10
 	now := uint64(time.Now().UnixNano())/random*random + rand.Uint64N(random)
-	k.generation = max(k.generation+1, after+1, now)
-	return k.generation
+	first := max(k.generation+1, after+1, now)
+	k.generation = first + n - 1
+	return first
 }
 
-// readPrints reads the fingerprints of the keys and hands them to the keeper. It ends early with the keeper.
-func (k *keeper) readPrints(keys iter.Seq2[string, error]) {
-	var prints []uint64
+// readKeys walks over the keys, as they were in the beginning, and makes the fingerprints of them, if there are
+// to be any. The walk is also how a store checks what it holds. It ends early with the keeper.
+func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
+	n := 0
 	for key, err := range keys {
 		if err != nil {
-			k.post(op{do: func(*group) error { return k.fail(err) }})
+			_ = k.fail(err)
 			return
 		}
-		prints = append(prints, k.prints.of(key))
-		if len(prints)%1024 == 0 && k.ctx.Err() != nil {
+		if k.prints != nil {
+			k.prints.set.apply(noted{k.prints.of(key), true})
+		}
+		if n++; n%1024 == 0 && k.ctx.Err() != nil {
 			return
 		}
 	}
-	k.post(op{do: func(*group) error { k.prints.load(prints); return nil }})
+	for ready := k.prints == nil; !ready; {
+		var pieces [][]noted
+		err := k.do(k.ctx, 0, func(*group) error {
+			pieces = k.prints.handOver()
+			ready = pieces == nil
+			return nil
+		})
+		if err != nil {
+			return // the keeper has failed or ended
+		}
+		k.prints.set.applyAll(pieces)
+	}
 }

@@ -8,63 +8,65 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Handler does the work of a run. When it returns nil the run is done for good; after an error, a panic or
-// a runtime.Goexit it is tried again. ctx is done when the scheduler has been shut down and does not wait any
-// longer.
+// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic or
+// a runtime.Goexit the run is tried again. ctx is done when Shutdown stops waiting for the run.
 type Handler func(ctx context.Context, run Run) error
 
-// A Run is one run of a task, and the same on each attempt but for Attempt.
+// A Run is one run of a task. Only Attempt differs from one attempt to the next.
 type Run struct {
 	Token
 	Kind    string
-	Payload []byte    // not to be changed
-	Due     time.Time // when the run was due, by the grid of its task
-	Times   int       // runs that are left after this one, or Forever
+	Payload []byte    // must not be changed
+	Due     time.Time // when the run was due
+	Times   int       // runs left after this one, or Forever
 	Attempt int       // 1 for the first
 	Missed  uint64    // periods that passed without a run, since the task was added
 }
 
-// A Token names a run. No other run has the same, of this task or of another, in this process or a later one.
+// A Token identifies a run. No other run has the same token, of this task or another, in this process or a later
+// one.
 type Token struct {
 	Key        string
-	Generation uint64 // of the tasks that have had the key, the later has the greater (a clock set back aside)
-	Run        uint64 // of the runs of the task, the later has the greater; not every number is used
+	Generation uint64 // increases with every task that uses the key, unless the clock is set back
+	Run        uint64 // increases with every run of the task; not every number is used
 }
 
-// String returns the token in one word: the generation, the run and the key.
+// String returns the token as one word: the generation, the run and the key.
 func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Run, t.Key) }
 
-// Missed is what becomes of the runs of a repeating task that fell due while no process ran, or while an
-// earlier run of it went on.
+// Missed is a policy for the runs of a repeating task that fall due while no process is running, or while an
+// earlier run of the task is running.
 type Missed int
 
 const (
-	Once Missed = iota // one of them runs, the others are counted as missed
-	Skip               // those from before the start are counted as missed; else as Once
+	Once Missed = iota // one of them runs, the others count as missed
+	Skip               // as Once, but those from before Start or Handle all count as missed
 	All                // each of them runs, one after the other
 )
 
-// A KindOption changes how the runs of a kind are treated.
+// A KindOption configures a kind. See [Scheduler.Handle].
 type KindOption func(*kind) error
 
-// WithRetry sets how often a run is attempted before its task is parked, and how long the scheduler waits
-// after a failure: first about least, then twice as long each time, up to most; each wait is between a half
-// and the whole of that, at random. Unless it is given there are 10 attempts, and the waits go from a second to
-// ten minutes. It is an error unless attempts and least are positive and most is not less than least.
+// WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed
+// attempt. The wait is at most least after the first failure, doubles with each further one up to most, and is
+// shortened at random by up to a half. The default is 10 attempts, with waits from one second to ten minutes.
+// attempts and least must be positive, and most must not be less than least.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
-			return fmt.Errorf("durable: retry of %d attempts, %v to %v apart", attempts, least, most)
+			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: attempts and the first wait must be "+
+				"positive, and the waits must not decrease", attempts, least, most)
 		}
 		k.attempts, k.least, k.most = uint64(attempts), least, most
 		return nil
 	}
 }
 
-// WithMissed sets what becomes of missed runs; [Once] unless it is given.
+// WithMissed sets the policy for missed runs. The default is [Once].
 func WithMissed(m Missed) KindOption {
 	return func(k *kind) error {
 		if m < Once || m > All {
@@ -81,6 +83,27 @@ type kind struct {
 	attempts    uint64
 	least, most time.Duration
 	missed      Missed
+
+	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
+}
+
+// quickRun is how long the runs of a quick kind take at most: a delay that does not matter to what waits.
+const quickRun = 50 * time.Millisecond
+
+// quick reports whether the runs of the kind are known to be quick.
+func (k *kind) quick() bool {
+	longest := k.longest.Load()
+	return longest > 0 && longest <= int64(quickRun)
+}
+
+// took notes how long a run has taken. Longer ones before it are forgotten bit by bit.
+func (k *kind) took(d time.Duration) {
+	for {
+		old := k.longest.Load()
+		if k.longest.CompareAndSwap(old, max(int64(d), old-old/32, 1)) {
+			return
+		}
+	}
 }
 
 func newKind(h Handler, opts []KindOption) (*kind, error) {
@@ -99,7 +122,7 @@ func newKind(h Handler, opts []KindOption) (*kind, error) {
 	return k, nil
 }
 
-// wait returns how long to wait after so many failures.
+// wait returns how long to wait after a number of failures.
 func (k *kind) wait(failures uint64) time.Duration {
 	d := k.most
 	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {

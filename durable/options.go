@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// An Option changes how a scheduler made by [Open] or [New] behaves.
+// An Option configures a scheduler. See [Open] and [New].
 type Option func(*config) error
 
 // config is what the options set.
@@ -49,7 +49,7 @@ const (
 	mostCatchUp = 1_000_000
 )
 
-// WithTick sets the tick of the wheel; 10 ms unless it is given. It is an error if d is not positive.
+// WithTick sets the tick of the wheel. The default is 10 ms. d must be positive.
 func WithTick(d time.Duration) Option {
 	return func(c *config) error {
 		c.tick = d
@@ -57,9 +57,8 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithWindow sets how long before it is due a task is taken into memory; one minute unless it is given. What is
-// due within the window is what memory is needed for. Less than 100 ms, or than two ticks, count as that. It is
-// an error if d is not positive.
+// WithWindow sets how long before its due time a task is read into memory. The default is one minute. Only tasks
+// that are due within the window take memory. A window is at least 100 ms and two ticks long. d must be positive.
 func WithWindow(d time.Duration) Option {
 	return func(c *config) error {
 		c.window = d
@@ -67,8 +66,7 @@ func WithWindow(d time.Duration) Option {
 	}
 }
 
-// WithPoolSize sets how many handlers may run at once; 1024 unless it is given. It is an error if n is not
-// positive.
+// WithPoolSize sets how many handlers may be running at once. The default is 1,024. n must be positive.
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		c.poolSize = n
@@ -76,8 +74,10 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithCatchUp sets how many overdue tasks are started in a second after downtime; 10,000 unless it is given.
-// More than a million count as that. It is an error if n is not positive.
+// WithCatchUp sets how many overdue tasks may start in a second after downtime. The default is 10,000, the
+// greatest rate a million. The rate is an upper bound that protects what the handlers call. It does not protect
+// the tasks that fall due now: those go first at any rate, because overdue tasks run on spare workers alone.
+// n must be positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n
@@ -85,8 +85,8 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutFingerprints saves the 9 to 18 bytes of memory that the scheduler spends on each task to know, mostly
-// without a look at the disk, that a key is free. It makes adding slower.
+// WithoutFingerprints saves 9 to 18 bytes of memory for each task. Without its fingerprints of the keys the
+// scheduler has to read the disk to find out that a key is free, and adding is slower.
 func WithoutFingerprints() Option {
 	return func(c *config) error {
 		c.prints = false
@@ -94,9 +94,10 @@ func WithoutFingerprints() Option {
 	}
 }
 
-// WithLogger has the scheduler and its wheel write to l in place of logrus.StandardLogger(). It logs what is
-// parked, a store that fails, and handlers that panic; never a task or a run that goes well. It is an error if
-// l is nil.
+// WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
+// scheduler logs parked tasks, kinds without a handler, a store that fails, and handlers that panic. It never logs
+// a task or a run that succeeds. A hook of l may call the scheduler. A slow logger delays nothing else: events
+// that happen in the meantime share one line. l must not be nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {

@@ -25,7 +25,8 @@ import (
 
 // A pebbleStore is a Store in a directory, on Pebble, a log-structured merge tree. Its rows:
 //
-//	m counts              how many records there are, and the sum of the hashes of their d rows
+//	m commits             how many commits there were, how many records there are, and the sum of the hashes
+//	                      of the names of their d rows
 //	k key                 the due time of the record of the key
 //	d due key             the data of that record
 //
@@ -41,8 +42,8 @@ import (
 // # States
 //
 //	open      serves
-//	failed    reads go on; commits return the cause; nothing is written to the disk
-//	closed    nothing is done any more
+//	failed    reads still work; commits return the cause; nothing is written to the disk
+//	closed    unusable
 //
 // A store that was opened is checked by the first walk over its keys: only then what Pebble has removed is
 // deleted.
@@ -57,18 +58,20 @@ type pebbleStore struct {
 	batches chan *pebble.Batch
 	results chan error
 
-	mu     sync.Mutex // protects below; held by a commit
-	sum    uint64     // as in the row counts
-	closed bool
+	mu      sync.Mutex // protects below; held by a commit
+	commits uint64     // as in the row of that name, and
+	sum     uint64     // as well
+	closed  bool
 }
 
-var rowCounts = []byte("mcounts")
+var rowCommits = []byte("mcommits")
 
 const cacheSize = 32 << 20
 
-// OpenPebble opens the store in a directory, which it makes, for its user alone, if its parent is there. Every
-// commit is synced to the disk. The store needs 8 MB of free disk to be opened, a 64th of the disk but at most
-// 32 MB for each of some six logs and tables that are being written, and up to 300 file descriptors.
+// OpenPebble opens the store in a directory. It makes the directory, readable for its user alone, if the parent
+// exists. Every commit is synced to the disk. The store deletes no file before the first complete walk over
+// [Store.Keys], which checks it; a [Scheduler] makes that walk after New. To open a store takes 8 MB of free disk. Open, it needs room for some
+// six logs and tables in progress, of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
@@ -123,8 +126,12 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 	if err != nil {
 		return errors.Join(err, s.closeDB())
 	}
-	s.mark = watermark{file}
+	s.mark = watermark{file: file}
 	s.here, err = presence(files, path)
+	if err == nil && now == nil {
+		name, _ := s.guard.lastLog()
+		err = errors.Join(s.mark.begin(name), syncDirectory(files, s.dir))
+	}
 	if err = errors.Join(err, s.readCounts()); err == nil {
 		s.guard.serve()
 		err = s.guard.save()
@@ -150,7 +157,7 @@ func presence(files vfs.FS, path string) (func() error, error) {
 	}, err
 }
 
-// openDB opens Pebble. If a write fails meanwhile, Pebble is not waited for longer than a moment.
+// openDB opens Pebble. If a write fails, openDB waits for Pebble no longer than patience.
 func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -200,7 +207,8 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 		}
 		return err
 	}
-	// What the inventory lists is as it was: that Pebble cannot read it is a damage, unless the system says so.
+	// The files are as the inventory lists them. If Pebble cannot read them, and not because of an error of the
+	// system, they are damaged.
 	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, is.err)
 	}
@@ -210,17 +218,17 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 // patience is how long Pebble may take to come back after a failure.
 const patience = time.Second
 
-// readCounts reads how many records there are, and their sum.
+// readCounts reads how many commits and records there are, and the sum of the records.
 func (s *pebbleStore) readCounts() error {
-	counts, ok, err := numbers(s.db, rowCounts, 2)
+	counts, ok, err := numbers(s.db, rowCommits, 3)
 	if ok {
-		s.length.Store(int64(counts[0]))
-		s.sum = counts[1]
+		s.commits, s.sum = counts[0], counts[2]
+		s.length.Store(int64(counts[1]))
 	}
 	return damaged(err)
 }
 
-// damaged makes an error of Pebble wrap ErrCorrupt if it means a damage.
+// damaged makes an error of Pebble wrap ErrCorrupt if it means damage.
 func damaged(err error) error {
 	if err == nil || errors.Is(err, ErrCorrupt) {
 		return err
@@ -231,7 +239,7 @@ func damaged(err error) error {
 	return err
 }
 
-// check returns the error of a read. One that means a damage fails the store.
+// check returns the error of a read. An error that means damage fails the store.
 func (s *pebbleStore) check(err error) error {
 	if err = damaged(err); errors.Is(err, ErrCorrupt) {
 		s.guard.fail(err)
@@ -239,7 +247,7 @@ func (s *pebbleStore) check(err error) error {
 	return err
 }
 
-// Failed returns a channel that is closed when the store has failed. Err tells why.
+// Failed returns a channel that is closed when the store has failed. Err returns the cause.
 func (s *pebbleStore) Failed() <-chan struct{} { return s.guard.failed }
 
 // Err returns why the store has failed, or nil.
@@ -299,6 +307,7 @@ func (s *pebbleStore) Commit(changes []Change) error {
 		err = s.here() // the files of a directory that was removed can be written and synced as ever
 	}
 	if err == nil {
+		s.commits++
 		s.length.Store(length)
 		s.sum = sum
 		err = s.mark.write(s.guard.lastLog())
@@ -359,7 +368,11 @@ func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, su
 		sum += xxhash.Sum64(row)
 		set(row, c.Data)
 	}
-	set(rowCounts, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(length)), sum))
+	counts := make([]byte, 0, 24)
+	for _, n := range []uint64{s.commits + 1, uint64(length), sum} {
+		counts = binary.BigEndian.AppendUint64(counts, n)
+	}
+	set(rowCommits, counts)
 	return b, length, sum, err
 }
 
@@ -435,19 +448,19 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// checkCounts compares what a walk over all keys has found with what there should be. If it is that, what
+// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files that
 // Pebble has removed may be deleted.
 func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
-	counts, ok, err := numbers(snapshot, rowCounts, 2)
+	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		counts = []uint64{0, 0}
+		counts = make([]uint64, 3)
 	}
-	if length != counts[0] || sum != counts[1] {
+	if length != counts[1] || sum != counts[2] {
 		return fmt.Errorf("%w: there are %d tasks with the sum %016x, and %d with the sum %016x were committed",
-			ErrCorrupt, length, sum, counts[0], counts[1])
+			ErrCorrupt, length, sum, counts[1], counts[2])
 	}
 	s.guard.check()
 	return nil
@@ -494,7 +507,7 @@ func (s *pebbleStore) Close() error {
 	return errors.Join(s.guard.err(), s.mark.close(), s.lock.Close())
 }
 
-// closeDB closes Pebble. After a failure Pebble is not waited for longer than a moment: it can write nothing.
+// closeDB closes Pebble. After a failure it waits for Pebble no longer than patience: Pebble can write nothing.
 func (s *pebbleStore) closeDB() error {
 	s.guard.dismiss()
 	done := make(chan error, 1)
@@ -533,9 +546,8 @@ func (s *pebbleStore) flush() {
 
 const flushPatience = 10 * time.Second
 
-// pebbleLogger passes on what Pebble has to complain about. Pebble takes it for granted that Fatalf does not
-// return. It calls it with locks held, on a goroutine that may be its own: that goroutine waits for ever, and
-// the store has failed.
+// pebbleLogger logs the errors of Pebble. Pebble relies on Fatalf not returning, and calls it with locks held, on
+// any goroutine. So Fatalf fails the store and blocks that goroutine for ever.
 type pebbleLogger struct {
 	log  logrus.FieldLogger
 	fail func(error)
@@ -548,12 +560,12 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 }
 
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	// The errors among the arguments are to be found in that which the store returns.
+	// The error that the store returns wraps the errors among the arguments.
 	l.fail(damaged(fmt.Errorf(strings.ReplaceAll(format, "%v", "%w"), args...)))
 	select {}
 }
 
-// recovered returns the error in what was recovered, or err if nothing was; what is no error goes on.
+// recovered returns the error that was recovered, or err if there was none. Any other value panics again.
 func recovered(value any, err error) error {
 	if value == nil {
 		return err

@@ -4,12 +4,12 @@ package durable
 
 import "sync"
 
-// Readers are those that read the store, which must not be closed meanwhile. Unlike with a read-write lock one
-// that has entered may enter again while somebody waits for all to leave.
+// Readers counts the reads of the store in progress, during which it must not be closed. Unlike with a read-write
+// lock, a reader may enter again while stop waits for all to leave.
 type readers struct {
 	mu   sync.Mutex // protects below
 	n    int
-	idle chan struct{} // closed when nobody reads; not nil from stop on
+	idle chan struct{} // closed when no read is in progress; not nil from stop on
 }
 
 // enter reports whether the store may be read. If so, leave is to be called.
@@ -31,7 +31,7 @@ func (r *readers) leave() {
 	}
 }
 
-// stop lets nobody enter any more. What it returns is closed when all have left. It is called once.
+// stop refuses further readers. The channel it returns is closed when all have left. It is called once.
 func (r *readers) stop() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

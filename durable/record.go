@@ -102,9 +102,18 @@ func decode(stored Record) (*record, error) {
 	switch {
 	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
 		r.repeats() && r.interval == 0:
-		return nil, fmt.Errorf("%w: record of %q makes no sense: %x", ErrCorrupt, stored.Key, stored.Data)
+		return nil, fmt.Errorf("%w: malformed record for key %q: %x", ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil
+}
+
+// getRecord returns the store's record of the key, decoded, or nil.
+func getRecord(store Store, key string) (*record, error) {
+	stored, ok, err := store.Get(key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return decode(stored)
 }
 
 // dueRecords is the store's walk Due, decoded.

@@ -12,21 +12,29 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// job is what the wheel runs at the due time.
+// job is what the wheel runs at the due time. Afterwards the worker runs overdue tasks, if it is spare.
 func (l *live) job(*timewheel.Task) {
-	if !l.state.CompareAndSwap(inWheel, begun) {
-		return // it was removed, replaced or moved in the last moment
+	l.run()
+	l.k.backlog.work()
+}
+
+// run does the run of the task, unless it was removed, replaced or moved in the last moment.
+func (l *live) run() {
+	if !l.state.CompareAndSwap(waits, begun) {
+		return
 	}
 	k := l.k
 	kind := k.kinds.get(l.rec.kind)
 	if kind == nil {
-		k.acknowledge(l, nil, "no handler for its kind")
+		k.leave(l)
 		return
 	}
 	k.count.started.Add(1)
+	began := time.Now()
 	why := "handler called runtime.Goexit" // unless it returns
 	defer func() {
 		value := recover()
+		kind.took(time.Since(began))
 		if value != nil {
 			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
 		}
@@ -80,20 +88,43 @@ func (r *record) toRun() Run {
 	}
 }
 
-// acknowledge tells the keeper what came of a run, why it failed or nothing. Nobody waits for it: until it is
+// leave has the keeper set the task aside because its kind has no handler, or run it if it has one by then.
+func (k *keeper) leave(l *live) {
+	_ = k.post(op{do: func(g *group) error {
+		key := l.rec.key
+		if k.live[key] != l || g.touched(key) != nil {
+			return nil // it was removed, replaced or moved meanwhile
+		}
+		if k.kinds.get(l.rec.kind) != nil {
+			k.place(key, l.rec)
+			return nil
+		}
+		delete(k.live, key)
+		if k.passed(l.rec.position()) { // or the overdue feed will read it again
+			k.setAside(l.rec)
+		}
+		return nil
+	}})
+}
+
+// acknowledge sends the keeper the result of a run: why it failed, or nothing. Nothing waits for it: until it is
 // durable the task counts as running, and has no other run.
 func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 	now := time.Now().UnixNano()
-	k.post(op{size: l.rec.size(), do: func(g *group) error {
-		if k.live[l.rec.key] != l || g.touched[l.rec.key] != nil {
+	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
+		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		switch {
 		case failure == "":
 			g.tally.succeeded++
 			g.put(l.rec.key, l.rec, l.rec.succeeded(of.missed, now))
-		case of == nil || l.rec.attempts+1 >= of.attempts:
-			g.park(l.rec, of, failure)
+		case l.rec.attempts+1 >= of.attempts:
+			g.tally.failed++
+			g.tally.parked++
+			g.parked = l.rec.failed(failure)
+			g.parked.due = Never
+			g.put(l.rec.key, l.rec, g.parked)
 		default:
 			g.tally.failed++
 			next := l.rec.failed(failure)
@@ -130,18 +161,4 @@ func (r *record) failed(failure string) *record {
 	next.attempts++
 	next.failure = failure
 	return &next
-}
-
-// park keeps the task from running by itself.
-func (g *group) park(rec *record, of *kind, failure string) {
-	next := rec.failed(failure)
-	if of == nil {
-		next.attempts = rec.attempts // nobody has tried
-	} else {
-		g.tally.failed++
-	}
-	next.due = Never
-	g.tally.parked++
-	g.parked = next
-	g.put(rec.key, rec, next)
 }

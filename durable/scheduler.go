@@ -13,12 +13,12 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler keeps tasks in a [Store] and runs them when they are due. It is safe for concurrent use, and a
-// handler may call it.
+// A Scheduler keeps tasks in a [Store] and runs them when they are due. It is safe for concurrent use. Handlers
+// may call it.
 //
-// The verbs take a context. When it ends before the answer has come its error is returned, and the verb may
-// or may not do what it was asked to. With nothing else wrong they return ErrStopped after Shutdown, and
-// ErrBroken with the cause after the store has failed.
+// Every verb takes a context. If the context is done before the verb has finished, the verb returns the
+// context's error and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store
+// has failed they return ErrBroken with the cause.
 type Scheduler struct {
 	store Store
 	wheel *timewheel.TimeWheel
@@ -32,9 +32,10 @@ type Scheduler struct {
 	result error // of the first Shutdown, when ended is closed
 }
 
-// Open opens the store in a directory, which it makes if its parent is there, and returns a scheduler on it
-// that is not started. The error is ErrLocked if another has it open, ErrVersion or ErrCorrupt if it cannot be
-// read; no task is touched then, nor is a directory that holds something else.
+// Open opens the store in a directory and returns a scheduler on it, which is not started. Open makes the
+// directory if its parent exists. The error wraps ErrLocked if the store is open elsewhere, ErrVersion if it has
+// another format, and ErrCorrupt if it is damaged. Open then leaves the store as it is. It also refuses, and
+// does not touch, a directory that holds something else.
 func Open(dir string, opts ...Option) (*Scheduler, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -51,7 +52,8 @@ func Open(dir string, opts ...Option) (*Scheduler, error) {
 	return s, nil
 }
 
-// New returns a scheduler on a store, which from here on belongs to it. It is not started.
+// New returns a scheduler on a store, which is not started. From here on the store belongs to the scheduler,
+// which closes it.
 func New(store Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
@@ -74,8 +76,9 @@ func newScheduler(store Store, cfg config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Handle has h run the tasks of a kind. To add a task its kind must be known, and so must those that fall due
-// when Start is called. The error is that of an option, or that the kind has a handler.
+// Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler. A task that
+// falls due while its kind has no handler waits, and runs as an overdue task after Handle is called, in this
+// process or a later one. Handle returns an error if an option is wrong, or if the kind already has a handler.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if name == "" || len(name) > MaxKind {
 		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
@@ -84,20 +87,30 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err != nil {
 		return err
 	}
-	return s.kinds.add(name, k)
+	if err := s.kinds.add(name, k); err != nil {
+		return err
+	}
+	_ = s.keep.post(op{do: func(*group) error { s.keep.handled(name); return nil }}) // or nothing runs any more
+	return nil
 }
 
-// Start lets tasks run. A second Start does nothing.
+// Start begins to run tasks. A second Start does nothing.
 func (s *Scheduler) Start() error {
-	return s.keep.do(context.Background(), 0, s.keep.start)
+	if err := s.keep.do(context.Background(), 0, s.keep.start); err != nil {
+		return err
+	}
+	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
+	return nil
 }
 
-// Shutdown lets no run begin from here on, waits until the runs that go on have ended and been acknowledged,
-// and closes the store. When ctx is done before that, it cancels their contexts, closes the store without
-// them, and returns an error that says how many there were: they will run again. It waits five seconds more for
-// a store that is busy, and then leaves it to close by itself. A further Shutdown waits for the first, or until
-// its own ctx is done, and returns the same. A handler that calls it waits for itself, until ctx is done; so does
-// the body of a loop over All.
+// Shutdown starts no further run, waits until the running ones have ended and been acknowledged, and closes the
+// store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without waiting
+// for them, and returns an error with their number. Those runs will run again.
+//
+// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is
+// still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
+// includes that of Err. A second Shutdown waits for the first, or until its own ctx is done, and returns the same
+// error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -108,6 +121,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
+	s.keep.backlog.stop()
 	s.result = s.wheel.Shutdown(ctx)
 	s.keep.cancel()
 	closed := make(chan error, 1)
@@ -116,61 +130,101 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		<-s.reads.stop()
 		closed <- s.store.Close()
 	}()
+	failed := s.keep.failed
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
-			s.result = errors.Join(s.result, err)
+			s.result = errors.Join(s.result, err, s.Err())
+			select {
+			case <-s.keep.report.written():
+			case <-time.After(logGrace):
+			}
 			return s.result
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
+		case <-failed: // it may never return from what it does
+			failed = nil
+			if patience == nil {
+				patience = time.After(closeGrace)
+			}
 		case <-patience:
-			s.result = errors.Join(s.result, errors.New("durable: the store is being written or read, and not closed yet"))
+			s.result = errors.Join(s.result, s.Err(),
+				errors.New("durable: the store is being written or read, and not closed yet"))
 			return s.result
 		}
 	}
 }
 
-// closeGrace is how long Shutdown waits for the store after its context is done.
-const closeGrace = 5 * time.Second
+const (
+	// closeGrace is how long Shutdown waits for the store after its context is done, or the store has failed.
+	closeGrace = 5 * time.Second
 
-// Err returns why the store has failed, or nil. A scheduler whose store has failed changes and runs nothing
-// any more; it is to be shut down, and the store opened anew.
+	// logGrace is how long Shutdown waits for the logger to write what there was to say.
+	logGrace = time.Second
+)
+
+// Err returns why the store has failed, or nil. The causes are a failed commit, a read that meets damage
+// ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store reports
+// ([FailureReporter]). A scheduler whose store has failed changes nothing and runs nothing. Shut it down, and
+// open the store again.
 func (s *Scheduler) Err() error { return s.keep.Err() }
 
-// AddTask adds the tasks, all or none. The error is ErrInvalidTask, ErrUnknownKind, or ErrDuplicateTaskKey: a
-// [*DuplicateKeysError] with the keys that are there already, or occur twice.
+// AddTask adds all of the tasks or none. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
+// The last is a [*DuplicateKeysError] with the keys that are taken, or that occur twice.
+//
+// The tasks are one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second or
+// more for [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
+	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
 	return s.keep.do(ctx, size, func(g *group) error {
 		var taken []string
-		seen := make(map[string]int) // how often, if there is more than one task
 		for _, rec := range recs {
 			old, err := g.find(rec.key)
 			if err != nil {
 				return err
 			}
-			if len(recs) > 1 {
-				seen[rec.key]++
-			}
-			if n := seen[rec.key]; n < 2 && old != nil || n == 2 && old == nil {
+			if old != nil || twice[rec.key] {
 				taken = append(taken, rec.key)
 			}
 		}
 		if taken != nil {
 			return &DuplicateKeysError{taken}
 		}
-		for _, rec := range recs {
-			rec.generation = s.keep.next(0)
-			g.put(rec.key, nil, rec)
+		generation := s.keep.next(0, uint64(len(recs)))
+		for i, rec := range recs {
+			rec.generation = generation + uint64(i)
 		}
+		g.putNew(recs)
 		g.tally.added += uint64(len(recs))
 		return nil
 	})
+}
+
+// distinct returns the first of the records of each key, and the keys that have more than one.
+func distinct(recs []*record) (first []*record, twice map[string]bool) {
+	if len(recs) == 1 {
+		return recs, nil
+	}
+	seen := make(map[string]struct{}, len(recs))
+	first = recs[:0]
+	for _, rec := range recs {
+		before := len(seen)
+		if seen[rec.key] = struct{}{}; len(seen) > before {
+			first = append(first, rec)
+			continue
+		}
+		if twice == nil {
+			twice = make(map[string]bool)
+		}
+		twice[rec.key] = true
+	}
+	return first, twice
 }
 
 // SetTask adds the task, or replaces the one of that key.
@@ -191,7 +245,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 			before = old.generation
 		}
 		g.tally.added++
-		rec.generation = s.keep.next(before)
+		rec.generation = s.keep.next(before, 1)
 		g.put(rec.key, old, rec)
 		return nil
 	})
@@ -224,7 +278,8 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 	return recs, size, nil
 }
 
-// RemoveTask removes the task of the key. When it returns nil no run of it starts any more.
+// RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run
+// in progress is not interrupted.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	return s.change(ctx, key, func(g *group, _ *record) *record {
 		g.tally.removed++
@@ -232,9 +287,9 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	})
 }
 
-// Reschedule makes the next run of the task due d from now, at once if d is not positive; later ones follow at
-// its interval. A run that goes on is not interrupted, but what comes of it no longer counts. A parked task
-// runs again, and has all its attempts.
+// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at
+// the task's interval. A run in progress is not interrupted, but its result no longer counts. Reschedule makes a
+// parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
 	return s.change(ctx, key, func(_ *group, old *record) *record {
@@ -247,7 +302,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration)
 	})
 }
 
-// change makes the task of the key what next returns, or nobody.
+// change replaces the task of the key by what next returns, or removes it if that is nil.
 func (s *Scheduler) change(ctx context.Context, key string, next func(g *group, old *record) *record) error {
 	return s.keep.do(ctx, MaxKey, func(g *group) error {
 		old, err := g.find(key)
@@ -262,20 +317,20 @@ func (s *Scheduler) change(ctx context.Context, key string, next func(g *group, 
 	})
 }
 
-// Exist reports whether there is a task of the key. There is one until its last run is acknowledged.
+// Exist reports whether a task has the key. A task exists until its last run is acknowledged.
 func (s *Scheduler) Exist(ctx context.Context, key string) (bool, error) {
 	_, ok, err := s.Get(ctx, key)
 	return ok, err
 }
 
-// GetTaskTimes returns how many runs of the task have not been acknowledged: a number, Forever, or 0 if there
-// is no such task.
+// GetTaskTimes returns the number of runs of the task that have not been acknowledged: n, Forever, or 0 if no
+// task has the key.
 func (s *Scheduler) GetTaskTimes(ctx context.Context, key string) (int, error) {
 	info, _, err := s.Get(ctx, key)
 	return info.Times, err
 }
 
-// Get returns the task of the key, and whether there is one.
+// Get returns the task with the key, and whether there is one.
 func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
@@ -284,20 +339,16 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, ErrStopped
 	}
 	defer s.reads.leave()
-	stored, ok, err := s.store.Get(key)
-	if err != nil || !ok {
-		return Info{}, false, err
-	}
-	rec, err := decode(stored)
-	if err != nil {
-		return Info{}, false, err
+	rec, err := getRecord(s.store, key)
+	if err != nil || rec == nil {
+		return Info{}, false, s.keep.readError(err)
 	}
 	return rec.info(), true, nil
 }
 
-// All walks over the tasks in the order in which they are due, the parked ones last. It sees each task that is
-// there all the time, and perhaps those that come, move or go meanwhile; an error ends it, and so does
-// Shutdown.
+// All returns an iterator over the tasks in due order, parked tasks last. It yields every task that exists
+// during the whole walk. It may or may not yield a task that is added, moved or removed during the walk. An error
+// ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		if !s.reads.enter() {
@@ -306,6 +357,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 		}
 		defer s.reads.leave()
 		for rec, err := range dueRecords(s.store, Position{Due: None}, Never) {
+			err = s.keep.readError(err)
 			if err == nil {
 				err = ctx.Err()
 			}

@@ -4,23 +4,27 @@ package durable
 
 import "sync/atomic"
 
-// Stats are the accounts of a scheduler since it was opened, but for Pending.
+// Stats are the accounts of a scheduler. Pending, Waiting, Running and Unhandled are the present numbers. The
+// others count since the scheduler was opened.
 type Stats struct {
-	Pending int // tasks there are, parked ones included
+	Pending int // tasks, parked ones included
 	Waiting int // due runs that wait for a worker
-	Running int // handlers that run
+	Running int // handlers that are running
 
 	Added   uint64 // tasks that were added
 	Removed uint64 // tasks that were removed or replaced
 	Parked  uint64 // tasks that were parked
 
+	Unhandled int // due tasks that have been read and wait because their kind has no handler
+
 	Started   uint64 // calls of handlers
-	Succeeded uint64 // of those that counted, the ones whose run was acknowledged
-	Failed    uint64 // of those that counted, the ones that returned an error, panicked or ended their goroutine
+	Succeeded uint64 // calls that returned nil and were acknowledged
+	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, if their task was still there
 }
 
 type counts struct {
 	added, removed, parked, started, succeeded, failed atomic.Uint64
+	unhandled                                          atomic.Int64
 }
 
 func (c *counts) add(t tally) {
@@ -31,7 +35,7 @@ func (c *counts) add(t tally) {
 	c.failed.Add(t.failed)
 }
 
-// Stats returns the accounts.
+// Stats returns the accounts of the scheduler.
 func (s *Scheduler) Stats() Stats {
 	c, w := &s.keep.count, s.wheel.Stats()
 	return Stats{
@@ -41,6 +45,7 @@ func (s *Scheduler) Stats() Stats {
 		Added:     c.added.Load(),
 		Removed:   c.removed.Load(),
 		Parked:    c.parked.Load(),
+		Unhandled: int(c.unhandled.Load()),
 		Started:   c.started.Load(),
 		Succeeded: c.succeeded.Load(),
 		Failed:    c.failed.Load(),

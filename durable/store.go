@@ -10,55 +10,70 @@ import (
 // A Store keeps records by key and in the order of their due times. [OpenPebble] is the one on disk, package
 // memstore has one in memory, and package storetest checks what is written here.
 //
-// Commit is called by one goroutine at a time, and changes a key once; all else is called by any number, at
-// the same time. A failed read is an error and never an absence: a store that has lost or cannot read a record
-// says so. The bytes that a store gives out are the caller's; those it is given it has copied when the call
-// returns.
+// One goroutine at a time calls Commit, with at most one change of each key. Any number of goroutines call the
+// other methods, at the same time. A failed read is an error and never an absence: a store that has lost a
+// record, or cannot read it, returns an error. The caller may keep and change the bytes that a store returns. A
+// store copies the bytes it is given before the call returns.
 type Store interface {
-	// Commit makes all of the changes, in their order, or none. When it returns nil they are durable: they are
-	// found by the next process, whatever happens to this one. They may be seen by reads a moment earlier, but
-	// never some without the others. After an error the store is not written to any more, for nobody knows
-	// whether the changes will be there; reads go on.
+	// Commit makes all of the changes, in their order, or none. When it returns nil they are durable: the next
+	// process finds them, whatever happens to this one. Reads may see them a moment earlier, but never some
+	// without the others. After an error it is unknown whether the changes are durable. The scheduler then makes
+	// no further commit, and reads must still work.
 	Commit(changes []Change) error
 
-	// Get returns the record of the key, and whether there is one.
+	// Get returns the record of the key, and whether there is one. An error of this read or another that wraps
+	// ErrCorrupt fails the scheduler; any other is only the caller's, unless the scheduler itself is reading.
 	Get(key string) (r Record, ok bool, err error)
 
 	// Due walks over the records after the position and up to the due time, that included, in order of due
-	// time and key, as they are when the walk begins. An error ends it. Commits go on meanwhile.
+	// time and key, as they are when the walk begins. An error ends it. Commits may happen during the walk.
 	Due(after Position, until int64) iter.Seq2[Record, error]
 
-	// Keys walks over all keys, in any order, as they are when Keys is called. It must be walked over once, if
-	// only to its first step. An error ends it. Commits go on meanwhile.
+	// Keys walks over all keys, in any order, as they are when Keys is called. The caller must begin the walk,
+	// but need not finish it. An error ends it. Commits may happen during the walk. A scheduler walks over all
+	// keys once, in the background after New, and fails on an error. A store may use that walk to check what
+	// only a walk over all keys shows.
 	Keys() iter.Seq2[string, error]
 
 	// Len returns the number of records.
 	Len() int
 
-	// Close gives everything back; reads and commits must have ended. The second Close does nothing.
+	// Close releases what the store holds. Reads and commits must have ended. A second Close does nothing.
 	Close() error
+}
+
+// A FailureReporter is a [Store] that can fail while no call is there to return the error: in the background, or
+// while a call hangs. A scheduler on such a store fails as soon as the store does: Scheduler.Err returns the
+// cause, waiting verbs return ErrBroken at once, and nothing runs any more.
+type FailureReporter interface {
+	// Failed returns a channel that is closed when the store has failed. It is always the same.
+	Failed() <-chan struct{}
+
+	// Err returns the cause. It is called only after the channel has been closed, and wraps ErrCorrupt if data
+	// is damaged.
+	Err() error
 }
 
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string
-	Due  int64  // when it is to be looked at, in nanoseconds since 1970; above None, and Never if it is parked
+	Due  int64  // when the task is due, in nanoseconds since 1970: greater than None, and Never if it is parked
 	Data []byte // everything else
 }
 
 // Position returns where the record is in the order.
 func (r Record) Position() Position { return Position{r.Due, r.Key} }
 
-// A Position is a place in the order of due time and key. There need not be a record.
+// A Position is a place in the order of due time and key. It need not have a record.
 type Position struct {
 	Due int64
 	Key string
 }
 
-// A Change is what becomes of one key: a record is added, replaced or deleted.
+// A Change adds, replaces or deletes the record of one key.
 type Change struct {
 	Key  string
-	From int64 // the due time of the record that there is, or None
+	From int64 // the due time of the present record, or None
 	Due  int64 // that of the new one, or None
 	Data []byte
 }
@@ -67,6 +82,6 @@ const (
 	// None is the due time where there is no record.
 	None = math.MinInt64
 
-	// Never is the due time of what does not run by itself.
+	// Never is the due time of a parked task.
 	Never = math.MaxInt64
 )

@@ -21,7 +21,7 @@ const (
 	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
 
-// A Task is what [Scheduler.AddTask] adds. One of Interval, Delay and At must tell when it is due.
+// A Task is what [Scheduler.AddTask] adds. One of Interval, Delay and At must say when it is due.
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes
@@ -32,7 +32,7 @@ type Task struct {
 	Times    int           // number of runs; 0 means one, Forever means until removed
 }
 
-// latest is the last instant that is told apart from Never.
+// latest is the last instant before Never.
 const latest = math.MaxInt64 - 1
 
 func (t *Task) validate() error {
@@ -61,7 +61,7 @@ func (t *Task) validate() error {
 	case t.Interval == 0 && t.Delay == 0 && t.At.IsZero():
 		return invalid("%q has no Interval, Delay or At", t.Key)
 	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(lastTime)):
-		return invalid("%q is due in the year %d", t.Key, t.At.Year())
+		return invalid("%q is due in the year %d; 1970 to 2262 are allowed", t.Key, t.At.Year())
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func later(t int64, d time.Duration) int64 {
 	return t + int64(d)
 }
 
-// Info is one live task, as it was at the call.
+// Info is one task, as it was at the call.
 type Info struct {
 	Key        string
 	Kind       string
@@ -97,9 +97,9 @@ type Info struct {
 	Times      int       // runs that have not been acknowledged, as GetTaskTimes
 	Next       time.Time // when the next run or attempt is due; zero if Parked
 	Generation uint64    // as in Token
-	Run        uint64    // as in Token: the number of the next run, or of that which is going on
-	Attempts   int       // how often that run has failed
+	Run        uint64    // as in Token: the number of the run that is next, or running
+	Attempts   int       // failed attempts of that run
 	Missed     uint64    // periods that passed without a run
-	Parked     bool      // it does not run by itself any more
-	Failure    string    // why the last attempt failed, if it has
+	Parked     bool      // it does not run until it is rescheduled or replaced
+	Failure    string    // the error of the last attempt, or empty
 }

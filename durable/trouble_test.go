@@ -5,8 +5,10 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,17 +17,28 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/sirupsen/logrus"
 )
 
 func newStore() *memstore.Store { return memstore.New() }
 
-// A failing store does so as long as it is told to.
+// A failing store does so as long as it is told to, with errDisk, or with errDamage if the store is damaged.
 type failing struct {
 	*memstore.Store
-	commit, get, due, keys atomic.Bool
+	commit, get, due, keys, damaged atomic.Bool
 }
 
-var errDisk = errors.New("the disk is on fire")
+var (
+	errDisk   = errors.New("the disk is on fire")
+	errDamage = fmt.Errorf("%w: table 7", durable.ErrCorrupt)
+)
+
+func (f *failing) err() error {
+	if f.damaged.Load() {
+		return errDamage
+	}
+	return errDisk
+}
 
 func (f *failing) Commit(changes []durable.Change) error {
 	if f.commit.Load() {
@@ -36,21 +49,21 @@ func (f *failing) Commit(changes []durable.Change) error {
 
 func (f *failing) Get(key string) (durable.Record, bool, error) {
 	if f.get.Load() {
-		return durable.Record{}, false, errDisk
+		return durable.Record{}, false, f.err()
 	}
 	return f.Store.Get(key)
 }
 
 func (f *failing) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
 	if f.due.Load() {
-		return func(yield func(durable.Record, error) bool) { yield(durable.Record{}, errDisk) }
+		return func(yield func(durable.Record, error) bool) { yield(durable.Record{}, f.err()) }
 	}
 	return f.Store.Due(after, until)
 }
 
 func (f *failing) Keys() iter.Seq2[string, error] {
 	if f.keys.Load() {
-		return func(yield func(string, error) bool) { yield("", errDisk) }
+		return func(yield func(string, error) bool) { yield("", f.err()) }
 	}
 	return f.Store.Keys()
 }
@@ -71,8 +84,9 @@ func withFailing(t *testing.T, test func(t *testing.T, s *durable.Scheduler, f *
 			t.Fatal(err)
 		}
 		test(t, s, f, &ran)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
+		broken := s.Err()
+		if err := s.Shutdown(ctx); !errors.Is(err, broken) {
+			t.Errorf("shutdown: %v, Err was %v", err, broken)
 		}
 	})
 }
@@ -174,21 +188,194 @@ func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 			t.Errorf("Err is %v", s.Err())
 		}
 	})
+}
+
+// The walk over the keys is how a store checks itself, whether or not there are fingerprints of them.
+func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
+	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutFingerprints()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &failing{Store: newStore()}
+				f.keys.Store(true)
+				s, err := durable.New(f, append(opts, durable.WithLogger(quiet()))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !errors.Is(s.Err(), errDisk) {
+					t.Errorf("Err is %v", s.Err())
+				}
+				if err := s.Shutdown(ctx); !errors.Is(err, errDisk) {
+					t.Errorf("shutdown: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A read that meets damage fails the scheduler, whichever it is.
+func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
+	for name, read := range map[string]func(s *durable.Scheduler, f *failing) error{
+		"Get": func(s *durable.Scheduler, f *failing) error {
+			f.get.Store(true)
+			_, _, err := s.Get(ctx, "far")
+			return err
+		},
+		"All": func(s *durable.Scheduler, f *failing) (last error) {
+			f.due.Store(true)
+			for _, err := range s.All(ctx) {
+				last = err
+			}
+			return last
+		},
+		"RemoveTask": func(s *durable.Scheduler, f *failing) error {
+			f.get.Store(true)
+			return s.RemoveTask(ctx, "far")
+		},
+		"the keeper": func(s *durable.Scheduler, f *failing) error {
+			f.due.Store(true)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			return s.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
+				if err := s.AddTask(ctx, durable.Task{Key: "far", Kind: "k", Delay: hour}); err != nil {
+					t.Fatal(err)
+				}
+				f.damaged.Store(true)
+				for what, err := range map[string]error{"the read": read(s, f), "Err": s.Err()} {
+					if !errors.Is(err, durable.ErrCorrupt) || !errors.Is(err, durable.ErrBroken) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				time.Sleep(2 * hour)
+				if n := ran.Load(); n != 0 {
+					t.Errorf("%d runs", n)
+				}
+			})
+		})
+	}
+}
+
+// A reporting store fails when it is told to, and hangs in Commit until then.
+type reporting struct {
+	*memstore.Store
+	failed chan struct{}
+	hangs  atomic.Bool
+}
+
+func (r *reporting) Failed() <-chan struct{} { return r.failed }
+func (r *reporting) Err() error              { return errDamage }
+
+func (r *reporting) Commit(changes []durable.Change) error {
+	if r.hangs.Load() {
+		time.Sleep(24 * hour)
+	}
+	return r.Store.Commit(changes)
+}
+
+func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &failing{Store: newStore()}
-		f.keys.Store(true)
-		s, err := durable.New(f, durable.WithLogger(quiet()))
+		store := &reporting{Store: newStore(), failed: make(chan struct{})}
+		s, err := durable.New(store, durable.WithLogger(quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
+		var ran atomic.Int32
+		if err := s.Handle("k", func(context.Context, durable.Run) error { ran.Add(1); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.Start(), s.AddTask(ctx, durable.Task{Key: "near", Kind: "k", Delay: sec})); err != nil {
+			t.Fatal(err)
+		}
+		store.hangs.Store(true)
+		waiting := make(chan error)
+		for i := range 2 { // one is being committed, one waits behind it
+			task := durable.Task{Key: fmt.Sprint("new", i), Kind: "k", Delay: sec}
+			go func() { waiting <- s.AddTask(ctx, task) }()
+		}
 		synctest.Wait()
-		if !errors.Is(s.Err(), errDisk) {
-			t.Errorf("after the keys could not be read Err is %v", s.Err())
+		failedAt := time.Now()
+		close(store.failed)
+		for _, err := range []error{<-waiting, <-waiting, s.Err(), s.AddTask(ctx, durable.Task{Key: "k", Kind: "k", Delay: 1})} {
+			if !errors.Is(err, durable.ErrBroken) || !errors.Is(err, durable.ErrCorrupt) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		time.Sleep(2 * sec)
+		if n := ran.Load(); n != 0 {
+			t.Errorf("%d runs", n)
+		}
+		if err := s.Shutdown(ctx); !errors.Is(err, durable.ErrCorrupt) {
+			t.Errorf("shutdown: %v", err)
+		}
+		if d := time.Since(failedAt); d > 8*sec {
+			t.Errorf("the scheduler was down after %v", d)
+		}
+		time.Sleep(25 * hour) // until the commit returns
+	})
+}
+
+// A store that can report failures, and has none, leaves no goroutine behind: the bubble would not end.
+func TestStoreFails_notInTheBackground_watchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(&reporting{Store: newStore(), failed: make(chan struct{})}, durable.WithLogger(quiet()))
+		if err != nil {
+			t.Fatal(err)
 		}
 		if err := s.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// A callingHook is called for each line of the log.
+type callingHook func(*logrus.Entry)
+
+func (callingHook) Levels() []logrus.Level       { return logrus.AllLevels }
+func (h callingHook) Fire(e *logrus.Entry) error { h(e); return nil }
+
+// The keeper calls no logger: one that calls the scheduler, blocks, panics or ends its goroutine holds up
+// nothing.
+func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
+	log := quiet()
+	log.SetLevel(logrus.DebugLevel)
+	var r *rig
+	var parked, added atomic.Int32
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		n := int32(0)
+		if strings.Contains(e.Message, "parked") {
+			n = parked.Add(1)
+		}
+		if err := r.AddTask(ctx, durable.Task{Key: fmt.Sprint(e.Message, n), Kind: "note", Delay: hour}); err == nil {
+			added.Add(1)
+		}
+		switch n {
+		case 1:
+			time.Sleep(10 * sec)
+		case 2:
+			panic("at the disco")
+		case 3:
+			runtime.Goexit()
+		}
+	}))
+	inOneBubble(t, func(t *testing.T, rig *rig) {
+		r = rig
+		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+		for i := range 20 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
+		}
+		r.after(25 * sec)
+		if s := r.Stats(); s.Parked != 20 {
+			t.Errorf("the accounts are %+v", s)
+		}
+		// The first notice takes ten seconds, in which ten more come up and become one.
+		if n, a := parked.Load(), added.Load(); n < 5 || n > 12 || a < n {
+			t.Errorf("%d notices, and %d tasks that the hook added", n, a)
+		}
+	}, durable.WithLogger(log))
 }
 
 func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {

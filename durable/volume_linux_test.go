@@ -29,8 +29,8 @@ func smallVolume(t *testing.T, megabytes int) string {
 	return dir
 }
 
-// churn replaces the tasks of a few keys again and again, so that much is written and little is kept.
-func churn(s durable.Store, from, to int) error {
+// rewrite replaces the tasks of a few keys again and again, so that much is written and little is kept.
+func rewrite(s durable.Store, from, to int) error {
 	const keys = 500
 	data := make([]byte, 2000)
 	for i := from; i < to; i++ {
@@ -62,7 +62,7 @@ func TestPebble_smallVolume_isEnough(t *testing.T) {
 	if testing.Short() {
 		writes = 20_000
 	}
-	if err := churn(s, 0, writes); err != nil {
+	if err := rewrite(s, 0, writes); err != nil {
 		t.Fatal(err)
 	}
 	var disk syscall.Statfs_t
@@ -86,11 +86,11 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := churn(s, 0, 2000); err != nil {
+		if err := rewrite(s, 0, 2000); err != nil {
 			t.Fatal(err)
 		}
 		filler := fill(t, volume, free)
-		returns(t, "a commit", func() { err = churn(s, 2000, 100_000) })
+		returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("with %d MB left: %v", free, err)
 		}

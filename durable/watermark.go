@@ -3,57 +3,121 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A watermark is a file that tells what the last log must hold, as the [inventory] does for all other files.
+// A watermark is a file that says what the last log must hold, as the [inventory] does for all other files.
 //
 // It is written after each commit and not synced, so that it costs a microsecond. A crash of the process leaves
-// it as it was. A power cut may leave an older one, or none that can be read: then it demands less, or nothing,
-// and never more than there is.
-type watermark struct{ file vfs.File }
+// it as it was. A power cut may leave an older one, which demands less. It has two slots, which are written in
+// turn, so that the one that a power cut may tear is never the only one; both are written and synced before the
+// store is made. So one of them can always be read.
+type watermark struct {
+	file vfs.File
+	turn int64
+}
 
 const (
-	watermarkName = "COMMITTED"
-	watermarkSize = 96
+	watermarkName  = "COMMITTED"
+	watermarkSlots = 2
+	watermarkSlot  = 4096 // where the second begins
+	watermarkSize  = 96
 )
 
-func (w watermark) write(name string, e extent) error {
+func (w *watermark) write(name string, e extent) error {
 	b := sealed(appendLine(make([]byte, 0, watermarkSize), name, e))
 	for len(b) < watermarkSize {
 		b = append(b, ' ')
 	}
-	_, err := w.file.WriteAt(b, 0)
+	w.turn = (w.turn + 1) % watermarkSlots
+	_, err := w.file.WriteAt(b, w.turn*watermarkSlot)
 	return err
 }
 
-func (w watermark) close() error { return errors.Join(w.file.Sync(), w.file.Close()) }
+// begin writes all slots and syncs them.
+func (w *watermark) begin(name string) error {
+	for range watermarkSlots {
+		if err := w.write(name, extent{}); err != nil {
+			return err
+		}
+	}
+	return w.file.Sync()
+}
 
-// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does
-// not list was not needed any more.
+func (w *watermark) close() error { return errors.Join(w.file.Sync(), w.file.Close()) }
+
+// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does not
+// list is not needed any more.
 func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	text, err := readAll(files, files.PathJoin(dir, watermarkName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is missing", ErrCorrupt, watermarkName)
+	}
+	if err != nil {
 		return err
 	}
-	for len(text) > 0 && text[len(text)-1] == ' ' {
-		text = text[:len(text)-1]
+	whole := 0
+	for slot := range slices.Chunk(text, watermarkSlot) {
+		line, ok := unsealed(bytes.TrimRight(slot[:min(len(slot), watermarkSize)], " "))
+		name, e, parsed := parseLine(line)
+		if !ok || !parsed {
+			continue
+		}
+		whole++
+		if _, listed := list[name]; !listed {
+			continue
+		}
+		if err := e.verify(files, files.PathJoin(dir, name)); err != nil {
+			return fmt.Errorf("%w, by %s", err, watermarkName)
+		}
 	}
-	line, ok := unsealed(text)
-	if !ok {
-		return nil
-	}
-	name, e, ok := parseLine(line)
-	if _, listed := list[name]; !ok || !listed {
-		return nil
-	}
-	if err := e.verify(files, files.PathJoin(dir, name)); err != nil {
-		return fmt.Errorf("%w, as %s tells", err, watermarkName)
+	if whole == 0 {
+		return fmt.Errorf("%w: %s is damaged", ErrCorrupt, watermarkName)
 	}
 	return nil
+}
+
+// verifyLogs looks for what Pebble takes for the end of a log and is not: a commit that follows on a chunk which
+// is not whole. Each commit is synced before the next one is written, so a power cut can have torn the last
+// alone. The watermark demands more, but may itself not have outlived the power cut.
+func verifyLogs(files vfs.FS, dir string, list inventory) error {
+	for name := range list {
+		if !isLog(name) {
+			continue
+		}
+		data, err := readAll(files, files.PathJoin(dir, name))
+		if err != nil {
+			return err
+		}
+		if at, damaged := logDamage(data); damaged {
+			return fmt.Errorf("%w: %s is damaged before byte %d, where a commit begins", ErrCorrupt, name, at)
+		}
+	}
+	return nil
+}
+
+// logDamage returns where a commit begins that follows on a damage.
+func logDamage(log []byte) (at int, damaged bool) {
+	for at < len(log) {
+		left := log[at:min(len(log), at-at%logBlock+logBlock)]
+		c, ok := readChunk(left)
+		switch {
+		case ok && c.first && damaged:
+			return at, true
+		case ok:
+			at += c.length
+		case !damaged && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero):
+			at += len(left) // the rest of a block in which no chunk has room
+		default:
+			damaged = true
+			at++
+		}
+	}
+	return 0, false
 }

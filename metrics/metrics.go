@@ -19,8 +19,10 @@
 //	timewheel_runs_due_total, _started_total, _missed_total,
 //	    _withdrawn_total, _panicked_total                              counters
 //	timewheel_runs_waiting, timewheel_runs_running                     gauges
-//	timewheel_run_tick_delay_seconds                                   histogram: due until handed over
-//	timewheel_run_wait_seconds                                         histogram: handed over until started
+//	timewheel_workers                                                  gauge: how many runs may be running at once
+//	timewheel_oldest_wait_seconds                                      gauge: of the run that has waited longest
+//	timewheel_run_tick_delay_seconds                                   histogram: due until dispatched
+//	timewheel_run_wait_seconds                                         histogram: dispatched until started
 //	timewheel_run_duration_seconds                                     histogram: started until ended
 //
 // The first two histograms together are the lateness. They have classic buckets, and native ones for a
@@ -58,9 +60,9 @@ func NewRuns() *Runs {
 	}
 	return &Runs{
 		tick: histogram("timewheel_run_tick_delay_seconds",
-			"Time from when a run was due until the event loop handed it over: less than a tick unless the machine was busy."),
+			"Time from when a run was due until the event loop dispatched it: less than a tick unless the machine was busy."),
 		wait: histogram("timewheel_run_wait_seconds",
-			"Time from when the event loop handed a run over until a worker began it."),
+			"Time from when the event loop dispatched a run until a worker began it."),
 		duration: histogram("timewheel_run_duration_seconds",
 			"Time from when a job began until it returned."),
 	}
@@ -139,8 +141,12 @@ var accounts = []account{
 		counter, func(s timewheel.Stats) float64 { return float64(s.Panicked) }),
 	newAccount("runs_waiting", "Due runs that wait for a worker now.",
 		gauge, func(s timewheel.Stats) float64 { return float64(s.Waiting) }),
-	newAccount("runs_running", "Runs that go on now.",
+	newAccount("runs_running", "Runs that are running now.",
 		gauge, func(s timewheel.Stats) float64 { return float64(s.Running) }),
+	newAccount("workers", "Runs that may be running at once; 0 if an executor decides that.",
+		gauge, func(s timewheel.Stats) float64 { return float64(s.Workers) }),
+	newAccount("oldest_wait_seconds", "How long the run has waited that has waited longest for a worker.",
+		gauge, func(s timewheel.Stats) float64 { return s.OldestWait.Seconds() }),
 }
 
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {

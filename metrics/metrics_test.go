@@ -84,6 +84,8 @@ func TestCollector_tellsTheAccounts(t *testing.T) {
 			"timewheel_runs_panicked_total":  float64(s.Panicked),
 			"timewheel_runs_waiting":         float64(s.Waiting),
 			"timewheel_runs_running":         float64(s.Running),
+			"timewheel_workers":              float64(s.Workers),
+			"timewheel_oldest_wait_seconds":  s.OldestWait.Seconds(),
 		} {
 			m := find(t, c, name)
 			got := m.GetCounter().GetValue() + m.GetGauge().GetValue()
@@ -155,8 +157,8 @@ func TestCollector_names_followTheConventions(t *testing.T) {
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
-		if n := testutil.CollectAndCount(c); n != 14 {
-			t.Errorf("there are %d metrics, want 11 accounts and 3 histograms", n)
+		if n := testutil.CollectAndCount(c); n != 16 {
+			t.Errorf("there are %d metrics, want 13 accounts and 3 histograms", n)
 		}
 		time.Sleep(3 * time.Second)
 	})
@@ -191,8 +193,8 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(tick, 8)
 		defer tw.Stop()
-		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 11 {
-			t.Errorf("there are %d metrics, want 11", n)
+		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 13 {
+			t.Errorf("there are %d metrics, want 13", n)
 		}
 	})
 }

@@ -3,7 +3,6 @@
 package pool
 
 import (
-	"errors"
 	"log"
 	"runtime/debug"
 )
@@ -11,14 +10,14 @@ import (
 // An Option changes how a Pool made by [New] behaves.
 type Option func(*Pool) error
 
-// WithPanicHandler has h called with the value and the stack of a panic in a job, on the goroutine of the
-// job. The pool goes on. Without it the panic is written to the standard logger of package log. A panic of h
-// itself goes to that logger, too. It is an error if h is nil.
+// WithPanicHandler calls h with the value and the stack of a panic in a job, on the goroutine of the job. The
+// pool runs on. Without this option the panic is written to the standard logger of package log, and so is a
+// panic of h itself. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {
+	if h == nil {
+		panic("pool: nil panic handler")
+	}
 	return func(p *Pool) error {
-		if h == nil {
-			return errors.New("pool: panic handler is nil")
-		}
 		p.onPanic = h
 		return nil
 	}

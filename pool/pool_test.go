@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
 // A rig is a pool in a synctest bubble, which tells when all is quiet.
@@ -56,8 +58,8 @@ func (p *rig) want(running, waiting int) {
 	if r, w := p.Running(), p.Waiting(); r != running || w != waiting {
 		p.Errorf("%d jobs run and %d wait, want %d and %d", r, w, running, waiting)
 	}
-	if p.starting != 0 {
-		p.Errorf("all is quiet and %d workers are about to start", p.starting)
+	if p.crew.Starting() != 0 {
+		p.Errorf("all is quiet and %d workers are about to start", p.crew.Starting())
 	}
 }
 
@@ -122,8 +124,6 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 		{0, nil, "pool: size 0 is not positive"},
 		{-1, nil, "pool: size -1 is not positive"},
 		{math.MinInt32, nil, "pool: size -2147483648 is not positive"},
-		{1, []Option{WithPanicHandler(nil)}, "pool: panic handler is nil"},
-		{1, []Option{nil}, "pool: option 1 is nil"},
 	} {
 		if p, err := New(c.size, c.opts...); p != nil || err == nil || err.Error() != c.want {
 			t.Errorf("size %d: %v and %q, want %q", c.size, p, err, c.want)
@@ -131,10 +131,22 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 	}
 }
 
-func TestSubmit_nilJob_isRefused(t *testing.T) {
+// What only a programmer can have written panics.
+func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 	in(t, 1, func(t *testing.T, p *rig) {
-		if err := p.Submit(nil); err == nil || err.Error() != "pool: job is nil" {
-			t.Errorf("a nil job: %v", err)
+		for want, f := range map[string]func(){
+			"pool: nil job for Submit": func() { _ = p.Submit(nil) },
+			"pool: nil panic handler":  func() { WithPanicHandler(nil) },
+			"pool: option 2 is nil":    func() { _, _ = New(1, WithPanicHandler(func(any, []byte) {}), nil) },
+		} {
+			func() {
+				defer func() {
+					if value := recover(); value != want {
+						t.Errorf("it panics with %v, want %s", value, want)
+					}
+				}()
+				f()
+			}()
 		}
 		p.want(0, 0)
 	})
@@ -153,7 +165,7 @@ func TestSubmit_noWorkerFree_neverBlocks(t *testing.T) {
 }
 
 func TestPool_jobsThatBlock_growsToItsCapAndNotBeyond(t *testing.T) {
-	for _, size := range []int{1, 2, starters - 1, starters, starters + 1, 50} {
+	for _, size := range []int{1, 2, crew.Starters - 1, crew.Starters, crew.Starters + 1, 50} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			in(t, size, func(t *testing.T, p *rig) {
 				if p.Cap() != size {
@@ -257,8 +269,8 @@ func TestPool_workersAboutToStart_areAHandful(t *testing.T) {
 		for range 200 {
 			p.block(1)
 			p.mu.Lock()
-			if p.starting > starters {
-				t.Errorf("%d workers are about to start", p.starting)
+			if p.crew.Starting() > crew.Starters {
+				t.Errorf("%d workers are about to start", p.crew.Starting())
 			}
 			p.mu.Unlock()
 		}
@@ -532,46 +544,6 @@ func TestPool_longJob_keepsTheGoroutines(t *testing.T) {
 		p.block(1)
 		time.Sleep(time.Minute)
 		p.want(1, 0)
-		p.Pool.release() // as a timer that went off as the job came
-		if p.workers.ants == nil {
-			t.Error("the goroutines were given back while a job runs")
-		}
 		close(p.release)
 	})
-}
-
-func TestGoroutines_antsRefuses_runItElsewhere(t *testing.T) {
-	in(t, 1, func(t *testing.T, p *rig) {
-		p.number(0, 1)
-		p.wantRan(1)
-		p.workers.ants.Release() // behind its back
-		p.number(1, 3)
-		p.wantRan(3)
-	})
-}
-
-// The rest of an idle pool may be over just as there is work again.
-func TestPool_release_whileThereIsWork_keepsTheGoroutines(t *testing.T) {
-	for _, c := range []struct{ running, starting, waiting int }{
-		{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2},
-	} {
-		p, err := New(4)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.workers.start(func() {})
-		p.running, p.starting = c.running, c.starting
-		for range c.waiting {
-			p.queue.push(func() {})
-		}
-		p.release()
-		if p.workers.ants == nil {
-			t.Errorf("%+v: the goroutines were released", c)
-		}
-		p.running, p.starting, p.queue = 0, 0, queue{}
-		p.release()
-		if p.workers.ants != nil {
-			t.Error("the goroutines of an idle pool were kept")
-		}
-	}
 }

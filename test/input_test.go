@@ -5,7 +5,9 @@ package test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,11 +38,6 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 		{ms, 60, []timewheel.Option{timewheel.WithLayout(-1)}, []string{"layout", "-1"}},
 		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(0)}, []string{"max pending", "0"}},
 		{ms, 60, []timewheel.Option{timewheel.WithMaxPending(-3)}, []string{"max pending", "-3"}},
-		{ms, 60, []timewheel.Option{timewheel.WithExecutor(nil)}, []string{"executor", "nil"}},
-		{ms, 60, []timewheel.Option{timewheel.WithLogger(nil)}, []string{"logger", "nil"}},
-		{ms, 60, []timewheel.Option{timewheel.WithPanicHandler(nil)}, []string{"panic handler", "nil"}},
-		{ms, 60, []timewheel.Option{timewheel.WithObserver(nil)}, []string{"observer", "nil"}},
-		{ms, 60, []timewheel.Option{timewheel.WithPoolSize(1), nil}, []string{"option", "nil"}},
 	} {
 		t.Run(strings.Join(c.want, "_"), func(t *testing.T) {
 			var tw *timewheel.TimeWheel
@@ -60,6 +57,28 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What only a programmer can have written panics, as in package time.
+func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
+	tw := newWheel(t, ms, 60)
+	must(t, tw.AddTask(once("k", time.Hour, nothing)))
+	for want, f := range map[string]func(){
+		"timewheel: nil executor":               func() { timewheel.WithExecutor(nil) },
+		"timewheel: nil logger":                 func() { timewheel.WithLogger(nil) },
+		"timewheel: nil slog logger":            func() { timewheel.WithSlog(nil) },
+		"timewheel: nil panic handler":          func() { timewheel.WithPanicHandler(nil) },
+		"timewheel: nil observer":               func() { timewheel.WithObserver(nil) },
+		"timewheel: option 2 is nil":            func() { _, _ = timewheel.New(ms, 60, timewheel.WithPoolSize(1), nil) },
+		"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
+		"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
+		"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
+	} {
+		if value := panicOf(f); value != want {
+			t.Errorf("it panics with %v, want %s", value, want)
+		}
+	}
+	balanced(t, tw, 1)
 }
 
 func TestNew_goodArguments_areTaken(t *testing.T) {
@@ -118,10 +137,6 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{"AddTask", func(tw *timewheel.TimeWheel) error {
 			return tw.AddTask(task(func(task *timewheel.Task) { task.Key = "live" }))
 		}, timewheel.ErrDuplicateTaskKey, []string{"live"}},
-		{"Drain", func(tw *timewheel.TimeWheel) error {
-			_, err := tw.Drain(nil)
-			return err
-		}, invalid, []string{"fn", "nil"}},
 	}
 	for _, bad := range []struct {
 		task *timewheel.Task
@@ -171,19 +186,6 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNilFunctions_panicWithTheirName(t *testing.T) {
-	tw := newWheel(t, ms, 8)
-	for what, f := range map[string]func(){
-		"AfterFunc":     func() { tw.AfterFunc(time.Hour, nil) },
-		"SkipIfRunning": func() { timewheel.SkipIfRunning(nil) },
-	} {
-		if value := fmt.Sprint(panicOf(f)); !strings.Contains(value, what) || !strings.Contains(value, "nil") {
-			t.Errorf("%s panics with %s", what, value)
-		}
-	}
-	balanced(t, tw, 0)
-}
-
 func TestQueries_ofNoSuchTask_findNothing(t *testing.T) {
 	tw := newWheel(t, ms, 8)
 	for _, key := range []string{"", "no such"} {
@@ -195,7 +197,7 @@ func TestQueries_ofNoSuchTask_findNothing(t *testing.T) {
 	n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
 	must(t, err)
 	wantEqual(t, "drained", n, 0)
-	wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{})
+	wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{Workers: 1024})
 }
 
 // panicOf returns what f panics with.
@@ -212,4 +214,65 @@ func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
 		infos[info.Key] = info
 	}
 	return infos
+}
+
+// A key, a delay and a job are a task that runs once.
+func TestAddTask_delayAlone_runsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, j := startWheel(t, 10*ms, 16), newJournal()
+		must(t, tw.AddTask(&timewheel.Task{Key: "k", Delay: 50 * ms, Job: j.job}))
+		must(t, tw.SetTask(&timewheel.Task{Key: "one", Delay: 30 * ms, Times: 1, Job: j.job}))
+		settle(time.Hour)
+		j.want(t, "k", 50*ms)
+		j.want(t, "one", 30*ms)
+		for _, n := range []int{2, timewheel.Forever} {
+			err := tw.AddTask(&timewheel.Task{Key: "k", Delay: ms, Times: n, Job: j.job})
+			if !errors.Is(err, timewheel.ErrInvalidTask) || !strings.Contains(err.Error(), "interval 0s") {
+				t.Errorf("with %d runs and no interval: %v", n, err)
+			}
+		}
+		balanced(t, tw, 2)
+	})
+}
+
+func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var called []string
+		handler := func(name string) timewheel.Option {
+			return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) {
+				called = append(called, name)
+				panic("and this one panics, too")
+			})
+		}
+		observer := func(name string) timewheel.Option {
+			return timewheel.WithObserver(func(timewheel.Run) {
+				called = append(called, name)
+				runtime.Goexit()
+			})
+		}
+		tw := startWheel(t, 10*ms, 16, handler("h1"), observer("o1"), handler("h2"), observer("o2"), quiet())
+		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
+		settle(time.Second)
+		wantEqual(t, "calls", called, []string{"h1", "h2", "o1", "o2"})
+		balanced(t, tw, 1)
+	})
+}
+
+func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var book logBook
+		tw := startWheel(t, 10*ms, 16,
+			timewheel.WithSlog(slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
+		settle(time.Second)
+		tw.Stop()
+		for _, texts := range [][]string{
+			{"level=DEBUG", "timewheel: started"}, {"level=DEBUG", "timewheel: stopped"},
+			{"level=ERROR", "timewheel: job panicked", "key=k", `panic="on purpose"`, "input_test.go"},
+		} {
+			if found := book.with(texts...); len(found) != 1 {
+				t.Errorf("%d entries have %q; the log:\n%s", len(found), texts, book.entries)
+			}
+		}
+	})
 }

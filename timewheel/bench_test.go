@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -120,51 +121,77 @@ func BenchmarkReschedule(b *testing.B) {
 	}
 }
 
-// A tick at which few are due, while many wait in the same slot for a later revolution, and in all others.
-func BenchmarkRing_tickWithFewDue(b *testing.B) {
+// A tick at which few are due, while many wait in the same slot for a later circle, and in all others.
+func BenchmarkLayout_tickWithFewDue(b *testing.B) {
 	const slots, due = 1024, 4
 	bench(b, func(b *testing.B, waiting int) {
-		r := newRing(slots, 0)
+		l := newLayout(Hashed, slots, 0)
 		entries := make([]entry, waiting)
 		for i := range entries {
-			entries[i].at = 1 << 40 * slots
-			entries[i].at += uint64(i)
-			r.place(&entries[i])
+			entries[i].at = 1<<40*slots + uint64(i)
+			l.place(&entries[i])
 		}
 		near := make([]entry, due)
 		for b.Loop() {
-			at := r.now + 1
+			at := l.now + 1
 			for i := range near {
 				near[i].at = at
-				r.place(&near[i])
+				l.place(&near[i])
 			}
-			if r.next() != at {
+			if list, tick, _ := l.advance(at); len(list) != due || tick != at {
 				b.Fatal("the due tick does not come next")
-			}
-			list := r.visit()
-			for e := list.popFront(); e != nil; e = list.popFront() {
 			}
 		}
 	})
 }
 
-func BenchmarkRing_tickWithNothingDue(b *testing.B) {
+func BenchmarkLayout_tickWithNothingDue(b *testing.B) {
 	bench(b, func(b *testing.B, waiting int) {
-		r := newRing(1024, 0)
+		l := newLayout(Hashed, 1024, 0)
 		entries := make([]entry, waiting)
 		for i := range entries {
 			entries[i].at = 1<<62 + uint64(i)
-			r.place(&entries[i])
+			l.place(&entries[i])
 		}
-		tick := uint64(0)
 		for b.Loop() {
-			tick++
-			if r.next() <= tick {
+			if _, _, more := l.advance(l.now + 1); more {
 				b.Fatal("something is due")
 			}
-			r.pass(tick)
 		}
 	})
+}
+
+// Five million tasks of half an hour, added within ten seconds: the longest piece of work until the first is
+// due, and the longest at which some are due, but for what the dispatcher does with them.
+func BenchmarkLayout_longestVisit(b *testing.B) {
+	for _, kind := range []Layout{Hashed, Hierarchical} {
+		b.Run(kind.String(), func(b *testing.B) {
+			const tasks, within, far = 5_000_000, 1000, 180_000 // ticks of 10 ms
+			entries := make([]entry, tasks)
+			for b.Loop() {
+				l := newLayout(kind, 1024, 0)
+				for i := range entries {
+					entries[i] = entry{at: far + uint64(i)*within/tasks}
+					l.place(&entries[i])
+				}
+				runtime.GC()
+				longest, out := time.Duration(0), 0
+				for l.next() != never {
+					start := time.Now()
+					due, _, _ := l.advance(l.next())
+					longest = max(longest, time.Since(start))
+					for _, e := range due {
+						e.place = 0
+					}
+					out += len(due)
+				}
+				if out != tasks {
+					b.Fatalf("%d of %d came out", out, tasks)
+				}
+				b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
+			}
+		})
+	}
 }
 
 // A tick with so many due, up to the end of the last job. The jobs do nothing, and the tasks repeat.

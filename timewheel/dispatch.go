@@ -3,234 +3,331 @@
 package timewheel
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-const (
-	// starters is how many workers may be about to take a run. One would do; two let jobs that block have
-	// more workers sooner.
-	starters = 2
+// chunk is how many due entries are queued under one lock: enough for the lock to cost nothing to each, few
+// enough that a worker waits for it a microsecond or two.
+const chunk = 128
 
-	// chunk is how many due entries are handed over under one lock: enough for the lock to cost nothing
-	// beside them, few enough that a worker waits for it some microseconds at most.
-	chunk = 256
-)
-
-// A dispatcher takes what is due from the loop and has it run. What waits for a worker waits here, in the
-// backlog, and not with the executor, so that it can be withdrawn.
+// A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the
+// user's executor. Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop
+// nor the TimeWheel; package crew has the rule for how many workers there are.
 //
-// While something waits there is a worker about to take it: one that was asked for and has not begun, or one
-// between two runs. A worker that is to begin a run when there are too few such asks for one first. So jobs
-// that block have as many workers as the executor has room for, and short jobs have few. (When a worker that
-// waited for the lock after its run did not count, 100,000 short jobs had 400 workers, which fought for the
-// lock and took 15 % longer.)
+// Under the lock nobody reads what may not be in the processor's cache. The loop has looked at the entries
+// that it queues just before; a worker takes a run out of the queue, which is one stretch of memory, and only
+// then, without the lock, turns to its entry. The compare-and-swap of the state decides whether the run
+// begins, or was withdrawn in between.
 type dispatcher struct {
-	tw   *TimeWheel
-	loop *loop
-	ask  func() // asks the executor for a worker; does not block
+	ticks  ticks
+	clock  clock.Clock
+	index  *index
+	report report
+	ctx    context.Context // of the runs
 
-	ending atomic.Int32 // workers whose run has ended, and that wait for mu; they are counted in running still
+	size int // how many runs may be running at once; 0 if an executor decides that
 
-	mu       sync.Mutex // protects all below
-	asked    int        // workers that were asked for and have not begun
-	workers  []*worker  // those that have begun and not ended, in no order
-	running  int        // runs, now
-	stopped  bool       // no run begins any more
-	started  uint64
-	finished uint64
-	backlog  backlog
+	mu      sync.Mutex // protects all below
+	queue   crew.Queue[dueRun]
+	callers callers
+	workers []*worker     // those that have begun and not ended, in no order
+	running int           // runs
+	stopped bool          // no run begins any more
+	idle    chan struct{} // closed when stopped and nothing runs
+	once    sync.Once     // for idle
 
-	due, missed, withdrawn, panicked uint64
-	idle                             chan struct{} // closed when stopped and nothing runs
+	due, started, missed, withdrawn, panicked uint64 // runs
+	finished                                  uint64 // tasks
 }
 
-// fireLoop hands over those of the entries that are due by the given instant, and places those again that
-// were moved beyond it. None of them is in a slot.
-func (d *dispatcher) fireLoop(entries []dueEntry, by, now uint64) {
-	for len(entries) > 0 {
-		n := min(len(entries), chunk)
-		d.mu.Lock()
-		for _, e := range entries[:n] {
-			d.fireLocked(e.entry, by, now)
-		}
-		call := d.callLocked(0)
-		d.mu.Unlock()
-		if call {
-			d.ask()
-		}
-		entries = entries[n:]
+// A dueRun is a run that is due.
+type dueRun struct {
+	e          *entry
+	due        uint64 // when it was due, and
+	dispatched uint64 // when the loop dispatched it
+	left       int64  // how many runs the task has after it, or Forever
+}
+
+// last reports whether it is the last run of its task.
+func (r *dueRun) last() bool { return r.left == 0 }
+
+// A worker runs one run after the other. The dispatcher's lock protects it.
+type worker struct {
+	place    int // in workers
+	run      dueRun
+	number   uint64 // of the run among all that have started; 0 if there is none
+	panicked bool   // it did
+	began    atomic.Uint64
+}
+
+func newDispatcher(t ticks, c config, x *index, ctx context.Context) *dispatcher {
+	d := &dispatcher{
+		ticks: t, clock: c.clock, index: x, report: c.report, ctx: ctx, idle: make(chan struct{}),
 	}
+	if c.executor != nil {
+		d.callers = newSubmitter(c.executor, d)
+		return d
+	}
+	d.size = c.poolSize
+	workers := crew.New(d.size, func() { d.work(true) }, d.mu.Lock, d.mu.Unlock)
+	d.callers = &workers
+	return d
 }
 
-func (d *dispatcher) fireLocked(e *entry, by, now uint64) {
+// callers is where workers come from: a crew of the wheel's own, or the user's executor.
+type callers interface {
+	Call(waiting int) // calls one more if that is of use
+	Begin()           // one begins
+	End(waiting int)  // one ends
+	Close()
+}
+
+// fire queues those of the entries that are due by the given instant. It appends to again those that have a
+// further run, are being moved, or were moved beyond that instant. None of them is in a slot.
+func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*entry {
+	for _, e := range entries {
+		e.load() // brings all of them into the cache, many at a time, before the lock is taken
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range entries {
+		if d.fireLocked(e, by, now) {
+			again = append(again, e)
+		}
+	}
+	d.callLocked()
+	return again
+}
+
+// fireLocked reports whether the entry is to be placed again.
+func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 	for {
-		switch e.state.Load() {
+		switch e.load() {
 		case scheduled:
-			if !e.state.CompareAndSwap(scheduled, waiting) {
+			due := e.due.Load()
+			if due > by {
+				return true
+			}
+			if !e.state.CompareAndSwap(scheduled, waiting|d.queue.Next()<<stateBits) {
 				continue
 			}
-			due := e.due.Load() // which is written under this lock only from here on
-			if due > by {
-				e.state.Store(scheduled) // whoever saw it waiting looks again when he has the lock
-				d.loop.placeDueLoop(e)
-				return
+			if due = e.due.Load(); due > by { // it was moved in between
+				e.state.Store(scheduled)
+				return true
+			}
+			times := e.times.Load()
+			if times != Forever {
+				times--
+				e.times.Store(times)
 			}
 			d.due++
-			d.backlog.push(e, due, now)
-			if !e.last() {
-				d.nextPeriodLocked(e, due, now, 1)
+			d.queue.Push(dueRun{e: e, due: due, dispatched: now, left: times})
+			if times == 0 {
+				return false
 			}
+			d.nextPeriodLocked(e, due, now, 1)
+			return true
 		case waiting:
 			d.nextPeriodLocked(e, e.due.Load(), now, 0)
+			return true
 		case moving:
-			if !e.state.CompareAndSwap(moving, orphaned) {
-				continue
-			}
+			return true
 		}
-		return
-	}
-}
-
-// nextPeriodLocked places a repeating task for its first period after now. The periods that have begun from
-// the one at due on were missed, but for those that were handed over.
-func (d *dispatcher) nextPeriodLocked(e *entry, due, now, handed uint64) {
-	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By
-	// the clock, a task whose interval is a tick and which is due just after one would miss every other
-	// period, for the loop wakes up some microseconds after each tick.
-	passed := max(due, d.loop.ticks.instant(d.loop.ticks.down(now)))
-	begun, next := grid(due, passed, max(e.interval, time.Duration(d.loop.ticks)))
-	d.due += begun - handed
-	d.missed += begun - handed
-	e.due.Store(next)
-	d.loop.placeDueLoop(e)
-}
-
-// callLocked reports whether to ask for one more worker, and if so counts it as asked for. The caller is
-// about to take so many of the runs that wait, and is no help with the others.
-func (d *dispatcher) callLocked(taking int) bool {
-	free := d.asked + len(d.workers) - taking - d.running + int(d.ending.Load())
-	if d.stopped || d.backlog.length-taking <= free || free >= starters {
 		return false
 	}
-	d.asked++
-	return true
 }
 
-// work is a worker's life: it runs what waits until nothing does, or until a job ends the goroutine. That
-// leaves the rest to another worker, who was asked for before the job began.
-func (d *dispatcher) work() {
+// nextPeriodLocked makes the entry due at its first period after now. The periods that have begun from the
+// one at due on were missed, but for those that were dispatched.
+func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
+	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the
+	// clock, a task whose interval is a tick and which is due just after one would miss every other period,
+	// for the loop wakes up some microseconds after each tick.
+	passed := max(due, d.ticks.instant(d.ticks.down(now)))
+	begun, next := grid(due, passed, max(e.interval, time.Duration(d.ticks)))
+	d.due += begun - dispatched
+	d.missed += begun - dispatched
+	e.due.Store(next)
+}
+
+// callLocked has a worker called if one is of use.
+func (d *dispatcher) callLocked() {
+	if !d.stopped {
+		d.callers.Call(d.queue.Len())
+	}
+}
+
+// work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends
+// the goroutine.
+func (d *dispatcher) work(all bool) {
+	w := new(worker)
 	d.mu.Lock()
-	d.asked = max(d.asked-1, 0) // below 0 only by an executor that calls a function twice
-	w := d.joinLocked()
-	defer func() {
-		d.leaveLocked(w)
-		call := d.callLocked(0) // if a job has ended the goroutine, and another worker relied on this one
-		d.mu.Unlock()
-		if call {
-			d.ask()
-		}
-	}()
-	for !d.stopped && d.backlog.length > 0 {
-		if d.callLocked(1) {
-			d.mu.Unlock()
-			d.ask() // before a run begins, so that little lies between that and the job's first statement
-			d.mu.Lock()
-			continue
-		}
-		d.runLocked(w, d.backlog.pop())
+	w.place = len(d.workers)
+	d.workers = append(d.workers, w)
+	d.callers.Begin()
+	d.mu.Unlock()
+	defer d.leave(w)
+	for d.serve(w, all) && all { // a job that panics ends one serve
 	}
 }
 
-// runLocked begins a run, and lets go of the lock until the run has ended, in whatever way.
-func (d *dispatcher) runLocked(w *worker, n node) {
-	e := n.e
-	times := e.times.Load()
-	last := times == 1
-	if times != Forever {
-		times--
+// leave ends a worker.
+func (d *dispatcher) leave(w *worker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLocked(w)
+	last := len(d.workers) - 1
+	d.workers[w.place] = d.workers[last]
+	d.workers[w.place].place = w.place
+	d.workers[last] = nil
+	d.workers = d.workers[:last]
+	if d.stopped {
+		d.callers.End(0)
+		return
 	}
-	if last {
-		d.finished++
-		d.tw.leave(1)
-		e.state.Store(done)
-	} else {
-		e.times.Store(times) // before the state: who finds it scheduled finds the right number
-		e.state.Store(scheduled)
+	d.callers.End(d.queue.Len())
+}
+
+// take ends the worker's run, if it has one, and gives it the next, if one waits.
+func (d *dispatcher) take(w *worker) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLocked(w)
+	if d.stopped {
+		return false
+	}
+	r, ok := d.queue.Pop()
+	if !ok {
+		return false
 	}
 	d.started++
 	d.running++
-	w.run, w.key, w.due, w.handed = d.started, e.key, n.due, n.handed
-	if d.tw.observer != nil {
-		w.started.Store(0)
+	if r.last() {
+		d.finished++
 	}
-	d.mu.Unlock()
-
-	r := run{
-		task:     Task{Key: e.key, Interval: e.interval, Times: int(times), Job: e.job, ctx: d.tw.ctx},
-		panicked: true, // until it has returned
-	}
-	defer func() {
-		if !d.mu.TryLock() {
-			d.ending.Add(1)
-			d.mu.Lock()
-			d.ending.Add(-1)
-		}
-		w.run, w.key = 0, ""
-		d.running--
-		if r.panicked {
-			d.panicked++
-		}
-		if d.stopped && d.running == 0 {
-			close(d.idle)
-		}
-	}()
-	if last {
-		d.tw.gone(e)
-		d.tw.leave(-1)
-		d.tw.forget(e)
-	}
-	r.perform(d.tw, w)
+	w.run, w.number = r, d.started
+	w.began.Store(0)
+	d.callLocked()
+	return true
 }
 
-// withdraw takes the entry out of the backlog, calls then, and gives the entry the state. It returns when the
-// run was due, and whether the entry did wait; if not, nothing was done.
-func (d *dispatcher) withdraw(e *entry, state uint32, then func()) (due uint64, ok bool) {
+// endLocked counts the worker's run as ended, if it has one.
+func (d *dispatcher) endLocked(w *worker) {
+	if w.number == 0 {
+		return
+	}
+	if w.panicked {
+		d.panicked++
+	}
+	d.running--
+	w.run, w.number, w.panicked = dueRun{}, 0, false
+	d.idleLocked()
+}
+
+// giveBack undoes take for a run that was withdrawn before it began.
+func (d *dispatcher) giveBack(w *worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e.state.Load() != waiting {
-		return 0, false
-	}
-	due = d.backlog.remove(e).due
+	d.started--
+	d.running--
 	d.withdrawn++
-	then()
-	e.state.Store(state)
-	return due, true
+	if w.run.last() {
+		d.finished--
+	}
+	w.run, w.number = dueRun{}, 0
+	d.idleLocked()
 }
 
-// entries returns those that wait, first come first.
-func (d *dispatcher) entries() []*entry {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make([]*entry, 0, d.backlog.length)
-	for e := range d.backlog.all() {
-		all = append(all, e)
+// begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
+// worker has.
+func (r *dueRun) begin() bool {
+	s := r.e.state.Load()
+	then := scheduled
+	if r.last() {
+		then = done
 	}
-	return all
+	return s&stateMask == waiting && r.e.state.CompareAndSwap(s, then)
 }
 
-// waitingSince returns when the run was due for which the entry waits, if it does.
-func (d *dispatcher) waitingSince(e *entry) (due uint64, ok bool) {
-	if e.state.Load() != waiting {
-		return 0, false // the common case, without the lock
-	}
+// withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or
+// removed. It returns when the run was due, and whether it did that. If a worker has the run already, it is
+// about to begin it: then the entry can still be removed, but no longer moved.
+func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e.state.Load() != waiting {
+	s := e.state.Load()
+	if s&stateMask != waiting {
 		return 0, false
 	}
-	return d.backlog.node(e.node).due, true
+	r, queued := d.queue.Withdraw(s>>stateBits, func(r dueRun) bool { return r.e == e })
+	if !queued {
+		if r.due = e.due.Load(); then != removed || !e.state.CompareAndSwap(s, then) {
+			return 0, false
+		}
+	}
+	if left := e.times.Load(); left != Forever {
+		e.times.Store(left + 1)
+	}
+	if queued {
+		e.state.Store(then) // nothing else changes it: not the loop, for this lock, and no worker has the run
+		d.withdrawn++
+	}
+	return r.due, true
+}
+
+// times returns how many runs of the entry have not begun, and when the run was due that waits, if one does.
+func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
+	for {
+		s := e.state.Load()
+		if s&stateMask != waiting {
+			if times := e.times.Load(); e.state.Load() == s {
+				return int(times), 0, false
+			}
+			continue
+		}
+		d.mu.Lock()
+		r, ok := d.queue.Find(s>>stateBits, func(r dueRun) bool { return r.e == e })
+		times := e.times.Load()
+		unchanged := e.state.Load() == s
+		d.mu.Unlock()
+		if !unchanged {
+			continue
+		}
+		if times != Forever {
+			times++
+		}
+		if !ok { // a worker has it, which is about to begin it
+			return int(times), e.due.Load(), false
+		}
+		return int(times), r.due, true
+	}
+}
+
+// stats returns the accounts that the dispatcher keeps.
+func (d *dispatcher) stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{
+		Finished: d.finished, Due: d.due, Started: d.started, Missed: d.missed, Withdrawn: d.withdrawn,
+		Panicked: d.panicked, Waiting: d.queue.Len(), Running: d.running, Workers: d.size,
+	}
+	if r, ok := d.queue.First(); ok {
+		s.OldestWait = until(d.ticks.now(d.clock), r.dispatched)
+	}
+	return s
+}
+
+// start lets runs begin.
+func (d *dispatcher) start() {
+	if s, ok := d.callers.(*submitter); ok {
+		go s.run()
+	}
 }
 
 // stop lets no run begin from here on.
@@ -241,7 +338,12 @@ func (d *dispatcher) stop() {
 		return
 	}
 	d.stopped = true
-	if d.running == 0 {
-		close(d.idle)
+	d.idleLocked()
+	d.callers.Close()
+}
+
+func (d *dispatcher) idleLocked() {
+	if d.stopped && d.running == 0 {
+		d.once.Do(func() { close(d.idle) })
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/crew"
 
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
@@ -38,13 +39,13 @@ func (w *rig) numbered(n int, d time.Duration) (keys []string) {
 	return keys
 }
 
-func TestDispatch_moreDueThanAChunk_runInOrder(t *testing.T) {
+func TestDispatch_moreDueThanAChunk_allRun(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		for _, n := range []int{1, chunk - 1, chunk, chunk + 1, 3*chunk + 1} {
 			keys := w.numbered(n, time.Second)
 			w.advance(time.Second)
-			w.wantRuns(keys...)
+			w.wantTicks(keys)
 		}
 	})
 }
@@ -72,44 +73,70 @@ func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
 	runs.Wait() // for ever, if one is left
 }
 
-// However many are due, few functions are with the executor, and each that begins asks for the next.
-func TestDispatch_workers_areAskedForByTheHandful(t *testing.T) {
-	var works []func()
-	p := with(func(work func()) error {
-		works = append(works, work)
-		return nil
-	})
-	p.with(Hashed, t, func(t *testing.T, w *rig) {
+// However many are due, few workers are about to start, and each that begins has the next called.
+func TestDispatch_workers_areCalledByTheHandful(t *testing.T) {
+	plan{opts: []Option{WithPoolSize(15)}}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
 		release := make(chan struct{})
 		for i := range 20 {
-			w.add(&Task{
-				Key: fmt.Sprint(i), Interval: time.Duration(i+1) * 10 * time.Millisecond,
-				Job: func(*Task) { <-release },
-			})
+			w.add(&Task{Key: fmt.Sprint(i), Delay: time.Second, Job: func(*Task) { <-release }})
 		}
 		synctest.Wait()
-		for range 20 {
-			w.advance(10 * time.Millisecond)
+		w.advance(time.Second)
+		if s := w.Stats(); s.Running != 15 || s.Waiting != 5 || s.Workers != 15 {
+			t.Errorf("with 15 workers for 20 jobs that block %+v", s)
 		}
-		if len(works) != starters {
-			t.Errorf("with 20 due %d workers were asked for, want %d", len(works), starters)
-		}
-		for begun := 1; begun <= 20; begun++ {
-			go works[begun-1]()
-			synctest.Wait()
-			if want := min(begun+starters, 20); len(works) != want {
-				t.Fatalf("when %d runs go on %d workers were asked for, want %d", begun, len(works), want)
-			}
-			if s := w.Stats(); s.Running != begun || s.Waiting != 20-begun {
-				t.Fatalf("%d workers began: %+v", begun, s)
-			}
+		if n := w.dispatch.callers.(*crew.Crew).Starting(); n != 0 {
+			t.Errorf("at rest %d workers are about to start", n)
 		}
 		close(release)
 		synctest.Wait()
 		if s := w.Stats(); s.Finished != 20 || s.Running != 0 {
 			t.Errorf("in the end %+v", s)
 		}
+	})
+}
+
+// One Submit is one run. The function runs what has waited longest; what was removed is not run.
+func TestExecutor_oneSubmit_isOneRun(t *testing.T) {
+	var works []func()
+	p := with(func(work func()) error {
+		works = append(works, work)
+		return nil
+	})
+	p.in(t, func(t *testing.T, w *rig) {
+		works = nil
+		w.Start()
+		for i := range 5 {
+			w.once(fmt.Sprint(i), time.Duration(i+1)*10*time.Millisecond)
+		}
+		w.once("later", time.Second)
+		synctest.Wait()
+		for range 5 {
+			w.advance(10 * time.Millisecond)
+		}
+		if len(works) != 5 {
+			t.Fatalf("with 5 due %d functions were submitted", len(works))
+		}
+		if err := w.RemoveTask("1"); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range [][]string{{"0"}, {"2"}, {"3"}, {"4"}, nil} {
+			works[i]()
+			synctest.Wait()
+			w.wantRuns(want...)
+		}
+		works[0]() // a second time
+		synctest.Wait()
+		if s := w.Stats(); s.Waiting != 0 || s.Running != 0 || s.Withdrawn != 1 || s.Workers != 0 {
+			t.Errorf("after all functions were called %+v", s)
+		}
+		w.advance(time.Second)
+		if len(works) != 6 {
+			t.Fatalf("for one more %d functions were submitted", len(works)-5)
+		}
+		works[5]()
+		w.wantRuns("later")
 	})
 }
 
@@ -124,58 +151,15 @@ func TestDispatch_functionCalledTwice_runsEachTaskOnce(t *testing.T) {
 		for range 3 {
 			keys := w.numbered(100, time.Second)
 			w.advance(time.Second)
-			slices.Sort(w.ran)
-			slices.Sort(keys)
-			w.wantRuns(keys...)
+			w.wantTicks(keys)
 		}
-		if n := w.dispatch.asked; n != 0 {
-			t.Errorf("at rest %d workers are asked for", n)
+		if n := w.dispatch.callers.(*submitter).submitted; n != 0 {
+			t.Errorf("at rest %d functions are to be called", n)
 		}
 	})
 }
 
-// Submit may block. One that calls a function twice besides must not hold up the loop either.
-func TestDispatch_functionCalledTwice_doesNotHoldUpTheLoop(t *testing.T) {
-	var release chan struct{}
-	var work func()
-	p := with(func(f func()) error {
-		work = f
-		<-release
-		return nil
-	})
-	p.in(t, func(t *testing.T, w *rig) {
-		release = make(chan struct{})
-		defer close(release)
-		w.Start()
-		w.numbered(1, 10*time.Millisecond)
-		w.advance(10 * time.Millisecond)
-		work()
-		w.wantRuns("0")
-		for range starters { // each asks for a worker, and none comes
-			w.once(fmt.Sprint(w.Len()), 10*time.Millisecond)
-			synctest.Wait()
-			w.advance(10 * time.Millisecond)
-		}
-		work()
-		var keys []string
-		for i := range starters {
-			keys = append(keys, fmt.Sprint(i))
-		}
-		w.wantRuns(keys...)
-		w.numbered(starters, 10*time.Millisecond)
-		w.advance(10 * time.Millisecond)
-		heard := false
-		go w.loop.do(func() { heard = true })
-		synctest.Wait()
-		if !heard {
-			t.Error("the loop waits for the executor")
-			<-w.asker.asks // lets it go, so that the test ends
-		}
-		work()
-	})
-}
-
-func TestAsker_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
+func TestSubmitter_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
 	for name, refuse := range map[string]func() error{
 		"with an error": func() error { return errors.New("no room") },
 		"with a panic":  func() error { panic("no room") },
@@ -206,7 +190,7 @@ func TestAsker_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
 						}
 						w.advance(1)
 					}
-					w.wantRuns("0", "1")
+					w.wantTicks([]string{"0", "1"})
 					entries := hook.AllEntries()
 					if len(entries) != round || !strings.Contains(fmt.Sprint(entries[0].Data), "no room") {
 						t.Errorf("after %d times of refusal the log has %d entries", round, len(entries))
@@ -217,7 +201,7 @@ func TestAsker_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAsker_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
+func TestSubmitter_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
 	logger, _ := logtest.NewNullLogger()
 	p := with(func(func()) error { return errors.New("no room") }, WithLogger(logger))
 	p.in(t, func(t *testing.T, w *rig) {
@@ -232,7 +216,7 @@ func TestAsker_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
 }
 
 // An executor may run functions before Submit returns; a job that ends its goroutine then ends the asker's.
-func TestAsker_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
+func TestSubmitter_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	p := with(func(work func()) error {
 		work()
@@ -240,7 +224,7 @@ func TestAsker_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
 	}, WithLogger(logger))
 	p.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
-		const tasks = 2*starters + 1
+		const tasks = 5
 		for i := range tasks {
 			w.add(&Task{Key: fmt.Sprint(i), Interval: time.Second, Job: func(*Task) { runtime.Goexit() }})
 		}
@@ -258,7 +242,7 @@ func TestAsker_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
 	})
 }
 
-func TestAsker_executorThatBlocks_doesNotHoldUpTheLoop(t *testing.T) {
+func TestSubmitter_executorThatBlocks_doesNotHoldUpTheLoop(t *testing.T) {
 	var release chan struct{}
 	p := with(func(work func()) error {
 		<-release
@@ -281,7 +265,8 @@ func TestAsker_executorThatBlocks_doesNotHoldUpTheLoop(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		w.wantRuns("0", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
+		w.wantTicks([]string{"0", "2"}, []string{"3"}, []string{"4"}, []string{"5"}, []string{"6"}, []string{"7"},
+			[]string{"8"}, []string{"9"}, []string{"10"}, []string{"11"}, []string{"12"})
 	})
 }
 
@@ -294,33 +279,26 @@ func (w *rig) set(key string, state uint32) *entry {
 	return e
 }
 
-// reschedule does the second half of a Reschedule for an entry that was set moving.
-func (w *rig) reschedule(e *entry, from uint32, d time.Duration) {
-	w.Helper()
-	due := later(w.loop.now(), d)
-	e.due.Store(due)
-	if !e.state.CompareAndSwap(from, scheduled) {
-		w.Fatalf("the entry is in state %d, want %d", e.state.Load(), from)
-	}
-	w.post(e, toMove, due)
-	synctest.Wait()
-}
-
-func TestFire_whileAReschedule_leavesTheEntryToIt(t *testing.T) {
+// A Reschedule may be suspended between its two steps for as long as it likes. The loop looks at the entry
+// again at every tick.
+func TestFire_whileAReschedule_looksAgain(t *testing.T) {
 	for _, times := range []int{1, 2, Forever} {
 		plan{}.in(t, func(t *testing.T, w *rig) {
 			w.Start()
 			w.add(&Task{Key: "k", Interval: time.Second, Times: times})
 			e := w.set("k", moving)
-			w.advance(time.Second)
-			w.wantRuns()
-			if s := e.state.Load(); s != orphaned || e.linked() {
-				t.Fatalf("the loop left the entry in state %d, linked: %v", s, e.linked())
+			for range 10 {
+				w.advance(time.Second)
+				w.wantRuns()
+				if s := e.load(); s != moving || e.at != w.loop.layout.now+1 {
+					t.Fatalf("the loop left the entry in state %d, at tick %d of %d", s, e.at, w.loop.layout.now)
+				}
+				if s := w.Stats(); s.Due != 0 || s.Waiting != 0 || s.Pending != 1 {
+					t.Errorf("while it is being moved %+v", s)
+				}
 			}
-			if s := w.Stats(); s.Due != 0 || s.Waiting != 0 || s.Pending != 1 {
-				t.Errorf("while it is being moved %+v", s)
-			}
-			w.reschedule(e, orphaned, time.Minute)
+			e.due.Store(later(w.loop.now(), time.Minute))
+			e.state.Store(scheduled)
 			w.advance(time.Minute - 1)
 			w.wantRuns()
 			w.advance(1)
@@ -335,7 +313,7 @@ func TestSettle_whileAReschedule_placesTheEntry(t *testing.T) {
 		w.once("k", time.Hour)
 		e := w.set("k", moving)
 		e.due.Store(later(w.loop.now(), time.Second))
-		w.post(e, toMove, 0) // an earlier move to a nearer time
+		w.loop.post(e, moved, 0) // an earlier move to a nearer time
 		synctest.Wait()
 		if e.at != w.loop.ticks.up(e.due.Load()) {
 			t.Errorf("the entry is placed at tick %d", e.at)
@@ -346,50 +324,29 @@ func TestSettle_whileAReschedule_placesTheEntry(t *testing.T) {
 	})
 }
 
-func TestSettle_orphan_isLeftToItsReschedule(t *testing.T) {
-	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.Start()
-		w.once("k", time.Second)
-		e := w.set("k", moving)
-		w.advance(time.Second)
-		e.due.Store(later(w.loop.now(), time.Second))
-		w.post(e, toMove, 0) // an earlier move
-		synctest.Wait()
-		if e.linked() || e.state.Load() != orphaned {
-			t.Errorf("the entry is in state %d, linked: %v", e.state.Load(), e.linked())
-		}
-		w.reschedule(e, orphaned, 0)
-		w.wantRuns("k")
-	})
-}
-
 func TestMove_whileAnother_waitsForIt(t *testing.T) {
-	for _, state := range []uint32{moving, orphaned} {
-		tw := NewTimeWheel(time.Millisecond, 60)
-		defer tw.Stop()
-		if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}); err != nil {
-			t.Fatal(err)
-		}
-		e := tw.index.get("k")
-		e.state.Store(state)
-		moved := make(chan bool)
-		const due = 12345678
-		go func() { moved <- tw.move(e, due) }()
-		for range 1000 {
-			runtime.Gosched()
-		}
-		select {
-		case <-moved:
-			t.Fatalf("an entry in state %d was moved", state)
-		default:
-		}
-		e.state.Store(scheduled)
-		if !<-moved || e.due.Load() != due || e.state.Load() != scheduled {
-			t.Errorf("after state %d the entry is in state %d and due at %d", state, e.state.Load(), e.due.Load())
-		}
-		if err := tw.Check(); err != nil {
-			t.Error(err)
-		}
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	mustAdd(t, tw, "k", time.Hour)
+	e := tw.index.get("k")
+	e.state.Store(moving)
+	hasMoved := make(chan bool)
+	const due = 12345678
+	go func() { hasMoved <- tw.move(e, due) }()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	select {
+	case <-hasMoved:
+		t.Fatal("an entry was moved by two at a time")
+	default:
+	}
+	e.state.Store(scheduled)
+	if !<-hasMoved || e.due.Load() != due || e.load() != scheduled {
+		t.Errorf("in the end the entry is in state %d and due at %d", e.load(), e.due.Load())
+	}
+	if err := tw.Check(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -401,7 +358,7 @@ func TestMove_deadEntry_isRefused(t *testing.T) {
 			if w.move(e, 1) || e.due.Load() != 0 || e.state.Load() != state {
 				t.Errorf("an entry in state %d was moved", state)
 			}
-			if w.kills(e) || e.state.Load() != state {
+			if w.end(e) || e.state.Load() != state {
 				t.Errorf("an entry in state %d was removed", state)
 			}
 		}
@@ -409,32 +366,23 @@ func TestMove_deadEntry_isRefused(t *testing.T) {
 }
 
 func TestRemove_whileAReschedule_wins(t *testing.T) {
-	for _, c := range []struct {
-		state  uint32
-		how    string
-		remove func(w *rig) error
-	}{
-		{moving, "RemoveTask", func(w *rig) error { return w.RemoveTask("k") }},
-		{orphaned, "RemoveTask", func(w *rig) error { return w.RemoveTask("k") }},
-		{moving, "Drain", (*rig).drain},
-		{orphaned, "Drain", (*rig).drain},
+	for how, remove := range map[string]func(w *rig) error{
+		"RemoveTask": func(w *rig) error { return w.RemoveTask("k") },
+		"Drain":      (*rig).drain,
 	} {
-		t.Run(fmt.Sprint(c.how, " in state ", c.state), func(t *testing.T) {
+		t.Run(how, func(t *testing.T) {
 			plan{}.in(t, func(t *testing.T, w *rig) {
 				w.Start()
 				w.once("k", time.Second)
 				e := w.set("k", moving)
-				if c.state == orphaned {
-					w.advance(time.Second)
-				}
-				if err := c.remove(w); err != nil {
+				if err := remove(w); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if e.state.Load() != removed || e.linked() || w.Exist("k") {
-					t.Errorf("the entry is in state %d, linked: %v", e.state.Load(), e.linked())
+				if e.load() != removed || e.placed() || w.Exist("k") {
+					t.Errorf("the entry is in state %d, in a slot: %v", e.load(), e.placed())
 				}
-				w.post(e, toMove, 0) // the Reschedule may yet tell the loop of it
+				w.loop.post(e, moved, 0) // the Reschedule may yet post it
 				w.advance(time.Hour)
 				w.wantRuns()
 				if s := w.Stats(); s.Removed != 1 || s.Pending != 0 {
@@ -458,14 +406,12 @@ func (w *rig) drain() error {
 	return err
 }
 
-// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. The
-// interleavings come as they come; whatever they are, the entry must be in its slot in the end.
+// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the
+// interleavings are, the entry must be in its slot in the end.
 func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
-	if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}); err != nil {
-		t.Fatal(err)
-	}
+	mustAdd(t, tw, "k", time.Hour)
 	e, l := tw.index.get("k"), tw.loop
 	var mover sync.WaitGroup
 	var enough atomic.Bool
@@ -478,16 +424,15 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		}
 	})
 	const want, limit = 100, 200_000 // with a single processor it may never happen
-	for orphans, turns := 0, 0; orphans < want && turns < limit; turns++ {
+	for met, turns := 0, 0; met < want && turns < limit; turns++ {
 		l.mu.Lock()
 		l.lookLoop(l.now())
-		if e.linked() {
+		if e.placed() {
 			l.unlinkLoop(e)
-			l.due.add(e)
-			l.fireLoop(l.now(), l.now())
-		}
-		if e.state.Load() == orphaned {
-			orphans++
+			l.fireLoop([]*entry{e}, l.now(), l.now())
+			if e.at == l.layout.now+1 {
+				met++
+			}
 		}
 		l.mu.Unlock()
 	}
@@ -496,12 +441,98 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	if err := tw.Check(); err != nil {
 		t.Error(err)
 	}
-	if s := e.state.Load(); s != scheduled || !e.linked() {
-		t.Errorf("the entry is in state %d, linked: %v", s, e.linked())
+	if s := e.load(); s != scheduled || !e.placed() {
+		t.Errorf("the entry is in state %d, in a slot: %v", s, e.placed())
 	}
 	if n, err := tw.Drain(ignore); n != 1 || err != nil {
 		t.Errorf("drained %d tasks and %v, want 1", n, err)
 	}
+}
+
+// take gives a worker the run that has waited longest, as the dispatcher does, and stops there.
+func (w *rig) take() *worker {
+	w.Helper()
+	wk := &worker{place: len(w.dispatch.workers)}
+	w.dispatch.workers = append(w.dispatch.workers, wk)
+	if !w.dispatch.take(wk) {
+		w.Fatal("no run waits")
+	}
+	return wk
+}
+
+// A worker has taken a run and is suspended before it begins it. The task can be removed still, and then the
+// run does not begin; and it cannot be moved any more.
+func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
+	for _, times := range []int{1, 2} {
+		for how, c := range map[string]struct {
+			end      func(w *rig) error
+			replaced int
+		}{
+			"RemoveTask": {func(w *rig) error { return w.RemoveTask("k") }, 0},
+			"SetTask":    {func(w *rig) error { return w.SetTask(&Task{Key: "k", Delay: time.Hour, Job: w.job}) }, 1},
+			"Drain": {func(w *rig) error {
+				n, err := w.Drain(func(task *Task) {
+					if task.Times != times {
+						w.Errorf("%d runs are left of %d", task.Times, times)
+					}
+				})
+				if n != 1 {
+					w.Errorf("%d tasks were drained", n)
+				}
+				return err
+			}, 0},
+		} {
+			t.Run(fmt.Sprint(how, " ", times), func(t *testing.T) {
+				with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+					w.Start()
+					w.add(&Task{Key: "k", Interval: time.Second, Times: times})
+					w.advance(time.Second)
+					wk := w.take()
+					if n := w.GetTaskTimes("k"); n != times {
+						t.Errorf("before the run begins %d runs are left, want %d", n, times)
+					}
+					if err := c.end(w); err != nil {
+						t.Fatal(err)
+					}
+					if wk.run.begin() {
+						t.Error("a run of a task that was removed begins")
+					}
+					w.dispatch.giveBack(wk)
+					w.dispatch.leave(wk)
+					s := w.Stats()
+					if s.Due != 1 || s.Withdrawn != 1 || s.Started != 0 || s.Running != 0 || s.Finished != 0 ||
+						s.Removed != 1 || s.Pending != c.replaced {
+						t.Errorf("in the end %+v", s)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTake_beforeTheRunBegins_aRescheduleWaitsForIt(t *testing.T) {
+	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.add(&Task{Key: "k", Interval: time.Second, Times: 2})
+		w.advance(time.Second)
+		wk, e := w.take(), w.entry("k")
+		if _, ok := w.dispatch.withdraw(e, moving); ok {
+			t.Error("a run that a worker has was withdrawn for a move")
+		}
+		if !wk.run.begin() {
+			t.Fatal("the run does not begin")
+		}
+		if err := w.Reschedule("k", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if n := w.GetTaskTimes("k"); n != 1 {
+			t.Errorf("%d runs are left, want 1", n)
+		}
+		w.dispatch.leave(wk)
+		if s := w.Stats(); s.Withdrawn != 0 || s.Started != 1 || s.Pending != 1 {
+			t.Errorf("in the end %+v", s)
+		}
+	})
 }
 
 func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
@@ -548,19 +579,18 @@ func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old := w.entry("k")
-		replaced := w.index.replace(old, e, func(old *entry) bool {
-			ok := w.ends(old)
-			if w.admit() {
+		old, err := w.index.set(e, func(old *entry) bool {
+			ok := w.end(old)
+			if w.index.admit() {
 				t.Error("while a task is replaced another finds room")
 			}
 			return ok
 		})
-		if !replaced || w.Len() != 1 || w.entry("k") != e {
-			t.Errorf("replaced: %v, and %d are pending", replaced, w.Len())
+		if old == nil || err != nil || w.entry("k") != e {
+			t.Errorf("replaced %v, %v", old, err)
 		}
-		w.post(old, toRemove, never-1)
-		w.post(e, toAdd, e.due.Load())
+		w.loop.post(old, ended, noHurry)
+		w.loop.post(e, added, e.due.Load())
 	})
 }
 
@@ -568,11 +598,11 @@ func TestWithdraw_whatDoesNotWait_doesNothing(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Second)
 		e := w.entry("k")
-		due, ok := w.dispatch.withdraw(e, removed, func() { t.Error("it was done all the same") })
-		if due != 0 || ok || e.state.Load() != scheduled {
-			t.Errorf("withdrawn: %v, due %d, and in state %d", ok, due, e.state.Load())
+		due, ok := w.dispatch.withdraw(e, removed)
+		if due != 0 || ok || e.load() != scheduled {
+			t.Errorf("withdrawn: %v, due %d, and in state %d", ok, due, e.load())
 		}
-		if _, ok := w.dispatch.waitingSince(e); ok {
+		if _, _, ok := w.dispatch.times(e); ok {
 			t.Error("what is not due waits")
 		}
 	})
@@ -590,7 +620,7 @@ func TestReschedule_farther_isFoundOutAtTheOldTime(t *testing.T) {
 			if err := w.Reschedule("k", time.Second); err != nil {
 				t.Fatal(err)
 			}
-			if e.at != at || w.mail() != 0 {
+			if e.at != at || w.posted() != 0 {
 				t.Fatal("a task that is pushed back goes to the loop")
 			}
 		}
@@ -618,7 +648,7 @@ func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 			}
 		}
 		e := w.entry("k")
-		if due, ok := w.dispatch.waitingSince(e); !ok || due != later(0, 10*time.Millisecond+time.Second) {
+		if _, due, ok := w.dispatch.times(e); !ok || due != later(0, 10*time.Millisecond+time.Second) {
 			t.Errorf("it waits since %d: %v", due, ok)
 		}
 		close(release)

@@ -12,65 +12,102 @@ import (
 // # Who owns what
 //
 //	key, job, interval   nobody: they do not change
-//	at, prev, next       the loop, which has the entry in a slot (linked) or in none
-//	due, times, node     see the states
+//	at, place            the loop
+//	due, times           see the states
 //	state                everybody, by compare-and-swap
 //
 // # States
 //
-//	scheduled  waits for its due time, or for the loop to hear of it
+//	scheduled  waits for its due time, in a slot or on the way to one
 //	moving     as scheduled, while a Reschedule writes the due time
-//	orphaned   as moving, after the loop has met the entry and taken it from its slot
-//	waiting    due, and in the backlog of the dispatcher; a repeating task is in its next slot as well
+//	waiting    due, and in the dispatcher's queue; a repeating task is in the slot of its next period as well
 //	removed    removed, replaced or drained
 //	done       its last run has begun
 //
 // # Transitions
 //
 //	scheduled → moving     Reschedule, which alone may now write due
-//	moving    → scheduled  Reschedule; it tells the loop if the entry has come nearer
-//	moving    → orphaned   the loop, which does not wait for a caller
-//	orphaned  → scheduled  Reschedule; it tells the loop to place the entry
-//	scheduled → waiting    the loop, at the due time
-//	waiting   → scheduled  the loop, at once, if the entry was moved beyond the tick
-//	waiting   → scheduled  a worker, as a run begins that is not the last; Reschedule, which withdraws it
+//	moving    → scheduled  Reschedule
+//	scheduled → waiting    the dispatcher, for the loop, at the due time
+//	waiting   → moving     Reschedule, which withdraws the run
+//	waiting   → scheduled  a worker, as a run begins that is not the last
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Those from and to waiting are made under the dispatcher's lock, and so are the writes of times and
-// node, and those of due while the entry waits.
+// Those to waiting and from waiting are made under the dispatcher's lock, and so are the writes of times, and
+// those of due while the entry waits. The exception is a worker: under the lock it takes the run, after which
+// the entry cannot be moved any more, only removed; then, without the lock, it begins the run or finds the
+// task removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
+// changed. The loop never waits for a caller: an entry that it meets while it is moving is looked at again
+// one tick later.
 //
-// So a run and a removal cannot both win, and neither can a run and a Reschedule: whichever comes second
-// finds the state changed. The loop never waits for a caller that was suspended between two steps.
+// The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in
+// which it does.
 //
-// An entry has 80 bytes, a size class of the allocator: one word more would cost 16 bytes.
+// An entry is 64 bytes: a size class of the allocator and a line of the processor's cache.
 type entry struct {
 	key      string
 	job      Job
 	interval time.Duration
 
 	due   atomic.Uint64 // when the next run is due; while waiting, the one after that which waits
-	times atomic.Int64  // runs that have not begun, or Forever
+	times atomic.Int64  // runs that have not fallen due, or Forever: one that waits does not count
 	state atomic.Uint32
-	node  uint32 // where it is in the backlog
 
-	at         uint64 // the tick at which the loop looks at it; not after the due time, but for the rounding
-	prev, next *entry // the ring of those in the same slot and circle; nil while in none
+	place uint32 // 1 + where it is in the bucket of its slot; 0 if it is in none
+	at    uint64 // the tick of that slot: not after the due time, but for the rounding
 }
 
 const (
 	scheduled uint32 = iota
 	moving
-	orphaned
 	waiting
 	removed
 	done
+
+	stateBits = 3
+	stateMask = 1<<stateBits - 1
 )
 
+// load returns the state, without the number of the block.
+func (e *entry) load() uint32 { return e.state.Load() & stateMask }
+
 // live reports whether the task counts as there.
-func (e *entry) live() bool { return e.state.Load() < removed }
+func (e *entry) live() bool { return e.load() < removed }
 
-func (e *entry) linked() bool { return e.next != nil }
+// placed reports whether the entry is in a slot.
+func (e *entry) placed() bool { return e.place != 0 }
 
-// last reports whether the next run to begin is the last.
-func (e *entry) last() bool { return e.times.Load() == 1 }
+// A bucket is the entries of one slot, in no order. Any of them is taken out in O(1): the last takes its
+// place.
+type bucket []*entry
+
+func (b *bucket) add(e *entry) {
+	*b = append(*b, e)
+	e.place = uint32(len(*b))
+}
+
+// has reports whether e, which is in a slot, is in this one.
+func (b bucket) has(e *entry) bool { return int(e.place) <= len(b) && b[e.place-1] == e }
+
+func (b *bucket) remove(e *entry) {
+	last := len(*b) - 1
+	(*b)[e.place-1] = (*b)[last]
+	(*b)[e.place-1].place = e.place
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	e.place = 0
+}
+
+// empty takes out all entries, and leaves the room for them to the next ones if it is little.
+func (b *bucket) empty() {
+	if cap(*b) > keepRoom {
+		*b = nil
+		return
+	}
+	clear(*b)
+	*b = (*b)[:0]
+}
+
+// keepRoom is how many entries an empty bucket keeps room for, so that a steady flow allocates nothing.
+const keepRoom = 16

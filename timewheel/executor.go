@@ -4,101 +4,120 @@ package timewheel
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
-
-	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
 // An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
 // pool.
 //
-// The wheel asks for a worker with Submit; the worker, when it runs, does one due run after the other until
-// none waits. Submit may refuse with an error: the wheel asks again a little later and loses nothing. It may
-// also block, or run the function before it returns: neither holds up the event loop. A function that was
-// accepted must be called, once.
+// The wheel submits one function for each due run. The function, when it is called, runs what has waited
+// longest; if that was withdrawn meanwhile, and nothing else waits, it does nothing. Submit may refuse with
+// an error: the wheel submits again a little later and loses nothing. It may also block, or call the function
+// before it returns: neither holds up the event loop. A function that was accepted must be called, once.
 type Executor interface {
 	Submit(func()) error
 }
 
-// retry is how long after a refusal the executor is asked again.
+// retry is how long after a refusal the wheel submits again.
 const retry = 5 * time.Millisecond
 
-// An asker asks an executor of the user's for workers, on a goroutine of its own, since Submit may do as it
-// likes.
-type asker struct {
-	exec  Executor
-	work  func()
-	clock clock.Clock
-	log   logger
-
-	asks chan struct{} // one for each worker that was asked for; there is room for all
+// A submitter submits to the user's executor, on a goroutine of its own, since Submit may block.
+type submitter struct {
+	exec Executor
+	d    *dispatcher
 	quit chan struct{}
+	wake chan struct{} // has room for one
+
+	submitted int // functions that were not called yet; under the dispatcher's lock
 }
 
-func newAsker(exec Executor, work func(), c clock.Clock, log logger) *asker {
-	return &asker{
-		exec: exec, work: work, clock: c, log: log,
-		asks: make(chan struct{}, starters), quit: make(chan struct{}),
+func newSubmitter(exec Executor, d *dispatcher) *submitter {
+	return &submitter{exec: exec, d: d, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+// Call wakes the submitter up if more runs wait than functions were submitted. Begin notes that a function is called;
+// one may be called twice. These are for the dispatcher, under its lock.
+func (s *submitter) Call(waiting int) {
+	if waiting > s.submitted {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
-func (a *asker) ask() {
-	select {
-	case a.asks <- struct{}{}:
-	default: // there is room, unless the executor calls a function twice; the loop must not wait for that
+func (s *submitter) Begin()  { s.submitted = max(s.submitted-1, 0) }
+func (s *submitter) End(int) {}
+func (s *submitter) Close()  { close(s.quit) }
+
+// next reports whether to submit one more function, and if so counts it as submitted.
+func (s *submitter) next() bool {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.d.stopped || s.d.queue.Len() <= s.submitted {
+		return false
 	}
+	s.submitted++
+	return true
 }
 
-func (a *asker) run() {
+// refused takes that back.
+func (s *submitter) refused() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.Begin()
+}
+
+func (s *submitter) run() {
+	over := false
 	defer func() {
-		if !a.stopped() {
-			// Submit has ended this goroutine: an executor that runs functions here was given such a job, or it
-			// did so by itself, and then the worker is still to be asked for.
-			a.ask()
-			go a.run()
+		if !over {
+			// Submit has ended this goroutine: an executor that calls functions here was given such a job, or
+			// it did so by itself.
+			go s.run()
 		}
 	}()
-	timer := a.clock.NewTimer()
-	for {
-		select {
-		case <-a.quit:
-			return
-		case <-a.asks:
-		}
-		for refused := false; ; refused = true {
-			if a.stopped() {
-				return
-			}
-			err := a.submit()
+	timer := s.d.clock.NewTimer()
+	defer timer.Stop()
+	for refused := false; ; {
+		for s.next() {
+			err := s.submit()
 			if err == nil {
-				break
+				refused = false
+				continue
 			}
+			s.refused()
 			if !refused {
-				a.log.refused(err)
+				refused = true
+				s.d.report.log.log(slog.LevelWarn, "executor refuses work, asking again until it takes it", "error", err)
 			}
 			timer.Reset(retry)
 			select {
-			case <-a.quit:
+			case <-s.quit:
 			case <-timer.C():
 			}
 		}
+		select {
+		case <-s.quit:
+			over = true
+			return
+		case <-s.wake:
+		}
 	}
 }
 
-func (a *asker) stopped() bool {
-	select {
-	case <-a.quit:
-		return true
-	default:
-		return false
-	}
-}
-
-func (a *asker) submit() (err error) {
+func (s *submitter) submit() (err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
+		value := recover()
+		if value != nil {
 			err = fmt.Errorf("executor panicked: %v", value)
+		} else if !returned {
+			s.refused() // Submit has ended the goroutine, and may not have taken the function: one too many does no harm
 		}
 	}()
-	return a.exec.Submit(a.work)
+	err = s.exec.Submit(func() { s.d.work(false) })
+	returned = true
+	return err
 }

@@ -5,7 +5,6 @@ package timewheel
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
@@ -18,20 +17,6 @@ func WithClock(c clock.Clock) Option {
 	}
 }
 
-// A restless clock moves on between its first two readings, as a real one does, by which a wheel decides that
-// each shard of the index is to have a mailbox of its own.
-type restless struct {
-	clock.Clock
-	readings atomic.Int64
-}
-
-func (c *restless) Now() uint64 {
-	if c.readings.Add(1) == 2 {
-		return c.Clock.Now() + 1
-	}
-	return c.Clock.Now()
-}
-
 // Check returns what is wrong with the wheel's inner order, or nil. It is to be called at a quiet moment.
 func (tw *TimeWheel) Check() (err error) {
 	fail := func(format string, args ...any) {
@@ -42,55 +27,49 @@ func (tw *TimeWheel) Check() (err error) {
 	tw.loop.do(func() {
 		l, d := tw.loop, tw.dispatch
 		seen := make(map[*entry]bool)
-		counts := make([]uint32, len(l.counts))
-		tw.loop.layout.(checked).check(fail, func(e *entry, _ int) {
+		counted := newCensus(int(l.census.slots))
+		l.layout.check(fail, func(e *entry, _ int) {
 			if seen[e] {
 				fail("entry %q is in two slots", e.key)
 			}
 			seen[e] = true
-			counts[e.at%l.slots>>l.blockBits]++
-			if e.at <= l.passed {
-				fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.passed)
-			}
-			if at := max(l.ticks.up(e.due.Load()), l.passed+1); e.at > at {
+			counted.add(e.at, 1)
+			if at := max(l.ticks.up(e.due.Load()), l.layout.now+1); e.at > at {
 				fail("entry %q is placed at tick %d and due at %d", e.key, e.at, at)
 			}
-			if s := e.state.Load(); s != scheduled && s != waiting {
+			if s := e.load(); s != scheduled && s != waiting {
 				fail("entry %q is in a slot in state %d", e.key, s)
 			}
 		})
-		if !slices.Equal(counts, l.counts) {
-			fail("the blocks have %d entries, and the loop counts %d", counts, l.counts)
+		if !slices.Equal(counted.tasks, l.census.tasks) {
+			fail("the sectors have %d entries, and the loop counts %d", counted.tasks, l.census.tasks)
 		}
 		d.mu.Lock()
-		defer d.mu.Unlock()
-		n := 0
-		for e := range d.backlog.all() {
-			n++
-			if e.state.Load() != waiting || d.backlog.node(e.node).e != e {
-				fail("entry %q is in the backlog in state %d", e.key, e.state.Load())
+		for r := range d.queue.All {
+			e := r.e
+			if _, ok := d.queue.Find(e.state.Load()>>stateBits, func(o dueRun) bool { return o == r }); !ok || e.load() != waiting {
+				fail("entry %q is in the queue in state %d, and is found there: %v", e.key, e.load(), ok)
 			}
-			if !e.last() && !seen[e] {
-				fail("entry %q waits and repeats, and is in no slot", e.key)
-			}
-			if e.last() && seen[e] {
-				fail("entry %q waits for its last run and is in a slot", e.key)
+			if repeats := e.times.Load() != 0; repeats != seen[e] || r.last() == repeats {
+				fail("entry %q waits and repeats: %v, and is in a slot: %v", e.key, repeats, seen[e])
 			}
 			seen[e] = true
 		}
-		if n != d.backlog.length {
-			fail("the backlog has %d entries and says %d", n, d.backlog.length)
-		}
+		d.mu.Unlock()
 		if len(seen) != tw.Len() {
 			fail("%d entries are in the wheel, and %d are pending", len(seen), tw.Len())
 		}
-		if n := len(l.due.entries) + len(l.due.other); n != 0 {
-			fail("%d due entries were left behind", n)
+		if x := tw.index; x.max > 0 && int(x.count.Load()) != len(seen) {
+			fail("%d entries are in the wheel, and %d were admitted", len(seen), x.count.Load())
+		}
+		if slices.ContainsFunc(l.layout.few[:cap(l.layout.few)], func(e *entry) bool { return e != nil }) {
+			fail("an entry is kept from the collector")
+		}
+		if len(l.again)+len(l.read) != 0 {
+			fail("%d entries were left behind", len(l.again)+len(l.read))
 		}
 		for _, e := range tw.index.entries() {
-			if !e.live() {
-				fail("entry %q is dead and in the index", e.key)
-			} else if !seen[e] {
+			if e.live() && !seen[e] {
 				fail("entry %q is live and nowhere in the wheel", e.key)
 			}
 		}
@@ -98,96 +77,55 @@ func (tw *TimeWheel) Check() (err error) {
 	return err
 }
 
-// A checked layout is one that can be looked through: check walks all lists and tells fail what does not fit,
-// and visit every entry and the number of its level.
-type checked interface {
-	layout
-	check(fail func(format string, args ...any), visit func(e *entry, level int))
-}
-
-func count(l list) (n int) {
-	for range l.all() {
-		n++
-	}
-	return n
-}
-
-func (r *ring) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
-	n := uint64(len(r.slots))
-	least := uint64(never)
-	for i := range r.slots {
-		s := &r.slots[i]
-		for l := s.levels; l != nil; l = l.up {
-			if l.up != nil && l.up.shift <= l.shift {
-				fail("slot %d: level %d is above level %d", i, l.up.shift, l.shift)
-			}
-			if l.occupied == 0 {
-				fail("slot %d: level %d is empty", i, l.shift)
-			}
-			for d := range l.lists {
-				head := l.lists[d].head
-				if n := uint32(count(l.lists[d])); n != l.lengths[d] {
-					fail("slot %d, level %d, list %d has %d entries, and says %d", i, l.shift, d, n, l.lengths[d])
+// check walks all lists, tells fail what does not fit, and visit every entry and the number of its level.
+func (l *layout) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
+	n := uint64(len(l.slots))
+	for i := range l.slots {
+		earliest := uint64(never)
+		unit := uint64(1)
+		coming := l.coming(uint64(i))
+		for k, lv := range l.slots[i].levels {
+			least := uint64(never)
+			for d := 0; lv != nil && d < len(lv.lists); d++ {
+				at := lv.visits[0][d]
+				least = min(least, at)
+				if (len(lv.lists[d]) == 0) != (at == never) {
+					fail("slot %d, level %d, list %d has %d entries, and is visited at %d", i, k, d, len(lv.lists[d]), at)
 				}
-				if (head != nil) != (l.occupied&(1<<d) != 0) {
-					fail("slot %d, level %d: bit %d is wrong", i, l.shift, d)
-				}
-				for e := range l.lists[d].all() {
-					if e.next.prev != e {
-						fail("slot %d: broken ring at %q", i, e.key)
+				for j, e := range lv.lists[d] {
+					number := e.at / n
+					if int(e.at%n) != i || number/unit%(2*l.width) != uint64(d) {
+						fail("slot %d, level %d, list %d has %q, at %d", i, k, d, e.key, e.at)
 					}
-					if int(e.at%n) != i || s.shiftOf(e.at/n) != l.shift || digit(e.at/n, l.shift) != uint64(d) {
-						fail("slot %d, level %d, list %d has %q, at %d", i, l.shift, d, e.key, e.at)
+					if want := number/unit*unit - uint64(min(k, 1))*unit; at != want {
+						fail("slot %d, level %d, list %d with %d is visited at %d, want %d", i, k, d, number, at, want)
 					}
-					if e.at < r.visits[0][i] {
-						fail("slot %d is visited at %d, too late for %q at %d", i, r.visits[0][i], e.key, e.at)
+					if int(e.place) != j+1 {
+						fail("slot %d, level %d: number %d of list %d has place %d", i, k, j, d, e.place)
 					}
-					visit(e, int(l.shift)/digitBits)
+					if e.at <= l.now {
+						fail("entry %q waits for tick %d, and %d has passed", e.key, e.at, l.now)
+					}
+					earliest = min(earliest, e.at)
+					visit(e, k)
+				}
+				if room := lv.lists[d][len(lv.lists[d]):cap(lv.lists[d])]; slices.ContainsFunc(room, func(e *entry) bool { return e != nil }) {
+					fail("slot %d, level %d, list %d keeps an entry that is gone", i, k, d)
 				}
 			}
-		}
-		least = min(least, r.visits[0][i])
-	}
-	if least != r.visits.least() {
-		fail("the next visit is %d, not %d", least, r.visits.least())
-	}
-	if least <= r.now {
-		fail("the next visit %d is not after %d", least, r.now)
-	}
-}
-
-func (h *hierarchy) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
-	for i, list := range h.levels[0].slots {
-		if n, says := count(list), int(h.lengths[i]); says > n || (says == 0) != (n == 0) {
-			fail("level 0, slot %d has %d entries, and says %d", i, n, says)
-		}
-	}
-	unit := uint64(1)
-	for k := range h.levels {
-		l := &h.levels[k]
-		if l.unit != unit {
-			fail("level %d has a unit of %d ticks, not %d", k, l.unit, unit)
-		}
-		unit *= h.slots
-		least := uint64(never)
-		for i := range l.slots {
-			head, coming := l.slots[i].head, l.visits[0][i]
-			if (head == nil) != (coming == never) || head != nil && (coming <= h.now || coming%l.unit != 0) {
-				fail("level %d, slot %d: the next visit is at %d, now is %d", k, i, coming, h.now)
+			if lv != nil && (least == never || least != lv.visits.least()) {
+				fail("slot %d, level %d: the first list is at %d, not %d", i, k, least, lv.visits.least())
 			}
-			least = min(least, coming)
-			for e := range l.slots[i].all() {
-				if e.next.prev != e {
-					fail("level %d, slot %d: broken ring at %q", k, i, e.key)
-				}
-				if number := e.at / l.unit; int(number%h.slots) != i || number*l.unit != coming {
-					fail("level %d, slot %d, visited at %d, has %q at %d", k, i, coming, e.key, e.at)
-				}
-				visit(e, k)
+			if lv != nil && k > 0 && least+unit < coming {
+				fail("slot %d, level %d: a list that begins at %d is there at %d", i, k, least+unit, coming)
 			}
+			unit *= l.width
 		}
-		if least != l.visits.least() {
-			fail("level %d: the next visit is %d, not %d", k, least, l.visits.least())
+		if at := l.visits[0][i]; at > earliest || (earliest == never) != (at == never) || at < l.now || at == l.now && uint64(i) == l.now%n {
+			fail("slot %d is visited at %d, now is %d, and its first entry is due at %d", i, at, l.now, earliest)
 		}
+	}
+	if slices.Min(l.visits[0]) != l.next() {
+		fail("the next visit is %d, not %d", slices.Min(l.visits[0]), l.next())
 	}
 }

@@ -14,7 +14,7 @@ import (
 // The faults that a clock can have, and wheels of the strangest shapes. What jobs, executors, loggers and
 // callers can do wrong is in test/faults_test.go. The rig checks the inner order and the accounts in the end.
 
-func TestFault_clockJumpsAnHour_overdueTasksRunOnceInDueOrder(t *testing.T) {
+func TestFault_clockJumpsAnHour_overdueTasksRunOnceInTheOrderOfTheirTicks(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		var want []string

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
+
+	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
 func keyed(key string, state uint32) *entry {
@@ -34,8 +35,8 @@ func wantEntries(t *testing.T, x *index, want ...*entry) {
 }
 
 func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
-	for _, state := range []uint32{scheduled, moving, orphaned, waiting} {
-		x := newIndex(false)
+	for _, state := range []uint32{scheduled, moving, waiting, waiting | 77<<stateBits} {
+		x := newIndex(0)
 		first, second := keyed("k", state), keyed("k", scheduled)
 		if put(x, first) != nil || put(x, second) != ErrDuplicateTaskKey || x.get("k") != first {
 			t.Errorf("an entry in state %d does not keep its key", state)
@@ -44,28 +45,31 @@ func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
 	}
 }
 
-func TestIndex_deadEntry_isTakenOutByWhoeverMeetsIt(t *testing.T) {
+func TestIndex_deadEntry_isAsGoodAsNone(t *testing.T) {
 	for _, state := range []uint32{removed, done} {
-		x := newIndex(false)
+		x := newIndex(0)
 		dead, other := keyed("k", state), keyed("other", scheduled)
 		x.m.Set("k", dead)
 		x.m.Set("other", other)
-		if x.get("k") != nil {
+		if x.get("k") != nil || x.remove("k", kills) != nil {
 			t.Errorf("state %d: a dead entry was found", state)
 		}
-		wantEntries(t, x, other)
-
-		x.m.Set("k", dead)
 		successor := keyed("k", scheduled)
 		if put(x, successor) != nil || x.get("k") != successor {
 			t.Errorf("state %d: a dead entry was in the way of an add", state)
+		}
+		wantEntries(t, x, other, successor)
+
+		x.m.Set("k", dead)
+		if old, err := x.set(successor, kills); old != nil || err != nil || x.get("k") != successor {
+			t.Errorf("state %d: a dead entry was replaced: %v, %v", state, old, err)
 		}
 		wantEntries(t, x, other, successor)
 	}
 }
 
 func TestIndex_forget_leavesTheSuccessorAlone(t *testing.T) {
-	x := newIndex(false)
+	x := newIndex(0)
 	first, second := keyed("k", done), keyed("k", scheduled)
 	x.m.Set("k", second)
 	x.forget(first)
@@ -77,7 +81,7 @@ func TestIndex_forget_leavesTheSuccessorAlone(t *testing.T) {
 }
 
 func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
-	x := newIndex(false)
+	x := newIndex(0)
 	e, killed := keyed("k", scheduled), []*entry(nil)
 	kill := func(e *entry) bool {
 		killed = append(killed, e)
@@ -90,58 +94,50 @@ func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
 	if err := put(x, e); err != nil {
 		t.Fatal(err)
 	}
-	x.remove("k", kill)
-	x.remove("k", kill)
+	if x.remove("k", kill) != e || x.remove("k", kill) != nil {
+		t.Error("what was there was not returned, or twice")
+	}
 	if !slices.Equal(killed, []*entry{e}) {
 		t.Errorf("kill was called %d times", len(killed))
 	}
 	wantEntries(t, x)
 }
 
-func TestIndex_replace_onlyForWhatTheKeyMeans(t *testing.T) {
-	live, dead, stranger := keyed("k", scheduled), keyed("k", done), keyed("k", scheduled)
-	for _, c := range []struct {
-		name    string
-		in, old *entry // what the key means, and what is to be replaced
-	}{
-		{"another", live, stranger},
-		{"dead by now", dead, dead},
-		{"vanished", nil, dead},
-		{"there", live, live}, // the last, which ends it
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			x, e := newIndex(false), keyed("k", scheduled)
-			var want []*entry
-			if c.in != nil {
-				x.m.Set("k", c.in)
-				want = []*entry{c.in}
+func TestIndex_set_takesThePlaceOfWhatIsThere(t *testing.T) {
+	for _, in := range []*entry{nil, keyed("k", done), keyed("k", removed), keyed("k", scheduled)} {
+		for _, full := range []bool{false, true} {
+			x, e := newIndex(1), keyed("k", scheduled)
+			var want *entry
+			if in != nil {
+				x.m.Set("k", in)
+				if in.live() {
+					want = in
+					x.enter()
+				}
 			}
-			replaced := c.in == live && c.old == live
-			if got := x.replace(c.old, e, kills); got != replaced {
-				t.Errorf("replaced: %v", got)
+			if full && want == nil {
+				x.enter()
 			}
-			if replaced {
-				want = []*entry{e}
+			old, err := x.set(e, func(o *entry) bool { return o.live() })
+			if refused := full && want == nil; old != want || (err != nil) != refused || err != nil && err != ErrFull {
+				t.Errorf("full: %v: replaced %v, %v", full, old, err)
 			}
-			if live.live() == replaced || !stranger.live() {
-				t.Error("the wrong entry was ended")
+			if err != nil {
+				wantEntries(t, x)
+			} else {
+				wantEntries(t, x, e)
 			}
-			wantEntries(t, x, want...)
-		})
+			if n := x.count.Load(); n != 1 {
+				t.Errorf("full: %v: %d are counted", full, n)
+			}
+		}
 	}
 }
 
 // Of all that add, replace and end a key at the same time, the index keeps one that is live, or none.
 func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
-	x := newIndex(false)
-	var live atomic.Int64
-	kill := func(e *entry) bool {
-		if !kills(e) {
-			return false
-		}
-		live.Add(-1)
-		return true
-	}
+	x := newIndex(1)
+	end := func(e *entry) bool { return kills(e) }
 	var workers sync.WaitGroup
 	for seed := range uint64(4) {
 		workers.Go(func() {
@@ -150,59 +146,51 @@ func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
 				e := keyed("k", scheduled)
 				switch old := x.get("k"); {
 				case old == nil:
-					live.Add(1)
-					if put(x, e) != nil {
-						live.Add(-1)
-					}
+					_ = put(x, e)
 				case r.IntN(3) == 0:
-					x.remove("k", kill)
-				case r.IntN(2) == 0:
-					kill(old) // as a last run does, which forgets it a little later
-					x.forget(old)
-				default:
-					live.Add(1)
-					if !x.replace(old, e, kill) {
-						live.Add(-1)
+					if x.remove("k", end) != nil {
+						x.leave()
 					}
+				case r.IntN(2) == 0:
+					if kills(old) { // as a last run does, which forgets it a little later
+						x.leave()
+						x.forget(old)
+					}
+				default:
+					_, _ = x.set(e, end)
 				}
 			}
 		})
 	}
 	workers.Wait()
-	left := x.entries()
-	if n := int(live.Load()); n != len(left) || n > 1 {
-		t.Fatalf("%d entries are left, and %d are live", len(left), n)
-	}
-	for _, e := range left {
-		if !e.live() {
-			t.Error("the entry that is left is dead")
+	left := 0
+	for _, e := range x.entries() {
+		if e.live() {
+			left++
 		}
 	}
-	x.remove("k", kills)
+	if n := int(x.count.Load()); n != left || n > 1 {
+		t.Fatalf("%d live entries are left, and %d are counted", left, n)
+	}
+	x.remove("k", end)
 	wantEntries(t, x)
 }
 
-// put adds an entry that is always admitted.
-func put(x *index, e *entry) error {
-	_, err := x.add(e, always)
-	return err
-}
-
-// always has an index take every entry.
-func always() bool { return true }
+func put(x *index, e *entry) error { return x.add(e) }
 
 func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
-	never := func() bool { return false }
 	for _, dead := range []bool{false, true} {
-		x := newIndex(false)
+		x := newIndex(1)
+		x.enter()
 		if dead {
 			x.m.Set("k", keyed("k", removed))
 		}
-		if _, err := x.add(keyed("k", scheduled), never); err != ErrFull {
+		e := keyed("k", scheduled)
+		if err := x.add(e); err != ErrFull || e.live() {
 			t.Errorf("the error is %v, want %v", err, ErrFull)
 		}
-		if n := x.m.Count(); n != 0 {
-			t.Errorf("%d entries are left behind", n)
+		if n := x.m.Count(); n != 0 || x.count.Load() != 1 {
+			t.Errorf("%d entries are left behind, and %d are counted", n, x.count.Load())
 		}
 	}
 }
@@ -210,8 +198,8 @@ func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 // Whoever chooses the keys can choose them so that concurrent-map's own hash, FNV-1, puts them all into one
 // shard, behind one lock. The index does not use that hash.
 func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
-	x := newIndex(false)
-	shards := len(x.mail)
+	x := newIndex(0)
+	shards := cmap.SHARD_COUNT
 	perShard := make([]int, shards)
 	const n = 3200
 	for i, found := 0, 0; found < n; i++ {
@@ -219,7 +207,7 @@ func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 		h := fnv.New32()
 		_, _ = h.Write([]byte(key))
 		if h.Sum32()%uint32(shards) == 0 {
-			perShard[x.shard(key)]++
+			perShard[int(x.hash(key))%shards]++
 			found++
 		}
 	}
@@ -228,7 +216,7 @@ func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 			t.Errorf("shard %d has %d of %d keys, want about %d", i, got, n, n/shards)
 		}
 	}
-	if y := newIndex(false); slices.Equal(hashes(x), hashes(y)) {
+	if y := newIndex(0); slices.Equal(hashes(x), hashes(y)) {
 		t.Error("two indexes have the same hash: who knows one knows the other")
 	}
 }

@@ -12,34 +12,23 @@ import (
 type Layout int
 
 const (
-	// Hashed is one wheel whose tasks have a count of circles.
+	// Hashed is one wheel, in each slot of which the tasks are kept by circle.
 	Hashed Layout = iota
-	// Hierarchical is a wheel for the near tasks and, made when a delay needs them, levels of slots that span
-	// more and more ticks, from which tasks move down as they near.
+	// Hierarchical is a wheel for the near tasks and, made when a delay needs them, further wheels whose
+	// slots span more and more ticks. Tasks move down from them as they near.
 	Hierarchical
 )
 
 // String returns the name of the layout, in lower case.
 func (l Layout) String() string {
-	switch l {
-	case Hashed:
-		return "hashed"
-	case Hierarchical:
-		return "hierarchical"
+	if l == Hashed || l == Hierarchical {
+		return [...]string{"hashed", "hierarchical"}[l]
 	}
 	return fmt.Sprintf("Layout(%d)", int(l))
 }
 
-// newLayout makes a layout that is known, for a wheel that has passed so many ticks.
-func newLayout(l Layout, slots int, passed uint64) layout {
-	if l == Hierarchical {
-		return newHierarchy(slots, passed)
-	}
-	return newRing(slots, passed)
-}
-
-// position tells which slot of a wheel with n slots an entry for the given tick waits for when now was the
-// last tick passed, and how many more revolutions. It is the same for every layout.
+// position returns the slot of a wheel with n slots in which an entry for the given tick waits when now was
+// the last tick passed, and how many more circles. It is the same for every layout.
 func position(at, now, n uint64) (slot, circle int) {
 	if at > now {
 		circle = int(min((at-now-1)/n, math.MaxInt))
@@ -48,34 +37,310 @@ func position(at, now, n uint64) (slot, circle int) {
 }
 
 // A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine
-// and no task: ticks are numbers that are passed in, and of an entry it uses at, prev and next alone. Its
-// owner is the loop.
+// and no task: ticks are numbers that are passed in, and of an entry it uses at and place alone. The loop
+// owns it.
 //
-// What every layout keeps to, with now the last tick that was passed:
+// # Two layouts, one structure
 //
-//   - every entry in it has at > now;
-//   - an entry is handed out by the visit of its tick, no sooner and no later;
-//   - next is never after the at of an entry, so that nothing is missed by sleeping until then. It may be
-//     sooner: a layout may ask for a visit to move entries, a bounded number of times in the life of each.
-type layout interface {
-	// place puts in e, which is in no slot.
-	place(e *entry)
-	// unlink takes out e, which is in a slot.
-	unlink(e *entry)
-	// next returns the tick of the next visit, or never.
-	next() uint64
-	// visit passes next, which must not be never, and returns what is due at it. What was placed at one
-	// instant is in the order of placement.
-	visit() list
-	// pass makes tick the last that was passed. It must be before next and not before an earlier one.
-	pass(tick uint64)
-	// near counts the entries of slot i that wait for no further revolution, as far as the layout can tell
-	// without a look at each: see [Sector]. It may move that many entries, which it takes from moves.
-	near(i uint64, moves *int) int
-	// search adds to s the parts that lead to all entries. open adds what a part is made of, or what follows
-	// on it, and returns the list that it has, or an empty one.
-	search(s *search)
-	open(s *search, p part) list
-	// drain takes everything out, in no particular order.
-	drain(yield func(e *entry))
+// Tick t belongs to slot t mod n and is number t div n there. A slot keeps its entries by number on levels,
+// and a level in lists. With width w:
+//
+//	level 0   a list for each number, 2w of them: what is less than 2w numbers ahead
+//	level 1   a list for w numbers each, 2w of them: what is less than 2w² ahead, or a little less
+//	level 2   a list for w² numbers each, ...
+//
+// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987): n slots,
+// where the number of a tick is that of the circle in which the hand meets it. The scheme of the paper visits
+// every task of a slot in each circle; here the levels, with a small w, find those of one circle at once.
+//
+// [Hierarchical] is scheme 7, as in Kafka's timer: one slot, so that the number of a tick is the tick, and w
+// is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one below.
+//
+// # Moving down
+//
+// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level
+// reach twice as far as they would have to: so a list may begin to move one span ahead, and has all of that
+// span for it. At one tick maxMoves entries move at most, and the next tick goes on. Only if that was not
+// enough, with more than a thousand million entries in one list or after a stall, the rest has to move when
+// the first number has come; that, too, is done in pieces of maxMoves. An entry moves once for each level
+// below its first: with Hashed never if it is due within 31 turns, once within 496, twice within 7,936.
+//
+// # What always holds
+//
+//   - Every entry in the layout has at > now.
+//   - An entry is handed out at its tick, no sooner and no later.
+//   - next is never after the at of an entry, so that nothing is missed by sleeping until then. It may be sooner, to move
+//     entries.
+type layout struct {
+	turn   uint64 // slots of the wheel, as the user gave them
+	width  uint64 // w
+	slots  []slot // n
+	visits tree   // by slot, the tick of the next visit
+	now    uint64 // the last tick passed
+	moved  int    // entries, at the tick after now, and
+	at     uint64 // that tick
+
+	spare []*level // empty
+	few   bucket   // what advance returned, if that was little
+}
+
+type slot struct {
+	levels []*level // lowest first; nil if empty
+}
+
+type level struct {
+	lists  []bucket // 2w
+	visits tree     // by list, the number from which on it is handed out (level 0) or moves down
+}
+
+const (
+	// circles is the width of the levels of Hashed. With 64 a level takes 5 KB and not 1, and with 4 half an
+	// hour of 10 ms ticks in 1,024 slots takes three levels and not two.
+	circles = 16
+
+	// maxMoves bounds how many entries move down at one tick, to what takes well below a millisecond.
+	maxMoves = 8192
+
+	// maxSpare bounds the levels that are kept for later, to 300 KB with Hashed.
+	maxSpare = 256
+)
+
+// newLayout returns a layout for a wheel that has passed so many ticks.
+func newLayout(kind Layout, slots int, passed uint64) *layout {
+	l := &layout{turn: uint64(slots), width: circles, now: passed}
+	n := slots
+	if kind == Hierarchical {
+		n, l.width = 1, uint64(max(slots, 2)) // with one list to a level it would reach no farther than the one below
+	}
+	l.slots, l.visits, l.few = make([]slot, n), newTree(n), make(bucket, 0, keepRoom)
+	return l
+}
+
+// place puts in e, which is in no slot.
+func (l *layout) place(e *entry) {
+	if e.at <= l.now {
+		panic("timewheel: entry placed at a tick that has passed") // a bug: it would wait for ever
+	}
+	n := uint64(len(l.slots))
+	i := e.at % n
+	l.put(&l.slots[i], l.coming(i), e.at/n, e)
+	l.schedule(i, l.now+1)
+}
+
+// unlink takes out e, which is in a slot.
+func (l *layout) unlink(e *entry) {
+	n := uint64(len(l.slots))
+	i, number := e.at%n, e.at/n
+	unit := uint64(1)
+	for k, lv := range l.slots[i].levels {
+		d := number / unit % (2 * l.width)
+		if unit *= l.width; lv == nil || !lv.lists[d].has(e) {
+			continue
+		}
+		if lv.lists[d].remove(e); len(lv.lists[d]) == 0 {
+			l.vacate(&l.slots[i], k, d)
+			l.schedule(i, l.now+1)
+		}
+		return
+	}
+	panic("timewheel: entry is not in its slot") // a bug: it would be lost
+}
+
+// next returns the tick of the next piece of work, or never.
+func (l *layout) next() uint64 { return l.visits.least() }
+
+// advance does the next piece of work up to the given tick, which must be before never. It returns the
+// entries that are due at a tick, which are then in no slot but for their place, and that tick; more is false
+// when nothing is left, and all ticks up to the given one have passed.
+func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
+	tick = l.visits.least()
+	if tick > upTo {
+		l.now = upTo
+		return nil, upTo, false
+	}
+	l.now = max(l.now, tick-1)
+	own, i := tick%uint64(len(l.slots)), uint64(l.visits.leaf())
+	if l.visits[0][own] == tick && l.now < tick {
+		i = own // before others, which only want to move something at this tick
+	}
+	s, coming := &l.slots[i], l.coming(i)
+	if l.at != tick {
+		l.at, l.moved = tick, 0
+	}
+	overdue := l.moveDown(s, coming)
+	switch {
+	case i != own || l.now == tick:
+		l.schedule(i, tick+1)
+	case overdue:
+		l.moved = 0
+		l.schedule(i, tick)
+	default:
+		if lv := s.level(0); lv != nil {
+			d := coming % (2 * l.width)
+			switch due = lv.lists[d]; {
+			case len(due) > keepRoom:
+				lv.lists[d] = nil
+				l.vacate(s, 0, d)
+			case len(due) > 0:
+				due = append(l.few[:0], due...) // the list keeps its room
+				l.vacate(s, 0, d)
+			}
+		}
+		l.now = tick
+		l.schedule(i, tick+1)
+	}
+	return due, tick, true
+}
+
+// upcoming yields the entries whose tick comes within one turn, the soonest tick first.
+func (l *layout) upcoming(yield func(e *entry) bool) {
+	n := uint64(len(l.slots))
+	last := l.now + min(l.turn, never-1-l.now)
+	l.visits.upTo(last, int((l.now+1)%n), func(i int) bool {
+		lv := l.slots[i].level(0)
+		if lv == nil {
+			return true
+		}
+		more := true
+		lv.visits.upTo((last-uint64(i))/n, int(l.coming(uint64(i))%(2*l.width)), func(d int) bool {
+			for _, e := range lv.lists[d] {
+				if more = yield(e); !more {
+					break
+				}
+			}
+			return more
+		})
+		return more
+	})
+}
+
+// drain takes everything out, in no order.
+func (l *layout) drain(yield func(e *entry)) {
+	for i := range l.slots {
+		for k, lv := range l.slots[i].levels {
+			for d := 0; lv != nil && d < len(lv.lists); d++ {
+				all := lv.lists[d]
+				if len(all) == 0 {
+					continue
+				}
+				lv.lists[d] = nil
+				l.vacate(&l.slots[i], k, uint64(d))
+				for _, e := range all {
+					e.place = 0
+					yield(e)
+				}
+			}
+		}
+		l.visits.set(i, never)
+	}
+}
+
+// coming returns the first number of slot i that has not passed.
+func (l *layout) coming(i uint64) uint64 {
+	if l.now < i {
+		return 0
+	}
+	return (l.now-i)/uint64(len(l.slots)) + 1
+}
+
+// put hangs e, which has the number, into the lowest level that reaches it.
+func (l *layout) put(s *slot, coming, number uint64, e *entry) {
+	unit := uint64(1)
+	for k := 0; ; k++ {
+		x := number / unit
+		if x-coming/unit >= 2*l.width {
+			unit *= l.width // no overflow: else every number there is had fitted here
+			continue
+		}
+		for k >= len(s.levels) {
+			s.levels = append(s.levels, nil)
+		}
+		if s.levels[k] == nil {
+			s.levels[k] = l.newLevel()
+		}
+		lv, d := s.levels[k], x%(2*l.width)
+		if lv.lists[d].add(e); len(lv.lists[d]) == 1 {
+			if k > 0 {
+				x = (x - 1) * unit // one span ahead; x is 2 at least
+			}
+			lv.visits.set(int(d), x)
+		}
+		return
+	}
+}
+
+// moveDown moves entries of the slot down from the lists whose time for that has come, as many as may move at
+// this tick. It reports whether one is left that may be due.
+func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
+	unit := uint64(1)
+	for range s.levels[min(len(s.levels), 1):] {
+		unit *= l.width
+	}
+	for k := len(s.levels) - 1; k > 0; k, unit = k-1, unit/l.width {
+		for lv := s.levels[k]; lv != nil && lv.visits.least() <= coming; lv = s.levels[k] {
+			d := uint64(lv.visits.leaf())
+			all := &lv.lists[d]
+			for len(*all) > 0 && l.moved < maxMoves {
+				e := (*all)[len(*all)-1]
+				all.remove(e)
+				l.put(s, coming, e.at/uint64(len(l.slots)), e)
+				l.moved++
+			}
+			if len(*all) > 0 {
+				overdue = overdue || lv.visits.least()+unit <= coming
+				break
+			}
+			l.vacate(s, k, d)
+		}
+	}
+	return overdue
+}
+
+// schedule notes when slot i is to be visited, not before the given tick.
+func (l *layout) schedule(i, earliest uint64) {
+	n, coming, at := uint64(len(l.slots)), l.coming(i), uint64(never)
+	for k, lv := range l.slots[i].levels {
+		if lv == nil {
+			continue
+		}
+		v := lv.visits.least()
+		if k > 0 && v <= coming {
+			at = earliest // as soon as can be
+			break
+		}
+		at = min(at, v*n+i)
+	}
+	l.visits.set(int(i), at)
+}
+
+// level returns level k of the slot, or nil if it is empty.
+func (s *slot) level(k int) *level {
+	if k >= len(s.levels) {
+		return nil
+	}
+	return s.levels[k]
+}
+
+func (l *layout) newLevel() *level {
+	if n := len(l.spare); n > 0 {
+		lv := l.spare[n-1]
+		l.spare[n-1] = nil
+		l.spare = l.spare[:n-1]
+		return lv
+	}
+	return &level{lists: make([]bucket, 2*l.width), visits: newTree(int(2 * l.width))}
+}
+
+// vacate notes that list d of level k is empty.
+func (l *layout) vacate(s *slot, k int, d uint64) {
+	lv := s.levels[k]
+	lv.lists[d].empty()
+	lv.visits.set(int(d), never)
+	if lv.visits.least() != never {
+		return
+	}
+	s.levels[k] = nil
+	if len(l.spare) < maxSpare {
+		l.spare = append(l.spare, lv)
+	}
 }

@@ -3,8 +3,6 @@
 package timewheel
 
 import (
-	"cmp"
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,83 +11,44 @@ import (
 )
 
 // A modelled layout goes through its operations beside the plainest model there is. After each it is checked
-// that the two agree, that the layout is in order, and that the operation touched what it may.
+// that the two agree, that the layout is in order, and that no entry was moved but one level down, and not
+// more of them than may be.
 type modelled struct {
 	*testing.T
-	checked
-	slots uint64
-	now   uint64
-	model []*entry // in the order of their placement
-	links map[*entry]links
-	moves map[*entry]int    // how often a waiting entry may still be moved
-	since map[*entry]uint64 // when it was placed
-}
-
-// links is where an entry hangs.
-type links struct {
-	prev, next *entry
-	level      int
+	*layout
+	now    uint64
+	model  []*entry
+	levels map[*entry]int
 }
 
 func newModelled(t *testing.T, kind Layout, slots int, passed uint64) *modelled {
-	return &modelled{
-		T: t, checked: newLayout(kind, slots, passed).(checked), slots: uint64(slots), now: passed,
-		links: make(map[*entry]links), moves: make(map[*entry]int),
-		since: make(map[*entry]uint64),
-	}
+	return &modelled{T: t, layout: newLayout(kind, slots, passed), now: passed, levels: make(map[*entry]int)}
 }
 
-// eachLayout runs f for every layout.
-func eachLayout(t *testing.T, f func(t *testing.T, kind Layout)) {
-	t.Helper()
-	for _, kind := range []Layout{Hashed, Hierarchical} {
-		t.Run(kind.String(), func(t *testing.T) { f(t, kind) })
-	}
-}
-
-// verify compares the layout with the model. The entries given, and those that moved a level down, may have
-// got other neighbours, and so may these; all others must not have been touched. It returns how many moved.
-func (m *modelled) verify(may ...*entry) (moved int) {
+// verify compares the layout with the model, and returns how many entries have moved.
+func (m *modelled) verify() (moved int) {
 	m.Helper()
-	links, least := m.walk(), uint64(never)
-	for _, e := range m.model {
-		if old, known := m.links[e]; known && old.level != links[e].level {
-			may = append(may, e, e.prev, e.next)
-		}
-	}
-	for _, e := range m.model {
+	least := uint64(never)
+	found := 0
+	m.check(m.Fatalf, func(e *entry, level int) {
+		found++
 		least = min(least, e.at)
-		old, known := m.links[e]
-		now := links[e]
-		switch {
+		switch old, known := m.levels[e]; {
 		case !known:
-			m.moves[e] = now.level
-		case now.level != old.level:
+		case level < old:
 			moved++
-			m.moves[e]--
-			if now.level > old.level || m.moves[e] < 0 {
-				m.Fatalf("entry at %d was moved from level %d to %d", e.at, old.level, now.level)
-			}
-		case now != old && !slices.Contains(may, e):
-			m.Fatalf("now %d: entry at %d was touched", m.now, e.at)
+		case level > old:
+			m.Fatalf("entry at %d was moved from level %d to %d", e.at, old, level)
 		}
+		m.levels[e] = level
+	})
+	if found != len(m.model) || len(m.levels) != found {
+		m.Fatalf("%d entries are in the layout, want %d", found, len(m.model))
 	}
-	m.links = links
 	if next := m.next(); next > least || len(m.model) == 0 && next != never {
 		m.Fatalf("next visit at %d, the first of %d entries is due at %d", next, len(m.model), least)
 	}
 	return moved
-}
-
-// walk looks through the layout, which must hold what the model does, and returns where each entry hangs.
-func (m *modelled) walk() map[*entry]links {
-	m.Helper()
-	found := make(map[*entry]links)
-	m.check(m.Fatalf, func(e *entry, level int) { found[e] = links{e.prev, e.next, level} })
-	if len(found) != len(m.model) {
-		m.Fatalf("%d entries are in the layout, want %d", len(found), len(m.model))
-	}
-	return found
 }
 
 func (m *modelled) add(at uint64) *entry {
@@ -97,59 +56,61 @@ func (m *modelled) add(at uint64) *entry {
 	e := &entry{at: at}
 	m.place(e)
 	m.model = append(m.model, e)
-	m.since[e] = m.now
-	m.verify(e, e.prev, e.next)
+	m.verify()
 	return e
 }
 
 // forget takes an entry out of the model.
 func (m *modelled) forget(e *entry) {
 	m.model = slices.DeleteFunc(m.model, func(o *entry) bool { return o == e })
-	delete(m.links, e)
-	delete(m.moves, e)
+	delete(m.levels, e)
 }
 
 func (m *modelled) remove(e *entry) {
 	m.Helper()
-	prev, next := e.prev, e.next
 	m.unlink(e)
-	if e.linked() {
-		m.Fatal("an entry that was taken out is linked")
+	if e.placed() {
+		m.Fatal("an entry that was taken out has a place")
 	}
 	m.forget(e)
-	m.verify(prev, next)
+	m.verify()
 }
 
-// advance passes every tick up to the given one, as the loop does, and returns what fell due.
-func (m *modelled) advance(tick uint64) (due []*entry) {
+// pass passes every tick up to the given one, as the loop does, and returns what fell due.
+func (m *modelled) pass(upTo uint64) (due []*entry) {
 	m.Helper()
-	want := slices.DeleteFunc(slices.Clone(m.model), func(e *entry) bool { return e.at > tick })
-	byPlacement := func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(m.since[a], m.since[b]))
-	}
-	slices.SortStableFunc(want, byPlacement)
-	for m.next() <= tick {
-		next, before := m.next(), len(due)
-		list := m.visit()
-		m.now = next
-		for e := list.popFront(); e != nil; e = list.popFront() {
-			if e.at != next {
-				m.Fatalf("an entry for %d was handed out at %d", e.at, next)
+	want := slices.DeleteFunc(slices.Clone(m.model), func(e *entry) bool { return e.at > upTo })
+	for {
+		next := m.next()
+		list, tick, more := m.advance(upTo)
+		if !more {
+			break
+		}
+		if tick != next || tick <= m.now && len(list) > 0 {
+			m.Fatalf("tick %d was visited after %d, and the next visit was to be at %d", tick, m.now, next)
+		}
+		for _, e := range list {
+			if e.at != tick {
+				m.Fatalf("an entry for %d was handed out at %d", e.at, tick)
 			}
+			e.place = 0
 			m.forget(e)
 			due = append(due, e)
 		}
-		if m.verify() == 0 && len(due) == before {
+		clear(list)
+		m.now = m.layout.now
+		if moved := m.verify(); moved == 0 && len(list) == 0 {
 			m.Fatalf("the visit at %d was for nothing", next)
+		} else if moved > maxMoves {
+			m.Fatalf("the visit at %d moved %d entries", next, moved)
 		}
 	}
-	m.pass(tick)
-	m.now = tick
-	m.verify()
-	sorted := slices.Clone(due)
-	slices.SortStableFunc(sorted, byPlacement) // the order of what was placed at one instant stays
-	if !slices.Equal(sorted, want) {
-		m.Fatalf("up to %d there came %d entries out of %d, or in another order", tick, len(due), len(want))
+	m.now = upTo
+	if m.verify(); m.layout.now != upTo || m.next() <= upTo {
+		m.Fatalf("now is %d, want %d, and the next visit is at %d", m.layout.now, upTo, m.next())
+	}
+	if len(due) != len(want) {
+		m.Fatalf("up to %d there came %d entries of %d", upTo, len(due), len(want))
 	}
 	return due
 }
@@ -162,67 +123,47 @@ func (m *modelled) empty() {
 		m.Fatalf("drain took out %d of %d", len(out), len(m.model))
 	}
 	for _, e := range out {
-		if e.linked() || !slices.Contains(m.model, e) {
-			m.Fatal("drain took out something else, or left it linked")
+		if e.placed() || !slices.Contains(m.model, e) {
+			m.Fatal("drain took out something else, or left it a place")
 		}
 	}
 	m.model = nil
-	clear(m.links)
-	clear(m.moves)
+	clear(m.levels)
 	m.verify()
+}
+
+// look has the layout yield what is due within a turn, and leave off in the middle.
+func (m *modelled) look(r *rand.Rand) {
+	m.Helper()
+	last := m.now + min(m.turn, never-1-m.now)
+	want := 0
+	for _, e := range m.model {
+		if e.at <= last {
+			want++
+		}
+	}
+	for _, most := range []int{want, r.IntN(want + 1)} {
+		n, tick := 0, uint64(0)
+		m.upcoming(func(e *entry) bool {
+			if n++; e.at < tick || e.at > last {
+				m.Fatalf("within a turn from %d an entry for %d comes after one for %d", m.now, e.at, tick)
+			}
+			tick = e.at
+			return n < most
+		})
+		if n != most && !(most == 0 && n == 1) {
+			m.Fatalf("%d of %d entries are due within a turn from %d, and %d were asked for", n, want, m.now, most)
+		}
+	}
 }
 
 // reach draws a number of ticks, from one to many revolutions and next to what may be a boundary of a layout.
 func (m *modelled) reach(r *rand.Rand) uint64 {
-	n := m.slots
-	spans := []uint64{1, n, 2 * n, n * lists, n * lists * lists, n * lists * lists * lists, n * n, n * n * n, 1 << 40, 1 << 62}
+	n, w := m.turn, m.width
+	spans := []uint64{1, n, 2 * n, w * n, 2 * w * n, w * w * n, 2 * w * w * n, w * w * w * n, n * n, n * n * n, 1 << 40, 1 << 62}
 	span := spans[r.IntN(len(spans))] * uint64(1+r.IntN(3))
 	ticks := max(span+uint64(r.IntN(3))-1, 1)
 	return min(ticks, never-1-m.now)
-}
-
-// look has the layout tell how many entries are near in each slot, and search for those that are due first.
-// The look may move entries a level down.
-func (m *modelled) look(r *rand.Rand) {
-	m.Helper()
-	allowed := []int{0, 1, 1000}[r.IntN(3)]
-	moves := allowed
-	for i := range m.slots {
-		want := 0 // that the hand meets on its next way round
-		for _, e := range m.model {
-			if e.at%m.slots == i && e.at-m.now <= m.slots {
-				want++
-			}
-		}
-		n := m.near(i, &moves)
-		if _, hashed := m.checked.(*ring); n > want || hashed && allowed == 1000 && n != want {
-			m.Fatalf("%d entries are near in slot %d, want %d", n, i, want)
-		}
-	}
-	if moves < 0 || m.verify() > allowed-moves {
-		m.Fatalf("of %d moves %d were left, and more were made", allowed, moves)
-	}
-	s := search{steps: math.MaxInt}
-	m.search(&s)
-	var from uint64
-	found := make(map[*entry]bool)
-	for s.Len() > 0 {
-		p := heap.Pop(&s).(part)
-		if p.from < from {
-			m.Fatalf("a part from %d comes after one from %d", p.from, from)
-		}
-		from = p.from
-		entries := m.open(&s, p)
-		for e := range entries.all() {
-			if e.at < p.from || found[e] {
-				m.Fatalf("an entry for %d is in a part from %d, or in two", e.at, p.from)
-			}
-			found[e] = true
-		}
-	}
-	if len(found) != len(m.model) {
-		m.Fatalf("the search found %d entries of %d", len(found), len(m.model))
-	}
 }
 
 func (m *modelled) step(r *rand.Rand) {
@@ -236,15 +177,15 @@ func (m *modelled) step(r *rand.Rand) {
 	case k < 70 && len(m.model) > 0:
 		m.remove(m.model[r.IntN(len(m.model))])
 	case k < 80:
-		m.advance(m.now + uint64(r.IntN(2))*min(m.slots, never-1-m.now))
+		m.pass(m.now + uint64(r.IntN(2))*min(m.turn, never-1-m.now))
 	case k < 90 && len(m.model) > 0: // to the very tick of an entry, or to the last before
-		m.advance(max(m.now, m.model[r.IntN(len(m.model))].at-uint64(r.IntN(2))))
+		m.pass(max(m.now, m.model[r.IntN(len(m.model))].at-uint64(r.IntN(2))))
 	case k < 94:
 		m.look(r)
 	case k < 98 && m.next() != never: // next to the next visit
-		m.advance(min(m.next(), never-2) + uint64(r.IntN(3)) - 1)
+		m.pass(min(m.next(), never-2) + uint64(r.IntN(3)) - 1)
 	case k == 98:
-		m.advance(m.now + m.reach(r)/4)
+		m.pass(m.now + m.reach(r)/4)
 	case k == 99:
 		m.empty()
 	}
@@ -264,7 +205,7 @@ func testAnyOperations(t *testing.T, kind Layout) {
 				for range 400 {
 					m.step(r)
 				}
-				m.advance(never - 1)
+				m.pass(never - 1)
 				if len(m.model) != 0 {
 					t.Fatalf("from %d: at the end of time %d entries wait still", start, len(m.model))
 				}
@@ -287,14 +228,14 @@ func TestLayout_everySmallPlacement_comesOutAtItsTick(t *testing.T) {
 					e := m.add(at)
 					met := 0
 					for tick := now + 1; tick <= at; tick++ {
-						if len(m.advance(tick)) > 0 {
+						if len(m.pass(tick)) > 0 {
 							break
 						}
 						if tick%uint64(n) == uint64(slot) {
 							met++
 						}
 					}
-					if e.linked() || m.now != at || circle != met || slot != int(at)%n {
+					if e.placed() || m.now != at || circle != met || slot != int(at)%n {
 						t.Fatalf("%d slots, now %d, delay %d: slot %d, circle %d; out at %d after %d meetings",
 							n, now, delay, slot, circle, m.now, met)
 					}
@@ -326,6 +267,266 @@ func TestLayout_place_atATickThatHasPassed_panics(t *testing.T) {
 				}()
 				newLayout(kind, 4, 10).place(&entry{at: at})
 			}()
+		}
+	})
+}
+
+// Very many entries of one tick, far ahead, come down a level in pieces, and are there in time. Those of
+// other ticks are not held up by it.
+func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
+	for _, c := range []struct {
+		kind  Layout
+		slots int
+		at    uint64
+	}{
+		{Hashed, 64, 64*100 + 7}, {Hashed, 64, 64*1000 + 7}, {Hierarchical, 64, 64*3 + 7}, {Hierarchical, 64, 64*64*3 + 7},
+		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a turn to do it in
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			l := newLayout(c.kind, c.slots, 0)
+			entries := make([]entry, 10*maxMoves+1)
+			for i := range entries {
+				entries[i].at = c.at
+				l.place(&entries[i])
+			}
+			near := make(map[uint64]*entry)
+			for tick := uint64(1); tick < c.at; tick++ {
+				near[tick] = &entry{at: tick}
+				l.place(near[tick])
+			}
+			height := func() (sum int) { // a move lowers it by a level or more
+				for i := range l.slots {
+					for k, lv := range l.slots[i].levels {
+						for d := 0; k > 0 && lv != nil && d < len(lv.lists); d++ {
+							sum += k * len(lv.lists[d])
+						}
+					}
+				}
+				return sum
+			}
+			levels := len(l.slots[c.at%uint64(len(l.slots))].levels)
+			before := height()
+			for tick := uint64(1); tick <= c.at; tick++ {
+				least := 0
+				for visits := 1; ; visits++ {
+					due, at, more := l.advance(tick)
+					if !more {
+						break
+					}
+					if at != tick {
+						t.Fatalf("tick %d was visited in place of %d", at, tick)
+					}
+					after := height()
+					if moved := before - after; moved > levels*maxMoves {
+						t.Fatalf("at tick %d visit %d moved %d entries", tick, visits, moved)
+					}
+					before = after
+					for _, e := range due {
+						if e.at != tick {
+							t.Fatalf("an entry for %d came out at %d", e.at, tick)
+						}
+						least++
+						e.place = 0
+					}
+					clear(due)
+				}
+				if want := 1; tick < c.at && least != want || tick == c.at && least != len(entries) {
+					t.Fatalf("%d entries came out at tick %d", least, tick)
+				}
+			}
+			if l.next() != never {
+				t.Error("something is left")
+			}
+		})
+	}
+}
+
+// The walks that textbooks show: at which tick the entry is in which list of which level. It moves down one
+// span before the first number of its list, for which there may be much to move.
+func TestLayout_walksOfTheTextbooks(t *testing.T) {
+	type step struct {
+		tick  uint64
+		level int
+	}
+	for _, c := range []struct {
+		name  string
+		slots int
+		at    uint64
+		steps []step
+	}{
+		{"850 ms in slots of 1 ms, 20 a level", 20, 850, []step{{0, 2}, {400, 1}, {820, 0}}},
+		{"39 s in slots of 1 s, 20 a level: two turns of the lowest", 20, 40, []step{{0, 0}}},
+		{"41 s in slots of 1 s, 20 a level", 20, 41, []step{{0, 1}, {20, 0}}},
+		{"15 s in slots of 1 s, 7 a level", 7, 15, []step{{0, 1}, {7, 0}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLayout(Hierarchical, c.slots, 0)
+			e := &entry{at: c.at}
+			l.place(e)
+			for _, s := range c.steps {
+				if s.tick > 0 {
+					if next := l.next(); next != s.tick {
+						t.Fatalf("the next visit is at %d, want %d", next, s.tick)
+					}
+					if due, _, _ := l.advance(s.tick); len(due) > 0 {
+						t.Fatalf("it is due at tick %d", s.tick)
+					}
+				}
+				l.check(t.Fatalf, func(_ *entry, level int) {
+					if level != s.level {
+						t.Errorf("at tick %d it is on level %d, want %d", s.tick, level, s.level)
+					}
+				})
+			}
+			if due, at, _ := l.advance(c.at); len(due) != 1 || due[0] != e || at != c.at || l.next() != never {
+				t.Errorf("it comes out at %d", at)
+			}
+		})
+	}
+}
+
+func TestLayout_levels_areMadeOnDemand(t *testing.T) {
+	l := newLayout(Hierarchical, 10, 0)
+	for _, c := range []struct {
+		at    uint64
+		level int
+	}{{20, 0}, {21, 1}, {199, 1}, {200, 2}, {5, 0}, {never - 1, 18}} {
+		e := &entry{at: c.at}
+		l.place(e)
+		for k, lv := range l.slots[0].levels {
+			if (lv != nil) != (k == c.level) {
+				t.Errorf("with tick %d alone there is level %d: %v", c.at, k, lv != nil)
+			}
+		}
+		l.unlink(e)
+		if l.next() != never {
+			t.Errorf("with tick %d taken out the next visit is at %d", c.at, l.next())
+		}
+	}
+}
+
+// A task is moved as seldom as the layout says.
+func TestLayout_farEntries_moveOnceALevelAtMost(t *testing.T) {
+	for _, c := range []struct {
+		kind   Layout
+		within uint64 // ticks
+		slots  int
+		most   int // moves
+	}{
+		{Hashed, 31 * 5, 5, 0}, {Hashed, 496 * 5, 5, 1}, {Hashed, 7936 * 5, 5, 2},
+		{Hierarchical, 2*60 - 1, 60, 0}, {Hierarchical, 2*60*60 - 60, 60, 1},
+	} {
+		r := random(5)
+		m := newModelled(t, c.kind, c.slots, 0)
+		first := make(map[*entry]int)
+		for range 300 {
+			e := m.add(1 + r.Uint64N(c.within))
+			first[e] = m.levels[e]
+			if m.levels[e] > c.most {
+				t.Fatalf("an entry within %d ticks is on level %d", c.within, m.levels[e])
+			}
+		}
+		visits := 0
+		for len(m.model) > 0 {
+			m.pass(m.next())
+			visits++
+		}
+		if limit := 300 * (1 + c.most); visits > limit {
+			t.Errorf("%v: 300 entries within %d ticks took %d visits", c.kind, c.within, visits)
+		}
+	}
+}
+
+// Nothing is allocated by a steady flow, and a burst leaves no room behind.
+func TestLayout_room_isUsedAgainAndGivenBack(t *testing.T) {
+	eachLayout(t, func(t *testing.T, kind Layout) {
+		l := newLayout(kind, 100, 0)
+		near, far := make([]entry, keepRoom), new(entry)
+		turn := func() {
+			for i := range near {
+				near[i].at = l.now + 1
+				l.place(&near[i])
+			}
+			far.at = l.now + 100*1000
+			l.place(far)
+			l.unlink(far)
+			due, _, _ := l.advance(l.now + 1)
+			if len(due) != keepRoom {
+				t.Fatalf("%d entries came out", len(due))
+			}
+			for i := range near {
+				near[i].place = 0
+			}
+		}
+		for range 1000 {
+			turn()
+		}
+		if allocs := testing.AllocsPerRun(1000, turn); allocs != 0 {
+			t.Errorf("a tick costs %v allocations", allocs)
+		}
+
+		many := make([]entry, 4000*keepRoom)
+		for i := range many {
+			many[i].at = l.now + 1 + uint64(i)%4000
+			l.place(&many[i])
+		}
+		for i := range many {
+			l.unlink(&many[i])
+		}
+		if n := len(l.spare); n > maxSpare || l.next() != never {
+			t.Errorf("%d levels are kept", n)
+		}
+		for _, lv := range l.spare {
+			for _, list := range lv.lists {
+				if cap(list) > keepRoom {
+					t.Fatalf("an empty list keeps room for %d entries", cap(list))
+				}
+			}
+		}
+	})
+}
+
+// A tick looks at what is due and at nothing else: what is not due has a tick here that would give it away.
+func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
+	const slots, each = 4, 3
+	eachLayout(t, func(t *testing.T, kind Layout) {
+		l := newLayout(kind, slots, 0)
+		last := 2*l.width*uint64(len(l.slots)) - 1
+		var all []*entry
+		for range each {
+			for at := uint64(1); at < last; at++ {
+				e := &entry{at: at}
+				l.place(e)
+				all = append(all, e)
+			}
+		}
+		for tick := uint64(1); tick < last; tick++ {
+			type kept struct {
+				at    uint64
+				place uint32
+			}
+			hidden := make(map[*entry]kept)
+			for _, e := range all {
+				if e.at > tick {
+					hidden[e] = kept{e.at, e.place}
+					e.at, e.place = 0, 1<<31
+				}
+			}
+			due, at, _ := l.advance(tick)
+			for _, e := range due {
+				if e.at != tick {
+					t.Fatalf("tick %d hands out an entry that is due at %d", tick, hidden[e].at)
+				}
+			}
+			for e, was := range hidden {
+				if e.at != 0 || e.place != 1<<31 {
+					t.Fatalf("tick %d touched an entry that is due at %d", tick, was.at)
+				}
+				e.at, e.place = was.at, was.place
+			}
+			if len(due) != each || at != tick {
+				t.Fatalf("%d entries were due at %d, want %d", len(due), tick, each)
+			}
 		}
 	})
 }

@@ -3,47 +3,65 @@
 package timewheel
 
 import (
-	"errors"
+	"context"
+	"log/slog"
 
 	"github.com/sirupsen/logrus"
 )
 
 // WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack
 // as errors, an executor that refuses as a warning, and its start and stop for debugging; never a tick, an
-// add or a run. It is an error if l is nil.
+// add or a run. Of WithLogger and [WithSlog] the last one given holds. WithLogger panics if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
+	if l == nil {
+		panic("timewheel: nil logger")
+	}
 	return func(c *config) error {
-		if l == nil {
-			return errors.New("timewheel: logger is nil")
-		}
-		c.log = logger{l}
+		c.report.log = logger{toLogrus(l)}
+		return nil
+	}
+}
+
+// WithSlog is [WithLogger] for a logger of package log/slog. It panics if l is nil.
+func WithSlog(l *slog.Logger) Option {
+	if l == nil {
+		panic("timewheel: nil slog logger")
+	}
+	return func(c *config) error {
+		c.report.log = logger{func(level slog.Level, message string, fields ...any) {
+			l.Log(context.Background(), level, message, fields...)
+		}}
 		return nil
 	}
 }
 
 // A logger writes to the user's logger, whose panics it swallows: there is nowhere left to report them.
-type logger struct{ l logrus.FieldLogger }
-
-func newLogger() logger { return logger{logrus.StandardLogger()} }
-
-func (l logger) panicked(key string, value any, stack []byte) {
-	defer func() { _ = recover() }()
-	l.l.WithFields(logrus.Fields{"key": key, "panic": value, "stack": string(stack)}).
-		Error("timewheel: job panicked")
+type logger struct {
+	write func(level slog.Level, message string, fields ...any) // pairs of name and value, as in package slog
 }
 
-func (l logger) misbehaved(what string, value any, stack []byte) {
-	defer func() { _ = recover() }()
-	l.l.WithFields(logrus.Fields{"panic": value, "stack": string(stack)}).
-		Error("timewheel: " + what + " panicked")
+func newLogger() logger { return logger{toLogrus(logrus.StandardLogger())} }
+
+func toLogrus(l logrus.FieldLogger) func(level slog.Level, message string, fields ...any) {
+	return func(level slog.Level, message string, fields ...any) {
+		with := make(logrus.Fields)
+		for i := 0; i+1 < len(fields); i += 2 {
+			with[fields[i].(string)] = fields[i+1]
+		}
+		switch l := l.WithFields(with); level {
+		case slog.LevelError:
+			l.Error(message)
+		case slog.LevelWarn:
+			l.Warn(message)
+		default:
+			l.Debug(message)
+		}
+	}
 }
 
-func (l logger) refused(err error) {
+func (l logger) log(level slog.Level, message string, fields ...any) {
 	defer func() { _ = recover() }()
-	l.l.WithError(err).Warn("timewheel: executor refuses work, asking again until it takes it")
+	l.write(level, "timewheel: "+message, fields...)
 }
 
-func (l logger) lifecycle(event string) {
-	defer func() { _ = recover() }()
-	l.l.Debug("timewheel: " + event)
-}
+func (l logger) lifecycle(event string) { l.log(slog.LevelDebug, event) }

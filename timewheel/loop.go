@@ -10,22 +10,21 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// A loop is the event loop and all that it owns: the layout, and the links of the entries in it. Callers send
-// it entries, never keys and never orders: an entry that arrives means "look at it again". The loop compares
-// its place with its state and due time and makes the place fit. So it does not matter in which order two of
-// them arrive, nor if the cause has passed meanwhile.
+// A loop is the event loop and all that it owns: the layout, and the places of the entries in it. Callers
+// post entries to it, never keys and never orders: an entry in an inbox means "look at it again". The loop
+// compares its place with its state and due time and makes the place fit. So it does not matter in which
+// order two of them arrive, nor if the cause has passed meanwhile.
 //
 // # Who owns the layout
 //
-// While the loop runs, the loop. Before and after, whoever holds mu: a caller then does the loop's work on
+// While the loop runs, the loop. Before and after, the holder of mu: a caller then does the loop's work on
 // the spot. The functions whose name ends in Loop are for the owner.
 //
 // # When the loop wakes up
 //
 // To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the
 // next tick at which there is something to do, or until it is called, and publishes an alarm: the instant at
-// which it will look into its mailboxes by itself. Callers call it if their entry is due before that, or if
-// the mailbox is half full.
+// which it will look into its inboxes by itself. Callers call it if their entry is due before that.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
@@ -33,14 +32,11 @@ import (
 // Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after
 // it sees the alarm.
 type loop struct {
-	clock     clock.Clock
-	ticks     ticks
-	slots     uint64
-	blockBits uint8 // a block is 1<<blockBits slots, but for the last
-	poll      time.Duration
-	dispatch  *dispatcher
+	clock    clock.Clock
+	ticks    ticks
+	dispatch *dispatcher
 
-	mail     mail
+	inboxes  inboxes
 	requests chan func()   // to be done by the owner
 	calls    chan struct{} // wakes the loop up; one is enough for many callers
 	quit     chan struct{}
@@ -50,48 +46,39 @@ type loop struct {
 
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
 
-	layout layout
-	counts []uint32 // per block of slots, the entries that wait in the layout, for a Dial
-	passed uint64   // the last tick that was passed
-	due    dueList  // what was taken out to be handed over; empty between two ticks
-	read   []*entry // what was taken from a mailbox; empty between two looks
+	layout *layout
+	census census
+	again  []*entry // what the dispatcher returned; empty between two ticks
+	read   []*entry // what was taken from an inbox; empty between two looks
 }
 
 const (
-	// A busy loop looks into its mailboxes once a tick, but not more often than its timer is good for, nor so
-	// seldom that the memory of removed tasks is kept for long.
-	minPoll = time.Millisecond
-	maxPoll = 10 * time.Millisecond
+	// poll is how often a busy loop looks into its inboxes.
+	poll = time.Millisecond
+
+	// noHurry is when a post is to be seen to that nothing waits for: later than any alarm of a busy loop,
+	// and before that of one at rest.
+	noHurry = never - 1
 )
 
-func newLoop(tick time.Duration, slots int, kind Layout, c clock.Clock, m mail) *loop {
+func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, d *dispatcher) *loop {
 	l := &loop{
 		clock:    c,
 		ticks:    ticks(tick),
-		slots:    uint64(slots),
-		poll:     min(max(tick, minPoll), maxPoll),
-		mail:     m,
+		dispatch: d,
 		requests: make(chan func()),
 		calls:    make(chan struct{}, 1),
 		quit:     make(chan struct{}),
 		ended:    make(chan struct{}),
+		census:   newCensus(slots),
 	}
 	l.alarm.Store(never)
-	l.passed = l.ticks.down(l.now()) - 1
-	l.layout = newLayout(kind, slots, l.passed)
-	for (slots-1)>>l.blockBits >= maxBlocks {
-		l.blockBits++
-	}
-	l.counts = make([]uint32, (slots-1)>>l.blockBits+1)
+	l.layout = newLayout(layout, slots, l.ticks.down(l.now())-1)
 	return l
 }
 
-// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the
-// first.
-func (l *loop) now() uint64 { return later(l.clock.Now(), time.Duration(l.ticks)) }
-
-// time returns the instant as a time of day.
-func (l *loop) time(instant uint64) time.Time { return l.clock.Time(instant - uint64(l.ticks)) }
+// now returns the present.
+func (l *loop) now() uint64 { return l.ticks.now(l.clock) }
 
 // start makes the loop the owner of the layout and starts it.
 func (l *loop) start() {
@@ -113,7 +100,7 @@ func (l *loop) run() {
 	for busy := false; ; {
 		alarm, now := uint64(never), l.now()
 		if busy {
-			alarm = later(now, l.poll)
+			alarm = later(now, poll)
 		}
 		l.alarm.Store(alarm)
 		came := l.lookLoop(now)
@@ -139,38 +126,29 @@ func (l *loop) run() {
 	}
 }
 
-// end leaves the layout to the callers. What they send before they see that the loop is gone, it has seen to.
+// end leaves the layout to the callers. What they posted before they see that the loop is gone, it has seen
+// to.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running.Store(false)
-	l.alarm.Store(never)
 	l.lookLoop(l.now())
 	close(l.ended)
 }
 
-// posted has the owner look at what was posted; by the instant by, if that matters.
-func (l *loop) posted(r receipt, by uint64) {
-	if alarm := l.alarm.Load(); by < alarm || r.n >= mailCap/2 || !l.running.Load() {
-		l.call(alarm)
-	}
-	if r.n >= mailCap {
-		r.box.awaitRoom()
-	}
-}
-
-// call wakes the loop up, if it still has the given alarm set: if not, or if that is 0, it has looked since
-// or is about to. If there is no loop it does the work itself; one that is there after the call looks once
-// more before it ends.
-func (l *loop) call(alarm uint64) {
-	if alarm != 0 && l.running.Load() && l.alarm.CompareAndSwap(alarm, 0) {
-		select {
-		case l.calls <- struct{}{}:
-		default:
-		}
-	}
+// post has the owner look at the entry, by the given instant.
+func (l *loop) post(e *entry, why kind, by uint64) {
+	l.inboxes.of(e).put(e, why)
 	if l.running.Load() {
-		return
+		if alarm := l.alarm.Load(); by < alarm && alarm != 0 && l.alarm.CompareAndSwap(alarm, 0) {
+			select {
+			case l.calls <- struct{}{}:
+			default:
+			}
+		}
+		if l.running.Load() {
+			return // it looks once more before it ends
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,91 +180,92 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop looks at what was posted, and reports whether there was anything. Each mailbox is emptied once, so
+// lookLoop looks at what was posted, and reports whether there was anything. Each inbox is emptied once, so
 // that callers cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
-	for _, b := range l.mail {
-		all := b.take(l.read)
+	for i := range l.inboxes {
+		all := l.inboxes[i].take(l.read)
 		for _, e := range all {
 			l.settleLoop(e, now)
 		}
 		came = came || len(all) > 0
 		clear(all)
 		l.read = all[:0]
+		if cap(all) > chunk {
+			l.read = nil // it was for a burst
+		}
 	}
 	return came
 }
 
 // settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its
-// place says stays there: the visit will find that out, and a deadline that is pushed back again and again
+// place says stays there: its tick will find that out, and a deadline that is pushed back again and again
 // costs one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
-	switch e.state.Load() {
+	switch e.load() {
 	case scheduled, moving:
 		at := l.ticks.up(e.due.Load())
-		if e.linked() {
+		if e.placed() {
 			if e.at <= at {
 				return
 			}
 			l.unlinkLoop(e)
 		}
-		if at <= l.passed && l.running.Load() {
-			l.due.add(e)
-			l.fireLoop(now, now)
+		if at <= l.layout.now && l.running.Load() {
+			l.fireLoop([]*entry{e}, now, now)
 			return
 		}
-		l.placeLoop(e, max(at, l.passed+1))
+		l.placeLoop(e, at)
 	case removed:
-		if e.linked() {
+		if e.placed() {
 			l.unlinkLoop(e)
 		}
 	}
 }
 
-// placeLoop has an entry that is in no slot wait for the tick, which has not passed.
-func (l *loop) placeLoop(e *entry, at uint64) {
-	e.at = at
-	*l.countLoop(at)++
+// placeLoop has an entry that is in no slot wait for the tick, or for the next one if that has passed.
+func (l *loop) placeLoop(e *entry, tick uint64) {
+	e.at = max(tick, l.layout.now+1)
+	l.census.add(e.at, 1)
 	l.layout.place(e)
 }
 
-// countLoop is the number of entries that wait in the slot of the tick, or in its block.
-func (l *loop) countLoop(tick uint64) *uint32 { return &l.counts[tick%l.slots>>l.blockBits] }
-
 func (l *loop) unlinkLoop(e *entry) {
-	*l.countLoop(e.at)--
+	l.census.add(e.at, -1)
 	l.layout.unlink(e)
 }
 
-// drainLoop takes everything out of the layout and the backlog, and calls take for each entry.
-func (l *loop) drainLoop(take func(e *entry)) {
-	l.layout.drain(take)
-	clear(l.counts)
-	for _, e := range l.dispatch.entries() {
-		take(e)
-	}
-}
-
-// placeDueLoop has an entry that is in no slot, and due after the present, wait for its due time.
-func (l *loop) placeDueLoop(e *entry) { l.placeLoop(e, l.ticks.up(e.due.Load())) }
-
-// advanceLoop passes every tick that has come, and hands over what was due at it. How many those are
-// is told by the clock: a loop that was held up finds more.
+// advanceLoop passes every tick that has come, and has what is due at it dispatched. How many those are is up
+// to the clock: a loop that was held up finds more.
 func (l *loop) advanceLoop(now uint64) {
-	l.passed = l.ticks.down(now)
-	for tick := l.layout.next(); tick <= l.passed; tick = l.layout.next() {
-		entries := l.layout.visit()
-		l.due.take(&entries, tick)
-		*l.countLoop(tick) -= uint32(len(l.due.entries))
-		if len(l.due.entries) > 0 {
-			l.fireLoop(l.ticks.instant(tick), now)
+	upTo := l.ticks.down(now)
+	for due, tick, more := l.layout.advance(upTo); more; due, tick, more = l.layout.advance(upTo) {
+		l.census.add(tick, -len(due))
+		for len(due) > 0 {
+			n := min(len(due), chunk)
+			for _, e := range due[:n] {
+				if e.place = 0; e.at != tick {
+					panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
+				}
+			}
+			l.fireLoop(due[:n], l.ticks.instant(tick), now)
+			clear(due[:n])
+			due = due[n:]
 		}
 	}
-	l.layout.pass(l.passed)
 }
 
-// fireLoop hands over what was taken out and is due by the given instant.
-func (l *loop) fireLoop(by, now uint64) {
-	l.dispatch.fireLoop(l.due.entries, by, now)
-	l.due.reset()
+// fireLoop has those of the entries dispatched that are due by the given instant, and places those again that
+// have a further run, were moved, or are being moved. None of them is in a slot.
+func (l *loop) fireLoop(due []*entry, by, now uint64) {
+	l.again = l.dispatch.fire(due, by, now, l.again)
+	for _, e := range l.again {
+		tick := l.ticks.up(e.due.Load())
+		if e.load() == moving {
+			tick = 0 // the due time is not known yet: the entry is looked at again at once
+		}
+		l.placeLoop(e, tick)
+	}
+	clear(l.again)
+	l.again = l.again[:0]
 }

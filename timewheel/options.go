@@ -3,7 +3,6 @@
 package timewheel
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
@@ -14,23 +13,21 @@ type Option func(*config) error
 
 // config is what the options set.
 type config struct {
-	clock        clock.Clock
-	layout       Layout
-	poolSize     int
-	executor     Executor // nil: a pool of poolSize
-	maxPending   int64    // 0: no bound
-	log          logger
-	panicHandler func(task *Task, value any, stack []byte)
-	observer     func(Run)
+	clock      clock.Clock
+	layout     Layout
+	poolSize   int
+	executor   Executor // nil: workers of the wheel's own, at most poolSize
+	maxPending int64    // 0: no bound
+	report     report
 }
 
 const defaultPoolSize = 1024
 
 func newConfig(opts []Option) (config, error) {
-	c := config{clock: clock.Real(), poolSize: defaultPoolSize, log: newLogger()}
+	c := config{clock: clock.Real(), poolSize: defaultPoolSize, report: report{log: newLogger()}}
 	for i, opt := range opts {
 		if opt == nil {
-			return config{}, fmt.Errorf("timewheel: option %d is nil", i+1)
+			panic(fmt.Sprintf("timewheel: option %d is nil", i+1))
 		}
 		if err := opt(&c); err != nil {
 			return config{}, err
@@ -39,8 +36,8 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// WithPoolSize sets how many jobs may run at once; 1024 unless it is given. Further due runs wait, first in,
-// first out. It is an error if n is not positive. With [WithExecutor] it means nothing.
+// WithPoolSize sets how many jobs may run at once; the default is 1024. Further due runs wait, first in,
+// first out. It is an error if n is not positive. The option has no effect with [WithExecutor].
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -51,19 +48,19 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithExecutor has jobs run by e in place of a pool that belongs to the wheel. Stop does not close it. It is
-// an error if e is nil.
+// WithExecutor has jobs run by e in place of goroutines of the wheel. Stop does not close it. WithExecutor
+// panics if e is nil.
 func WithExecutor(e Executor) Option {
+	if e == nil {
+		panic("timewheel: nil executor")
+	}
 	return func(c *config) error {
-		if e == nil {
-			return errors.New("timewheel: executor is nil")
-		}
 		c.executor = e
 		return nil
 	}
 }
 
-// WithLayout sets how the wheel keeps the tasks that wait; [Hashed] unless it is given. It is an error if the
+// WithLayout sets how the wheel keeps the tasks that wait; the default is [Hashed]. It is an error if the
 // layout is unknown.
 func WithLayout(l Layout) Option {
 	return func(c *config) error {
@@ -76,8 +73,9 @@ func WithLayout(l Layout) Option {
 }
 
 // WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does
-// SetTask for a new key. A [Timer] counts, but AfterFunc, which has no error to return, is never refused.
-// Without this option there is no bound. It is an error if n is not positive.
+// SetTask for a new key. An add that meets the bound while another add is being refused, or a task is just
+// ending, may be refused as well. A [Timer] counts, but AfterFunc, which has no error to return, is never
+// refused. Without this option there is no bound. It is an error if n is not positive.
 func WithMaxPending(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -88,27 +86,29 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler has h called when a job panics, with what [Job] was given, the value and the stack. If the
-// job ended its goroutine with runtime.Goexit the value is an error that says so. h runs on the worker, after
-// the panic was logged; a panic of its own is logged, too. It is an error if h is nil.
+// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job
+// ended its goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after
+// the panic was logged; a panic of its own is logged, too. If the option is given more than once, every
+// handler is called. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
+	if h == nil {
+		panic("timewheel: nil panic handler")
+	}
 	return func(c *config) error {
-		if h == nil {
-			return errors.New("timewheel: panic handler is nil")
-		}
-		c.panicHandler = h
+		c.report.handlers = append(c.report.handlers, h)
 		return nil
 	}
 }
 
-// WithObserver has o called after each run with its account, on the worker that ran it, so that o may take
-// its time but keeps the worker while it does. A panic of o is logged. It is an error if o is nil.
+// WithObserver calls o after each run with its account, on the worker that ran it: a slow observer delays no
+// other run, but keeps the worker. A panic of o is logged. If the option is given more than once, every
+// observer is called. WithObserver panics if o is nil.
 func WithObserver(o func(Run)) Option {
+	if o == nil {
+		panic("timewheel: nil observer")
+	}
 	return func(c *config) error {
-		if o == nil {
-			return errors.New("timewheel: observer is nil")
-		}
-		c.observer = o
+		c.report.observers = append(c.report.observers, o)
 		return nil
 	}
 }

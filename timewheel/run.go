@@ -4,67 +4,105 @@ package timewheel
 
 import (
 	"errors"
+	"log/slog"
 	"runtime/debug"
 )
 
 var errGoexit = errors.New("timewheel: job called runtime.Goexit")
 
-// A run is one call of a job.
-type run struct {
-	task     Task
-	panicked bool
-}
-
-// perform calls the job, and reports what came of it. A panic ends here; a job that ends the goroutine ends
-// it when all was reported. What the user gave to be called, and it panics, harms nothing either.
-func (r *run) perform(tw *TimeWheel, w *worker) {
-	task := r.task // which the user may keep
-	key, job := task.Key, task.Job
-	if tw.observer != nil {
-		w.started.Store(tw.loop.now())
-	}
-	defer func() { // also after a panic handler that ends the goroutine
-		if tw.observer != nil {
-			tw.observe(Run{
-				Key:      key,
-				Due:      tw.loop.time(w.due),
-				Handed:   tw.loop.time(w.handed),
-				Started:  tw.loop.time(w.started.Load()),
-				Ended:    tw.loop.time(tw.loop.now()),
-				Panicked: r.panicked,
-			})
-		}
-	}()
+// serve runs what waits, one run after the other, until nothing does, or until a job panics. It reports
+// whether it is to be called again. A job that ends the goroutine ends it when everything was reported.
+func (d *dispatcher) serve(w *worker, all bool) (again bool) {
+	var task *Task
 	defer func() {
-		if r.panicked {
-			value := recover()
-			if value == nil {
-				value = errGoexit
-			}
-			tw.report(key, &task, value, debug.Stack())
+		if task == nil {
+			return
 		}
+		value := recover()
+		if value == nil {
+			value = errGoexit
+		}
+		w.panicked, again = true, true
+		d.failed(w, task, value)
 	}()
-	job(&task)
-	r.panicked = false
+	for d.take(w) {
+		if !w.run.begin() {
+			d.giveBack(w)
+			continue
+		}
+		e := w.run.e
+		if w.run.last() {
+			d.index.leave()
+		}
+		if len(d.report.observers) > 0 {
+			w.began.Store(d.ticks.now(d.clock))
+		}
+		task = &Task{Key: e.key, Interval: e.interval, Times: int(w.run.left), Job: e.job, ctx: d.ctx}
+		e.job(task)
+		task = nil
+		d.after(w)
+		if !all {
+			return false
+		}
+	}
+	return false
 }
 
-func (tw *TimeWheel) report(key string, task *Task, value any, stack []byte) {
-	tw.log.panicked(key, value, stack)
-	if tw.panicHandler == nil {
+// failed reports a job that has panicked or ended the goroutine. What the user gave to be called, and it
+// panics or ends the goroutine, keeps nothing from being reported.
+func (d *dispatcher) failed(w *worker, task *Task, value any) {
+	defer d.after(w)
+	d.report.panicked(w.run.e.key, task, value, debug.Stack())
+}
+
+// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is
+// free since its last run began; that the index still holds the entry until here keeps a worker from waiting
+// for the index first.
+func (d *dispatcher) after(w *worker) {
+	e := w.run.e
+	if w.run.last() && e.key != "" {
+		d.index.forget(e)
+	}
+	if len(d.report.observers) == 0 {
 		return
 	}
-	defer tw.guard("panic handler")
-	tw.panicHandler(task, value, stack)
+	d.report.observe(Run{
+		Key:      e.key,
+		Due:      d.ticks.time(d.clock, w.run.due),
+		Handed:   d.ticks.time(d.clock, w.run.dispatched),
+		Started:  d.ticks.time(d.clock, w.began.Load()),
+		Ended:    d.ticks.time(d.clock, d.ticks.now(d.clock)),
+		Panicked: w.panicked,
+	})
 }
 
-func (tw *TimeWheel) observe(r Run) {
-	defer tw.guard("observer")
-	tw.observer(r)
+// A report is where it is reported what became of a run: the logger, and what the user gave for that. The
+// user's functions harm nothing: a panic of one is logged, and keeps none of the others from being called.
+type report struct {
+	log       logger
+	handlers  []func(task *Task, value any, stack []byte)
+	observers []func(Run)
 }
 
-// guard keeps a panic of the user's function from the wheel. It is to be deferred.
-func (tw *TimeWheel) guard(what string) {
-	if value := recover(); value != nil {
-		tw.log.misbehaved(what, value, debug.Stack())
+func (r *report) panicked(key string, task *Task, value any, stack []byte) {
+	defer each(r.handlers, r.log, "panic handler", func(h func(*Task, any, []byte)) { h(task, value, stack) })
+	r.log.log(slog.LevelError, "job panicked", "key", key, "panic", value, "stack", string(stack))
+}
+
+func (r *report) observe(run Run) {
+	each(r.observers, r.log, "observer", func(o func(Run)) { o(run) })
+}
+
+// each calls do for every function, also after one of them has panicked or ended the goroutine.
+func each[F any](all []F, log logger, what string, do func(f F)) {
+	if len(all) == 0 {
+		return
 	}
+	defer each(all[1:], log, what, do)
+	defer func() {
+		if value := recover(); value != nil {
+			log.log(slog.LevelError, what+" panicked", "panic", value, "stack", string(debug.Stack()))
+		}
+	}()
+	do(all[0])
 }

@@ -4,18 +4,18 @@ package timewheel
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"time"
 )
 
-// AddTask adds a copy of the task. Its first run is due Delay (or, if that is 0, Interval) from now, and
-// starts not before, and less than a tick after, plus what the machine and the wait for a free worker take.
-// The next ones are due at Interval from there, wherever the ticks fall: lateness does not add up.
+// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It
+// never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
+// runs are due at Interval from there, wherever the ticks fall: lateness does not add up.
 //
-// When it returns nil the task is live: Exist tells so and RemoveTask finds it. Otherwise nothing was
+// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing was
 // changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several
 // adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
 // call.
@@ -24,65 +24,52 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 	if err != nil {
 		return err
 	}
-	return tw.add(e)
-}
-
-// add puts the entry into the index and has the loop place it.
-func (tw *TimeWheel) add(e *entry) error {
-	due := e.due.Load()
-	r, err := tw.index.add(e, tw.admit)
-	if errors.Is(err, ErrFull) {
-		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
+	due := e.due.Load() // the loop may have it moved on when it is placed
+	if err := tw.index.add(e); err != nil {
+		return tw.refusal(err, e)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %q", err, e.key)
-	}
-	tw.loop.posted(r, due)
+	tw.loop.post(e, added, due)
 	return nil
 }
 
-// SetTask adds a copy of the task as AddTask does, but takes the place of the live task of that key if there
-// is one: that counts as removed, and no new run of it starts after SetTask returns. The key is there all the
-// while. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
+// SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced
+// task counts as removed and starts no new run once SetTask has returned. Exist never reports false in
+// between. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) SetTask(task *Task) error {
 	e, err := tw.newEntry(task)
 	if err != nil {
 		return err
 	}
 	due := e.due.Load()
-	for {
-		old := tw.index.get(e.key)
-		if old == nil {
-			if err := tw.add(e); !errors.Is(err, ErrDuplicateTaskKey) {
-				return err
-			}
-			continue
-		}
-		if tw.index.replace(old, e, tw.ends) {
-			tw.post(old, toRemove, never-1)
-			tw.post(e, toAdd, due)
-			return nil
-		}
+	old, err := tw.index.set(e, tw.end)
+	if err != nil {
+		return tw.refusal(err, e)
 	}
-}
-
-// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even
-// one that was due and waited for a worker; a run that goes on is not interrupted. What the task held, its
-// job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
-// its last run has begun, the error wraps [ErrTaskKeyNotFound].
-func (tw *TimeWheel) RemoveTask(key string) error {
-	r := tw.index.remove(key, tw.kills)
-	if r.n == 0 {
-		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+	if old != nil {
+		tw.loop.post(old, ended, noHurry)
 	}
-	tw.loop.posted(r, never-1)
+	tw.loop.post(e, added, due)
 	return nil
 }
 
-// Reschedule makes the next run of the task due d from now; later ones follow at its Interval from there, and
+// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even
+// one that was due and waited for a worker. A run in progress is not interrupted. What the task holds, its
+// job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
+// its last run has begun, the error wraps [ErrTaskKeyNotFound].
+func (tw *TimeWheel) RemoveTask(key string) error {
+	e := tw.index.remove(key, tw.end)
+	if e == nil {
+		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+	}
+	tw.index.leave()
+	tw.loop.post(e, ended, noHurry)
+	return nil
+}
+
+// Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
 // their number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means
-// the next tick. To push a deadline back is cheap, however often: the task is moved when the old one comes.
-// The error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error wraps
+// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -99,6 +86,84 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 }
 
+// newEntry returns the entry for a valid task, due from now.
+func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
+	if err := task.check(); err != nil {
+		return nil, err
+	}
+	if tw.stopped.Load() {
+		return nil, ErrStopped
+	}
+	e := &entry{key: task.Key, job: task.Job, interval: task.Interval}
+	e.due.Store(later(tw.loop.now(), cmp.Or(task.Delay, task.Interval)))
+	e.times.Store(int64(cmp.Or(task.Times, 1)))
+	return e, nil
+}
+
+// refusal returns why the index did not take the entry, with the detail.
+func (tw *TimeWheel) refusal(err error, e *entry) error {
+	if err == ErrFull {
+		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
+	}
+	return fmt.Errorf("%w: %q", err, e.key)
+}
+
+// end ends a live task, and reports whether it was this call that did. The caller sees to the index and the
+// loop.
+func (tw *TimeWheel) end(e *entry) bool {
+	_, ok := tw.take(e)
+	return ok
+}
+
+// take is end, and returns when the next run was due.
+func (tw *TimeWheel) take(e *entry) (due uint64, ok bool) {
+	for {
+		switch s := e.state.Load(); s & stateMask {
+		case removed, done:
+			return 0, false
+		case waiting:
+			if due, ok := tw.dispatch.withdraw(e, removed); ok {
+				return due, true
+			}
+		default:
+			if e.state.CompareAndSwap(s, removed) {
+				return e.due.Load(), true
+			}
+		}
+	}
+}
+
+// move gives a live entry another due time. It reports false if the entry is dead.
+func (tw *TimeWheel) move(e *entry, due uint64) bool {
+	for {
+		by := due
+		switch s := e.state.Load(); s & stateMask {
+		case removed, done:
+			return false
+		case scheduled:
+			if !e.state.CompareAndSwap(s, moving) {
+				continue
+			}
+			if due >= e.due.Load() {
+				by = never // it is in a slot, or on the way to one, where it is met in time
+			}
+		case waiting:
+			if _, ok := tw.dispatch.withdraw(e, moving); !ok {
+				runtime.Gosched() // a worker is about to begin the run
+				continue
+			}
+		case moving:
+			runtime.Gosched() // another goroutine is between here and the end
+			continue
+		}
+		e.due.Store(due)
+		if e.state.CompareAndSwap(moving, scheduled) && by != never { // else it was removed since
+			tw.loop.post(e, moved, by)
+		}
+		return true
+	}
+}
+
 // Exist reports whether a live task has the key. A task is live from its AddTask until its last run begins or
 // it is removed, without a gap between two runs.
 func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
@@ -110,10 +175,11 @@ func (tw *TimeWheel) GetTaskTimes(key string) int {
 	if e == nil {
 		return 0
 	}
-	return int(e.times.Load())
+	times, _, _ := tw.dispatch.times(e)
+	return times
 }
 
-// Get returns what is known of the live task of the key, and whether there is one.
+// Get returns the live task of the key, and whether there is one.
 func (tw *TimeWheel) Get(key string) (Info, bool) {
 	e := tw.index.get(key)
 	if e == nil {
@@ -136,22 +202,17 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 }
 
 // Len returns the number of live tasks, timers included.
-func (tw *TimeWheel) Len() int {
-	if tw.maxPending > 0 {
-		return int(tw.admitted.Load())
-	}
-	return tw.index.len() + int(tw.timers.Load())
-}
+func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. What
-// fn is given is enough to add the task again elsewhere: Times is the number of runs that have not begun, and
-// Delay the time to the next run, at least 1 ns. (A timer has no key.) The number of tasks is returned. A
-// task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
-// after Stop, too. While the wheel runs it holds up the ticks, some half a second for a million tasks. If fn
-// is nil the error wraps [ErrInvalidTask], and nothing is removed.
+// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. The
+// task that fn is given can be added again elsewhere: Times is the number of runs that have not begun, and
+// Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the
+// error is always nil. A task that is added, or a timer that is reset, at the same time may be left. Drain
+// works before Start and after Stop, too. While the wheel runs it holds up the ticks, for some half a second
+// with a million tasks. Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
-		return 0, fmt.Errorf("%w: drain: fn is nil", ErrInvalidTask)
+		panic("timewheel: nil function for Drain")
 	}
 	type drained struct {
 		e   *entry
@@ -159,21 +220,21 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	}
 	var all []drained
 	take := func(e *entry) {
-		if due, ok := tw.kill(e); ok {
+		if due, ok := tw.take(e); ok {
 			all = append(all, drained{e, due})
 		}
 	}
 	tw.loop.do(func() { tw.loop.drainLoop(take) })
-	for _, d := range all {
-		tw.forget(d.e)
-	}
 	// What is left was added since, or was in no slot, since a Reschedule was at work on it.
 	for _, e := range tw.index.entries() {
 		take(e)
-		tw.index.forget(e)
 	}
 	for _, d := range all {
-		tw.post(d.e, toRemove, never-1)
+		if d.e.key != "" {
+			tw.index.forget(d.e)
+		}
+		tw.index.leave()
+		tw.loop.post(d.e, ended, noHurry)
 	}
 	slices.SortStableFunc(all, func(a, b drained) int { return cmp.Compare(a.due, b.due) })
 	now := tw.loop.now()
@@ -190,15 +251,13 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 }
 
 func (tw *TimeWheel) info(e *entry) Info {
-	info := Info{Key: e.key, Interval: e.interval, Times: int(e.times.Load())}
-	due, ok := tw.dispatch.waitingSince(e)
-	if ok {
-		info.Waiting = true
-	} else {
+	info := Info{Key: e.key, Interval: e.interval}
+	var due uint64
+	if info.Times, due, info.Waiting = tw.dispatch.times(e); !info.Waiting {
 		due = e.due.Load()
 		l := tw.loop
-		info.Slot, info.Circle = position(l.ticks.up(due), l.ticks.down(l.now()), l.slots)
+		info.Slot, info.Circle = position(l.ticks.up(due), l.ticks.down(l.now()), l.layout.turn)
 	}
-	info.Next = tw.loop.time(due)
+	info.Next = tw.loop.ticks.time(tw.loop.clock, due)
 	return info
 }

@@ -24,14 +24,17 @@ type Stats struct {
 	Withdrawn uint64 // due runs whose task was removed, replaced or moved while they waited
 	Panicked  uint64 // runs that ended with a panic or with runtime.Goexit
 	Waiting   int    // due runs that wait for a worker now
-	Running   int    // runs that go on now
+	Running   int    // runs that are running now
+
+	Workers    int           // how many runs may be running at once; 0 if an executor decides that
+	OldestWait time.Duration // how long the run has waited that has waited longest for a worker; 0 if none waits
 }
 
 // Info is one live task, as it was at the call.
 type Info struct {
 	Key      string
 	Interval time.Duration
-	Times    int       // runs that have not begun, as GetTaskTimes tells
+	Times    int       // runs that have not begun, as GetTaskTimes returns
 	Next     time.Time // when the next run is due, or was if Waiting
 	Slot     int       // the slot of the wheel where it waits for that, and
 	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both are 0 if Waiting
@@ -44,7 +47,7 @@ type Info struct {
 type Run struct {
 	Key      string    // of the task; empty for a Timer
 	Due      time.Time // when it was due
-	Handed   time.Time // when the event loop handed it over
+	Handed   time.Time // when the event loop dispatched it
 	Started  time.Time // when a worker began it
 	Ended    time.Time // when the job returned
 	Panicked bool      // it ended with a panic or with runtime.Goexit

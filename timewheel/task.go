@@ -12,21 +12,22 @@ import (
 // Forever as the Times of a [Task] means that it runs until it is removed.
 const Forever = -1
 
-// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop, and
-// may take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run
-// takes longer than the interval; see [SkipIfRunning].
+// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop. It may
+// take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run takes
+// longer than the interval; see [SkipIfRunning].
 //
-// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] told as
-// the run began (0 in the last run, Forever if there is no end) and Delay is 0.
+// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] returned
+// as the run began (0 in the last run, Forever if there is no end) and Delay is 0.
 type Job func(task *Task)
 
-// A Task is a job, the key it is known by, and when it runs. The wheel copies it: what was given to
-// AddTask may be changed and used again.
+// A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and
+// runs once. The wheel copies the task: what was given to AddTask may be changed and used again.
 type Task struct {
 	// Key names the task. It must not be empty and is unique among the live tasks.
 	Key string
 	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It
-	// must be positive. An interval below one tick of the wheel counts as one tick.
+	// must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
+	// below one tick of the wheel counts as one tick.
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
 	Delay time.Duration
@@ -39,9 +40,9 @@ type Task struct {
 	ctx context.Context // of the run that the task was made for; nil in a user's own
 }
 
-// Context returns, inside a run, a context that is done when the wheel is stopped by [TimeWheel.Stop]. A
-// [TimeWheel.Shutdown] lets the runs that go on end in peace, so the context is done only after them. For
-// a task that is not a run's it is context.Background().
+// Context returns, inside a run, a context that is done when the wheel is stopped by [TimeWheel.Stop].
+// [TimeWheel.Shutdown] does not cancel it while a run is in progress. For a task that is not a run's it is
+// context.Background().
 func (t *Task) Context() context.Context {
 	if t.ctx == nil {
 		return context.Background()
@@ -56,12 +57,12 @@ func (t *Task) check() error {
 		return fmt.Errorf("%w: task is nil", ErrInvalidTask)
 	case t.Key == "":
 		return fmt.Errorf("%w: key is empty", ErrInvalidTask)
-	case t.Interval <= 0:
-		return fmt.Errorf("%w: interval %v is not positive", ErrInvalidTask, t.Interval)
 	case t.Delay < 0:
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, t.Delay)
 	case t.Times < Forever:
 		return fmt.Errorf("%w: times %d is negative and not Forever", ErrInvalidTask, t.Times)
+	case t.Interval < 0, t.Interval == 0 && (t.Delay == 0 || t.Times < 0 || t.Times > 1):
+		return fmt.Errorf("%w: interval %v is not positive", ErrInvalidTask, t.Interval)
 	case t.Job == nil:
 		return fmt.Errorf("%w: job is nil", ErrInvalidTask)
 	}
@@ -69,7 +70,7 @@ func (t *Task) check() error {
 }
 
 // SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is
-// still going on. Such a run counts as a run of its task. It panics if job is nil.
+// still running. Such a run counts as a run of its task. SkipIfRunning panics if job is nil.
 func SkipIfRunning(job Job) Job {
 	if job == nil {
 		panic("timewheel: nil job for SkipIfRunning")

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
 // Instants are nanoseconds since the clock's origin, ticks are numbered from it; both are unsigned and reach
@@ -38,6 +40,13 @@ func (t ticks) instant(tick uint64) uint64 {
 	}
 	return lo
 }
+
+// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the
+// first.
+func (t ticks) now(c clock.Clock) uint64 { return later(c.Now(), time.Duration(t)) }
+
+// time returns the instant as a time of day.
+func (t ticks) time(c clock.Clock, instant uint64) time.Time { return c.Time(instant - uint64(t)) }
 
 // later returns the instant d after the given one, at most the last before never. d must not be negative.
 func later(instant uint64, d time.Duration) uint64 {

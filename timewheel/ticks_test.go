@@ -11,8 +11,6 @@ import (
 
 const maxInt64 = uint64(math.MaxInt64)
 
-func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
 // near draws a number next to one at which arithmetic goes wrong.
 func near(r *rand.Rand) uint64 {
 	edges := []uint64{0, 1e9, 1 << 31, 1 << 32, 1 << 53, maxInt64, never - 4}
@@ -216,49 +214,28 @@ func FuzzPlacement(f *testing.F) {
 			}
 			return // it is due and goes into no slot
 		}
-		r := newRing(int(n), passed)
 		slot, circle := position(at, passed, n)
 		if uint64(slot) != at%n || uint64(circle) != min((at-passed-1)/n, math.MaxInt) {
 			t.Fatalf("%d slots, now %d: tick %d is in slot %d, circle %d", n, passed, at, slot, circle)
 		}
-		e := &entry{at: at}
-		r.place(e)
-		checkRing(t, r, 1)
-		for visits := 1; ; visits++ {
-			next := r.next()
-			if next <= passed || next > at {
-				t.Fatalf("%d slots, passed %d: next visit at %d for %d", n, passed, next, at)
+		for _, kind := range []Layout{Hashed, Hierarchical} {
+			m := newModelled(t, kind, int(n), passed)
+			m.add(at)
+			for visits := 1; len(m.model) > 0; visits++ {
+				next := m.next()
+				if next <= m.now || next > at {
+					t.Fatalf("%v, %d slots, now %d: next visit at %d for %d", kind, n, m.now, next, at)
+				}
+				if visits > 65 { // of a level each, at worst
+					t.Fatalf("%v, %d slots: at visit %d the task is not out", kind, n, visits)
+				}
+				if due := m.pass(next); (len(due) > 0) != (next == at) {
+					t.Fatalf("%v, %d slots: the visit of tick %d for %d handed out %v", kind, n, next, at, due)
+				}
 			}
-			if visits > 64/digitBits+1 {
-				t.Fatalf("%d slots: at the %dth visit the task is not out", n, visits)
+			if m.next() != never {
+				t.Fatalf("an empty layout wants a visit at %d", m.next())
 			}
-			passed = next
-			list := r.visit()
-			if out := list.popFront(); (out == e) != (next == at) {
-				t.Fatalf("%d slots: the visit of tick %d for %d handed out %v", n, next, at, out)
-			}
-			if next == at {
-				break
-			}
-			checkRing(t, r, 1)
-		}
-		checkRing(t, r, 0)
-		if r.next() != never {
-			t.Fatalf("an empty ring wants a visit at %d", r.next())
 		}
 	})
-}
-
-// checkRing fails the test if the ring is out of order or does not hold the given number of entries.
-func checkRing(t *testing.T, r *ring, want int) {
-	t.Helper()
-	n := 0
-	fail := func(format string, args ...any) {
-		t.Helper()
-		t.Fatalf(format, args...)
-	}
-	r.check(fail, func(*entry, int) { n++ })
-	if n != want {
-		t.Fatalf("%d entries are in the ring, want %d", n, want)
-	}
 }

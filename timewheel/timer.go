@@ -36,16 +36,17 @@ func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.e == nil || !t.tw.kills(t.e) {
+	if t.e == nil || !t.tw.end(t.e) {
 		return false
 	}
-	t.tw.post(t.e, toRemove, never-1)
+	t.tw.index.leave()
+	t.tw.loop.post(t.e, ended, noHurry)
 	return true
 }
 
 // Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had
-// fired or been stopped. In the latter case f may be called again, at the same time as a call that has begun.
-// On a wheel that was stopped a timer that is not active stays so.
+// fired or been stopped. In the latter case f may be called again, at the same time as a call that is
+// running. On a wheel that was stopped a timer that is not active stays so.
 func (t *Timer) Reset(d time.Duration) bool {
 	due := later(t.tw.loop.now(), max(d, 0))
 	t.mu.Lock()
@@ -66,9 +67,6 @@ func (t *Timer) set(due uint64) {
 	e.due.Store(due)
 	e.times.Store(1)
 	t.e = e
-	t.tw.timers.Add(1)
-	if t.tw.maxPending > 0 {
-		t.tw.admitted.Add(1)
-	}
-	t.tw.post(e, toAdd, due)
+	t.tw.index.enter()
+	t.tw.loop.post(e, added, due)
 }

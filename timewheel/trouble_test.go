@@ -10,11 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 )
 
 // A caller that saw the loop run may change the alarm after the loop has ended.
-func TestLoop_calledAsItEnds_leavesNothingInTheMailbox(t *testing.T) {
+func TestLoop_calledAsItEnds_leavesNothingInTheInboxes(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.once("k", time.Hour)
@@ -23,8 +22,8 @@ func TestLoop_calledAsItEnds_leavesNothingInTheMailbox(t *testing.T) {
 		if err := w.RemoveTask("k"); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.mail(); n != 0 {
-			t.Errorf("%d entries are left in the mailbox", n)
+		if n := w.posted(); n != 0 {
+			t.Errorf("%d entries are left in the inboxes", n)
 		}
 	})
 }
@@ -71,7 +70,7 @@ func (f *fickle) Submit(work func()) error {
 }
 
 func TestExecutor_thatEndsItsCaller_isAskedAgain(t *testing.T) {
-	plan{opts: []Option{WithExecutor(&fickle{left: 2 * starters})}}.in(t, func(t *testing.T, w *rig) {
+	plan{opts: []Option{WithExecutor(&fickle{left: 4})}}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.once("k", time.Second)
 		w.advance(time.Second)
@@ -100,13 +99,6 @@ func TestObserver_isToldOfARun_whosePanicHandlerEndsTheGoroutine(t *testing.T) {
 			t.Errorf("after a panic %+v", s)
 		}
 	})
-}
-
-// One word more and each task would cost 16 bytes more: the allocator has nothing between 80 and 96.
-func TestEntry_fitsItsSizeClass(t *testing.T) {
-	if size := unsafe.Sizeof(entry{}); size > 80 {
-		t.Errorf("an entry has %d bytes, more than 80", size)
-	}
 }
 
 func TestAddTask_allocatesTheEntryAlone(t *testing.T) {

@@ -13,182 +13,119 @@ import (
 
 const turn = 60 * 10 * time.Millisecond // of a rig's wheel, unless it is planned otherwise
 
-func TestDial_tasksNearAndFar_areToldApartSlotBySlot(t *testing.T) {
+func TestOccupancy_countsSlotBySlot(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
-		start := w.Dial(1).Hand
+		start := w.Hand().Slot
 		w.once("near", 30*time.Millisecond)
 		w.once("a whole turn", turn)
 		w.once("a turn and a tick", turn+10*time.Millisecond)
 		w.once("five turns", 5*turn+30*time.Millisecond)
 		w.once("ninety turns", 90*turn+30*time.Millisecond)
-		for range 2 {
-			d := w.Dial(60)
-			if d.Tick != 10*time.Millisecond || d.Slots != 60 || d.Layout != w.layout || len(d.Sectors) != 60 {
-				t.Fatalf("the dial is of another wheel: %+v", d)
-			}
-			want := map[int]Sector{
-				(start + 3) % 60: {Slots: 1, Near: 1, Far: 2},
-				start:            {Slots: 1, Near: 1},
-				(start + 1) % 60: {Slots: 1, Far: 1},
-			}
-			if w.layout == Hierarchical { // where the task of a whole turn is on the second level, until the hand comes to the top
-				want[start] = Sector{Slots: 1, Far: 1}
-			}
-			for i, s := range d.Sectors {
-				if want, ok := want[i]; s != want && (ok || s != Sector{Slots: 1}) {
-					t.Errorf("slot %d has %+v, want %+v", i, s, want)
-				}
+		want := map[int]int{(start + 3) % 60: 3, start: 1, (start + 1) % 60: 1}
+		for slot, s := range w.Occupancy(60) {
+			if s != (Sector{1, want[slot]}) {
+				t.Errorf("slot %d has %+v, want %d tasks", slot, s, want[slot])
 			}
 		}
+		if err := w.Reschedule("near", time.Hour+10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if s := w.Occupancy(60)[(start+3)%60]; s.Tasks != 3 {
+			t.Errorf("a task that was put off does not wait where it did: %+v", s)
+		}
 		w.advance(30 * time.Millisecond)
-		if d := w.Dial(60); d.Hand != (start+3)%60 || d.Sectors[d.Hand] != (Sector{Slots: 1, Far: 2}) {
-			t.Errorf("three ticks later the hand is at %d, over %+v", d.Hand, d.Sectors[d.Hand])
+		if s := w.Occupancy(60)[(start+1)%60]; s.Tasks != 2 {
+			t.Errorf("after its old deadline a task that was put off is not in its slot: %+v", s)
 		}
 	})
 }
 
-func TestDial_sleepingWheel_hasItsHandWhereTheClockIs(t *testing.T) {
+func TestHand_isWhereTheClockIs(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		before := w.Dial(1).Hand
+		before := w.Hand()
+		if before.Slots != 60 || before.Tick != 10*time.Millisecond || before.Layout != w.layout {
+			t.Errorf("the hand is of another wheel: %+v", before)
+		}
 		w.advance(time.Second)
-		if d := w.Dial(1); d.Hand != before {
-			t.Errorf("before Start the hand moved from %d to %d", before, d.Hand)
+		if h := w.Hand(); h != before {
+			t.Errorf("before Start the hand moved from %v to %v", before, h)
 		}
 		w.Start()
-		start := w.Dial(1).Hand
+		start := w.Hand().Slot
 		for i := range 100 {
-			if d := w.Dial(1); d.Hand != (start+i)%60 {
-				t.Fatalf("after %d ticks the hand is at %d, from %d", i, d.Hand, start)
+			if h := w.Hand(); h.Slot != (start+i)%60 {
+				t.Fatalf("after %d ticks the hand is at %d, from %d", i, h.Slot, start)
 			}
 			w.advance(10 * time.Millisecond)
 		}
 		w.Stop()
-		end := w.Dial(1).Hand
+		end := w.Hand()
 		w.advance(time.Second)
-		if d := w.Dial(1); d.Hand != end {
-			t.Errorf("after Stop the hand moved from %d to %d", end, d.Hand)
+		if h := w.Hand(); h != end {
+			t.Errorf("after Stop the hand moved from %v to %v", end, h)
 		}
 	})
 }
 
-func TestDial_anyNumberOfSectors_countsEveryTaskOnce(t *testing.T) {
-	for _, slots := range []int{1, 2, 7, 60, 4096} {
-		plan{slots: slots}.in(t, func(t *testing.T, w *rig) {
+func TestOccupancy_anyNumberOfSectors_countsEveryTaskOnce(t *testing.T) {
+	for _, slots := range []int{1, 2, 7, 60, 1500, 2048, 2049, 1<<17 + 5} {
+		plan{slots: slots, tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
 			for i := range 500 {
 				w.once(fmt.Sprint(i), time.Duration(1+i*i)*time.Millisecond)
 			}
 			for _, sectors := range []int{math.MinInt, -1, 0, 1, 2, 3, 59, 60, 61, 1024, 5000, math.MaxInt} {
-				d := w.Dial(sectors)
-				if want := min(max(sectors, 1), slots, maxSectors); len(d.Sectors) != want {
-					t.Fatalf("%d slots in %d sectors are %d", slots, sectors, len(d.Sectors))
+				all := w.Occupancy(sectors)
+				if want := min(max(sectors, 1), slots, maxSectors); len(all) != want {
+					t.Fatalf("%d slots in %d sectors are %d", slots, sectors, len(all))
 				}
-				n, all := 0, 0
-				for _, s := range d.Sectors {
-					n += s.Near + s.Far
-					all += s.Slots
+				tasks, width := 0, 0
+				least, most := all[0].Slots, 0
+				for _, s := range all[:len(all)-1] {
+					least, most = min(least, s.Slots), max(most, s.Slots)
 				}
-				if n != 500 || all != slots {
-					t.Fatalf("%d slots in %d sectors are %d with %d tasks, want 500", slots, sectors, all, n)
+				for _, s := range all {
+					tasks += s.Tasks
+					width += s.Slots
+				}
+				if tasks != 500 || width != slots || most > 2*least+64 {
+					t.Fatalf("%d slots in %d sectors are %d with %d tasks, want 500; from %d to %d wide",
+						slots, sectors, width, tasks, least, most)
 				}
 			}
 		})
 	}
 }
 
-// The sum of near and far is exact whatever the slots; what is near is estimated, wherever the tasks are.
-func TestDial_wheelOfManySlots_isEstimated(t *testing.T) {
-	for _, every := range []int{1, 2, 64} {
-		const slots = 1<<17 + 5
-		plan{slots: slots, tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
-			for i := 0; i < slots; i += every {
-				w.once(fmt.Sprint("near ", i), time.Duration(1+i)*time.Microsecond)
-				w.once(fmt.Sprint("far ", i), time.Duration(1+i+2*slots)*time.Microsecond)
-			}
-			d := w.Dial(8)
-			near, all, width := 0, 0, 0
-			for _, s := range d.Sectors {
-				near += s.Near
-				all += s.Near + s.Far
-				width += s.Slots
-			}
-			if all != w.Len() || width != slots {
-				t.Errorf("%d slots have %d tasks, want %d", width, all, w.Len())
-			}
-			if near < all*4/10 || near > all*6/10 {
-				t.Errorf("%d tasks of %d are near, want half of them", near, all)
-			}
-		})
+// upcoming returns the keys of the next n.
+func (w *rig) upcoming(n int) (keys []string) {
+	for _, info := range w.Upcoming(n) {
+		keys = append(keys, info.Key)
 	}
+	return keys
 }
 
-// A wheel of one slot has two slots a level if it is hierarchical.
-func TestDial_oneSlot_nearIsWhatIsDueAtTheNextTick(t *testing.T) {
-	plan{slots: 1}.in(t, func(t *testing.T, w *rig) {
-		w.Start()
-		for i := range 5 {
-			w.once(fmt.Sprint(i), time.Duration(i+1)*10*time.Millisecond)
-		}
-		for i := range 5 {
-			s := w.Dial(1).Sectors[0]
-			if s.Near+s.Far != 5-i || s.Near > 1 || w.layout == Hashed && s.Near != 1 {
-				t.Errorf("after %d ticks the slot has %+v", i, s)
-			}
-			w.advance(10 * time.Millisecond)
-		}
-	})
-}
-
-// 30,000 tasks that nobody touched for 64 turns would all have to be moved for a Dial, and are not.
-func TestDial_farTasks_areMovedInBoundedNumbers(t *testing.T) {
-	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
-		w.Start()
-		for i := range 30_000 { // 500 a slot
-			w.once(fmt.Sprint(i), 70*turn+time.Duration(i)*20*time.Microsecond)
-		}
-		w.advance(63 * turn)
-		levels := func() (first int) {
-			w.loop.do(func() {
-				r := w.loop.layout.(*ring)
-				for i := range r.slots {
-					for l := r.slots[i].levels; l != nil && l.shift == 0; l = l.up {
-						for _, n := range l.lengths {
-							first += int(n)
-						}
-					}
-				}
-			})
-			return first
-		}
-		before := levels()
-		w.Dial(60)
-		if moved := levels() - before; moved == 0 || moved > maxMoves {
-			t.Errorf("a dial moved %d tasks", moved)
-		}
-	})
-}
-
-func TestUpcoming_returnsWhatIsDueNext(t *testing.T) {
+func TestUpcoming_returnsWhatIsDueWithinATurn(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.once("d", 100*turn)
-		w.once("b", 7*turn)
-		w.once("c", 7*turn+time.Millisecond)
+		w.once("beyond", turn+20*time.Millisecond)
+		w.once("b", turn/2)
+		w.once("c", turn/2+10*time.Millisecond)
 		w.once("a", 5*time.Millisecond)
 		w.once("e", math.MaxInt64)
-		w.AfterFunc(time.Hour, func() {})
-		w.add(&Task{Key: "put off", Interval: time.Second, Times: Forever})
-		if err := w.Reschedule("put off", 2*time.Hour); err != nil {
-			t.Fatal(err)
+		w.AfterFunc(turn-30*time.Millisecond, func() {})
+		w.add(&Task{Key: "put off", Interval: turn / 4, Times: Forever})
+		w.add(&Task{Key: "put off farther", Interval: turn / 4, Times: Forever})
+		for key, d := range map[string]time.Duration{"put off": turn/2 + 20*time.Millisecond, "put off farther": 2 * turn} {
+			if err := w.Reschedule(key, d); err != nil {
+				t.Fatal(err)
+			}
 		}
-		want := []string{"a", "b", "c", "d", "", "put off", "e"}
+		want := []string{"a", "b", "c", "put off", ""}
 		for range 2 { // before Start and after it
 			for n := range 9 {
-				var keys []string
-				for _, info := range w.Upcoming(n) {
-					keys = append(keys, info.Key)
-				}
-				if !slices.Equal(keys, want[:min(n, len(want))]) {
-					t.Errorf("the next %d are %q", n, keys)
+				got := w.upcoming(n)
+				if n >= len(want) && !slices.Equal(got, want) || len(got) != min(n, len(want)) {
+					t.Errorf("the next %d are %q", n, got)
 				}
 			}
 			w.Start()
@@ -196,55 +133,9 @@ func TestUpcoming_returnsWhatIsDueNext(t *testing.T) {
 		if got := w.Upcoming(-1); len(got) != 0 {
 			t.Errorf("the next -1 are %v", got)
 		}
-		if got := len(w.Upcoming(math.MaxInt)); got != len(want) {
-			t.Errorf("there are %d in all", got)
-		}
 		w.Stop()
-		if got := len(w.Upcoming(10)); got != len(want) {
-			t.Errorf("after Stop there are %d", got)
-		}
-	})
-}
-
-func TestUpcoming_veryManyAtOnce_looksAtSome(t *testing.T) {
-	plan{}.in(t, func(t *testing.T, w *rig) {
-		for i := range 10 * maxSteps {
-			w.once(fmt.Sprint(i), time.Second)
-		}
-		if got := len(w.Upcoming(math.MaxInt)); got != maxUpcoming {
-			t.Errorf("the next are %d", got)
-		}
-		if steps := w.steps(8); steps != maxSteps {
-			t.Errorf("%d steps were made", steps)
-		}
-	})
-}
-
-// steps returns how many steps the search for the next n tasks takes.
-func (w *rig) steps(n int) (steps int) {
-	w.loop.do(func() {
-		s := search{steps: maxSteps}
-		w.loop.searchLoop(&s, make([]dueEntry, 0, n))
-		steps = maxSteps - s.steps
-	})
-	return steps
-}
-
-// A wheel of very many slots, with tasks that were put off again and again: where they wait says nothing of when
-// they are due.
-func TestUpcoming_tasksThatWerePutOff_costBounded(t *testing.T) {
-	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
-		for i := range 1 << 13 {
-			w.once(fmt.Sprint(i), time.Duration(1+8*i)*time.Millisecond)
-			if err := w.Reschedule(fmt.Sprint(i), time.Hour); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if steps := w.steps(8); steps != maxSteps {
-			t.Errorf("%d steps were made", steps)
-		}
-		if got := len(w.Upcoming(8)); got != 8 {
-			t.Errorf("the next are %d", got)
+		if got := w.upcoming(math.MaxInt); !slices.Equal(got, want) {
+			t.Errorf("after Stop there are %d", len(got))
 		}
 	})
 }
@@ -255,73 +146,104 @@ func TestUpcoming_manyTasksFarAndNear_areTheVeryNext(t *testing.T) {
 		w.Start()
 		r := random(1)
 		for i := range 50_000 {
-			w.once(fmt.Sprint(i), time.Duration(1+r.Int64N(int64(90*time.Minute))))
+			w.once(fmt.Sprint(i), time.Duration(1+r.Int64N(int64(90*time.Minute/(10*time.Millisecond))))*10*time.Millisecond)
 		}
 		for range 20 {
 			w.advance(time.Duration(r.Int64N(int64(4 * time.Minute))))
-			var all []Info
+			last := w.hand.Time(w.hand.Now()).Add(1024 * 10 * time.Millisecond)
+			var all []time.Time
 			for info := range w.All() {
-				all = append(all, info)
+				if !info.Next.After(last) {
+					all = append(all, info.Next)
+				}
 			}
-			slices.SortFunc(all, func(a, b Info) int { return a.Next.Compare(b.Next) })
-			if got := w.Upcoming(8); !slices.Equal(got, all[:min(8, len(all))]) {
-				t.Fatalf("the next are\n%v, want\n%v", got, all[:min(8, len(all))])
+			slices.SortFunc(all, time.Time.Compare)
+			var got []time.Time
+			for _, info := range w.Upcoming(8) {
+				got = append(got, info.Next)
+			}
+			if !slices.Equal(got, all[:min(8, len(all))]) {
+				t.Fatalf("the next are due at\n%v, want\n%v", got, all[:min(8, len(all))])
 			}
 		}
 	})
 }
 
-func TestUpcoming_whatWaitsForAWorker_isNotToldOf(t *testing.T) {
+func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		ran := make(chan struct{})
-		w.add(&Task{Key: "k", Interval: 10 * time.Millisecond, Times: Forever, Job: func(*Task) { <-ran }})
-		w.add(&Task{Key: "far", Interval: time.Hour})
+		w.add(&Task{Key: "busy", Interval: 10 * time.Millisecond, Job: func(*Task) { <-ran }})
+		w.add(&Task{Key: "k", Interval: 20 * time.Millisecond, Times: Forever})
+		w.once("once", 30*time.Millisecond)
+		w.once("soon", 100*time.Millisecond)
 		w.Start()
-		w.advance(10 * time.Millisecond)
-		w.advance(10 * time.Millisecond) // a run goes on, and the next waits
-		for _, info := range w.Upcoming(8) {
-			if info.Waiting || info.Key != "far" {
-				t.Errorf("one is told of that waits for a worker: %+v", info)
+		for range 5 {
+			w.advance(10 * time.Millisecond)
+		}
+		for n, want := range [][]string{nil, {"k"}, {"k", "once"}, {"k", "once", "soon"}, {"k", "once", "soon"}} {
+			got := w.Upcoming(n)
+			for i, info := range got {
+				if info.Waiting != (i < 2) {
+					t.Errorf("number %d is %+v", i, info)
+				}
+			}
+			if keys := w.upcoming(n); !slices.Equal(keys, want) {
+				t.Errorf("the next %d are %q, want %q", n, keys, want)
 			}
 		}
-		if got := w.Running(8); len(got) != 1 || got[0].Key != "k" {
-			t.Errorf("the runs are %+v", got)
+		if s := w.Stats(); s.OldestWait != 30*time.Millisecond {
+			t.Errorf("the run that has waited longest has waited %v", s.OldestWait)
 		}
 		close(ran)
+		synctest.Wait()
+		if s := w.Stats(); s.OldestWait != 0 {
+			t.Errorf("nothing waits, and the longest has waited %v", s.OldestWait)
+		}
 	})
 }
 
-func TestUpcoming_fewTasks_takesFewSteps(t *testing.T) {
+// The loop looks at a bounded number of tasks, whatever the number of those that are due, or were put off.
+func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
-		for i := range 1 << 13 {
-			w.once(fmt.Sprint(i), time.Duration(1+8*i)*time.Millisecond)
+		for i := range 3 * maxLook {
+			w.once(fmt.Sprint(i), time.Duration(1+i)*time.Millisecond)
+			if err := w.Reschedule(fmt.Sprint(i), time.Hour); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if steps := w.steps(8); steps > 500 {
-			t.Errorf("%d steps were made for the next 8", steps)
+		if got := len(w.Upcoming(8)); got != 0 {
+			t.Errorf("%d of those that were put off beyond a turn come next", got)
+		}
+		for i := range 2 * maxLook {
+			w.once(fmt.Sprint("next ", i), time.Microsecond)
+		}
+		if got := len(w.Upcoming(math.MaxInt)); got != maxLook-1 { // one of those put off is among them
+			t.Errorf("the next are %d", got)
 		}
 	})
 }
 
-func TestRunning_veryMany_looksAtSome(t *testing.T) {
-	plan{opts: []Option{WithPoolSize(2 * maxWorkers)}}.in(t, func(t *testing.T, w *rig) {
+func TestLongestRuns_veryMany_areAll(t *testing.T) {
+	const n = 2000
+	plan{opts: []Option{WithPoolSize(n)}}.in(t, func(t *testing.T, w *rig) {
 		end := make(chan struct{})
-		for i := range 2 * maxWorkers {
+		for i := range n {
 			w.add(&Task{Key: fmt.Sprint(i), Interval: time.Second, Job: func(*Task) { <-end }})
 		}
 		w.Start()
 		w.advance(time.Second)
-		if got := w.Running(math.MaxInt); len(got) != maxRunning || got[0].Key != "0" || w.Stats().Running != 2*maxWorkers {
-			t.Errorf("%d runs are told of %d", len(got), w.Stats().Running)
+		if got := w.LongestRuns(math.MaxInt); len(got) != n || w.Stats().Running != n {
+			t.Errorf("%d runs are returned of %d", len(got), w.Stats().Running)
 		}
-		if got := w.Running(math.MinInt); len(got) != 0 {
-			t.Errorf("%d runs are told of none", len(got))
+		if got := w.LongestRuns(math.MinInt); len(got) != 0 {
+			t.Errorf("%d runs are returned of none", len(got))
 		}
 		close(end)
 		synctest.Wait()
 	})
 }
 
-func TestRunning_longestFirst(t *testing.T) {
+func TestLongestRuns_longestFirst(t *testing.T) {
 	for _, observed := range []bool{false, true} {
 		opts := []Option{WithPoolSize(3)}
 		if observed {
@@ -335,7 +257,7 @@ func TestRunning_longestFirst(t *testing.T) {
 			}
 			w.Start()
 			running := func(n int) (keys []string) {
-				for _, r := range w.Running(n) {
+				for _, r := range w.LongestRuns(n) {
 					keys = append(keys, r.Key)
 					if r.Due.IsZero() || r.Handed.Before(r.Due) || observed == r.Started.IsZero() || !r.Ended.IsZero() {
 						t.Errorf("the account is %+v", r)

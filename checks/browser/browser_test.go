@@ -136,9 +136,9 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`document.querySelector("#hand").dataset.slot`)
 	for range 20 {
-		before := tw.Dial(1).Hand
+		before := tw.Hand().Slot
 		seen := js[string](p, `document.querySelector("#hand").dataset.slot`)
-		after := tw.Dial(1).Hand
+		after := tw.Hand().Slot
 		// What is seen was so when the page was told, and a slow machine may take ten seconds for that.
 		if early, span := (atoi(t, seen)-before+100+slots)%slots, (after-before+100+slots)%slots; early > span+1 {
 			t.Errorf("the hand is seen at slot %s, and went from %d to %d", seen, before, after)
@@ -1004,8 +1004,8 @@ func TestPage_colours_canBeToldApart(t *testing.T) {
 			want float64
 		}{
 			{"--text", "--card", 4.5}, {"--text", "--ground", 4.5}, {"--text", "--field", 4.5}, {"--quiet", "--card", 4.5},
-			{"--quiet", "--ground", 4.5}, {"--bad", "--card", 4.5}, {"--bad", "--field", 4.5}, {"--near", "--card", 3},
-			{"--far", "--card", 3}, {"--hand", "--card", 3}, {"--good", "--ground", 3}, {"--frame", "--field", 3}, {"--frame", "--card", 3},
+			{"--quiet", "--ground", 4.5}, {"--bad", "--card", 4.5}, {"--bad", "--field", 4.5}, {"--tasks", "--card", 3},
+			{"--spread", "--card", 3}, {"--hand", "--card", 3}, {"--good", "--ground", 3}, {"--frame", "--field", 3}, {"--frame", "--card", 3},
 		} {
 			if got := js[float64](p, fmt.Sprintf(`ratio(%q, %q)`, c.a, c.b)); !(got >= c.want) {
 				t.Errorf("%s: %s on %s has a contrast of %.2f, want %v", scheme, c.a, c.b, got, c.want)
@@ -1014,7 +1014,7 @@ func TestPage_colours_canBeToldApart(t *testing.T) {
 		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}, {Name: "prefers-color-scheme", Value: scheme}},
 		})
-		if same := js[string](p, `["near", "far", "hand"].filter((name) => getComputedStyle(document.querySelector(".swatch." + name)).backgroundColor ===
+		if same := js[string](p, `["tasks", "hand"].filter((name) => getComputedStyle(document.querySelector(".swatch." + name)).backgroundColor ===
 				getComputedStyle(document.querySelector(".card")).backgroundColor).join()`); same != "" {
 			t.Errorf("%s, with colours of the user's own: of the legend %s cannot be seen", scheme, same)
 		}

@@ -267,7 +267,7 @@ function show(state) {
 
 // ---- the dial
 
-const nearRing = [49, 70], farRing = [75.5, 98];
+const band = [49, 98];
 
 const polar = (r, turn) => {
   const a = turn * 2 * Math.PI;
@@ -314,17 +314,14 @@ const total = (counts) => counts.reduce((sum, n) => sum + n, 0);
 
 function showDial() {
   const { dial, stats } = page.state;
-  $("near").setAttribute("d", ring(dial.near, nearRing));
-  $("far").setAttribute("d", ring(dial.far, farRing));
+  $("tasks").setAttribute("d", ring(dial.tasks, band));
   write($("pending"), compact(stats.pending));
   write($("shape"), `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`);
   write($("turn"), `a turn in ${span(dial.tick * dial.slots)}`);
   write($("layout"), dial.layout);
-  const near = total(dial.near), far = total(dial.far);
-  const about = dial.slots > 4096 ? "≈ " : ""; // see timewheel.Dial
-  write($("near-count"), about + compact(near));
-  write($("far-count"), about + compact(far));
-  write($("dial-label"), `The wheel: ${dial.slots} slots, ${near} tasks due in this turn of the hand, ${far} in later ones`);
+  const tasks = total(dial.tasks);
+  write($("tasks-count"), compact(tasks));
+  write($("dial-label"), `The wheel: ${dial.slots} slots, ${tasks} tasks wait in them`);
   const marks = $("marks");
   if (marks.dataset.slots !== String(dial.slots)) {
     marks.dataset.slots = dial.slots;
@@ -380,18 +377,18 @@ function point(sector) {
 
 function showReading() {
   const { dial } = page.state, i = page.sector;
-  if (i < 0 || i >= dial.near.length) {
+  if (i < 0 || i >= dial.tasks.length) {
     $("chosen").removeAttribute("d");
     write($("reading"), hint);
   } else {
     const last = first(i + 1) - 1;
-    $("chosen").setAttribute("d", wedge(first(i) / dial.slots, first(i + 1) / dial.slots, nearRing[0], farRing[1]));
+    $("chosen").setAttribute("d", wedge(first(i) / dial.slots, first(i + 1) / dial.slots, ...band));
     const slots = first(i) === last ? "slot " + last : `slots ${first(i)} to ${last}`;
-    write($("reading"), `${slots}: ${compact(dial.near[i])} this turn, ${compact(dial.far[i])} later`);
+    write($("reading"), `${slots}: ${compact(dial.tasks[i])} ${dial.tasks[i] === 1 ? "task" : "tasks"}`);
   }
   if (page.found && !page.found.waiting) {
     const middle = (page.found.slot + 0.5) / dial.slots, half = Math.max(0.5 / dial.slots, 0.006);
-    $("found").setAttribute("d", wedge(middle - half, middle + half, nearRing[0] - 1, farRing[1] + 1));
+    $("found").setAttribute("d", wedge(middle - half, middle + half, band[0] - 1, band[1] + 1));
   } else {
     $("found").removeAttribute("d");
   }
@@ -400,7 +397,7 @@ function showReading() {
 function pointAt(e) {
   if (!page.state) return;
   const { x, y } = new DOMPoint(e.clientX, e.clientY).matrixTransform($("dial").getScreenCTM().inverse());
-  if (Math.hypot(x, y) < nearRing[0]) return point(-1);
+  if (Math.hypot(x, y) < band[0]) return point(-1);
   point(sectorAt((Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1 * page.state.dial.slots));
 }
 
@@ -410,7 +407,7 @@ $("dial").addEventListener("keydown", (e) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
   if (!step || !page.state) return;
   e.preventDefault();
-  const n = page.state.dial.near.length;
+  const n = page.state.dial.tasks.length;
   point(page.sector < 0 ? sectorAt(page.state.dial.hand) : (page.sector + step + n) % n);
   announce($("reading").textContent);
 });
@@ -420,8 +417,8 @@ $("dial").addEventListener("pointerleave", (e) => { if (e.pointerType !== "touch
 
 const numbers = [
   { name: "Pending", field: "pending", note: "live tasks" },
-  { name: "Waiting", field: "waiting", note: "due, for a worker" },
-  { name: "Running", field: "running", note: "jobs" },
+  { name: "Waiting", field: "waiting", about: (s) => s.waiting ? `the longest for ${span(s.oldest_wait)}` : "due, for a worker" },
+  { name: "Running", field: "running", about: (s) => s.workers ? `jobs, of ${compact(s.workers)} at most` : "jobs" },
   { name: "Started", field: "started", rate: true },
   { name: "Missed", field: "missed", rate: true, alarm: true },
   { name: "Panicked", field: "panicked", rate: true, alarm: true },
@@ -445,7 +442,7 @@ function showNumbers() {
   for (const n of numbers) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
-    write(n.under, n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n));
+    write(n.under, n.about ? n.about(stats) : n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n));
     n.card.classList.toggle("alarm", Boolean(n.alarm) && anyLately(n.field));
     chart(n);
   }

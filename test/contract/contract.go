@@ -353,20 +353,29 @@ func beforeStart(t *testing.T, r *rig) {
 	r.want(r.pass(hour), "moved", 20*sec)
 }
 
-func startStop(_ *testing.T, r *rig) {
+// A scheduler that was started by several at once runs each task once, and one that was stopped never again.
+func startStop(t *testing.T, r *rig) {
+	r.add(Task{Key: "k", Interval: sec, Times: timewheel.Forever, Job: r.note("k")})
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(r.Start)
 	}
 	all.Wait()
-	r.pass(sec)
+	r.want(r.pass(3*sec+Tick), "k", sec, 2*sec, 3*sec)
 	for range 5 {
 		all.Go(r.Stop)
 	}
 	all.Go(r.Start)
 	all.Wait()
+	r.pass(0) // what was running as it was stopped
 	r.Stop()
 	r.Start()
+	if runs := r.pass(hour); len(runs) > 0 {
+		t.Errorf("a scheduler that was stopped ran %v", runs)
+	}
+	if err := r.Add(Task{Key: "new", Interval: sec, Job: r.note("new")}); !errors.Is(err, timewheel.ErrStopped) {
+		t.Errorf("adding to a scheduler that was stopped, and then started: %v", err)
+	}
 }
 
 func afterStop(t *testing.T, r *rig) {

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// sleeper is a handler that takes so long.
+func sleeper(d time.Duration) durable.Handler {
+	return func(context.Context, durable.Run) error { time.Sleep(d); return nil }
+}
+
+// overdue adds n tasks of the kind, due a millisecond after each other, ends the process and begins another
+// after an hour, whose scheduler is not started and does not handle the kind.
+func (r *rig) overdue(n int, kind string) {
+	r.t.Helper()
+	r.handle(kind, sleeper(0))
+	tasks := make([]durable.Task, n)
+	for i := range tasks {
+		delay := sec + time.Duration(i)*time.Millisecond
+		tasks[i] = durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: delay}
+	}
+	for batch := range slices.Chunk(tasks, 10_000) {
+		r.add(batch...)
+	}
+	r.crash()
+	r.after(hour)
+}
+
+// late returns how late the runs of the kind began, the least first.
+func (r *rig) late(calls []call, kind string) (late []time.Duration) {
+	for _, c := range calls {
+		if c.Kind == kind {
+			late = append(late, r.begin.Add(c.at).Sub(c.Due))
+		}
+	}
+	slices.Sort(late)
+	return late
+}
+
+func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
+	const workers, took = 64, 20 * time.Millisecond
+	tasks := 100_000
+	if testing.Short() {
+		tasks = 20_000
+	}
+	for name, c := range map[string]struct {
+		every time.Duration // a batch of live tasks
+		batch int
+	}{"one each 2 ms": {2 * time.Millisecond, 1}, "sixty each 100 ms": {100 * time.Millisecond, 60}} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.overdue(tasks, "late")
+				r.handle("late", sleeper(took))
+				r.handle("live", sleeper(took))
+				r.start()
+				began, live := time.Now(), 0
+				for r.Stats().Succeeded < uint64(tasks) {
+					for range c.batch {
+						r.add(durable.Task{Key: fmt.Sprint("live", live), Kind: "live", Delay: sec})
+						live++
+					}
+					time.Sleep(c.every)
+				}
+				elapsed, calls := time.Since(began), r.runs()
+				late := r.late(calls, "live")
+				if len(late) < 1000 {
+					t.Fatalf("only %d live runs", len(late))
+				}
+				p99, most := late[len(late)*99/100], late[len(late)-1]
+				used := float64(len(calls)) / workers * took.Seconds() / elapsed.Seconds()
+				if p99 > 2*tick+took || most > 100*time.Millisecond || used < 0.97 {
+					t.Errorf("of %d live tasks the p99 of the lateness is %v, and at %.3f of the capacity "+
+						"%d runs took %v", len(late), p99, used, len(calls), elapsed)
+				}
+				t.Logf("%d runs in %v, %.3f of the capacity; %d live, %v late at the p99, %v at most",
+					len(calls), elapsed, used, len(late), p99, most)
+			}, durable.WithPoolSize(workers))
+		})
+	}
+}
+
+// The rate is a bound also where it could be made up for: for what had to wait because no worker was spare.
+func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
+	const rate, tasks = 50, 1000
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		var slow atomic.Bool
+		slow.Store(true)
+		r.handle("late", func(context.Context, durable.Run) error {
+			if slow.Load() {
+				time.Sleep(10 * sec)
+			}
+			return nil
+		})
+		r.start()
+		r.after(5 * sec)
+		slow.Store(false)
+		r.after(60 * sec)
+		calls := r.runs()
+		if len(calls) != tasks {
+			t.Fatalf("%d runs", len(calls))
+		}
+		for i, c := range calls[:tasks-2*rate] {
+			if d := calls[i+2*rate].at - c.at; d < 2*sec-110*time.Millisecond {
+				t.Fatalf("%d overdue tasks began within %v", 2*rate, d)
+			}
+		}
+	}, durable.WithCatchUp(rate), durable.WithPoolSize(8))
+}
+
+// A run cannot be interrupted, so overdue tasks of a kind that is not known to be quick leave workers free.
+func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
+	const workers, tasks = 32, 200
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		var running, most atomic.Int32
+		r.handle("late", func(context.Context, durable.Run) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(10 * time.Minute)
+			return nil
+		})
+		r.handle("live", sleeper(sec))
+		r.start()
+		r.add(durable.Task{Key: "live", Kind: "live", Interval: 3 * sec, Times: durable.Forever})
+		r.add(durable.Task{Key: "live too", Kind: "live", Interval: 5 * sec, Times: durable.Forever})
+		began := time.Now()
+		for r.Len() > 2 {
+			r.after(time.Minute)
+		}
+		// 28 at a time, less the one or two that live tasks take as a batch of them ends.
+		if d, want := time.Since(began), tasks/26*10*time.Minute; d > want+20*time.Minute {
+			t.Errorf("the overdue tasks took %v, want %v", d, want)
+		}
+		if n := most.Load(); n > workers-workers/8 || n < workers-workers/8-2 {
+			t.Errorf("%d overdue tasks were running at once, want %d", n, workers-workers/8)
+		}
+		live := r.late(r.runs(), "live")
+		if last := live[len(live)-1]; len(live) < 1000 || last > 2*tick {
+			t.Errorf("of %d live tasks one was %v late", len(live), last)
+		}
+	}, durable.WithPoolSize(workers))
+}
+
+// With one worker the order of the runs is that in which they begin.
+func TestCatchUp_oldest_first(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.add(durable.Task{Key: "often", Kind: "all", Interval: 100 * time.Millisecond, Times: 30})
+		r.add(durable.Task{Key: "seldom", Kind: "all", Interval: 700 * time.Millisecond, Times: 4})
+		r.overdue(3000, "late")
+		r.handle("late", sleeper(0))
+		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.start()
+		r.after(3 * sec)
+		calls := r.runs()
+		if len(calls) != 3034 {
+			t.Fatalf("%d runs", len(calls))
+		}
+		// The next run of a task is known when the one before it is acknowledged; meanwhile the worker goes on.
+		latest := time.Time{}
+		for i, c := range calls {
+			if c.Kind == "late" && c.Due.Before(latest) {
+				t.Errorf("run %d was due at %v, and one due at %v came before it", i, c.Due, latest)
+			}
+			if c.Kind == "late" {
+				latest = c.Due
+			}
+		}
+		for _, key := range []string{"often", "seldom"} {
+			run := uint64(0)
+			for _, c := range calls {
+				if c.Key == key && c.Token.Run != run {
+					t.Errorf("run %d of %s comes as number %d", c.Token.Run, key, run)
+				}
+				if c.Key == key {
+					run++
+				}
+			}
+		}
+	}, durable.WithPoolSize(1))
+}
+
+func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: 10 * time.Minute, Interval: 7 * time.Minute, Times: 99})
+		r.crash()
+		r.after(hour)
+		r.start()
+		r.after(15 * time.Minute)
+		c := r.ranAt("k", hour, 66*time.Minute, 73*time.Minute)
+		if c[0].Due != r.begin.Add(10*time.Minute) || c[1].Missed != 7 {
+			t.Errorf("these ran: %+v", c)
+		}
+	})
+}
+
+// What is removed, replaced or moved while it waits in the backlog does not run any more, and all else once.
+func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
+	const tasks = 600
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		r.handle("late", sleeper(100*time.Millisecond))
+		r.start()
+		r.after(sec)
+		began := map[string]bool{}
+		for _, c := range r.runs() {
+			began[c.Key] = true
+		}
+		if len(began) < 20 || len(began) > 50 {
+			t.Fatalf("%d have begun", len(began))
+		}
+		want := map[string]int{}
+		for i := range tasks {
+			key := fmt.Sprint("late", i)
+			if began[key] {
+				continue
+			}
+			var err error
+			switch i % 5 {
+			case 0:
+				err = r.RemoveTask(ctx, key)
+			case 1:
+				err = r.SetTask(ctx, durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+			case 2:
+				err = r.Reschedule(ctx, key, 3*hour)
+			case 3:
+				err = r.RemoveTask(ctx, key)
+				r.add(durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+			default:
+				want[key] = 1
+			}
+			if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
+				t.Fatal(err)
+			}
+		}
+		r.after(hour)
+		got := map[string]int{}
+		for _, c := range r.runs() {
+			got[c.Key]++
+		}
+		for key := range want {
+			if got[key] != 1 {
+				t.Errorf("%s ran %d times", key, got[key])
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%d tasks ran, want %d", len(got), len(want))
+		}
+		r.after(4 * hour)
+		later := len(r.runs())
+		if n := r.Len(); n != 0 || later < tasks/5*3-50 || later > tasks/5*3 {
+			t.Errorf("%d ran later, %d are left", later, n)
+		}
+	}, durable.WithPoolSize(4))
+}
+
+// A counting store counts what is read from it in due order.
+type counting struct {
+	*memstore.Store
+	records, bytes atomic.Int64
+}
+
+func (c *counting) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		for r, err := range c.Store.Due(after, until) {
+			c.records.Add(1)
+			c.bytes.Add(int64(len(r.Data)))
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// However many tasks are overdue and however large they are, few of them are in memory.
+func TestCatchUp_memory_isBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		tasks, payload int
+		records, bytes int64
+	}{"many": {10_000, 0, 2048 + 100, 1 << 20}, "large": {200, 1 << 20, 40, 40 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &counting{Store: newStore()}
+				s, err := durable.New(store, durable.WithLogger(quiet()), durable.WithPoolSize(4))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var slow atomic.Bool
+				slow.Store(true)
+				err = s.Handle("k", func(context.Context, durable.Run) error {
+					if slow.Load() {
+						time.Sleep(hour)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				payload := make([]byte, c.payload)
+				for i := range c.tasks {
+					task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
+					if err := s.AddTask(ctx, task); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(hour)
+				if err := s.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(30 * time.Minute)
+				if r, b := store.records.Load(), store.bytes.Load(); r > c.records || b > c.bytes || r < 10 {
+					t.Errorf("%d records of %d bytes were read, want at most %d of %d", r, b, c.records, c.bytes)
+				}
+				slow.Store(false)
+				time.Sleep(2 * hour)
+				if n := s.Len(); n != 0 {
+					t.Errorf("%d tasks are left", n)
+				}
+				if err := s.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A worker whose run panics or ends its goroutine is replaced; a scheduler that is shut down begins no run, and
+// what is left runs in the next process.
+func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
+	const tasks = 2000
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.overdue(tasks, "late")
+		done := map[durable.Token]int{}
+		for life := 0; r.Len() > 0; life++ {
+			if life == 20 {
+				t.Fatalf("%d tasks are left", r.Len())
+			}
+			r.handle("late", func(_ context.Context, run durable.Run) error {
+				time.Sleep(10 * time.Millisecond)
+				switch {
+				case run.Attempt > 1:
+				case run.Key[len(run.Key)-1] == '3':
+					panic("at the disco")
+				case run.Key[len(run.Key)-1] == '7':
+					runtime.Goexit()
+				}
+				return nil
+			}, durable.WithRetry(5, sec, sec))
+			r.start()
+			r.after(sec + 5*time.Millisecond)
+			left := r.store.Reopen()
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			_ = r.Shutdown(gone) // its error is that runs go on
+			for _, c := range r.runs() {
+				done[c.Token]++
+			}
+			r.after(10 * sec)
+			if n := len(r.runs()); n != 0 {
+				t.Fatalf("%d runs began after Shutdown", n)
+			}
+			r.store = left
+			r.open()
+			r.after(hour)
+		}
+		if len(done) != tasks {
+			t.Errorf("%d tasks ran, want %d", len(done), tasks)
+		}
+		r.handle("late", sleeper(0))
+	}, durable.WithPoolSize(8))
+}

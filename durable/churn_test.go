@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// Churn is what a service does that adds a task for each order and removes most of them before they are due.
+// The live tasks stay the same in number while one after the other, drawn at random, is removed and another
+// added. The changes go straight to the store, in the batches that a busy scheduler makes of them; the bytes
+// are those that a scheduler writes.
+//
+// The directory must stay bounded all the while: at most three times the bytes of the live tasks, as they
+// would be without compression, and room for the logs and for the tables that a compaction is about to
+// replace. A store that kept what was removed would have more than ten times the bytes in the end.
+//
+// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of OpenPebble. Without it
+// there are few, in memory and with small tables. There are ten times as many cycles.
+
+// churnRoom is what the directory may have in addition to that, in memory tables: the logs of those that wait
+// to be flushed, the log that is kept to be used again, and the inputs of a compaction.
+const churnRoom = 12
+
+type churn struct {
+	t     *testing.T
+	batch int // how many cycles are one commit
+	store durable.Store
+	rnd   *rand.Rand
+	tasks []churned
+	made  uint64
+	bytes int64 // of the live tasks
+	most  float64
+}
+
+// churned is a live task. Its key and payload follow from the number.
+type churned struct {
+	number uint64
+	due    int64
+}
+
+func (c churned) key() string {
+	// The numbers are mixed, so that neighbours in time are none in the tables.
+	return fmt.Sprintf("order:%016x", c.number*0x9e3779b97f4a7c15)
+}
+
+func (c churned) data() []byte {
+	payload := binary.BigEndian.AppendUint64(make([]byte, 0, 16), c.number*0xd1342543de82ef95)
+	payload = binary.BigEndian.AppendUint64(payload, c.number*0xaf251af3b0f025b5)
+	return durable.DataOf(durable.Task{Key: c.key(), Kind: "order.recheck", Payload: payload}, c.due, c.number)
+}
+
+// size returns the bytes of both rows.
+func (c churned) size() int64 { return int64(2*len(c.key()) + 1 + 8 + 1 + 8 + len(c.data())) }
+
+// next returns a new task that is due on the day after the test.
+func (c *churn) next() churned {
+	c.made++
+	return churned{c.made, time.Now().Add(24*time.Hour).UnixNano() + c.rnd.Int64N(int64(24*time.Hour))}
+}
+
+func (c *churn) add(task churned) durable.Change {
+	c.bytes += task.size()
+	return durable.Change{Key: task.key(), From: durable.None, Due: task.due, Data: task.data()}
+}
+
+func (c *churn) commit(changes []durable.Change) {
+	c.t.Helper()
+	if err := c.store.Commit(changes); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// fill adds the tasks that are live in the beginning.
+func (c *churn) fill(live int) {
+	for len(c.tasks) < live {
+		var changes []durable.Change
+		for range min(c.batch, live-len(c.tasks)) {
+			task := c.next()
+			c.tasks = append(c.tasks, task)
+			changes = append(changes, c.add(task))
+		}
+		c.commit(changes)
+	}
+}
+
+// cycle removes tasks and adds as many, in one commit.
+func (c *churn) cycle() {
+	changes := make([]durable.Change, 0, 2*c.batch)
+	for range c.batch {
+		old := &c.tasks[c.rnd.IntN(len(c.tasks))]
+		if old.number > c.made-uint64(len(changes)/2) {
+			continue // it was added by this commit
+		}
+		changes = append(changes, durable.Change{Key: old.key(), From: old.due, Due: durable.None})
+		c.bytes -= old.size()
+		*old = c.next()
+		changes = append(changes, c.add(*old))
+	}
+	c.commit(changes)
+}
+
+// measure fails the test if the directory is larger than it may be.
+func (c *churn) measure(size, memTable int64) {
+	c.t.Helper()
+	bound := 3*c.bytes + churnRoom*memTable
+	c.most = max(c.most, float64(size)/float64(bound))
+	if size > bound {
+		c.t.Errorf("after %d tasks %d bytes are live, and the directory has %d; allowed are %d",
+			c.made, c.bytes, size, bound)
+	}
+}
+
+// usage returns how many bytes the files of a directory have.
+func usage(t *testing.T, files vfs.FS, dir string) (size int64) {
+	t.Helper()
+	names, err := files.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		info, err := files.Stat(files.PathJoin(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has been deleted since
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	return size
+}
+
+// check fails the test unless the store holds exactly the live tasks.
+func (c *churn) check() {
+	c.t.Helper()
+	seed := maphash.MakeSeed()
+	hash := func(key string, due int64, data []byte) uint64 {
+		return maphash.Comparable(seed, struct {
+			key  string
+			due  int64
+			data string
+		}{key, due, string(data)})
+	}
+	var want, got uint64
+	for _, task := range c.tasks {
+		want += hash(task.key(), task.due, task.data())
+	}
+	n := 0
+	for r, err := range c.store.Due(durable.Position{Due: durable.None}, durable.Never) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		got += hash(r.Key, r.Due, r.Data)
+		n++
+	}
+	if n != len(c.tasks) || c.store.Len() != n || got != want {
+		c.t.Errorf("of %d live tasks %d are there, and Len is %d; they are the same: %v",
+			len(c.tasks), n, c.store.Len(), got == want)
+	}
+}
+
+func TestChurn_directoryStaysBounded(t *testing.T) {
+	live, batch, memTable := 10_000, 100, int64(64<<10)
+	dir, files := "store", vfs.FS(vfs.NewMem())
+	open := func() (durable.Store, error) { return durable.OpenPebbleOn(dir, files) }
+	if testing.Short() {
+		live = 1_000
+	}
+	if text := os.Getenv("DURABLE_CHURN"); text != "" {
+		var err error
+		if live, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+		dir, files = filepath.Join(t.TempDir(), "store"), vfs.Default
+		batch, memTable = 5000, 32<<20
+		open = func() (durable.Store, error) { return durable.OpenPebble(dir) }
+	}
+	store, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range store.Keys() { // before this walk the store deletes nothing
+		t.Fatal(err)
+	}
+	c := &churn{t: t, batch: batch, store: store, rnd: rand.New(rand.NewPCG(5, 5))}
+	begin := time.Now()
+	c.fill(live)
+	t.Logf("%d tasks of %d bytes take %d in the directory; added in %v", live, c.bytes, usage(t, files, dir), time.Since(begin))
+	begin = time.Now()
+	rounds := 10 * live / c.batch
+	for i := range rounds {
+		c.cycle()
+		if i%4 == 0 || i == rounds-1 {
+			c.measure(usage(t, files, dir), memTable)
+		}
+		if i > 0 && i%(rounds/10) == 0 {
+			t.Logf("after %d cycles in %v: %d bytes are live, the directory has %d",
+				i*c.batch, time.Since(begin).Round(time.Second), c.bytes, usage(t, files, dir))
+		}
+	}
+	t.Logf("the directory had at most %.0f %% of what it may have", 100*c.most)
+	c.check()
+	past := churned{c.made + 1, time.Now().Add(-time.Second).UnixNano()}
+	first := durable.DataOf(durable.Task{Key: "first", Kind: "first"}, past.due, past.number)
+	c.commit([]durable.Change{{Key: "first", From: durable.None, Due: past.due, Data: first}})
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.measure(usage(t, files, dir), memTable)
+	c.store = nil
+	runtime.GC()
+
+	begin = time.Now()
+	if store, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := durable.New(store, durable.WithLogger(quiet()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := time.Since(begin)
+	ran := make(chan time.Duration, 1)
+	err = errors.Join(
+		s.Handle("first", func(context.Context, durable.Run) error { ran <- time.Since(begin); return nil }),
+		s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil }),
+		s.Start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Open with %d tasks returns after %v, and the first task runs after %v", s.Len(), opened, <-ran)
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"sync"
+
+	"github.com/sirupsen/logrus"
+)
+
+// A reporter writes what the keeper has to say to the user's logger. A logger may block, and a hook of it may
+// call the scheduler and wait for the keeper, so the keeper never calls it: the reporter does, on a goroutine
+// of its own. There is at most one, and only while there is something to write. What comes up meanwhile is
+// kept as one notice of each sort.
+type reporter struct {
+	log logrus.FieldLogger
+
+	mu      sync.Mutex // protects below
+	pending notices
+	quiet   chan struct{} // closed when nothing is left to write; nil while nothing is being written
+}
+
+// notices are what there is to write.
+type notices struct {
+	unhandled map[string]int // due tasks by kinds without a handler; each kind comes up once
+	parked    uint64
+	last      *record // of those that were parked
+	failure   error
+}
+
+func (n *notices) empty() bool { return n.unhandled == nil && n.parked == 0 && n.failure == nil }
+
+// note adds to the notices. It does not wait for the logger.
+func (r *reporter) note(add func(n *notices)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add(&r.pending)
+	if r.quiet == nil {
+		r.quiet = make(chan struct{})
+		r.nextLocked()
+	}
+}
+
+// nextLocked has the pending notices written.
+func (r *reporter) nextLocked() {
+	n := r.pending
+	r.pending = notices{}
+	go r.write(n)
+}
+
+// write calls the logger, which may panic or end the goroutine, and sees to what has come up meanwhile.
+func (r *reporter) write(n notices) {
+	defer func() {
+		_ = recover() // there is nowhere left to report it
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.pending.empty() {
+			r.nextLocked()
+			return
+		}
+		close(r.quiet)
+		r.quiet = nil
+	}()
+	for kind, tasks := range n.unhandled {
+		r.log.WithField("kind", kind).WithField("tasks", tasks).
+			Warn("durable: tasks are due whose kind has no handler; they wait for one")
+	}
+	if n.parked > 0 {
+		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure).
+			Warnf("durable: %d tasks parked, this one the last", n.parked)
+	}
+	if n.failure != nil {
+		r.log.WithError(n.failure).Error("durable: no task is added, removed or run any more")
+	}
+}
+
+// written returns a channel that is closed when all notices so far have been written.
+func (r *reporter) written() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.quiet != nil {
+		return r.quiet
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}

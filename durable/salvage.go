@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes
+// nothing, takes no lock and never asks Pebble to open the store. No process may have the store open
+// meanwhile.
+//
+// It reads every table (*.sst) and every log (*.log) in the directory and nothing else, so it does not matter
+// what has become of MANIFEST, OPTIONS, FORMAT, INVENTORY, COMMITTED or the marker files. A damaged block of
+// a table costs the rows in that block. A damaged chunk of a log costs the rest of the commit it belongs to.
+// The commit at the very end of a log counts only if it is whole.
+//
+// Every row in a table or a log has the number of the write that made it. Salvage takes the row with the
+// highest number, deletions included. A task needs two rows, one with its due time under its key, and one
+// with everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If
+// not, Salvage yields the task that is whole, with a doubt.
+//
+// What is yielded may be wrong in these ways, and only if the report has Damage, or files are missing:
+//
+//   - A removed task comes back if its removal was in a part that could not be read. It usually has the doubt
+//     MaybeRemoved, but not if the rows that are left agree.
+//   - A task is yielded as it once was, with an earlier run, due time or number of attempts, if the later
+//     state was in a part that could not be read. It has the doubt MaybeStale if another row shows it.
+//   - A task is missing without a trace if both of its rows could not be read. Expected shows how many tasks
+//     there were after the last commit that was found.
+//
+// A kill leaves traces that look like damage. A table or log that was being written ends in the middle, which is
+// in the report and costs nothing that was acknowledged. Tables that the store no longer used, but had not
+// deleted yet, are read as well, so a task may have a doubt. Bytes of a payload can be taken for a block or a
+// chunk if those around them are damaged and they have its exact form, checksum included.
+//
+// Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
+// commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
+// included, as long as a file has them, but never their payloads: about 500 bytes for each task.
+//
+// Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
+// which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.
+// The report is complete up to the error.
+func Salvage(dir string, fn func(Salvaged) error) (SalvageReport, error) {
+	return salvage(vfs.Default, dir, fn)
+}
+
+// Salvaged is a task that Salvage found.
+type Salvaged struct {
+	Info
+	Doubt Doubt
+}
+
+// A Doubt is a reason why a task that Salvage found may not be what the store held.
+type Doubt uint8
+
+// The doubts. They follow from rows that disagree, or of which one is missing.
+const (
+	NoDoubt      Doubt = iota
+	MaybeRemoved       // the row of the key is missing or deleted
+	MaybeStale         // the row of the key has another due time
+)
+
+func (d Doubt) String() string {
+	switch d {
+	case NoDoubt:
+		return "no doubt"
+	case MaybeRemoved:
+		return "maybe removed"
+	case MaybeStale:
+		return "maybe stale"
+	}
+	return fmt.Sprintf("Doubt(%d)", uint8(d))
+}
+
+// A SalvageReport is what Salvage has to say about the store.
+type SalvageReport struct {
+	Files        int // tables and logs in the directory
+	Tasks        int // yielded, those with a doubt included
+	MaybeRemoved int // yielded with that doubt
+	MaybeStale   int // yielded with that doubt
+
+	Commits  uint64   // the number of the last commit that was found; 0 if none was
+	Expected int      // how many tasks the store held after it; 0 if none was
+	Lost     []string // keys that have a due time but no task that could be read, sorted
+	Damage   []Damage // what could not be read, by file and offset
+}
+
+// Damage is a part of a file that Salvage could not read.
+type Damage struct {
+	File   string // its name in the directory
+	Offset int64
+	Length int64
+	Err    error
+}
+
+func (d Damage) String() string {
+	return fmt.Sprintf("%s, %d bytes at %d: %v", d.File, d.Length, d.Offset, d.Err)
+}
+
+// A row is one write to one row of the store, as a table or a log has it. Its bytes are valid until the
+// function that is given it returns.
+type row struct {
+	name  []byte
+	write uint64 // the number of the write; 0 in a table whose rows nothing older lies below
+	set   bool   // not deleted
+	value []byte
+}
+
+// A version is what is known of a row: the state after its latest write.
+type version struct {
+	write uint64
+	file  int32 // the index of the file
+	set   bool
+	whole bool // the value can be decoded
+
+	// of a row of a key
+	due int64
+
+	// of a row of a due time
+	generation, run uint64
+}
+
+// later orders the versions of one row. Tables forget the number of a write when nothing older lies below.
+// Then the task itself shows which is later, and after that the number of the file.
+func (v version) later(than version) bool {
+	return cmp.Or(
+		cmp.Compare(v.write, than.write),
+		cmp.Compare(v.generation, than.generation),
+		cmp.Compare(v.run, than.run),
+		cmp.Compare(v.file, than.file),
+	) > 0
+}
+
+// A salvager collects the latest version of every row, decides for each key which row is its task, and yields
+// that when it reads the files again.
+type salvager struct {
+	files  vfs.FS
+	dir    string
+	names  []string
+	report SalvageReport
+	latest map[string]version
+	chosen map[string]choice // by key
+}
+
+// A choice is the row that is the task of a key.
+type choice struct {
+	version
+	yielded bool
+}
+
+func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, error) {
+	s := &salvager{files: files, dir: dir, latest: map[string]version{}, chosen: map[string]choice{}}
+	all, err := files.List(dir)
+	if err != nil {
+		return s.report, fmt.Errorf("durable: directory %s: %w", dir, err)
+	}
+	for _, name := range all {
+		if isTable(name) || isLog(name) {
+			s.names = append(s.names, name)
+		}
+	}
+	if len(s.names) == 0 {
+		return s.report, fmt.Errorf("durable: directory %s: it holds no table and no log", dir)
+	}
+	slices.SortFunc(s.names, func(a, b string) int { // later files have greater numbers
+		return cmp.Or(cmp.Compare(fileNumber(a), fileNumber(b)), strings.Compare(a, b))
+	})
+	s.report.Files = len(s.names)
+	for i, name := range s.names {
+		s.report.Damage = append(s.report.Damage, s.read(name, func(r row) { s.note(int32(i), r) })...)
+	}
+	s.choose()
+	for i, name := range s.names {
+		var failed error
+		s.read(name, func(r row) {
+			if failed == nil {
+				failed = s.yield(int32(i), r, fn)
+			}
+		})
+		if failed != nil {
+			return s.report, failed
+		}
+	}
+	s.countLost()
+	return s.report, nil
+}
+
+// read calls see with each row of the file that can be read, and returns what cannot.
+func (s *salvager) read(name string, see func(row)) []Damage {
+	data, damage := readSectors(s.files, s.files.PathJoin(s.dir, name))
+	var gaps []Damage
+	if isTable(name) {
+		gaps = tableRows(data, see)
+	} else {
+		gaps = logRows(data, fileNumber(name), see)
+	}
+	damage = append(damage, gaps...)
+	for i := range damage {
+		damage[i].File = name
+	}
+	return damage
+}
+
+// parse returns what a row says of a task.
+func parse(file int32, r row) (v version, stored Record, task *record, ok bool) {
+	v = version{write: r.write, file: file, set: r.set, whole: true}
+	switch {
+	case string(r.name) == string(rowCommits):
+	case r.name[0] == 'k' && r.set:
+		if v.whole = len(r.value) == 8; v.whole {
+			v.due = disorderly(binary.BigEndian.Uint64(r.value))
+		}
+	case r.name[0] == 'k':
+	case r.name[0] == 'd' && len(r.name) >= 9:
+		stored = dueRow(string(r.name))
+		if !r.set {
+			break
+		}
+		stored.Data = r.value
+		var err error
+		if task, err = decode(stored); err != nil {
+			v.whole = false
+			break
+		}
+		v.generation, v.run = task.generation, task.run
+	default:
+		return v, stored, nil, false
+	}
+	return v, stored, task, true
+}
+
+// dueRow is the inverse of appendDueRow.
+func dueRow(name string) Record {
+	return Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
+}
+
+// note remembers the row if it is the latest of its name.
+func (s *salvager) note(file int32, r row) {
+	if len(r.name) == 0 {
+		return
+	}
+	if string(r.name) == string(rowCommits) {
+		s.noteCommit(r)
+		return
+	}
+	v, _, _, ok := parse(file, r)
+	if !ok {
+		return
+	}
+	if before, seen := s.latest[string(r.name)]; !seen || v.later(before) {
+		s.latest[string(r.name)] = v
+	}
+}
+
+func (s *salvager) noteCommit(r row) {
+	if len(r.value) != 24 {
+		return
+	}
+	if n := binary.BigEndian.Uint64(r.value); n > s.report.Commits {
+		s.report.Commits, s.report.Expected = n, int(binary.BigEndian.Uint64(r.value[8:]))
+	}
+}
+
+// choose decides for each key which of its rows is its task. There are several if the deletion of one could
+// not be read.
+func (s *salvager) choose() {
+	for name, v := range s.latest {
+		if name[0] != 'd' || !v.set || !v.whole {
+			continue
+		}
+		at := dueRow(name)
+		v.due = at.Due
+		if c, there := s.chosen[at.Key]; !there || s.better(at.Key, v, c.version) {
+			s.chosen[at.Key] = choice{version: v}
+		}
+	}
+	for key, c := range s.chosen {
+		// A removal deletes both rows at once.
+		if k, ok := s.latest["k"+key]; ok && !k.set && c.write > 0 && k.write > c.write {
+			delete(s.chosen, key)
+		}
+	}
+}
+
+// better reports whether a row is more likely to be the task of the key than another. The later write is. If
+// a table has forgotten when one of them was written, the tasks themselves show which is later, and if they
+// do not, the row of the key does.
+func (s *salvager) better(key string, v, than version) bool {
+	if v.write > 0 && than.write > 0 {
+		return v.write > than.write
+	}
+	if c := cmp.Or(cmp.Compare(v.generation, than.generation), cmp.Compare(v.run, than.run)); c != 0 {
+		return c > 0
+	}
+	if k, ok := s.latest["k"+key]; ok && k.set && k.whole && (v.due == k.due) != (than.due == k.due) {
+		return v.due == k.due
+	}
+	return v.later(than)
+}
+
+// yield calls fn if the row is the task of a key.
+func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
+	if len(r.name) == 0 || r.name[0] != 'd' || !r.set {
+		return nil
+	}
+	v, stored, task, ok := parse(file, r)
+	if !ok || task == nil {
+		return nil
+	}
+	v.due = stored.Due
+	c, there := s.chosen[stored.Key]
+	if !there || c.yielded || c.version != v {
+		return nil
+	}
+	c.yielded = true
+	s.chosen[stored.Key] = c
+	task.payload = slices.Clone(task.payload)
+	found := Salvaged{task.info(), s.doubt(stored.Key, c)}
+	s.report.Tasks++
+	switch found.Doubt {
+	case MaybeRemoved:
+		s.report.MaybeRemoved++
+	case MaybeStale:
+		s.report.MaybeStale++
+	}
+	return fn(found)
+}
+
+func (s *salvager) doubt(key string, c choice) Doubt {
+	k, ok := s.latest["k"+key]
+	switch {
+	case !ok || !k.set:
+		return MaybeRemoved
+	case !k.whole || k.due != c.due:
+		return MaybeStale
+	}
+	return NoDoubt
+}
+
+// countLost lists the keys that have no task although they have a due time, unless what there was at that due
+// time has been deleted later.
+func (s *salvager) countLost() {
+	for name, k := range s.latest {
+		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {
+			continue
+		}
+		d, ok := s.latest[string(appendDueRow(nil, Position{k.due, name[1:]}))]
+		if ok && !d.set && d.write >= k.write {
+			continue
+		}
+		s.report.Lost = append(s.report.Lost, name[1:])
+	}
+	slices.Sort(s.report.Lost)
+}

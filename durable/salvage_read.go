@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/bits"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/sstable/colblk"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// This file reads the tables and logs of Pebble without Pebble's own books, for [Salvage]. Both consist of
+// pieces with a checksum. A piece that does not match its checksum is skipped, and the next that does is
+// found without knowing where it begins.
+
+var errNotWhole = errors.New("not whole")
+
+// fileNumber returns the number in the name of a table or log, and 0 if there is none.
+func fileNumber(name string) uint64 {
+	digits, _, _ := strings.Cut(name, ".")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+const sector = 4096
+
+// readSectors reads a file. In place of the sectors that the disk does not give there are zeros.
+func readSectors(files vfs.FS, name string) (data []byte, damage []Damage) {
+	failed := func(err error) ([]byte, []Damage) { return nil, []Damage{{Err: err}} }
+	file, err := files.Open(name)
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return failed(err)
+	}
+	if info.IsDir() {
+		return failed(errors.New("it is a directory"))
+	}
+	data = make([]byte, info.Size())
+	for at := 0; at < len(data); {
+		n, err := file.ReadAt(data[at:], int64(at))
+		if at += n; err == nil || at == len(data) {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return data[:at], append(damage, Damage{Offset: int64(at), Err: err})
+		}
+		lost := min(sector-at%sector, len(data)-at)
+		clear(data[at : at+lost])
+		damage = appendGap(damage, at, lost, err)
+		at += lost
+	}
+	return data, damage
+}
+
+// appendGap adds a part that cannot be read, or lets the last one grow if it ends there.
+func appendGap(gaps []Damage, at, length int, err error) []Damage {
+	if n := len(gaps) - 1; n >= 0 && gaps[n].Offset+gaps[n].Length == int64(at) {
+		gaps[n].Length += int64(length)
+		return gaps
+	}
+	return append(gaps, Damage{Offset: int64(at), Length: int64(length), Err: err})
+}
+
+// # Tables
+//
+// A table is a row of blocks: first the data, then the index, the filter and other books, and a footer.
+// Behind each block there are 5 bytes: how it is compressed, and the checksum of it all. No block says how
+// long it is: the index does, and may itself be damaged. So the end of a block is looked for, as the first
+// place where the checksum is right.
+
+const (
+	blockTrailer  = 5
+	footerLength  = 61
+	footerMagic   = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"
+	mostBlock     = 32 << 20 // the filter is the largest
+	mostDataBlock = 2 << 20  // a task has little more than 1 MB, and a block one row more than 4 KB
+	mostUnpacked  = 64 << 20
+	checksumDelta = 0xa282ead8
+
+	// Of a polynomial the highest bit is the lowest power.
+	one           = 1 << 31
+	castagnoliLow = crc32.Castagnoli<<1&(1<<32-1) | 1
+)
+
+// register returns the state of the CRC that has the given checksum at its end.
+func register(checksum []byte) uint32 {
+	return ^bits.RotateLeft32(binary.LittleEndian.Uint32(checksum)-checksumDelta, 15)
+}
+
+func tableRows(b []byte, see func(row)) (gaps []Damage) {
+	at := 0
+	for at < len(b) {
+		if end := blockEnd(b, at); end > 0 {
+			if err := blockRows(b[at:end], see); err != nil {
+				gaps = appendGap(gaps, at, end-at, err)
+			}
+			at = end
+			continue
+		}
+		if len(b)-at == footerLength && hasFooter(b) {
+			return gaps
+		}
+		next := nextDataBlock(b, at+1)
+		gaps = appendGap(gaps, at, next-at, fmt.Errorf("a block is %w", errNotWhole))
+		at = next
+	}
+	if hasFooter(b) {
+		return gaps
+	}
+	return append(gaps, Damage{Offset: int64(at), Err: errors.New("the end of the table is missing")})
+}
+
+func hasFooter(b []byte) bool { return bytes.HasSuffix(b, []byte(footerMagic)) }
+
+// blockEnd returns where the block that begins at the offset ends, its trailer included, or 0 if it is not
+// whole.
+func blockEnd(b []byte, at int) int {
+	crc := ^uint32(0)
+	for i := at; i < min(len(b)-blockTrailer, at+mostBlock)+1; i++ {
+		crc = castagnoli[byte(crc)^b[i]] ^ crc>>8
+		if i+5 <= len(b) && crc == register(b[i+1:]) && packing(b[i]) && i > at {
+			return i + blockTrailer
+		}
+	}
+	return 0
+}
+
+// packing reports whether the byte is one that says how a block is compressed.
+func packing(b byte) bool {
+	switch block.CompressionIndicator(b) {
+	case block.NoCompressionIndicator, block.SnappyCompressionIndicator,
+		block.ZstdCompressionIndicator, block.MinLZCompressionIndicator:
+		return true
+	}
+	return false
+}
+
+// nextDataBlock returns where the next whole block of data begins, from an offset on, or the end of the
+// bytes.
+//
+// With R(i) the CRC of the bytes before i that begins with 0, and U(e) the CRC that the checksum at e
+// demands, a block from s to e is whole if
+//
+//	(R(s) + 1...1) / x^8s = (R(e) + U(e)) / x^8e
+//
+// for a CRC is linear. The left side is known for all s when e is reached, so one pass finds the block.
+func nextDataBlock(b []byte, from int) int {
+	// recent and older have the left sides of the last bytes, as many as a block may have at least.
+	recent, older := map[uint32]int{}, map[uint32]int{}
+	crc, power := uint32(0), uint32(one)
+	for i := from; i+4 <= len(b); i++ {
+		if i > from && packing(b[i-1]) {
+			side := multiply(crc^register(b[i:]), power)
+			for _, starts := range []map[uint32]int{recent, older} {
+				if s, ok := starts[side]; ok && s < i-1 && isData(b[s:i-1], b[i-1]) {
+					return s
+				}
+			}
+		}
+		if len(recent) == mostDataBlock {
+			recent, older = map[uint32]int{}, recent
+		}
+		recent[multiply(crc^^uint32(0), power)] = i
+		crc = castagnoli[byte(crc)^b[i]] ^ crc>>8
+		for range 8 { // divide by x
+			power = power<<1 ^ -(power>>31)&castagnoliLow
+		}
+	}
+	return len(b)
+}
+
+// multiply multiplies polynomials modulo that of the checksum.
+func multiply(a, b uint32) (product uint32) {
+	for ; b != 0; b <<= 1 {
+		product ^= a & -(b >> 31)
+		a = a>>1 ^ crc32.Castagnoli&-(a&1)
+	}
+	return product
+}
+
+// dataColumns are the types of the columns of a block of data: the two parts of the key, the number and kind
+// of the write, whether the key is another, the value, whether it lies elsewhere, and whether it is obsolete.
+var dataColumns = [...]colblk.DataType{
+	colblk.DataTypePrefixBytes, colblk.DataTypeBytes, colblk.DataTypeUint, colblk.DataTypeBool,
+	colblk.DataTypeBytes, colblk.DataTypeBool, colblk.DataTypeBool,
+}
+
+// hasDataColumns reports whether an unpacked block begins as one of data does: with the length of the longest
+// key, a version, the numbers of columns and rows, and the type and offset of each column.
+func hasDataColumns(b []byte) bool {
+	const head = 4 + 1 + 2 + 4
+	if len(b) <= head+5*len(dataColumns) || b[4] != byte(colblk.Version1) ||
+		binary.LittleEndian.Uint16(b[5:]) != uint16(len(dataColumns)) {
+		return false
+	}
+	before := uint32(head + 5*len(dataColumns))
+	for i, want := range dataColumns {
+		column := b[head+5*i:]
+		at := binary.LittleEndian.Uint32(column[1:])
+		if column[0] != byte(want) || at < before || at >= uint32(len(b)) {
+			return false
+		}
+		before = at
+	}
+	return true
+}
+
+func isData(packed []byte, how byte) bool {
+	b, err := unpack(packed, how)
+	return err == nil && hasDataColumns(b)
+}
+
+func unpack(packed []byte, how byte) (b []byte, err error) {
+	defer recoverInto(&err)
+	n, err := block.DecompressedLen(block.CompressionIndicator(how), packed)
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 || n > mostUnpacked {
+		return nil, fmt.Errorf("a block of %d bytes", n)
+	}
+	b = make([]byte, n)
+	return b, block.DecompressInto(block.CompressionIndicator(how), packed, b)
+}
+
+// recoverInto turns a panic of a decoder into an error.
+func recoverInto(err *error) {
+	if value := recover(); value != nil {
+		*err = fmt.Errorf("it cannot be decoded: %v", value)
+	}
+}
+
+var dataSchema = colblk.DefaultKeySchema(pebble.DefaultComparer, 16)
+
+// blockRows calls see with each row of a block with its trailer, or not at all if the block is not one of
+// data.
+func blockRows(whole []byte, see func(row)) (err error) {
+	packed, how := whole[:len(whole)-blockTrailer], whole[len(whole)-blockTrailer]
+	b, err := unpack(packed, how)
+	if err != nil || !hasDataColumns(b) {
+		return nil // the books may have a form of their own
+	}
+	rows, err := dataRows(b)
+	for _, r := range rows {
+		see(r)
+	}
+	return err
+}
+
+// dataRows returns the rows of a block of data, or those up to the first that cannot be decoded.
+func dataRows(b []byte) (rows []row, err error) {
+	// The decoder trusts what it reads, and reads by pointers.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverInto(&err)
+	var d colblk.DataBlockDecoder
+	d.Init(&dataSchema, b)
+	if d.BlockDecoder().Rows() == 0 {
+		return nil, nil
+	}
+	var it colblk.DataBlockIter
+	it.InitOnce(&dataSchema, pebble.DefaultComparer, nil) // this store has no values outside of their rows
+	if err := it.Init(&d, block.IterTransforms{}); err != nil {
+		return nil, err
+	}
+	for kv := it.First(); kv != nil; kv = it.Next() {
+		r := row{name: slices.Clone(kv.K.UserKey), write: uint64(kv.SeqNum())}
+		switch kv.Kind() {
+		case pebble.InternalKeyKindSet, pebble.InternalKeyKindSetWithDelete:
+			r.set, r.value = true, kv.InPlaceValue()
+		case pebble.InternalKeyKindDelete, pebble.InternalKeyKindSingleDelete, pebble.InternalKeyKindDeleteSized:
+		default:
+			return rows, fmt.Errorf("a row of the unknown kind %d", kv.Kind())
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// # Logs
+//
+// A log is cut into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A
+// chunk begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far
+// the log is synced. A log file may be used again: then older chunks, with a smaller number, lie behind the
+// end.
+
+const (
+	logBlock      = 32 << 10
+	recycledChunk = 5 // the first of four kinds: full, first, middle and last
+	syncedChunk   = 9
+	lastChunk     = 12
+	mostChunkHead = 19
+	batchHead     = 12
+)
+
+func notZero(b byte) bool { return b != 0 }
+
+// A chunk is a piece of a batch in a log.
+type chunk struct {
+	first, last bool
+	number      uint32 // of the log
+	payload     []byte
+	length      int // with its head
+}
+
+// readChunk reads the chunk at the start of what is left of a block.
+func readChunk(b []byte) (c chunk, ok bool) {
+	const head = 4 + 2 + 1 + 4
+	if len(b) < head || b[6] < recycledChunk || b[6] > lastChunk {
+		return c, false
+	}
+	begin := head
+	if b[6] >= syncedChunk {
+		begin += 8
+	}
+	c.length = begin + int(binary.LittleEndian.Uint16(b[4:]))
+	if c.length > len(b) || ^crc32.Checksum(b[6:c.length], castagnoli) != register(b) {
+		return c, false
+	}
+	position := (b[6] - recycledChunk) % 4
+	c.first, c.last = position <= 1, position == 0 || position == 3
+	c.number = binary.LittleEndian.Uint32(b[7:])
+	c.payload = b[begin:c.length]
+	return c, true
+}
+
+// isLogEnd reports whether the log of a number ends here: a chunk without a checksum has the next number.
+func isLogEnd(b []byte, number uint64) bool {
+	end := []byte{6: recycledChunk}
+	return bytes.HasPrefix(b, binary.LittleEndian.AppendUint32(end, uint32(number)+1))
+}
+
+// logRows reads the log of a number. Chunks of earlier logs are left over from the file's earlier use.
+func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
+	var (
+		batch    []byte
+		began    = -1 // where the batch begins whose chunks are being collected, or -1
+		at       = 0
+		damaged  = -1 // where the part begins that could not be read, or -1
+		recycled bool
+	)
+	// closeGap ends a damaged part when a chunk follows it. The batch that it cuts off is read as far as it goes.
+	closeGap := func(end int) {
+		if damaged < 0 {
+			return
+		}
+		start := damaged
+		if began >= 0 {
+			start = began
+			_ = batchRows(batch, see)
+		}
+		gaps = appendGap(gaps, start, end-start, fmt.Errorf("a commit is %w", errNotWhole))
+		batch, began, damaged = batch[:0], -1, -1
+	}
+	for at < len(b) {
+		left := b[at:min(len(b), at-at%logBlock+logBlock)]
+		if isLogEnd(left, number) {
+			closeGap(at)
+			return gaps
+		}
+		c, ok := readChunk(left)
+		if ok && uint64(c.number) < number&(1<<32-1) {
+			recycled, ok = true, false
+		}
+		if !ok {
+			if damaged < 0 && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero) {
+				at += len(left) // the rest of a block in which no chunk has room
+				continue
+			}
+			if damaged < 0 {
+				damaged = at
+			}
+			at++
+			continue
+		}
+		if damaged < 0 && c.first == (began >= 0) { // the end of a batch is missing, or its beginning
+			damaged = at
+		}
+		if c.first {
+			closeGap(at)
+			batch, began = batch[:0], at
+		} else if damaged >= 0 {
+			at += c.length // of a batch whose beginning could not be read
+			continue
+		}
+		batch = append(batch, c.payload...)
+		at += c.length
+		if c.last {
+			if err := batchRows(batch, see); err != nil {
+				gaps = appendGap(gaps, began, at-began, err)
+			}
+			batch, began = batch[:0], -1
+		}
+	}
+	switch {
+	case recycled:
+	case began >= 0:
+		gaps = appendGap(gaps, began, len(b)-began, fmt.Errorf("the last commit is %w", errNotWhole))
+	case damaged >= 0 && slices.ContainsFunc(b[damaged:], notZero):
+		gaps = appendGap(gaps, damaged, len(b)-damaged, fmt.Errorf("the end of the log is %w", errNotWhole))
+	}
+	return gaps
+}
+
+// batchRows calls see with each row of a batch, up to the first that is cut off.
+func batchRows(batch []byte, see func(row)) error {
+	if len(batch) < batchHead {
+		return fmt.Errorf("a batch is %w", errNotWhole)
+	}
+	write := binary.LittleEndian.Uint64(batch)
+	d := decoder{b: batch[batchHead:]}
+	for len(d.b) > 0 {
+		kind := pebble.InternalKeyKind(d.byte())
+		r := row{write: write, name: d.take(d.uvarint())}
+		switch kind {
+		case pebble.InternalKeyKindSet:
+			r.set, r.value = true, d.take(d.uvarint())
+		case pebble.InternalKeyKindDelete, pebble.InternalKeyKindSingleDelete:
+		case pebble.InternalKeyKindLogData:
+			continue // it is no row, and has no number
+		default:
+			return fmt.Errorf("a row of the unknown kind %d", kind)
+		}
+		if d.short {
+			return fmt.Errorf("a row is %w", errNotWhole)
+		}
+		see(r)
+		write++
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+
+package crew
+
+import "math/bits"
+
+// A Queue is first in, first out, and any item can be withdrawn from it in O(1). A withdrawn item leaves
+// nothing behind that grows: a block without an item is used again, so a queue of n items has n+1 blocks at
+// most. The zero value is empty and ready to use. The owner's lock guards it.
+type Queue[T any] struct {
+	blocks      []*block[T] // by number; nil if the number is free
+	free        []uint32    // numbers
+	first, last *block[T]   // in the order of the queue
+	spare       *block[T]   // those that are empty, linked by next: BlockSize of them at most
+	spares      int
+	length      int
+}
+
+// BlockSize is how many items a block takes: few enough that an item is found in its block at a glance,
+// enough that the price of a block is nothing to each.
+const BlockSize = 64
+
+// A block is a run of neighbours in the queue. Bit i of full says that items[i] waits.
+type block[T any] struct {
+	items      [BlockSize]T
+	full       uint64
+	end        int // items from here on were not used yet
+	number     uint32
+	prev, next *block[T]
+}
+
+// Len returns how many items wait.
+func (q *Queue[T]) Len() int { return q.length }
+
+// Next returns the number of the block that the next Push fills. It is what Withdraw wants to know.
+func (q *Queue[T]) Next() uint32 {
+	if q.last == nil || q.last.end == BlockSize {
+		q.grow()
+	}
+	return q.last.number
+}
+
+func (q *Queue[T]) grow() {
+	b := q.spare
+	if b == nil {
+		b = new(block[T])
+	} else {
+		q.spare, b.next = b.next, nil
+		q.spares--
+	}
+	if n := len(q.free); n > 0 {
+		b.number = q.free[n-1]
+		q.free = q.free[:n-1]
+	} else {
+		b.number = uint32(len(q.blocks))
+		q.blocks = append(q.blocks, nil)
+	}
+	q.blocks[b.number] = b
+	if b.prev = q.last; b.prev == nil {
+		q.first = b
+	} else {
+		b.prev.next = b
+	}
+	q.last = b
+}
+
+// Push appends an item.
+func (q *Queue[T]) Push(v T) {
+	q.Next()
+	b := q.last
+	b.items[b.end] = v
+	b.full |= 1 << b.end
+	b.end++
+	q.length++
+}
+
+// Pop takes out the first item, if there is one.
+func (q *Queue[T]) Pop() (v T, ok bool) {
+	if q.length == 0 {
+		return v, false
+	}
+	b := q.first
+	for b.full == 0 { // only the last block may be empty, and it is not the first when something waits
+		b = b.next
+	}
+	return q.take(b, bits.TrailingZeros64(b.full)), true
+}
+
+// First returns the first item, if there is one.
+func (q *Queue[T]) First() (v T, ok bool) {
+	for v := range q.All {
+		return v, true
+	}
+	return v, false
+}
+
+// Withdraw takes out the item of the numbered block for which is reports true, if it still waits there.
+func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
+	b := q.block(number)
+	if b == nil {
+		return v, false
+	}
+	for full := b.full; full != 0; full &= full - 1 {
+		if i := bits.TrailingZeros64(full); is(b.items[i]) {
+			return q.take(b, i), true
+		}
+	}
+	return v, false
+}
+
+// Find returns what Withdraw would take out.
+func (q *Queue[T]) Find(number uint32, is func(v T) bool) (v T, ok bool) {
+	b := q.block(number)
+	if b == nil {
+		return v, false
+	}
+	for full := b.full; full != 0; full &= full - 1 {
+		if i := bits.TrailingZeros64(full); is(b.items[i]) {
+			return b.items[i], true
+		}
+	}
+	return v, false
+}
+
+func (q *Queue[T]) block(number uint32) *block[T] {
+	if int(number) >= len(q.blocks) {
+		return nil
+	}
+	return q.blocks[number]
+}
+
+// All yields the items, first to last.
+func (q *Queue[T]) All(yield func(v T) bool) {
+	for b := q.first; b != nil; b = b.next {
+		for full := b.full; full != 0; full &= full - 1 {
+			if !yield(b.items[bits.TrailingZeros64(full)]) {
+				return
+			}
+		}
+	}
+}
+
+// take takes item i out of the block, and the block out of the queue if that was its last item.
+func (q *Queue[T]) take(b *block[T], i int) T {
+	v := b.items[i]
+	var none T
+	b.items[i] = none
+	b.full &^= 1 << i
+	q.length--
+	if b.full != 0 {
+		return v
+	}
+	if b == q.last {
+		b.end = 0 // it is used again as it is
+		if b == q.first && len(q.blocks) > BlockSize {
+			b.number = 0
+			q.blocks, q.free = []*block[T]{b}, nil // the room for more was for a burst
+		}
+		return v
+	}
+	if b.prev == nil {
+		q.first = b.next
+	} else {
+		b.prev.next = b.next
+	}
+	b.next.prev = b.prev
+	q.blocks[b.number] = nil
+	q.free = append(q.free, b.number)
+	b.prev, b.next, b.end = nil, nil, 0
+	if q.spares < BlockSize {
+		b.next, q.spare = q.spare, b
+		q.spares++
+	}
+	return v
+}
