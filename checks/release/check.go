@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// programs has a program for each package that the README says how to install. The wheel's is the README's own.
+const programs = "checks/release/programs"
+
+// check does what the README says to install, line by line, each in an empty module, and builds and runs a program
+// with what is got. It begins with an empty module cache.
+func check(f *family, dir string, out io.Writer) error {
+	if err := f.rules(); err != nil {
+		return err
+	}
+	readme, err := os.ReadFile(filepath.Join(f.dir, "README.md"))
+	if err != nil {
+		return err
+	}
+	lines := installs(string(readme))
+	if err := f.complete(lines); err != nil {
+		return err
+	}
+	w, err := newWorkshop(f, dir, true)
+	if err != nil {
+		return err
+	}
+	for _, m := range f.published {
+		if err := w.alone(m, filepath.Join(dir, "alone")); err != nil {
+			return fmt.Errorf("go.mod and go.sum of %s are not enough for it: %w", m.path, err)
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintf(out, "== go get %s\n", line)
+		user := filepath.Join(dir, "user", path.Base(line))
+		printed, err := w.install(user, line, string(readme))
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(out, printed)
+	}
+	return nil
+}
+
+// alone checks that what a module and its tests import is in what it requires, with its sum. go.sum of the working tree
+// lacks the modules of the family between two releases, so it is completed in a copy.
+func (w *workshop) alone(m *member, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, path.Base(m.path))
+	mod, err := os.ReadFile(filepath.Join(w.dir, m.dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(w.dir, m.dir, "go.sum"))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, sibling := range w.published {
+		if m.require(sibling.path) == "" || strings.Contains(string(sums), sibling.path+" "+w.version+" ") {
+			continue
+		}
+		lines, err := w.shelf.sum(w.at(sibling))
+		if err != nil {
+			return err
+		}
+		sums = append(sums, strings.Join(lines, "\n")+"\n"...)
+	}
+	if err := errors.Join(os.WriteFile(name+".mod", mod, 0o644), os.WriteFile(name+".sum", sums, 0o644)); err != nil {
+		return err
+	}
+	_, err = w.run(filepath.Join(w.dir, m.dir), "go", "list", "-modfile="+name+".mod", "-deps", "-test", "./...")
+	return err
+}
+
+// installs returns the packages that a text says to get, in its order.
+func installs(text string) []string {
+	var packages []string
+	for _, m := range regexp.MustCompile("(?m)\\bgo get ([^\\s`]+/[^\\s`]+)").FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(packages, m[1]) {
+			packages = append(packages, m[1])
+		}
+	}
+	return packages
+}
+
+// complete checks that there is a line for every published module, and no other.
+func (f *family) complete(lines []string) error {
+	var errs []error
+	for _, m := range f.published {
+		if !slices.ContainsFunc(lines, func(line string) bool { return f.find(line) == m }) {
+			errs = append(errs, fmt.Errorf("the README does not say how to get %s", m.path))
+		}
+	}
+	for _, line := range lines {
+		if f.find(line) == nil {
+			errs = append(errs, fmt.Errorf("the README says go get %s, which no published module has", line))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// install gets a package in an empty module, builds the program for it, and runs that.
+func (w *workshop) install(user, pkg, readme string) (printed string, err error) {
+	program, want, err := w.program(pkg, readme)
+	if err != nil {
+		return "", err
+	}
+	if err := w.get(user, pkg, program); err != nil {
+		return "", err
+	}
+	if _, err := w.run(user, "go", "build", "-o", "program"+exe(), "."); err != nil {
+		return "", err
+	}
+	printed, err = w.run(user, filepath.Join(user, "program"+exe()))
+	if err == nil && want != "" && printed != want {
+		err = fmt.Errorf("the program of the README prints\n%sand the README says\n%s", printed, want)
+	}
+	return printed, err
+}
+
+// get makes an empty module, gets the package in it, if there is one, and writes the program.
+func (w *workshop) get(user, pkg, program string) error {
+	if err := os.MkdirAll(user, 0o755); err != nil {
+		return err
+	}
+	if _, err := w.run(user, "go", "mod", "init", "example.com/user"); err != nil {
+		return err
+	}
+	if pkg != "" {
+		for dir := pkg; dir != path.Dir(w.path); dir = path.Dir(dir) {
+			if err := w.shelf.deny(dir); err != nil {
+				return err
+			}
+		}
+		if _, err := w.run(user, "go", "get", pkg); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(user, "main.go"), []byte(program), 0o644)
+}
+
+// program returns the program for a package, and what it prints if the README says that.
+func (w *workshop) program(pkg, readme string) (text, want string, err error) {
+	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n(.*)").FindStringSubmatch(readme)
+	if m != nil && strings.Contains(m[1], `"`+pkg+`"`) {
+		between, block, _ := strings.Cut(m[2], "```")
+		if strings.Contains(between, "prints") {
+			_, block, _ = strings.Cut(block, "\n")
+			want, _, _ = strings.Cut(block, "```")
+		}
+		return m[1], want, nil
+	}
+	data, err := os.ReadFile(filepath.Join(w.dir, programs, path.Base(pkg), "main.go"))
+	return string(data), "", err
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+
+// This program is built with metrics that were got as a user gets them.
+package main
+
+import (
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed581295f1/timewheel/metrics"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+func main() {
+	runs := metrics.NewRuns()
+	tw, err := timewheel.New(time.Millisecond, 64, timewheel.WithObserver(runs.Observe))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tw.Stop()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewCollector(tw, "user", metrics.WithRuns(runs)))
+	families, err := registry.Gather()
+	if err != nil || len(families) == 0 {
+		log.Fatal("nothing is gathered: ", err)
+	}
+	fmt.Println("a metric of the wheel:", families[0].GetName())
+}
