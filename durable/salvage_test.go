@@ -301,7 +301,7 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 			}
 			whole := bytesOf(t, w.files, name)
 			before, cut := durable.RowsOf(name, whole)
-			if len(cut) > 0 && w.state != "killed" {
+			if len(cut) > 0 && w.state == "closed" { // else a table may be half written
 				t.Errorf("%s: %s is whole, and has %v", w.state, name, cut)
 			}
 			for range min(len(whole), flips) {
