@@ -507,6 +507,10 @@ func (w *walk) drain() {
 	if n != len(want) || len(got) != n || err != nil {
 		w.t.Fatalf("drain took %d tasks and returned %d, %v, want %d", len(got), n, err, len(want))
 	}
+	next := make([]uint64, len(want)) // before they are removed
+	for i, t := range want {
+		next[i] = t.next()
+	}
 	for i, t := range want {
 		key, delay := t.key, time.Duration(1)
 		if t.timer() {
@@ -515,7 +519,7 @@ func (w *walk) drain() {
 		if t.next() > m.now {
 			delay = time.Duration(min(t.next()-m.now, math.MaxInt64))
 		}
-		tied := i > 0 && want[i-1].next() == t.next() || i+1 < len(want) && want[i+1].next() == t.next()
+		tied := i > 0 && next[i-1] == next[i] || i+1 < len(want) && next[i+1] == next[i]
 		if g := got[i]; g.Delay != delay || !tied && (g.Key != key || g.Times != t.times || g.Job == nil) {
 			w.t.Errorf("drained %q, %d times in %d, want %q, %d times in %d",
 				g.Key, g.Times, g.Delay, key, t.times, delay)
