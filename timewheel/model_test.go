@@ -511,6 +511,10 @@ func (w *walk) drain() {
 	if n != len(want) || len(got) != n || err != nil {
 		w.t.Fatalf("drain took %d tasks and returned %d, %v, want %d", len(got), n, err, len(want))
 	}
+	next := make([]uint64, len(want)) // before they are removed
+	for i, t := range want {
+		next[i] = t.next()
+	}
 	for i, t := range want {
 		key, delay := t.key, time.Duration(1)
 		if t.timer() {
