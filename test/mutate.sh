@@ -13,7 +13,7 @@ export GOFLAGS="-short -count=1"
 run() {
 	"$bin/gremlins" unleash "$1" --workers "${WORKERS:-2}" --timeout-coefficient 5 --output-statuses ltkv
 }
-for package in ./internal/clock ./pool ./timewheel; do
+for package in ./internal/clock ./internal/crew ./pool ./timewheel; do
 	echo "== $package"
 	run "$package"
 done

@@ -66,7 +66,7 @@ type worker struct {
 	began    atomic.Uint64
 }
 
-func newDispatcher(t ticks, c config, x *index, ctx context.Context) *dispatcher {
+func newDispatcher(ctx context.Context, t ticks, c config, x *index) *dispatcher {
 	d := &dispatcher{
 		ticks: t, clock: c.clock, index: x, report: c.report, ctx: ctx, idle: make(chan struct{}),
 	}

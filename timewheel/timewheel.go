@@ -53,7 +53,7 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	tw := &TimeWheel{config: c, cancel: cancel, index: newIndex(c.maxPending)}
-	tw.dispatch = newDispatcher(ticks(tick), c, tw.index, ctx)
+	tw.dispatch = newDispatcher(ctx, ticks(tick), c, tw.index)
 	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.dispatch)
 	return tw, nil
 }

@@ -136,7 +136,7 @@ func TestCrew_atRest_keepsNoGoroutineAfterASecond(t *testing.T) {
 				t.Error("the goroutines are gone before their time")
 			}
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if o.hasGoroutines() {
 			t.Error("the goroutines stay")

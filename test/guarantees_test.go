@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Every test that the README names must be there, and so must a row for every line of the contract.
-func TestReadme_namesTestsThatAreThere(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// Every test that docs/guarantees.md names must exist, and so must a row for every line of the contract.
+func TestGuarantees_nameTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("../docs/guarantees.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func TestReadme_namesTestsThatAreThere(t *testing.T) {
 			tests = append(tests, string(m[1]))
 		}
 	}
-	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(string(readme), -1)
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(string(text), -1)
 	if len(named) < 26 {
-		t.Errorf("the README names %d tests, and there are 26 promises", len(named))
+		t.Errorf("docs/guarantees.md names %d tests, and there are 26 promises", len(named))
 	}
 	for _, m := range named {
 		there := slices.Contains(tests, m[1])
@@ -41,13 +41,13 @@ func TestReadme_namesTestsThatAreThere(t *testing.T) {
 			there = slices.ContainsFunc(tests, func(name string) bool { return strings.HasPrefix(name, m[1]) })
 		}
 		if !there {
-			t.Errorf("the README names %s, which is not there", m[1])
+			t.Errorf("docs/guarantees.md names %s, which does not exist", m[1])
 		}
 	}
 	lines := "T1 T2 T3 T4 T5 T6 K1 K2 K3 K4 K5 K6 L1 L2 L3 L4 L5 S1 S2 S3 S4 S5 S6 C1 C2 C3"
 	for _, line := range strings.Fields(lines) {
-		if !strings.Contains(string(readme), "\n| "+line+" |") {
-			t.Errorf("the README has no row for %s", line)
+		if !strings.Contains(string(text), "\n| "+line+" |") {
+			t.Errorf("docs/guarantees.md has no row for %s", line)
 		}
 	}
 }
