@@ -39,7 +39,7 @@ demo-dashboard: ## Two busy wheels, and the page that shows them: open the addre
 
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./bench/...
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
