@@ -39,7 +39,7 @@ demo-dashboard: ## Two busy wheels, and the page that shows them: open the addre
 
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./bench/...
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
@@ -103,11 +103,11 @@ crashes: ## Kill a process that works on a durable store, KILLS times
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour
-	cd durable && GOWORK=off DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m .
+	DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m ./durable
 
 .PHONY: churn
 churn: ## LIVE durable tasks through ten times as many cycles of add and remove; an hour
-	cd durable && GOWORK=off DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m .
+	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable
 
 .PHONY: bench-durable
 bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md

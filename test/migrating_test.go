@@ -3,6 +3,7 @@
 package test
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -20,6 +21,9 @@ import (
 var migrating = map[string]func(t *testing.T){
 	"the classic ants + concurrent-map wheel": migrateClassic,
 	"RussellLuo/timingwheel":                  migrateRussellLuo,
+	"ouqiang/timewheel":                       migrateOuqiang,
+	"rfyiamcool/go-timewheel":                 migrateRfyiamcool,
+	"antlabs/timer":                           migrateAntlabs,
 	"go-zero's TimingWheel":                   migrateGoZero,
 	"time.AfterFunc with a map":               migrateAfterFunc,
 }
@@ -59,7 +63,6 @@ func migrateClassic(t *testing.T) {
 	job := func(*timewheel.Task) { runs.Add(1) }
 	tw, err := timewheel.New(10*time.Millisecond, 1024)
 	must(t, err)
-	defer tw.Stop()
 	tw.Start()
 	err = tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Times: 3, Job: job})
 	must(t, err)
@@ -82,6 +85,11 @@ func migrateClassic(t *testing.T) {
 	settle(20 * ms)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs after a minute, want 1", runs.Load()-2)
+	}
+	tw.Stop()
+	settle(time.Hour)
+	if runs.Load() != 3 {
+		t.Errorf("%d runs after Stop", runs.Load()-3)
 	}
 }
 
@@ -110,6 +118,98 @@ func migrateRussellLuo(t *testing.T) {
 	if runs.Load() != 3 {
 		t.Errorf("%d runs, want one of the timer and two of the task", runs.Load())
 	}
+}
+
+func migrateOuqiang(t *testing.T) {
+	const data = 7
+	var got atomic.Int64
+	job := func(data int) { got.Add(int64(data)) }
+	tw, err := timewheel.New(time.Second, 3600)
+	must(t, err)
+	err = tw.AddTask(&timewheel.Task{Key: "early", Delay: time.Second, Job: nothing}) // which waits forever there
+	must(t, err)
+	tw.Start()
+	err = tw.AddTask(&timewheel.Task{Key: "k", Delay: 5 * time.Second, Job: func(*timewheel.Task) { job(data) }})
+	must(t, err)
+	err = tw.AddTask(&timewheel.Task{Key: "k", Delay: 5 * time.Second, Job: nothing})
+	if !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
+		t.Errorf("a second task of a key: %v", err)
+	}
+	err = tw.SetTask(&timewheel.Task{Key: "k", Delay: 5 * time.Second, Job: func(*timewheel.Task) { job(data) }})
+	must(t, err)
+	settle(5*time.Second - ms)
+	if got.Load() != 0 {
+		t.Error("it ran too early")
+	}
+	settle(time.Second)
+	if got.Load() != data {
+		t.Errorf("the job got %d", got.Load())
+	}
+	err = tw.SetTask(&timewheel.Task{Key: "k", Delay: 5 * time.Second, Job: func(*timewheel.Task) { job(data) }})
+	must(t, err)
+	err = tw.RemoveTask("k")
+	must(t, err)
+	settle(time.Minute)
+	if got.Load() != data {
+		t.Error("what was removed ran")
+	}
+	tw.Stop()
+}
+
+func migrateRfyiamcool(t *testing.T) {
+	var runs atomic.Int64
+	job := func(*timewheel.Task) { runs.Add(1) }
+	c := make(chan time.Time, 1)
+	tw, err := timewheel.New(10*time.Millisecond, 1024)
+	must(t, err)
+	tw.Start()
+	err = tw.AddTask(&timewheel.Task{Key: "k", Delay: time.Second, Job: job})
+	must(t, err)
+	err = tw.AddTask(&timewheel.Task{Key: "f", Interval: time.Second, Times: timewheel.Forever, Job: job})
+	must(t, err)
+	err = tw.RemoveTask("k")
+	must(t, err)
+	timer := tw.AfterFunc(time.Second, func() { runs.Add(1) })
+	active := timer.Reset(2 * time.Second)
+	tw.AfterFunc(time.Second, func() { c <- time.Now() })
+	settle(time.Second + 10*ms)
+	if len(c) != 1 || runs.Load() != 1 || !active {
+		t.Errorf("after a second: %d from the channel, %d runs; Reset returns %v", len(c), runs.Load(), active)
+	}
+	stopped := timer.Stop()
+	settle(time.Second)
+	if runs.Load() != 2 || !stopped {
+		t.Errorf("after two: %d runs; Stop returns %v", runs.Load(), stopped)
+	}
+	tw.Stop()
+	tw.Stop() // which waits forever there
+}
+
+func migrateAntlabs(t *testing.T) {
+	var runs atomic.Int64
+	job := func(*timewheel.Task) { runs.Add(1) }
+	tw, err := timewheel.New(10*time.Millisecond, 1024)
+	must(t, err)
+	tw.Start()
+	timer := tw.AfterFunc(time.Second, func() { runs.Add(1) })
+	stopped := timer.Stop()
+	active := timer.Reset(time.Second)
+	if !stopped || active {
+		t.Errorf("Stop returns %v, and Reset after it %v", stopped, active)
+	}
+	err = tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: job})
+	must(t, err)
+	settle(2*time.Second + 10*ms)
+	if runs.Load() != 3 {
+		t.Errorf("%d runs, want one of the timer and two of the task", runs.Load())
+	}
+	err = tw.RemoveTask("k")
+	must(t, err)
+	settle(time.Minute)
+	if runs.Load() != 3 {
+		t.Error("what was removed ran")
+	}
+	tw.Stop()
 }
 
 func migrateGoZero(t *testing.T) {
@@ -154,9 +254,17 @@ func migrateGoZero(t *testing.T) {
 	must(t, err)
 	err = tw.RemoveTask("k")
 	must(t, err)
+	err = tw.SetTask(&timewheel.Task{Key: "k", Interval: time.Minute, Job: nothing})
+	must(t, err)
 	tw.Stop()
-	if tw.Len() != 0 {
-		t.Error("a task is left")
+	tw.Stop() // which panics there
+	set := tw.SetTask(&timewheel.Task{Key: "k", Interval: time.Minute, Job: nothing})
+	moved := tw.Reschedule("k", time.Minute)
+	if !errors.Is(set, timewheel.ErrStopped) || !errors.Is(moved, timewheel.ErrStopped) {
+		t.Errorf("after Stop SetTask returns %v and Reschedule %v", set, moved)
+	}
+	if err := tw.RemoveTask("k"); err != nil || tw.Len() != 0 {
+		t.Errorf("after Stop RemoveTask returns %v, and %d tasks are left", err, tw.Len())
 	}
 }
 

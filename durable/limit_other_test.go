@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !unix
+
+package durable_test
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// limitFiles is for systems with such a limit: TestPebble_fewFileDescriptors_… is skipped on the others.
+func limitFiles(uint64) error { return errors.ErrUnsupported }
+
+// allocated returns the length of a file, for want of anything better.
+func allocated(info fs.FileInfo) int64 { return info.Size() }

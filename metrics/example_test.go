@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+package metrics_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed581295f1/timewheel/metrics"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A wheel gets an observer, a registry gets the collector, and a server shows the registry.
+func Example() {
+	runs := metrics.NewRuns()
+	tw, err := timewheel.New(time.Millisecond, 1024, timewheel.WithObserver(runs.Observe))
+	if err != nil {
+		log.Fatal(err)
+	}
+	tw.Start()
+	defer tw.Stop()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewCollector(tw, "sessions", metrics.WithRuns(runs)))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
+	err = tw.AddTask(&timewheel.Task{Key: "s1", Delay: time.Hour, Job: func(*timewheel.Task) {}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	scrape := httptest.NewRecorder()
+	mux.ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(scrape.Body.String()) {
+		if strings.HasPrefix(line, "timewheel_tasks_") {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// timewheel_tasks_added_total{wheel="sessions"} 1
+	// timewheel_tasks_finished_total{wheel="sessions"} 0
+	// timewheel_tasks_pending{wheel="sessions"} 1
+	// timewheel_tasks_removed_total{wheel="sessions"} 0
+}
