@@ -4,7 +4,7 @@ package durable
 
 import (
 	"io"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 
@@ -73,16 +73,21 @@ func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	return g
 }
 
-func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
-func isTable(name string) bool {
-	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
-}
-func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }
+// The names that Pebble gives its files. Others are not the store's, whatever they end with.
+var (
+	logName      = regexp.MustCompile(`^[0-9]{6,}\.log$`)
+	tableName    = regexp.MustCompile(`^[0-9]{6,}\.(sst|blob)$`)
+	manifestName = regexp.MustCompile(`^MANIFEST-[0-9]{6,}$`)
+	otherName    = regexp.MustCompile(`^(OPTIONS-[0-9]{6,}|marker\.[a-z-]+\.[0-9]{6,}\.\S+)$`)
+)
+
+func isLog(name string) bool      { return logName.MatchString(name) }
+func isTable(name string) bool    { return tableName.MatchString(name) }
+func isManifest(name string) bool { return manifestName.MatchString(name) }
 
 // needed reports whether Pebble reads the file again after it has been closed.
 func needed(name string) bool {
-	return isLog(name) || isTable(name) || isManifest(name) ||
-		strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.")
+	return isLog(name) || isTable(name) || isManifest(name) || otherName.MatchString(name)
 }
 
 // err returns what failed first.
@@ -221,7 +226,7 @@ func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
 // Open pauses before it opens a table of a failed store: Pebble retries failed work in the background without a
 // pause.
 func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
-	if isTable(path) && g.err() != nil {
+	if isTable(g.PathBase(path)) && g.err() != nil {
 		time.Sleep(retryPause)
 	}
 	return g.FS.Open(path, opts...)

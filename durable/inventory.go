@@ -213,6 +213,21 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	return syncDirectory(files, dir)
 }
 
+// syncFiles makes what the files of a directory hold, and their names, durable. A process that was killed may
+// have left bytes that are not on the disk yet.
+func syncFiles(files vfs.FS, dir string, now inventory) error {
+	for name := range now {
+		file, err := files.OpenReadWrite(files.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return err
+		}
+	}
+	return syncDirectory(files, dir)
+}
+
 // syncDirectory makes the names of the files in a directory durable.
 func syncDirectory(files vfs.FS, dir string) error {
 	d, err := files.OpenDir(dir)

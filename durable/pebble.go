@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,8 +69,10 @@ const cacheSize = 32 << 20
 
 // OpenPebble opens the store in a directory. It makes the directory, readable for its user alone, if the parent
 // exists. Every commit is synced to the disk. The store deletes no file before the first complete walk over
-// [Store.Keys], which checks it; a [Scheduler] makes that walk after New. To open a store takes 8 MB of free disk. Open, it needs room for some
-// six logs and tables in progress, of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
+// [Store.Keys], which checks it; a [Scheduler] makes that walk after New.
+//
+// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress, of
+// a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
@@ -114,6 +115,9 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 	if err := checkRoom(files, s.dir); err != nil {
 		return err
 	}
+	if err := syncFiles(files, s.dir, now); err != nil {
+		return err
+	}
 	s.guard = newGuard(s.dir, files, now)
 	if memTable == 0 {
 		memTable = memTableFor(files, s.dir)
@@ -124,6 +128,7 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 	path := files.PathJoin(s.dir, watermarkName)
 	file, err := files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
+		s.guard.fail(err) // so that Pebble writes nothing more
 		return errors.Join(err, s.closeDB())
 	}
 	s.mark = watermark{file: file}
@@ -136,8 +141,33 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 		s.guard.serve()
 		err = s.guard.save()
 	}
-	if err = errors.Join(err, s.guard.err()); err != nil {
+	s.guard.fail(err)
+	if err := s.guard.err(); err != nil {
 		return errors.Join(err, file.Close(), s.closeDB())
+	}
+	return s.walkIfLittered(now)
+}
+
+// litter is how many files that are not tables a store may keep without having been checked. Each open adds a
+// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that, again
+// and again, would fill the directory.
+const litter = 64
+
+// walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
+func (s *pebbleStore) walkIfLittered(now inventory) error {
+	n := 0
+	for name := range now {
+		if !isTable(name) {
+			n++
+		}
+	}
+	if n <= litter {
+		return nil
+	}
+	for _, err := range s.Keys() {
+		if err != nil {
+			return errors.Join(err, s.mark.close(), s.closeDB())
+		}
 	}
 	return nil
 }
@@ -560,8 +590,13 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 }
 
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	// The error that the store returns wraps the errors among the arguments.
-	l.fail(damaged(fmt.Errorf(strings.ReplaceAll(format, "%v", "%w"), args...)))
+	err := fmt.Errorf(format, args...)
+	for _, arg := range args {
+		if cause, ok := arg.(error); ok {
+			err = fmt.Errorf("pebble: %w", cause)
+		}
+	}
+	l.fail(damaged(err))
 	select {}
 }
 

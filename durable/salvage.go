@@ -166,7 +166,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 		return s.report, fmt.Errorf("durable: directory %s: %w", dir, err)
 	}
 	for _, name := range all {
-		if isTable(name) || isLog(name) {
+		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") {
 			s.names = append(s.names, name)
 		}
 	}
@@ -200,7 +200,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 func (s *salvager) read(name string, see func(row)) []Damage {
 	data, damage := readSectors(s.files, s.files.PathJoin(s.dir, name))
 	var gaps []Damage
-	if isTable(name) {
+	if strings.HasSuffix(name, ".sst") {
 		gaps = tableRows(data, see)
 	} else {
 		gaps = logRows(data, fileNumber(name), see)

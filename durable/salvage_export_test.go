@@ -4,6 +4,7 @@ package durable
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -27,7 +28,7 @@ func RowsOf(name string, data []byte) (rows map[string]string, damage []Damage) 
 		}
 		rows[fmt.Sprintf("%q %d %v", r.name, r.write, r.set)] = key
 	}
-	if isTable(name) {
+	if strings.HasSuffix(name, ".sst") {
 		return rows, tableRows(data, see)
 	}
 	return rows, logRows(data, fileNumber(name), see)

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,22 +96,32 @@ func verifyLogs(files vfs.FS, dir string, list inventory) error {
 		if err != nil {
 			return err
 		}
-		if at, damaged := logDamage(data); damaged {
+		if at, damaged := logDamage(data, fileNumber(name)); damaged {
 			return fmt.Errorf("%w: %s is damaged before byte %d, where a commit begins", ErrCorrupt, name, at)
 		}
 	}
 	return nil
 }
 
-// logDamage returns where a commit begins that follows on a damage.
-func logDamage(log []byte) (at int, damaged bool) {
+// logDamage returns where a commit begins that follows on a damage in the log of a number. A chunk of another log,
+// or of an earlier commit of this one, is not one of them: it lies in the payload of the last commit.
+func logDamage(log []byte, number uint64) (at int, damaged bool) {
+	var last uint64 // the sequence number of the last commit that is whole
 	for at < len(log) {
 		left := log[at:min(len(log), at-at%logBlock+logBlock)]
-		c, ok := readChunk(left)
+		c, ok := chunk{}, false
+		if len(left) >= 11 && binary.LittleEndian.Uint32(left[7:]) == uint32(number) {
+			c, ok = readChunk(left)
+		}
+		var sequence uint64
+		if ok && c.first && len(c.payload) >= batchHead {
+			sequence = binary.LittleEndian.Uint64(c.payload)
+		}
 		switch {
-		case ok && c.first && damaged:
+		case ok && damaged && sequence > last:
 			return at, true
-		case ok:
+		case ok && !damaged:
+			last = max(last, sequence)
 			at += c.length
 		case !damaged && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero):
 			at += len(left) // the rest of a block in which no chunk has room
