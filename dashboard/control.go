@@ -17,8 +17,8 @@ import (
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
 // custom header. A check that lets everybody in should at least compare the Host of the request with your own
-// names, since an attacker can make the name of their site point at your machine. Check is also called for a
-// GET request, to find out whether the page shows the buttons. It may be called by several goroutines at a
+// names. Otherwise an attacker can point the name of their own site at your machine. Check is also called for
+// a GET request, to find out whether the page shows the buttons. It may be called by several goroutines at a
 // time.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }

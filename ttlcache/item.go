@@ -24,8 +24,8 @@ type item[K comparable, V any] struct {
 // live reports whether the value may still be returned.
 func (i *item[K, V]) live(now int64) bool { return now < i.deadline }
 
-// A bucket is the items of a shard that leave together. One timer of the wheel serves all of them, however
-// many there are: items with the same time to live have at most 257 timers a shard, and not a million.
+// A bucket is the items of a shard that leave together, however many there are. One timer of the wheel serves
+// all of them: a million items with the same time to live have at most 257 timers a shard.
 //
 // The items of a bucket are due within one span of 2^shift nanoseconds and leave at its end. Spans are
 // numbered from the origin of the cache's clock. A span is 1/256 to 1/128 of the time to live, but no less
