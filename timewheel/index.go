@@ -11,8 +11,8 @@ import (
 
 // An index decides which task a key means. The state of an entry, not its being in the index, decides whether
 // the task is live. The state changes first, and a dead entry in the index is as good as none. So every verb
-// has one instant at which it happens. The callbacks run under the lock of a shard; they may take the dispatcher's
-// lock, under which no lock of a shard is taken.
+// has one instant at which it happens. The callbacks run under the lock of a shard. They may take the
+// dispatcher's lock, under which no lock of a shard is taken.
 //
 // The shard of a key is found with a hash that is seeded at random. With concurrent-map's own hash anyone can
 // make up keys that all fall into one shard.

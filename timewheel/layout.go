@@ -50,11 +50,13 @@ func position(at, now, n uint64) (slot, circle int) {
 //	level 2   a list for w² numbers each, ...
 //
 // [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n
-// slots, and the number of a tick is that of the circle in which the hand meets it. The scheme of the paper visits
-// every task of a slot in each circle; here the levels, with a small w, find those of one circle at once.
+// slots, and the number of a tick is that of the circle in which the hand meets it. The scheme of the paper
+// visits every task of a slot in each circle; here the levels, with a small w, find the tasks of one circle at
+// once.
 //
 // [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so that the number of a tick is the tick,
-// and w is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one below.
+// and w is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one
+// below.
 //
 // # Moving down
 //
@@ -105,7 +107,7 @@ const (
 	maxSpare = 256
 )
 
-// newLayout returns a layout for a wheel whose last tick passed is now.
+// newLayout returns a layout for a wheel that has passed the given tick.
 func newLayout(kind Layout, slots int, passed uint64) *layout {
 	l := &layout{turn: uint64(slots), width: circles, now: passed}
 	n := slots
