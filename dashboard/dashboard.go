@@ -68,7 +68,7 @@ func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 			panic(fmt.Sprintf("dashboard: wheel %q is nil", hub.name))
 		}
 		if hub.name == "" || !utf8.ValidString(hub.name) {
-			panic(fmt.Sprintf("dashboard: %q cannot be the name of a wheel", hub.name))
+			panic(fmt.Sprintf("dashboard: name %q is empty or not valid UTF-8", hub.name))
 		}
 		for _, other := range h.hubs[:i] {
 			if other.name == hub.name {
