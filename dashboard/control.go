@@ -65,7 +65,7 @@ func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule
 func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
 	d, err := time.ParseDuration(delay)
 	if err != nil {
-		return fmt.Errorf("delay %q is not a duration such as 90s or 1h30m, of up to 292 years", delay)
+		return fmt.Errorf("delay %q is not a duration such as 90s or 1h30m, or is longer than 292 years", delay)
 	}
 	if d < 0 {
 		return fmt.Errorf("delay %v is negative", d)

@@ -76,7 +76,7 @@ const shapeless = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2
 const escaped = (text) => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] ||
   [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join("");
 
-// inscribe writes a text of somebody's into an element so that two do not look the same: what is shapeless is
+// inscribe writes untrusted text into an element so that two do not look the same: what is shapeless is
 // written as an escape, which looks different from a text that reads like one.
 function inscribe(e, text) {
   if (e.inscribed === text) return e;
@@ -648,7 +648,7 @@ function countDown() {
 
 const keepPanics = 10;
 
-// showPanics adds those that are new, or has those that are all there is. One that is open is being read, and stays.
+// showPanics adds the new panics, or replaces all if the list is complete. An open one is being read, and stays.
 function showPanics({ panics, whole }) {
   const list = $("panics"), known = new Map([...list.children].map((d) => [d.dataset.id, d]));
   const fresh = panics.map((p) => {
