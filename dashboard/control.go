@@ -12,19 +12,19 @@ import (
 )
 
 // AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule
-// them, by key. To others the text of its error is shown. A request that a browser sends on behalf of another
-// site is refused before check is asked ([http.CrossOriginProtection]).
+// them, by key. Other requests get the text of check's error. A request that a browser sends on behalf of
+// another site is refused before check is called ([http.CrossOriginProtection]).
 //
-// Check must find out who asks, by a cookie, a client certificate or what a proxy adds: the page cannot send
-// a header of yours. If it lets everybody in, it should at least compare the Host of the request with the
-// names that are yours, for a site of an attacker may have its name point at your machine. Check is also
-// asked, with a GET request, whether the page is to show the buttons. It may be called by several goroutines
-// at a time.
+// Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
+// custom header. A check that lets everybody in should at least compare the Host of the request with your own
+// names. Otherwise an attacker can point the name of their own site at your machine. Check is also called for
+// a GET request, to find out whether the page shows the buttons. It may be called by several goroutines at a
+// time.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
 
-// control does something about a key for those who may.
+// control calls do for the key of a request that may change something.
 func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) serveWheel {
 	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
 		if err := h.mayControl(r); err != nil {
@@ -65,10 +65,10 @@ func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule
 func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
 	d, err := time.ParseDuration(delay)
 	if err != nil {
-		return fmt.Errorf("the delay %q is not of the kind of 90s or 1h30m, or longer than 292 years", delay)
+		return fmt.Errorf("delay %q is not a duration such as 90s or 1h30m, or is longer than 292 years", delay)
 	}
 	if d < 0 {
-		return fmt.Errorf("the delay %v is negative", d)
+		return fmt.Errorf("delay %v is negative", d)
 	}
 	return tw.Reschedule(key, d)
 }

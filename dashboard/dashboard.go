@@ -21,7 +21,7 @@ import (
 // patience is how long a page may take to read an update.
 const patience = 10 * time.Second
 
-// policy lets the page load what is beside it, and nothing else.
+// policy lets the page load its own files, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -31,14 +31,14 @@ var files embed.FS
 // An Option adds to what a handler shows or may do.
 type Option func(*handler)
 
-// WithName sets the name of the handler's first wheel; it is "wheel" unless it is given.
+// WithName sets the name of the handler's first wheel; the default is "wheel".
 func WithName(name string) Option { return func(h *handler) { h.hubs[0].name = name } }
 
-// WithRecorder has the handler show what r records of its first wheel: the lateness and the panics. Give
+// WithRecorder makes the handler show what r records of its first wheel: the lateness and the panics. Give
 // r.Observe and r.Panicked to the wheel.
 func WithRecorder(r *Recorder) Option { return func(h *handler) { h.hubs[0].rec = r } }
 
-// WithWheel adds a further wheel, to be chosen on the page by its name. The recorder may be nil.
+// WithWheel adds a further wheel, which the user can choose on the page by its name. The recorder may be nil.
 func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
 	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
 }
@@ -54,7 +54,7 @@ type handler struct {
 //
 //	http.Handle("/debug/timewheel/", dashboard.Handler(tw))
 //
-// It panics if a wheel is nil, or if a name is empty, no valid UTF-8, or that of another.
+// Handler panics if a wheel is nil, or if a name is empty, not valid UTF-8, or used twice.
 func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 	h := &handler{
 		hubs:    []*hub{newHub("wheel", tw, nil)},
@@ -68,7 +68,7 @@ func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
 			panic(fmt.Sprintf("dashboard: wheel %q is nil", hub.name))
 		}
 		if hub.name == "" || !utf8.ValidString(hub.name) {
-			panic(fmt.Sprintf("dashboard: %q cannot be the name of a wheel", hub.name))
+			panic(fmt.Sprintf("dashboard: name %q is empty or not valid UTF-8", hub.name))
 		}
 		for _, other := range h.hubs[:i] {
 			if other.name == hub.name {
@@ -98,8 +98,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route finds what is asked for, wherever the handler is mounted: it is known from the end of the path, which
-// is a name, or api/ and a name.
+// route finds the endpoint of a path, wherever the handler is mounted. It looks only at the end of the path,
+// which is a name, or api/ and a name.
 func (h *handler) route(urlPath string) (serve http.HandlerFunc, method string) {
 	dir, name := path.Split("/" + urlPath)
 	if strings.HasSuffix(dir, "/api/") {
@@ -138,9 +138,9 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 	return nil, ""
 }
 
-// page serves the page, under a path that ends with a slash, since what it asks for is relative to that.
+// page serves the page under a path that ends with a slash, since the page's own requests are relative to it.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
-	asked, err := url.ParseRequestURI(r.RequestURI) // what http.StripPrefix leaves as it was
+	asked, err := url.ParseRequestURI(r.RequestURI) // http.StripPrefix does not change it
 	if err != nil {
 		asked = r.URL // the request was made by a test, or a router that is not careful
 	}
@@ -153,7 +153,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	file("index.html", "text/html")(w, r)
 }
 
-// file serves a file that is embedded.
+// file serves an embedded file.
 func file(name, kind string) http.HandlerFunc {
 	data, err := files.ReadFile("page/" + name)
 	if err != nil {
@@ -173,10 +173,10 @@ func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, all)
 }
 
-// serveWheel answers a request about a wheel, whose form was parsed.
+// A serveWheel answers a request about a wheel. The form of the request has been parsed.
 type serveWheel func(w http.ResponseWriter, r *http.Request, hub *hub)
 
-// wheel finds the wheel that is asked for.
+// wheel finds the wheel named by the request.
 func (h *handler) wheel(serve serveWheel) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
@@ -209,11 +209,11 @@ func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
 	if info, ok := hub.tw.Get(key); ok {
 		send(w, http.StatusOK, newTaskJSON(info))
 	} else {
-		send(w, http.StatusOK, nil) // no error: a browser would complain of that in its console
+		send(w, http.StatusOK, nil) // not an error: a browser would report that in its console
 	}
 }
 
-// keyOf returns the key that the form has. If it has none, that is the answer.
+// keyOf returns the key in the form. If there is none it answers the request with an error.
 func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
 	if key = form.Get("key"); key == "" {
 		fail(w, http.StatusBadRequest, "the key is missing")
@@ -249,7 +249,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 		case <-r.Context().Done():
 			return
 		case text := <-p.events:
-			// A server that knows no deadlines has the page block this goroutine, and nothing else.
+			// If the server does not support deadlines, a slow page blocks this goroutine and nothing else.
 			_ = c.SetWriteDeadline(time.Now().Add(patience))
 			if _, err := w.Write(text); err != nil {
 				return

@@ -14,7 +14,7 @@ import (
 
 const (
 	every     = time.Second / 3  // between two updates
-	linger    = 10 * time.Second // for which one who asks once counts as looking on
+	linger    = 10 * time.Second // how long a request for the state counts as an open page
 	maxPages  = 1000             // that are open at a time
 	upcoming  = 8                // tasks that are listed
 	running   = 8                // runs that are listed
@@ -23,8 +23,8 @@ const (
 	maxStacks = 2                // of panics, that are sent in an update
 )
 
-// A hub is what all the pages of one wheel have in common. It looks at the wheel for all of them, on one
-// goroutine, which is there while a page is open.
+// A hub is what all pages of one wheel have in common. It reads the wheel for all of them, on one goroutine,
+// which exists while a page is open.
 type hub struct {
 	name string
 	tw   *timewheel.TimeWheel
@@ -33,9 +33,9 @@ type hub struct {
 	mu      sync.Mutex // protects all below
 	pages   map[*page]struct{}
 	quit    chan struct{} // ends the goroutine; nil if there is none
-	asker   *page         // stands for those who asked once, and
-	leaving *time.Timer   // closes it; both are nil if nobody asked lately
-	seen    stateJSON     // at the last look, but for the history, and with all panics that are kept
+	asker   *page         // stands for requests for the state, and
+	leaving *time.Timer   // closes it; both are nil if there was none lately
+	seen    stateJSON     // at the last look, without the history and with all panics that are kept
 	history []point
 	last    statsJSON // of the last point
 	now     mark
@@ -43,11 +43,11 @@ type hub struct {
 
 // A page is one reader of the events.
 type page struct {
-	events chan []byte // one at most: the page reads it, or has missed what comes
+	events chan []byte // one at most: until the page reads it, it misses the next ones
 	has    mark        // under the hub's lock
 }
 
-// A mark is how much there has been, or how much of it a page has: nothing if it is new.
+// A mark is how much there has been, or how much of it a page has. A new page has nothing.
 type mark struct{ points, panics int }
 
 // A point is one second of the history.
@@ -57,7 +57,7 @@ type point struct {
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 
-	// Runs a second since the point before; null if nobody looked then.
+	// Runs a second since the point before; null if no page was open then.
 	Started  *float64 `json:"started"`
 	Missed   *float64 `json:"missed"`
 	Panicked *float64 `json:"panicked"`
@@ -91,7 +91,7 @@ func (h *hub) close(p *page) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.pages[p]; !ok {
-		return // the timer of the asker had run out when it was set anew
+		return // the timer of the asker had fired when it was reset
 	}
 	if p == h.asker {
 		h.asker, h.leaving = nil, nil
@@ -119,8 +119,8 @@ func (h *hub) run(quit chan struct{}) {
 	}
 }
 
-// publish sends the state to every page that has room for it, with what is new to that page. Those that have
-// the same get the same text.
+// publish sends the state to every page that has room for it, with what is new to that page. Pages with the
+// same mark get the same text.
 func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *hub) publish(now time.Time) {
 	h.record(now, h.seen.Stats)
 	texts := make(map[mark][]byte)
 	for p := range h.pages {
-		if len(p.events) > 0 { // nobody else sends: it stays so, or becomes empty
+		if len(p.events) > 0 { // only this sends: it stays so, or becomes empty
 			continue
 		}
 		text := texts[p.has]
@@ -141,14 +141,14 @@ func (h *hub) publish(now time.Time) {
 	}
 }
 
-// state returns the whole state, for one who asks once: he counts as looking on for a while, and whoever asks
-// in between two looks shares the first. So to ask often costs no more than a page.
+// state returns the whole state, for a single request. The request counts as an open page for a while, and
+// requests between two looks share the first. So frequent requests cost no more than a page.
 func (h *hub) state(now time.Time) stateJSON {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.asker == nil {
 		p := h.openLocked()
-		p.events <- nil // so that it gets nothing, for it reads nothing
+		p.events <- nil // so that it gets nothing, since it reads nothing
 		h.asker, h.leaving = p, time.AfterFunc(linger, func() { h.close(p) })
 	} else {
 		h.leaving.Reset(linger)
@@ -159,7 +159,7 @@ func (h *hub) state(now time.Time) stateJSON {
 	return h.newTo(mark{})
 }
 
-// newTo returns what was seen, with what is new of the history and the panics to one who has a part of them.
+// newTo returns what was seen, with the history and the panics that are new to a page with the given mark.
 func (h *hub) newTo(has mark) stateJSON {
 	s := h.seen
 	s.Whole = has == mark{}
@@ -211,8 +211,8 @@ func (h *hub) look(now time.Time) stateJSON {
 	return s
 }
 
-// sectors returns into how many parts a page divides the dial: one for each slot if they are few, or else as
-// many, up to 200, as divide the slots evenly, or 120 if no such number is to be had.
+// sectors returns into how many parts a page divides the dial: one for each slot if there are at most 200.
+// Otherwise it is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is none.
 func sectors(slots int) int {
 	const few, many = 60, 200
 	if slots <= many {

@@ -23,12 +23,12 @@ type stateJSON struct {
 	Running  bool          `json:"running"` // started and not stopped
 	Dial     dialJSON      `json:"dial"`
 	Stats    statsJSON     `json:"stats"`
-	Lateness *latenessJSON `json:"lateness"` // null without a recorder, or before anybody looked
+	Lateness *latenessJSON `json:"lateness"` // null without a recorder, or before any page was open
 	Upcoming []taskJSON    `json:"upcoming"`
 	Runs     []runJSON     `json:"runs"`
 	History  []point       `json:"history"`
 	Panics   []panicJSON   `json:"panics"`
-	Whole    bool          `json:"whole"` // history and panics are all there is
+	Whole    bool          `json:"whole"` // history and panics are complete
 }
 
 type dialJSON struct {
@@ -133,7 +133,7 @@ func newRunJSON(run timewheel.Run, now time.Time) runJSON {
 	return runJSON{Key: key, Exact: exact, Due: run.Due, Handed: run.Handed, For: max(now.Sub(began).Seconds(), 0)}
 }
 
-// maxKeyText is how much of a key a list has: keys may be of any length, and are sent three times a second.
+// maxKeyText is how much of a key is listed: keys may be of any length, and are sent three times a second.
 const maxKeyText = 256
 
 // keyText returns a text of the key, and whether it is the whole key.
@@ -142,7 +142,7 @@ func keyText(key string) (text string, exact bool) {
 	return text, text == key
 }
 
-// cut returns the text in valid UTF-8, without what is beyond so many bytes.
+// cut returns the text as valid UTF-8, without what is beyond most bytes.
 func cut(text string, most int) string {
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {

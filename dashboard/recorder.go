@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// The lateness is that of the last minute: of so many parts, the last of which is not over.
+	// The lateness is that of the last minute: windowParts parts, the last of which is not over.
 	windowParts = 6
 	windowPart  = 10 * time.Second
 
-	// The histograms tell microseconds from one to a day's, to two digits: 21 of them take 0.6 MB, which
-	// is allocated when the first page is opened.
+	// The histograms count in microseconds, from one up to a day, with two digits. There are 21, which take
+	// 0.6 MB, allocated when the first page is opened.
 	maxMicros = int64(24 * time.Hour / time.Microsecond)
 	digits    = 2
 
@@ -30,8 +30,8 @@ const (
 	maxStack     = 16 << 10
 )
 
-// A Recorder takes down how late the runs of one wheel are, while a page is open, and its last panics. It is
-// for [WithRecorder]; its methods may be called by any goroutine.
+// A Recorder records how late the runs of one wheel are, while a page is open, and the wheel's last panics. It
+// is for [WithRecorder]; its methods may be called by any goroutine.
 type Recorder struct {
 	watchers atomic.Int32 // pages that are open
 
@@ -39,14 +39,14 @@ type Recorder struct {
 	tick, wait, job *hdr.WindowedHistogram
 	part            time.Time // when the present part of the window began
 	panics          []panicJSON
-	panicked        int // how many there were ever
+	panicked        int // how many there have been
 }
 
-// NewRecorder returns a recorder with nothing in it.
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder { return new(Recorder) }
 
-// Observe takes the account of a run. It is for [timewheel.WithObserver], by itself or called by an observer
-// of yours.
+// Observe records the account of a run. Pass it to [timewheel.WithObserver], or call it from an observer of
+// yours.
 func (r *Recorder) Observe(run timewheel.Run) {
 	if r.watchers.Load() == 0 {
 		return
@@ -59,11 +59,11 @@ func (r *Recorder) Observe(run timewheel.Run) {
 }
 
 func record(w *hdr.WindowedHistogram, d time.Duration) {
-	_ = w.Current.RecordValue(min(max(d.Microseconds(), 0), maxMicros)) // the error is for what is out of range
+	_ = w.Current.RecordValue(min(max(d.Microseconds(), 0), maxMicros)) // an error means out of range, which it is not
 }
 
-// Panicked takes a panic of a job. It is for [timewheel.WithPanicHandler], by itself or called by a handler
-// of yours. The last ten are kept, with a text of the value and the stack.
+// Panicked records a panic of a job. Pass it to [timewheel.WithPanicHandler], or call it from a handler of
+// yours. The last ten are kept, with the value as text and the stack.
 func (r *Recorder) Panicked(task *timewheel.Task, value any, stack []byte) {
 	key, exact := keyText(task.Key)
 	p := panicJSON{
@@ -104,7 +104,7 @@ func (r *Recorder) lateness(now time.Time) *latenessJSON {
 		return nil
 	}
 	for n := 0; now.Sub(r.part) >= windowPart; n++ {
-		if n == windowParts { // nobody looked for long
+		if n == windowParts { // no page was open for long
 			r.part = now
 			break
 		}
@@ -128,7 +128,7 @@ func quantilesOf(h *hdr.Histogram) quantilesJSON {
 	return quantilesJSON{P50: s(q[0]), P99: s(q[1]), Max: s(h.Max())}
 }
 
-// lastPanics returns those that were kept, the last first, and how many there were ever.
+// lastPanics returns the panics that were kept, the newest first, and how many there have been.
 func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package metrics gives a timing wheel's accounts to Prometheus.
+// Package metrics exports a timing wheel's accounts to Prometheus.
 //
 //	runs := metrics.NewRuns()
 //	tw, err := timewheel.New(tick, slots, timewheel.WithObserver(runs.Observe))
@@ -12,7 +12,7 @@
 //
 // # The names
 //
-// Each has the label wheel, and is in base units, as Prometheus has it:
+// Each has the label wheel. Units are base units, as is the custom in Prometheus:
 //
 //	timewheel_tasks_added_total, _finished_total, _removed_total       counters
 //	timewheel_tasks_pending                                            gauge
@@ -25,14 +25,16 @@
 //	timewheel_run_wait_seconds                                         histogram: dispatched until started
 //	timewheel_run_duration_seconds                                     histogram: started until ended
 //
-// The first two histograms together are the lateness. They have classic buckets, and native ones for a
-// Prometheus that takes them. The folder grafana has a dashboard of all of it.
+// The first two histograms together are the lateness. All three have classic buckets, and native ones for a
+// Prometheus that takes them. The folder grafana has a dashboard of all metrics.
 //
 // # OpenTelemetry
 //
-// Who uses OpenTelemetry registers the collector with a registry of its own and reads that with the bridge
-// go.opentelemetry.io/contrib/bridges/prometheus: metric.NewPeriodicReader(exporter,
-// metric.WithProducer(prometheus.NewMetricProducer(prometheus.WithGatherer(registry)))).
+// Register the collector with a registry of its own, and read that registry with the bridge
+// go.opentelemetry.io/contrib/bridges/prometheus:
+//
+//	metric.NewPeriodicReader(exporter,
+//		metric.WithProducer(prometheus.NewMetricProducer(prometheus.WithGatherer(registry))))
 package metrics
 
 import (
@@ -45,7 +47,7 @@ import (
 // Runs are the histograms of the runs of one wheel.
 type Runs struct{ tick, wait, duration prometheus.Histogram }
 
-// NewRuns returns histograms with nothing in them.
+// NewRuns returns empty histograms.
 func NewRuns() *Runs {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -68,7 +70,7 @@ func NewRuns() *Runs {
 	}
 }
 
-// Observe takes the account of a run. It is for [timewheel.WithObserver].
+// Observe records the account of a run. Pass it to [timewheel.WithObserver].
 func (r *Runs) Observe(run timewheel.Run) {
 	r.tick.Observe(run.Handed.Sub(run.Due).Seconds())
 	r.wait.Observe(run.Started.Sub(run.Handed).Seconds())
@@ -78,7 +80,7 @@ func (r *Runs) Observe(run timewheel.Run) {
 // An Option adds to what a collector collects.
 type Option func(*collector)
 
-// WithRuns adds the histograms of the runs, whose Observe was given to the wheel. It panics if r is nil.
+// WithRuns adds the histograms of r, whose Observe was given to the wheel. It panics if r is nil.
 func WithRuns(r *Runs) Option {
 	if r == nil {
 		panic("metrics: the runs are nil")
@@ -86,8 +88,8 @@ func WithRuns(r *Runs) Option {
 	return func(c *collector) { c.runs = []prometheus.Histogram{r.tick, r.wait, r.duration} }
 }
 
-// NewCollector returns a collector of the accounts of a wheel. name is the value of the label wheel; the
-// collectors of several wheels can be in one registry if their names differ. It panics if tw is nil.
+// NewCollector returns a collector of the accounts of a wheel. The name is the value of the label wheel.
+// Collectors of several wheels can be in one registry if their names differ. NewCollector panics if tw is nil.
 func NewCollector(tw *timewheel.TimeWheel, name string, opts ...Option) prometheus.Collector {
 	if tw == nil {
 		panic("metrics: the wheel is nil") // now, and not on a goroutine of the registry at the first scrape

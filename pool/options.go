@@ -11,7 +11,7 @@ import (
 type Option func(*Pool) error
 
 // WithPanicHandler calls h with the value and the stack of a panic in a job, on the goroutine of the job. The
-// pool runs on. Without this option the panic is written to the standard logger of package log, and so is a
+// pool continues. Without this option the panic is written to the standard logger of package log, and so is a
 // panic of h itself. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {
 	if h == nil {
@@ -23,7 +23,7 @@ func WithPanicHandler(h func(value any, stack []byte)) Option {
 	}
 }
 
-// recover ends a panic of a job. It is to be deferred.
+// recover ends a panic of a job. It must be deferred.
 func (p *Pool) recover() {
 	value := recover()
 	if value == nil {

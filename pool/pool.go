@@ -14,10 +14,10 @@
 // end and ignores [Pool.Waiting] fills the memory.
 //
 // The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is
-// full either blocks the submitter or refuses the job, and a rule that starts few workers: handing each of
-// many short jobs to a goroutine of its own costs more than the jobs. Only a few workers are about to start
-// at any time. One that starts takes a job and, while more wait, the next is called. So short jobs are all
-// done by the few workers that get a processor, and with jobs that block, the pool grows as fast as
+// full either blocks the submitter or refuses the job. It also adds a rule that starts few workers: passing
+// each of many short jobs to a goroutine of its own costs more than the jobs. Only a few workers are about to
+// start at any time. A worker that starts takes a job and, if more wait, calls the next worker. So short jobs
+// are all done by the few workers that get a processor. With jobs that block, the pool grows as fast as
 // processors come free.
 //
 // A pool at rest holds no goroutine: its workers end after a second without a job.
@@ -102,10 +102,10 @@ func (p *Pool) Waiting() int {
 // Cap returns how many jobs may run at once, the size given to New.
 func (p *Pool) Cap() int { return p.size }
 
-// Close makes Submit refuse further jobs and waits until those that were submitted have ended, or until ctx
-// is done. In that case it returns an error that wraps the cause and says how many are left. They run on:
-// nothing is cancelled. Close may be called again to wait again. It does not wait for the goroutines, which
-// end soon after.
+// Close makes Submit refuse further jobs, and waits until all submitted jobs have ended or ctx is done. If ctx
+// is done first, Close returns an error that wraps the cause and says how many jobs are left. They continue:
+// nothing is cancelled. Close may be called again to wait again. It does not wait for the goroutines, which end
+// soon after.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -131,7 +131,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// work is the life of a worker: it runs jobs until none waits, or until a job ends the goroutine.
+// work is the function of a worker: it runs jobs until none waits, or until a job ends the goroutine.
 func (p *Pool) work() {
 	p.mu.Lock()
 	p.crew.Begin()
@@ -147,7 +147,7 @@ func (p *Pool) work() {
 	}
 }
 
-// runUnlocked runs job with the lock released. Whatever job does, the lock is held again at the end.
+// runUnlocked runs job with the lock released. The lock is held again at the end, whatever job does.
 func (p *Pool) runUnlocked(job func()) {
 	p.mu.Unlock()
 	defer func() {

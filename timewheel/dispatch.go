@@ -12,17 +12,17 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// chunk is how many due entries are queued under one lock: enough for the lock to cost nothing to each, few
-// enough that a worker waits for it a microsecond or two.
+// chunk is how many due entries are queued under one lock: enough to make the cost of the lock negligible,
+// and few enough that a worker waits for it a microsecond or two.
 const chunk = 128
 
 // A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the
 // user's executor. Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop
 // nor the TimeWheel; package crew has the rule for how many workers there are.
 //
-// Under the lock nobody reads what may not be in the processor's cache. The loop has looked at the entries
-// that it queues just before; a worker takes a run out of the queue, which is one stretch of memory, and only
-// then, without the lock, turns to its entry. The compare-and-swap of the state decides whether the run
+// No memory is read under the lock that may be missing from the processor's cache. The loop has read the
+// entries just before it queues them. A worker takes a run out of the queue, which is one stretch of memory,
+// and reads its entry only then, without the lock. The compare-and-swap of the state decides whether the run
 // begins, or was withdrawn in between.
 type dispatcher struct {
 	ticks  ticks
@@ -36,7 +36,7 @@ type dispatcher struct {
 	mu      sync.Mutex // protects all below
 	queue   crew.Queue[dueRun]
 	callers callers
-	workers []*worker     // those that have begun and not ended, in no order
+	workers []*worker     // that have begun and not ended, in no order
 	running int           // runs
 	stopped bool          // no run begins any more
 	idle    chan struct{} // closed when stopped and nothing runs
@@ -82,13 +82,13 @@ func newDispatcher(ctx context.Context, t ticks, c config, x *index) *dispatcher
 
 // callers is where workers come from: a crew of the wheel's own, or the user's executor.
 type callers interface {
-	Call(waiting int) // calls one more if that is of use
+	Call(waiting int) // calls one more if one is needed
 	Begin()           // one begins
 	End(waiting int)  // one ends
 	Close()
 }
 
-// fire queues those of the entries that are due by the given instant. It appends to again those that have a
+// fire queues the entries that are due by the given instant. It appends to again the entries that have a
 // further run, are being moved, or were moved beyond that instant. None of them is in a slot.
 func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*entry {
 	for _, e := range entries {
@@ -144,11 +144,11 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 }
 
 // nextPeriodLocked makes the entry due at its first period after now. The periods that have begun from the
-// one at due on were missed, but for those that were dispatched.
+// one at due on were missed, except for the dispatched ones.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the
-	// clock, a task whose interval is a tick and which is due just after one would miss every other period,
-	// for the loop wakes up some microseconds after each tick.
+	// clock, a task with an interval of one tick that is due just after a tick would miss every other period:
+	// the loop wakes up some microseconds after each tick.
 	passed := max(due, d.ticks.instant(d.ticks.down(now)))
 	begun, next := grid(due, passed, max(e.interval, time.Duration(d.ticks)))
 	d.due += begun - dispatched
@@ -156,7 +156,7 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	e.due.Store(next)
 }
 
-// callLocked has a worker called if one is of use.
+// callLocked calls a worker if one is needed.
 func (d *dispatcher) callLocked() {
 	if !d.stopped {
 		d.callers.Call(d.queue.Len())
@@ -245,7 +245,7 @@ func (d *dispatcher) giveBack(w *worker) {
 }
 
 // begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
-// worker has.
+// worker has taken.
 func (r *dueRun) begin() bool {
 	s := r.e.state.Load()
 	then := scheduled

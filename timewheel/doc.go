@@ -18,12 +18,14 @@
 // # Accuracy
 //
 // A run never starts before it is due: due is the time of the call plus the delay, on the monotonic clock. It
-// starts less than one tick late, plus scheduling, plus the wait for a free worker. The runs of a repeating
-// task keep their grid: run k is due at the first due time plus k-1 intervals, wherever the ticks fall and
-// however late a run was. Setting the wall clock moves nothing.
+// starts less than one tick late, plus scheduling, plus the wait for a free worker. Setting the wall clock
+// moves nothing.
+//
+// The runs of a repeating task keep their grid: run k is due at the first due time plus k-1 intervals. Neither
+// the ticks nor a late run shift the grid.
 //
 // After a stall (a collection, a suspended process, a machine under load) what is overdue runs at once, in
-// the order of its ticks; runs of one tick start in no promised order. A repeating task runs once and rejoins
+// the order of its ticks. Runs of one tick start in no promised order. A repeating task runs once and rejoins
 // its grid, and the periods that it missed are counted.
 //
 // # Size
@@ -35,7 +37,7 @@
 // [WithLayout] chooses how waiting tasks are kept. With either layout the same runs happen at the same time,
 // and most costs are within a few percent of each other; see bench/RESULTS.md. Hashed, the default, takes 32
 // bytes for an empty slot and some 1,100 for one in use. Hierarchical takes 64 bytes a slot on each level in
-// use, whatever waits there, and moves a task once more for each level it comes down: choose it for many
+// use, whatever waits there, and moves a task once more for each level it comes down. Choose it for many
 // wheels with few tasks each.
 //
 // Most programs need one wheel. Use a second for a different tick or a separate limit on concurrent jobs.
@@ -81,10 +83,11 @@
 //	                    → dispatcher  due runs, one queue of them, and the workers
 //
 // Arrows point one way: the layout knows neither clock nor goroutine, the dispatcher neither the loop nor the
-// TimeWheel. A verb acts on the index and on the state of the entry at once, on the caller's goroutine, and
-// posts the entry into an inbox, from which the loop makes its place in the layout fit. At a tick the loop
+// TimeWheel. A verb acts on the index and on the state of the entry at once, on the caller's goroutine. It then
+// posts the entry into an inbox, and the loop corrects the entry's place in the layout. At a tick the loop
 // gives the dispatcher what is due and takes back what has a further run. The state of an entry is one word,
-// changed by compare-and-swap, so that of a run and a removal exactly one wins: entry.go has the states,
-// loop.go how the loop sleeps, layout.go the wheel itself, dispatch.go what may be done under which lock, and
-// internal/crew the queue and the rule for the workers.
+// changed by compare-and-swap, so that exactly one of a run and a removal wins.
+//
+// The file entry.go has the states, loop.go how the loop sleeps, layout.go the wheel itself, and dispatch.go
+// what may be done under which lock. internal/crew has the queue and the rule for the workers.
 package timewheel

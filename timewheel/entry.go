@@ -9,12 +9,12 @@ import (
 
 // An entry is a task as the wheel keeps it.
 //
-// # Who owns what
+// # Ownership
 //
-//	key, job, interval   nobody: they do not change
+//	key, job, interval   no owner: they do not change
 //	at, place            the loop
 //	due, times           see the states
-//	state                everybody, by compare-and-swap
+//	state                every goroutine, by compare-and-swap
 //
 // # States
 //
@@ -34,10 +34,10 @@ import (
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Those to waiting and from waiting are made under the dispatcher's lock, and so are the writes of times, and
-// those of due while the entry waits. The exception is a worker: under the lock it takes the run, after which
-// the entry cannot be moved any more, only removed; then, without the lock, it begins the run or finds the
-// task removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
+// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and of
+// due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
+// entry cannot be moved any more, only removed. Then, without the lock, it begins the run or finds the task
+// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
 // changed. The loop never waits for a caller: an entry that it meets while it is moving is looked at again
 // one tick later.
 //

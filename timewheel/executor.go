@@ -36,8 +36,8 @@ func newSubmitter(exec Executor, d *dispatcher) *submitter {
 	return &submitter{exec: exec, d: d, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// Call wakes the submitter up if more runs wait than functions were submitted. Begin notes that a function is called;
-// one may be called twice. These are for the dispatcher, under its lock.
+// Call wakes the submitter up if more runs wait than functions were submitted. Begin notes that a function is
+// called; one may be called twice. These are for the dispatcher, under its lock.
 func (s *submitter) Call(waiting int) {
 	if waiting > s.submitted {
 		select {
@@ -114,7 +114,8 @@ func (s *submitter) submit() (err error) {
 		if value != nil {
 			err = fmt.Errorf("executor panicked: %v", value)
 		} else if !returned {
-			s.refused() // Submit has ended the goroutine, and may not have taken the function: one too many does no harm
+			// Submit has ended the goroutine, and may not have taken the function: one too many does no harm.
+			s.refused()
 		}
 	}()
 	err = s.exec.Submit(func() { s.d.work(false) })

@@ -49,8 +49,8 @@ func (b *inbox) take(spare []*entry) []*entry {
 // inboxes are all of a wheel.
 type inboxes [32]inbox
 
-// of returns the inbox for an entry, which goes by its due time (Fibonacci hashing, Knuth, "The Art of
-// Computer Programming" 3, 6.4): the clock and the delays may have round numbers.
+// of returns the inbox for an entry, by its due time. The due time is hashed since the clock and the delays may
+// have round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
 func (all *inboxes) of(e *entry) *inbox {
 	return &all[e.due.Load()*0x9E3779B97F4A7C15>>(64-5)]
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // An index decides which task a key means. The state of an entry, not its being in the index, decides whether
-// the task is live: it changes first, and a dead entry in the index is as good as none. So every verb has one
-// instant at which it happens. The callbacks run under the lock of a shard; they may take the dispatcher's
-// lock, under which no lock of a shard is taken.
+// the task is live. The state changes first, and a dead entry in the index is as good as none. So every verb
+// has one instant at which it happens. The callbacks run under the lock of a shard. They may take the
+// dispatcher's lock, under which no lock of a shard is taken.
 //
-// The shard of a key is found with a hash that is seeded at random, other than concurrent-map's own, for
-// which anyone can make up keys that all fall into one shard.
+// The shard of a key is found with a hash that is seeded at random. With concurrent-map's own hash anyone can
+// make up keys that all fall into one shard.
 type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
@@ -124,7 +124,7 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 	return ended
 }
 
-// entries returns those that were in the index when the walk came by, in no order, the dead among them too.
+// entries returns the entries that the walk met in the index, in no order, dead ones included.
 func (x *index) entries() []*entry {
 	all := make([]*entry, 0, x.m.Count())
 	x.m.IterCb(func(_ string, e *entry) { all = append(all, e) })

@@ -27,8 +27,8 @@ func (l Layout) String() string {
 	return fmt.Sprintf("Layout(%d)", int(l))
 }
 
-// position returns the slot of a wheel with n slots in which an entry for the given tick waits when now was
-// the last tick passed, and how many more circles. It is the same for every layout.
+// position returns the slot of a wheel with n slots in which an entry for the given tick waits, and how many
+// more circles it waits; now is the last tick passed. It is the same for every layout.
 func position(at, now, n uint64) (slot, circle int) {
 	if at > now {
 		circle = int(min((at-now-1)/n, math.MaxInt))
@@ -49,28 +49,30 @@ func position(at, now, n uint64) (slot, circle int) {
 //	level 1   a list for w numbers each, 2w of them: what is less than 2w² ahead, or a little less
 //	level 2   a list for w² numbers each, ...
 //
-// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987): n slots,
-// where the number of a tick is that of the circle in which the hand meets it. The scheme of the paper visits
-// every task of a slot in each circle; here the levels, with a small w, find those of one circle at once.
+// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n
+// slots, and the number of a tick is that of the circle in which the hand meets it. The scheme of the paper
+// visits every task of a slot in each circle; here the levels, with a small w, find the tasks of one circle at
+// once.
 //
-// [Hierarchical] is scheme 7, as in Kafka's timer: one slot, so that the number of a tick is the tick, and w
-// is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one below.
+// [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so that the number of a tick is the tick,
+// and w is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one
+// below.
 //
 // # Moving down
 //
 // A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level
-// reach twice as far as they would have to: so a list may begin to move one span ahead, and has all of that
-// span for it. At one tick maxMoves entries move at most, and the next tick goes on. Only if that was not
-// enough, with more than a thousand million entries in one list or after a stall, the rest has to move when
-// the first number has come; that, too, is done in pieces of maxMoves. An entry moves once for each level
+// reach twice as far as they would have to. So a list may begin to move one span ahead, and has all of that
+// span to do so. At one tick at most maxMoves entries move, and the next tick continues. That may not be
+// enough with more than a thousand million entries in one list, or after a stall. Then the rest has to move
+// when the first number has come; that, too, is done in pieces of maxMoves. An entry moves once for each level
 // below its first: with Hashed never if it is due within 31 turns, once within 496, twice within 7,936.
 //
 // # What always holds
 //
 //   - Every entry in the layout has at > now.
-//   - An entry is handed out at its tick, no sooner and no later.
-//   - next is never after the at of an entry, so that nothing is missed by sleeping until then. It may be sooner, to move
-//     entries.
+//   - An entry is returned at its tick, no sooner and no later.
+//   - next is never after the at of an entry, so that nothing is missed by sleeping until then. It may be
+//     sooner, to move entries.
 type layout struct {
 	turn   uint64 // slots of the wheel, as the user gave them
 	width  uint64 // w
@@ -105,12 +107,13 @@ const (
 	maxSpare = 256
 )
 
-// newLayout returns a layout for a wheel that has passed so many ticks.
+// newLayout returns a layout for a wheel that has passed the given tick.
 func newLayout(kind Layout, slots int, passed uint64) *layout {
 	l := &layout{turn: uint64(slots), width: circles, now: passed}
 	n := slots
 	if kind == Hierarchical {
-		n, l.width = 1, uint64(max(slots, 2)) // with one list to a level it would reach no farther than the one below
+		// With one list to a level it would reach no farther than the one below.
+		n, l.width = 1, uint64(max(slots, 2))
 	}
 	l.slots, l.visits, l.few = make([]slot, n), newTree(n), make(bucket, 0, keepRoom)
 	return l
@@ -150,8 +153,8 @@ func (l *layout) unlink(e *entry) {
 func (l *layout) next() uint64 { return l.visits.least() }
 
 // advance does the next piece of work up to the given tick, which must be before never. It returns the
-// entries that are due at a tick, which are then in no slot but for their place, and that tick; more is false
-// when nothing is left, and all ticks up to the given one have passed.
+// entries that are due at a tick, and that tick. The entries are then in no slot, though their place still
+// says so. more is false when nothing is left, and all ticks up to the given one have passed.
 func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	tick = l.visits.least()
 	if tick > upTo {

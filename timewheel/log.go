@@ -9,9 +9,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger has the wheel write to l in place of logrus.StandardLogger(). It logs panics with key and stack
-// as errors, an executor that refuses as a warning, and its start and stop for debugging; never a tick, an
-// add or a run. Of WithLogger and [WithSlog] the last one given holds. WithLogger panics if l is nil.
+// WithLogger makes the wheel log to l instead of logrus.StandardLogger(). The wheel logs panics with key and
+// stack as errors, an executor that refuses as a warning, and its start and stop as debug messages. It never
+// logs a tick, an add or a run. Of WithLogger and [WithSlog] the last one given holds. WithLogger panics if l
+// is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	if l == nil {
 		panic("timewheel: nil logger")

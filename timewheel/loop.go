@@ -15,16 +15,16 @@ import (
 // compares its place with its state and due time and makes the place fit. So it does not matter in which
 // order two of them arrive, nor if the cause has passed meanwhile.
 //
-// # Who owns the layout
+// # Ownership of the layout
 //
 // While the loop runs, the loop. Before and after, the holder of mu: a caller then does the loop's work on
 // the spot. The functions whose name ends in Loop are for the owner.
 //
 // # When the loop wakes up
 //
-// To wake a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the
-// next tick at which there is something to do, or until it is called, and publishes an alarm: the instant at
-// which it will look into its inboxes by itself. Callers call it if their entry is due before that.
+// Waking a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the next
+// tick at which there is something to do, or until it is called. It publishes an alarm: the instant at which
+// it will look into its inboxes by itself. Callers call it if their entry is due before that.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
@@ -126,8 +126,8 @@ func (l *loop) run() {
 	}
 }
 
-// end leaves the layout to the callers. What they posted before they see that the loop is gone, it has seen
-// to.
+// end leaves the layout to the callers. The loop has handled everything that they posted before they see that
+// it is gone.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *loop) end() {
 	close(l.ended)
 }
 
-// post has the owner look at the entry, by the given instant.
+// post makes the owner look at the entry, by the given instant.
 func (l *loop) post(e *entry, why kind, by uint64) {
 	l.inboxes.of(e).put(e, why)
 	if l.running.Load() {
@@ -157,7 +157,7 @@ func (l *loop) post(e *entry, why kind, by uint64) {
 	}
 }
 
-// do has the owner do f, after it has looked at all that was posted before.
+// do makes the owner call f, after it has looked at all that was posted before.
 func (l *loop) do(f func()) {
 	finished := make(chan struct{})
 	g := func() {
@@ -199,8 +199,7 @@ func (l *loop) lookLoop(now uint64) (came bool) {
 }
 
 // settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its
-// place says stays there: its tick will find that out, and a deadline that is pushed back again and again
-// costs one move.
+// place says stays there until that tick: a deadline that is postponed again and again costs one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
 	switch e.load() {
 	case scheduled, moving:
@@ -223,7 +222,7 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 	}
 }
 
-// placeLoop has an entry that is in no slot wait for the tick, or for the next one if that has passed.
+// placeLoop makes an entry that is in no slot wait for the tick, or for the next one if that has passed.
 func (l *loop) placeLoop(e *entry, tick uint64) {
 	e.at = max(tick, l.layout.now+1)
 	l.census.add(e.at, 1)
@@ -255,8 +254,8 @@ func (l *loop) advanceLoop(now uint64) {
 	}
 }
 
-// fireLoop has those of the entries dispatched that are due by the given instant, and places those again that
-// have a further run, were moved, or are being moved. None of them is in a slot.
+// fireLoop dispatches the entries that are due by the given instant. It places the entries again that have a
+// further run, were moved, or are being moved. None of them is in a slot.
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {

@@ -48,8 +48,8 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithExecutor has jobs run by e in place of goroutines of the wheel. Stop does not close it. WithExecutor
-// panics if e is nil.
+// WithExecutor makes the wheel run jobs by e instead of on goroutines of its own. Stop does not close e.
+// WithExecutor panics if e is nil.
 func WithExecutor(e Executor) Option {
 	if e == nil {
 		panic("timewheel: nil executor")

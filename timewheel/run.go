@@ -48,16 +48,16 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	return false
 }
 
-// failed reports a job that has panicked or ended the goroutine. What the user gave to be called, and it
-// panics or ends the goroutine, keeps nothing from being reported.
+// failed reports a job that has panicked or ended the goroutine. A user's function that panics or ends the
+// goroutine in turn keeps nothing from being reported.
 func (d *dispatcher) failed(w *worker, task *Task, value any) {
 	defer d.after(w)
 	d.report.panicked(w.run.e.key, task, value, debug.Stack())
 }
 
-// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is
-// free since its last run began; that the index still holds the entry until here keeps a worker from waiting
-// for the index first.
+// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is free
+// since its last run began. The index holds the entry until here, so that a worker need not wait for the index
+// before the job.
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e
 	if w.run.last() && e.key != "" {
@@ -76,8 +76,8 @@ func (d *dispatcher) after(w *worker) {
 	})
 }
 
-// A report is where it is reported what became of a run: the logger, and what the user gave for that. The
-// user's functions harm nothing: a panic of one is logged, and keeps none of the others from being called.
+// A report is the logger and the user's functions to which the outcome of a run is reported. A panic of such a
+// function is logged, and keeps none of the others from being called.
 type report struct {
 	log       logger
 	handlers  []func(task *Task, value any, stack []byte)

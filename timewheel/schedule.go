@@ -189,8 +189,8 @@ func (tw *TimeWheel) Get(key string) (Info, bool) {
 }
 
 // All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while
-// it yields, so the loop may call every method; a task that comes or goes meanwhile may or may not be seen,
-// any other is seen once. The walk needs 8 bytes for each task.
+// it yields, so the loop may call every method. A task that is added or removed during the walk may or may not
+// be seen; any other is seen once. The walk needs 8 bytes for each task.
 func (tw *TimeWheel) All() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		for _, e := range tw.index.entries() {
@@ -205,11 +205,13 @@ func (tw *TimeWheel) All() iter.Seq[Info] {
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
 // Drain removes every task that is pending, timers included, and then calls fn for each, in due order. The
-// task that fn is given can be added again elsewhere: Times is the number of runs that have not begun, and
+// task passed to fn can be added again elsewhere. Its Times is the number of runs that have not begun, and its
 // Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the
-// error is always nil. A task that is added, or a timer that is reset, at the same time may be left. Drain
-// works before Start and after Stop, too. While the wheel runs it holds up the ticks, for some half a second
-// with a million tasks. Drain panics if fn is nil.
+// error is always nil.
+//
+// A task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
+// after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with a million tasks.
+// Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")

@@ -27,7 +27,7 @@ type Stats struct {
 	Running   int    // runs that are running now
 
 	Workers    int           // how many runs may be running at once; 0 if an executor decides that
-	OldestWait time.Duration // how long the run has waited that has waited longest for a worker; 0 if none waits
+	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
 }
 
 // Info is one live task, as it was at the call.
@@ -42,8 +42,8 @@ type Info struct {
 }
 
 // Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less
-// than one tick unless the machine was busy; Started - Handed is the wait for a worker; Ended - Started is
-// the job.
+// than one tick unless the machine was busy. Started - Handed is the wait for a worker. Ended - Started is the
+// job.
 type Run struct {
 	Key      string    // of the task; empty for a Timer
 	Due      time.Time // when it was due

@@ -16,8 +16,8 @@ const Forever = -1
 // take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run takes
 // longer than the interval; see [SkipIfRunning].
 //
-// The task it is given belongs to this run: a copy, in which Times is what [TimeWheel.GetTaskTimes] returned
-// as the run began (0 in the last run, Forever if there is no end) and Delay is 0.
+// The task passed to the job is a copy that belongs to this run. Its Times is what [TimeWheel.GetTaskTimes]
+// returned as the run began: 0 in the last run, Forever if there is no end. Its Delay is 0.
 type Job func(task *Task)
 
 // A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A Timer is a single run of a function, with no key. It is made by [TimeWheel.AfterFunc] and means what a
-// [time.Timer] made by time.AfterFunc means, but for when it fires: less than a tick late, on a goroutine of
-// the wheel's pool.
+// A Timer is a single run of a function, with no key, made by [TimeWheel.AfterFunc]. It behaves like a
+// [time.Timer] made by time.AfterFunc, except that it fires up to a tick late, on a goroutine of the wheel's
+// pool.
 type Timer struct {
 	tw  *TimeWheel
 	job Job
@@ -18,8 +18,8 @@ type Timer struct {
 	e  *entry     // the last setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, at the next tick if d is not positive, and returns
-// a [Timer] with which the call can be cancelled. It works before Start, too. On a wheel that was stopped f
+// AfterFunc calls f on a goroutine of the pool d from now, or at the next tick if d is not positive. It returns
+// a [Timer] that can cancel the call. It works before Start, too. On a wheel that was stopped f
 // is never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
 // AfterFunc panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {

@@ -39,7 +39,7 @@ type TimeWheel struct {
 // nearly everything.
 //
 // It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has a
-// wrong value; the error names the argument and its value. New panics if an option is nil.
+// wrong value. The error names the argument and its value. New panics if an option is nil.
 func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tick <= 0 {
 		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
@@ -98,8 +98,8 @@ func (tw *TimeWheel) Stop() {
 
 // Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or
 // until ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says
-// how many runs are still running; call Stop then to have their contexts done. A job that calls Shutdown
-// waits for itself, until ctx is done.
+// how many runs are still running. Call Stop then to cancel their contexts. A job that calls Shutdown waits
+// for itself, until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {
 		tw.report.log.lifecycle("stopped")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is in this file has the loop, or the dispatcher, report on itself in time that does not grow with the
-// number of tasks.
+// The functions in this file ask the loop or the dispatcher, and take time that does not grow with the number
+// of tasks.
 
 const (
 	// maxSectors bounds what Occupancy returns.
@@ -25,8 +25,8 @@ const (
 // waits for a worker, and has no further run, is in no slot.
 type Sector struct{ Slots, Tasks int }
 
-// Occupancy returns the wheel divided into so many sectors of about the same width, from slot 0 on: at least
-// one, at most 1,024 or one for each slot. The number of tasks is exact.
+// Occupancy returns the wheel divided into the given number of sectors, from slot 0 on, all of about the same
+// width. There is at least one sector, and at most 1,024 or one for each slot. The number of tasks is exact.
 func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	l := tw.loop
 	all := make([]Sector, min(max(sectors, 1), maxSectors, len(l.census.tasks)))
@@ -88,10 +88,10 @@ func (c *census) sector(first, end int) (s Sector) {
 	return s
 }
 
-// Upcoming returns up to n live tasks, at most 4,096: first those that are due and wait for a worker, the
-// longest first, then those that are due within one turn of the wheel, the soonest first; timers too, whose
+// Upcoming returns up to n live tasks, at most 4,096. Tasks that wait for a worker come first, the longest wait
+// first. Tasks that are due within one turn of the wheel follow, the soonest first. Timers are included; their
 // key is empty. Of the tasks of one tick it may return any. It looks at 4,096 tasks of the wheel at most, and
-// tasks that were postponed by a Reschedule may be among those.
+// tasks that were postponed by a Reschedule may be among them.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxLook)
 	if n <= 0 {

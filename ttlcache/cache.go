@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Cache holds values by key until their time to live is over. Make one with [New]; the zero value is of no
-// use. All its methods may be called by any goroutine at any time, from OnEvict as well.
+// A Cache holds values by key until their time to live is over. Make one with [New]; the zero value is not
+// usable. All its methods may be called by any goroutine at any time, OnEvict included.
 type Cache[K comparable, V any] struct {
 	config Config[K, V]
 	tw     *timewheel.TimeWheel
@@ -24,18 +24,20 @@ type Cache[K comparable, V any] struct {
 	loads  loads[K, V]
 }
 
-// New returns an empty cache whose values expire by the wheel. The wheel must be started for that, and may
-// have other work and other caches; the cache does not stop it. When the wheel is stopped, or a Drain of the
-// wheel has taken out the timers of the cache, no value is returned beyond its time still, but it may stay in
-// memory. (To call the Job of a drained task of the cache gives it a new timer.)
+// New returns an empty cache whose values expire by the wheel. The wheel must be started for that. It may
+// have other work and other caches, and the cache does not stop it.
 //
-// It is an error if a field of config is wrong; the error names the field and its value.
+// When the wheel is stopped, or its Drain has removed the timers of the cache, values may stay in memory. No
+// value is returned after its deadline even then. (Calling the Job of a drained task of the cache gives it a
+// new timer.)
+//
+// It is an error if tw is nil or a field of config is wrong; the error names the field and its value.
 func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Cache[K, V], error) {
 	if err := config.check(tw); err != nil {
 		return nil, err
 	}
 	c := &Cache[K, V]{config: config, tw: tw, origin: time.Now(), seed: maphash.MakeSeed()}
-	n := 1 // of the least recently used there is one only if there is one shard
+	n := 1 // with a bound, since only one shard has one least recently used value
 	if config.MaxEntries == 0 {
 		for n < min(4*runtime.GOMAXPROCS(0), 64) {
 			n *= 2
@@ -47,11 +49,11 @@ func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Ca
 	return c, nil
 }
 
-// Set puts in a value that lives for the TTL of the [Config], in place of the one that the key has.
+// Set stores a value that lives for the TTL of the [Config], replacing any value of the key.
 func (c *Cache[K, V]) Set(key K, value V) { c.SetTTL(key, value, c.config.TTL) }
 
-// SetTTL is Set with a time to live of the value's own, down to a nanosecond. The time of a ttl that is not
-// positive is over already: the key is left without a value. So is a key that is not equal to itself, as NaN.
+// SetTTL is like Set, with a time to live for this value, down to a nanosecond. A non-positive ttl deletes the
+// key. A key that is not equal to itself, such as NaN, is never stored.
 func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	if ttl <= 0 {
 		c.Delete(key)
@@ -62,31 +64,31 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	}
 	c.outdate(key)
 	c.shardOf(key).set(key, value, c.spread(ttl))
-	c.outdate(key) // a load that has begun since did not see the value
+	c.outdate(key) // a load that began in the meantime did not see the value
 }
 
-// unfindable reports whether the key is not equal to itself, as NaN is not: what is put into a map under it
-// is never found again, nor taken out.
+// unfindable reports whether the key is not equal to itself, as NaN is not. A value stored in a map under such
+// a key can be neither found nor deleted.
 func unfindable[K comparable](key K) bool {
 	same := key
 	return key != same
 }
 
-// Get returns the value of the key, and whether there is one.
+// Get returns the value of the key, and reports whether there is one.
 func (c *Cache[K, V]) Get(key K) (V, bool) { return c.shardOf(key).lookUp(key) }
 
-// Touch starts the time to live of the key's value anew. It reports whether there is one.
+// Touch restarts the time to live of the key's value. It reports whether there is one.
 func (c *Cache[K, V]) Touch(key K) bool { return c.shardOf(key).touch(key) }
 
-// Delete takes out the value of the key, and reports whether there was one. A load of GetOrLoad that goes on
-// for the key is not kept.
+// Delete removes the value of the key, and reports whether there was one. If GetOrLoad is loading a value for
+// the key, that value is not stored.
 func (c *Cache[K, V]) Delete(key K) bool {
 	c.outdate(key)
 	return c.shardOf(key).remove(key)
 }
 
-// Len returns the number of values. One whose time is over counts until it has left (see the package's
-// documentation).
+// Len returns the number of values. An expired value counts until it is removed; see the package
+// documentation for when that is.
 func (c *Cache[K, V]) Len() int {
 	n := 0
 	for _, s := range c.shards {
@@ -95,9 +97,9 @@ func (c *Cache[K, V]) Len() int {
 	return n
 }
 
-// All returns an iterator over the keys and values, in no particular order. No lock is held while it yields;
-// what is set or leaves meanwhile may or may not be seen. The walk copies a part of the cache at a time, or
-// all of it if it has a bound.
+// All returns an iterator over the keys and values, in no particular order. No lock is held while it yields.
+// A value that is set or removed during the walk may or may not be seen. The walk copies one part of the cache
+// at a time, or the whole cache if it has a bound.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, s := range c.shards {
@@ -119,8 +121,8 @@ func (c *Cache[K, V]) Stats() Stats {
 	return stats
 }
 
-// Close takes out all values and leaves no timer in the wheel. What is set after it is not kept, so that a
-// look-up finds nothing. To close a cache again does nothing.
+// Close removes all values and the cache's timers from the wheel. Values set after Close are not stored, so a
+// look-up finds nothing. Closing a cache again does nothing.
 func (c *Cache[K, V]) Close() {
 	var left []departure[K, V]
 	for _, s := range c.shards {

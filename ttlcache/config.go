@@ -11,31 +11,31 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Config says how a [Cache] behaves. TTL must be given; the zero value of every other field is good.
+// Config configures a [Cache]. TTL must be set; every other field may be left at its zero value.
 type Config[K comparable, V any] struct {
-	// TTL is how long a value lives that is set without one of its own. It must be positive.
+	// TTL is how long a value lives if it is set without a time to live of its own. It must be positive.
 	TTL time.Duration
 
-	// Jitter spreads the time to live of every value evenly over ± this fraction of it, so that values set at
-	// one instant do not expire at one instant. It must be at least 0 and less than 1.
+	// Jitter spreads the time to live of every value evenly over ± this fraction of it. Values set at the same
+	// instant then expire at different instants. Jitter must be at least 0 and less than 1.
 	Jitter float64
 
-	// TouchOnGet has every hit of Get and GetOrLoad start the value's time to live anew.
+	// TouchOnGet makes every hit of Get and GetOrLoad restart the value's time to live.
 	TouchOnGet bool
 
-	// MaxEntries bounds the number of values: for a new one beyond it the least recently used makes room. It
-	// must not be negative, nor more than 2^31 - 1; 0 means no bound. With a bound the cache has one lock,
-	// without it several.
+	// MaxEntries bounds the number of values: a new value beyond it evicts the least recently used one. It must
+	// not be negative, nor more than 2^31 - 1; 0 means no bound. With a bound the cache has one lock, without
+	// it several.
 	MaxEntries int
 
-	// OnEvict, if it is not nil, is told of every value that leaves the cache, once, with no lock held: it may
-	// call the cache. It runs on the goroutine that made the value leave, which for [Expired] is mostly one of
-	// the wheel's workers, and so on several at the same time. If it panics or ends its goroutine the other
-	// values are told of all the same.
+	// OnEvict, if it is not nil, is called once for every value that leaves the cache. No lock is held, so it
+	// may call the cache. It runs on the goroutine that removes the value, which for [Expired] is mostly one of
+	// the wheel's workers, so several calls may run at the same time. If OnEvict panics or ends its goroutine,
+	// it is still called for the other values.
 	OnEvict func(key K, value V, reason Reason)
 }
 
-// check returns an error that names the field that is wrong and its value.
+// check returns an error that names the wrong field and its value.
 func (c Config[K, V]) check(tw *timewheel.TimeWheel) error {
 	switch {
 	case tw == nil:
@@ -59,7 +59,7 @@ const (
 	Expired  Reason = iota // its time to live was over
 	Replaced               // another was set for its key
 	Deleted                // Delete
-	Evicted                // it was the least recently used, and MaxEntries was reached
+	Evicted                // it was the least recently used when MaxEntries was reached
 	Closed                 // Close
 	reasons
 )
@@ -72,11 +72,12 @@ func (r Reason) String() string {
 	return [...]string{"expired", "replaced", "deleted", "evicted", "closed"}[r]
 }
 
-// Stats are the accounts of a cache since New. At a quiet moment Hits + Misses is the number of look-ups.
+// Stats are the accounts of a cache since New. When no call is in progress, Hits + Misses is the number of
+// look-ups.
 type Stats struct {
-	Hits, Misses      uint64 // look-ups that found a value, and that did not
-	Loads, LoadErrors uint64 // calls of a load function, and those that failed or panicked
+	Hits, Misses      uint64 // look-ups that found a value, look-ups that did not
+	Loads, LoadErrors uint64 // calls of a load function, calls that failed or panicked
 
-	// Values that left, by reason.
+	// Values that left the cache, by reason.
 	Expired, Replaced, Deleted, Evicted, Closed uint64
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package ttlcache is a cache in memory whose values expire by a timing wheel.
+// Package ttlcache is an in-memory cache whose values expire by a timing wheel.
 //
 //	tw := timewheel.NewTimeWheel(10*time.Millisecond, 1024)
 //	tw.Start()
@@ -13,12 +13,12 @@
 //
 // # What is promised
 //
-// A value is never returned when its time to live is over, however late the wheel is: every look-up compares
-// its deadline with the monotonic clock. The wheel takes it out of memory, and OnEvict is told, at most 1/128
-// of its time to live after that (or 2^20 ns, about 1 ms), plus what a run of the wheel may be late.
+// A value is never returned after its deadline, however late the wheel is: every look-up compares the deadline
+// with the monotonic clock. The wheel removes the value from memory and calls OnEvict a little later: at most
+// 1/128 of the time to live (or 2^20 ns, about 1 ms), plus what a run of the wheel may be late.
 //
-// A key has one value and one deadline. To set it again moves the deadline, and no timer of the old value is
-// left that could take out the new one. Keys that were set, overwritten, and have expired leave neither a
+// A key has one value and one deadline. Setting the key again moves the deadline, and leaves no timer of the
+// old value that could remove the new one. A key that was set, overwritten and has expired leaves neither a
 // timer nor memory behind.
 //
 // [Cache.GetOrLoad] calls the load function once for any number of callers that ask for a key at the same
@@ -26,12 +26,13 @@
 //
 // # How
 //
-// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel: items
-// with one time to live need 257 timers a shard at most, however many they are, and to take out a bucket
-// costs little more than to delete its keys from a map. An item whose deadline is put off stays in its bucket
-// until that ends, and only then goes on to another. The cache is divided into shards, each with a lock of
-// its own, unless it has a size bound: the least recently used of all is known to
-// github.com/hashicorp/golang-lru/v2/simplelru, in one.
+// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel. Items with
+// the same time to live need at most 257 timers a shard, however many items there are. Removing a bucket costs
+// little more than deleting its keys from a map. An item whose deadline is postponed stays in its bucket until
+// the bucket ends, and only then moves to another.
+//
+// The cache is divided into shards, each with a lock of its own. A cache with a size bound has a single shard,
+// in which github.com/hashicorp/golang-lru/v2/simplelru keeps track of the least recently used item.
 //
 // Several caches may share a wheel with each other and with tasks.
 package ttlcache

@@ -21,21 +21,21 @@ type item[K comparable, V any] struct {
 	prev, next *item[K, V] // the ring of the bucket
 }
 
-// live reports whether the value may be returned still.
+// live reports whether the value may still be returned.
 func (i *item[K, V]) live(now int64) bool { return now < i.deadline }
 
-// A bucket is the items of a shard that leave together. One timer of the wheel does that for all of them,
-// however many they are: items with one time to live have 257 timers a shard at most, and not a million.
+// A bucket is the items of a shard that leave together, however many there are. One timer of the wheel serves
+// all of them: a million items with the same time to live have at most 257 timers a shard.
 //
-// The items of a bucket are due within one span of 2^shift nanoseconds, numbered from the origin of the
-// cache's clock, and leave at the end of it. The span is 1/256 to 1/128 of their time to live, but no less
-// than 2^20 ns: that is how long an item may stay in memory after its deadline, when no look-up returns it
-// any more.
+// The items of a bucket are due within one span of 2^shift nanoseconds and leave at its end. Spans are
+// numbered from the origin of the cache's clock. A span is 1/256 to 1/128 of the time to live, but no less
+// than 2^20 ns. That is how long an item may stay in memory after its deadline, when look-ups no longer return
+// it.
 type bucket[K comparable, V any] struct {
 	bucketID
 	head   *item[K, V]
 	timer  *timewheel.Timer
-	ending bool // its time has come: it is out of the shard, and its items leave or go on to others
+	ending bool // its time has come: it is out of the shard, and its items leave or move to other buckets
 }
 
 type bucketID struct {
@@ -43,16 +43,16 @@ type bucketID struct {
 	shift  uint8
 }
 
-// minShift is the least span: 2^20 ns is about 1 ms.
+// minShift gives the shortest span: 2^20 ns is about 1 ms.
 const minShift = 20
 
-// bucketFor returns which bucket an item is in that has the time to live and the deadline.
+// bucketFor returns the bucket for an item with the given time to live and deadline.
 func bucketFor(ttl time.Duration, deadline int64) bucketID {
 	shift := uint8(max(bits.Len64(uint64(ttl))-8, minShift))
 	return bucketID{number: (deadline-1)>>shift + 1, shift: shift}
 }
 
-// end returns when the bucket is due: not before any deadline in it.
+// end returns when the bucket is due, which is not before any deadline in it.
 func (id bucketID) end() int64 {
 	if id.number > math.MaxInt64>>id.shift {
 		return math.MaxInt64

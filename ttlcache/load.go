@@ -12,51 +12,53 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// errGoexit is what the callers get of a load that has ended its goroutine.
+// errGoexit is the error for the callers of a load that ended its goroutine.
 var errGoexit = errors.New("ttlcache: load called runtime.Goexit")
 
-// loads are the load functions that go on.
+// loads are the load functions that are running.
 type loads[K comparable, V any] struct {
 	group singleflight.Group
 
-	going        atomic.Int64 // how many flights there are
+	going        atomic.Int64 // the number of flights
 	done, failed atomic.Uint64
 
 	mu      sync.Mutex // protects all below
 	flights map[K]*flight[V]
-	last    uint64 // id that was given
+	last    uint64 // the last id given
 }
 
-// A flight is a load and those that wait for it. It has an id of its own because the group knows strings
-// alone, and two keys that differ may look the same as strings.
+// A flight is a load and the callers that wait for it. It has an id of its own because the group takes only
+// strings, and two different keys may look the same as strings.
 //
-// The group is left as soon as load has ended. What it returned stays here until a caller keeps it, which is
-// done on a goroutine of the user's and not in the group, since it may call OnEvict: whoever asks in between
-// gets it from here.
+// The group ends the call as soon as load has returned. The result stays here until a caller stores it in the
+// cache. The caller does that on its own goroutine and not in the group, since storing may call OnEvict. A
+// caller that asks in between gets the result from here.
 type flight[V any] struct {
 	id      string
 	callers int
 	result  *loaded[V] // if load has returned without an error
-	over    bool       // nothing is to be kept: it was, or the key was set or deleted since, or nobody waits
+	over    bool       // nothing is to be stored: it was, or the key was set or deleted since, or no caller waits
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-// loaded is what came of a load that did not fail.
+// loaded is the outcome of a load that returned no error.
 type loaded[V any] struct {
 	value    V
 	panicked bool
 	reason   any // of the panic
 }
 
-// GetOrLoad returns the value of the key, or calls load for it and keeps what load returns for the TTL of the
-// [Config]. However many callers ask for a key at the same time, load is called once; all of them get its
-// value, its error, which is not kept, or its panic (with the value, and without the stack, of the first).
-// What is set while load goes on is newer and stays, and after a Delete what was loaded is not kept. A load
-// that ends its goroutine is an error.
+// GetOrLoad returns the value of the key. If there is none, it calls load and stores the result for the TTL of
+// the [Config].
 //
-// The context of load has the values of the first caller's ctx and is done when no caller waits any more;
-// what load returns after that is not kept. A caller whose own ctx is done gets the cause of that at once.
+// If several callers ask for a key at the same time, load is called once. All of them get its value, its
+// error or its panic. An error is not stored. A panic has the value of the original one but not its stack. A
+// load that ends its goroutine is an error. A value set while load is running is newer and stays. After a
+// Delete the loaded value is not stored.
+//
+// The context of load has the values of the first caller's ctx. It is done when no caller waits any more, and
+// what load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx context.Context, key K) (V, error)) (V, error) {
 	if value, ok := c.Get(key); ok {
 		return value, nil
@@ -84,7 +86,7 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx contex
 	}
 }
 
-// load calls the user's function, unless the value has come since the caller looked.
+// load calls the user's function, unless the value was set since the caller looked.
 func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
 	if value, ok := c.shardOf(key).find(key); ok {
 		return loaded[V]{value: value}, nil
@@ -108,7 +110,7 @@ func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V
 	return l, nil
 }
 
-// keep puts in what was loaded, if it is the first caller's and nothing has come in between.
+// keep stores the loaded value, if no other caller did and the key was neither set nor deleted since.
 func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
 	s, x := c.shardOf(key), &c.loads
 	x.mu.Lock()
@@ -121,8 +123,8 @@ func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
 	s.tell(left)
 }
 
-// guarded calls f on a goroutine of its own, since f may end it, and singleflight would leave the others
-// waiting for ever.
+// guarded calls f on a goroutine of its own, because f may end it. On a goroutine of singleflight that would
+// leave the other callers waiting forever.
 func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 	ended := make(chan struct{})
 	err = errGoexit // until it has returned or panicked
@@ -142,7 +144,7 @@ func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 	return l, err
 }
 
-// join returns the flight of the key, a new one if there is none.
+// join returns the flight of the key, and makes one if there is none.
 func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -161,7 +163,7 @@ func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
 	return f
 }
 
-// leave ends a caller's part in the flight, and with the last one the flight.
+// leave ends a caller's part in the flight. The last caller ends the flight.
 func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -172,7 +174,8 @@ func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	}
 }
 
-// outdate has what is being loaded for the key not kept; who asks from now on starts another load.
+// outdate makes the value being loaded for the key not be stored. A caller that asks from now on starts another
+// load.
 func (c *Cache[K, V]) outdate(key K) {
 	x := &c.loads
 	if x.going.Load() == 0 {
@@ -185,7 +188,7 @@ func (c *Cache[K, V]) outdate(key K) {
 	}
 }
 
-// endLocked lets nobody join the flight any more, nor keep what comes of it.
+// endLocked closes the flight: no caller can join it any more, and its result is not stored.
 func (x *loads[K, V]) endLocked(key K, f *flight[V]) {
 	f.over = true
 	if x.flights[key] == f {

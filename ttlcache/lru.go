@@ -4,12 +4,12 @@ package ttlcache
 
 import "github.com/hashicorp/golang-lru/v2/simplelru"
 
-// An lruStore holds so many items at most, and knows which was used least recently.
+// An lruStore holds at most size items, and knows which was used least recently.
 type lruStore[K comparable, V any] struct {
 	lru     *simplelru.LRU[K, *item[K, V]]
 	size    int
-	most    int         // how many there were at once since lru was made
-	evicted *item[K, V] // the last one that the lru let go
+	most    int         // the most items at once since lru was made
+	evicted *item[K, V] // the last item that lru evicted
 }
 
 func newLRUStore[K comparable, V any](size int) *lruStore[K, V] {
@@ -19,7 +19,7 @@ func newLRUStore[K comparable, V any](size int) *lruStore[K, V] {
 }
 
 func (s *lruStore[K, V]) clear() {
-	// It is an error only if the size is not positive.
+	// NewLRU fails only if the size is not positive.
 	s.lru, _ = simplelru.NewLRU(s.size, func(_ K, i *item[K, V]) { s.evicted = i })
 	s.evicted, s.most = nil, 0
 }

@@ -13,9 +13,9 @@ const chunk = 1024
 
 // A shard is a part of the cache with a lock of its own.
 //
-// An item is in the store and in one bucket, or in neither. Its bucket ends at its deadline or, if that was
-// put off, before: then the item goes on to another bucket when this one ends, and to put it off again and
-// again costs nothing more.
+// An item is in the store and in one bucket, or in neither. Its bucket ends at its deadline, or earlier if the
+// deadline was postponed. In that case the item moves to another bucket when this one ends, so postponing it
+// many times costs no more than once.
 type shard[K comparable, V any] struct {
 	cache *Cache[K, V]
 	reads bool // a look-up changes nothing but the counters
@@ -30,7 +30,7 @@ type shard[K comparable, V any] struct {
 	_            [64]byte // so that two shards do not share a line of the processor's cache
 }
 
-// A departure is a value that left, of which OnEvict is to be told.
+// A departure is a value that left the cache, for which OnEvict is to be called.
 type departure[K comparable, V any] struct {
 	key    K
 	value  V
@@ -51,8 +51,8 @@ func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	return s
 }
 
-// tell tells OnEvict of the departures, of the others also when it panics or ends the goroutine at one. No
-// lock may be held.
+// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the others are still made.
+// No lock may be held.
 func (s *shard[K, V]) tell(left []departure[K, V]) {
 	if len(left) == 0 {
 		return
@@ -68,8 +68,8 @@ func (s *shard[K, V]) tell(left []departure[K, V]) {
 	}
 }
 
-// leaveLocked counts the item's value as gone and appends it to the departures, if somebody is to be told.
-// What was over already has expired, whatever would have made it leave now.
+// leaveLocked counts the item's value as gone, and appends it to the departures if there is an OnEvict. A value
+// past its deadline counts as expired, whatever made it leave.
 func (s *shard[K, V]) leaveLocked(to []departure[K, V], i *item[K, V], reason Reason, now int64) []departure[K, V] {
 	if !i.live(now) {
 		reason = Expired
@@ -83,7 +83,7 @@ func (s *shard[K, V]) leaveLocked(to []departure[K, V], i *item[K, V], reason Re
 
 func (s *shard[K, V]) set(key K, value V, ttl time.Duration) { s.tell(s.setAnd(key, value, ttl, true)) }
 
-// setAnd puts in a value; in place of one that is live only if replace is true.
+// setAnd stores a value. It replaces a live value only if replace is true.
 func (s *shard[K, V]) setAnd(key K, value V, ttl time.Duration, replace bool) (left []departure[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *shard[K, V]) scheduleLocked(i *item[K, V], ttl time.Duration, now int64
 	s.linkLocked(i, now)
 }
 
-// linkLocked puts the item into the bucket that it leaves with, unless it is in one that ends before.
+// linkLocked puts the item into the bucket it leaves with, unless it is in one that ends no later.
 func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 	id := bucketFor(i.ttl, i.deadline)
 	if i.bucket != nil {
@@ -133,7 +133,7 @@ func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 	b.add(i)
 }
 
-// unlinkLocked takes the item out of its bucket, and the timer of an empty bucket out of the wheel.
+// unlinkLocked removes the item from its bucket, and the timer of an empty bucket from the wheel.
 func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	b := i.bucket
 	b.remove(i)
@@ -143,7 +143,7 @@ func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	}
 }
 
-// expire has the items of a bucket leave, whose end has come.
+// expire removes the items of a bucket whose end has come.
 func (s *shard[K, V]) expire(b *bucket[K, V]) {
 	left, more := s.expireSome(b)
 	defer func() { // also if OnEvict panics or ends the goroutine
@@ -154,19 +154,18 @@ func (s *shard[K, V]) expire(b *bucket[K, V]) {
 	s.tell(left)
 }
 
-// expireSome takes a chunk of items out of the bucket, and that out of the shard. An item whose deadline was
-// put off goes on to another bucket, and so do all if somebody has drained the wheel and runs the timer too
-// early.
+// expireSome removes the bucket from the shard and a chunk of items from the bucket. An item whose deadline was
+// postponed moves to another bucket. All items do if a drained wheel's timer is run too early.
 func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !b.ending {
 		if s.buckets[b.bucketID] != b {
-			return nil, false // it was emptied since, and there may be another in its place
+			return nil, false // it was emptied since, and another may have taken its place
 		}
 		b.ending = true
 		delete(s.buckets, b.bucketID)
-		b.timer.Stop() // if it is not this timer that runs
+		b.timer.Stop() // in case this is not the run of that timer
 	}
 	now := s.cache.now()
 	for n := 0; n < chunk && b.head != nil; n++ {
@@ -196,7 +195,7 @@ func (s *shard[K, V]) lookUp(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// find is a look-up that does not count.
+// find is a look-up that does not count as a use.
 func (s *shard[K, V]) find(key K) (value V, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -207,7 +206,7 @@ func (s *shard[K, V]) find(key K) (value V, ok bool) {
 	return i.value, true
 }
 
-// use is a look-up that counts as a use, if there is something to use.
+// use is a look-up that counts as a use if it finds a live item.
 func (s *shard[K, V]) use(key K) (value V, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +231,7 @@ func (s *shard[K, V]) touch(key K) bool {
 	return true
 }
 
-// useLocked returns the item of the key if it is live, which is then the one used last.
+// useLocked returns the item of the key if it is live, and makes it the most recently used one.
 func (s *shard[K, V]) useLocked(key K) (i *item[K, V], now int64) {
 	now = s.cache.now()
 	if i = s.store.peek(key); i == nil || !i.live(now) {

@@ -6,10 +6,9 @@ package ttlcache
 type store[K comparable, V any] interface {
 	// get returns the item of the key, or nil, and counts as a use.
 	get(key K) *item[K, V]
-	// peek is get, but no use, and changes nothing: a lock for reading is enough.
+	// peek is get without counting as a use. It changes nothing: a lock for reading is enough.
 	peek(key K) *item[K, V]
-	// put adds an item whose key is not there. It returns the item that must make room for it, or nil; that
-	// has left the store.
+	// put adds an item whose key is not in the store. It returns the item that it evicted, or nil.
 	put(i *item[K, V]) (evicted *item[K, V])
 	remove(key K)
 	len() int
@@ -20,11 +19,11 @@ type store[K comparable, V any] interface {
 // A mapStore has no bound.
 type mapStore[K comparable, V any] struct {
 	items map[K]*item[K, V]
-	most  int // how many there were at once since items was made
+	most  int // the most items at once since items was made
 }
 
-// A Go map keeps the room of the most entries that it ever had. When it has fewer than 1/shrink of them it is
-// made anew, unless it is small: by then so many have left that to copy the others costs little for each.
+// A Go map never shrinks. When it holds fewer than 1/shrink of the most entries it ever had, it is replaced by
+// a new one, unless it is small. Enough entries have left by then that copying the rest costs little for each.
 const (
 	shrink = 8
 	small  = 1024

@@ -29,7 +29,7 @@ const page = {
 
 // ---- text
 
-// rounded is n with so many digits that count.
+// rounded is n with the given number of significant digits.
 const rounded = (n, digits) => Number(n.toPrecision(digits));
 
 // compact writes a number, with four digits if it has more than five.
@@ -46,7 +46,7 @@ function rateText(n) {
   return (n < 10 ? n.toLocaleString("en", { maximumFractionDigits: 1 }) : compact(Math.round(n))) + "/s";
 }
 
-// span writes so many seconds, which are not negative.
+// span writes a number of seconds, which is not negative.
 function span(s) {
   for (const [unit, size, end] of [["ns", 1e-9, 1e3], ["µs", 1e-6, 1e3], ["ms", 1e-3, 1e3], ["s", 1, 60]]) {
     const n = rounded(s / size, 3);
@@ -76,7 +76,7 @@ const shapeless = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2
 const escaped = (text) => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] ||
   [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join("");
 
-// inscribe writes a text of somebody's into an element so that two do not look the same: what is shapeless is
+// inscribe writes untrusted text into an element so that two do not look the same: what is shapeless is
 // written as an escape, which looks different from a text that reads like one.
 function inscribe(e, text) {
   if (e.inscribed === text) return e;
@@ -154,7 +154,7 @@ function listen() {
   page.source = source;
 }
 
-// setLive notes whether what is shown is so now. What is not does not go on by itself.
+// setLive notes whether what is shown is current. If it is not, it does not move by itself.
 function setLive(live) {
   page.live = live;
   document.body.classList.toggle("old", !live);
@@ -165,7 +165,7 @@ function setStatus(kind, text) {
   write($("status-text"), text);
 }
 
-// lostNews tells that what is shown is old, and of when it is.
+// lostNews says that what is shown is old, and from when it is.
 function lostNews(text) {
   setStatus("lost", page.state ? `${text}; this is of ${new Date(page.state.now).toLocaleTimeString()}` : text);
 }
@@ -346,7 +346,7 @@ function showDial() {
   turn();
 }
 
-// turn puts the hand where it is now: the server told its slot, and the clock what has passed since.
+// turn puts the hand where it is now: the server sent its slot, and the clock gives the time since.
 let turned = NaN;
 function turn() {
   const { dial, running } = page.state;
@@ -448,7 +448,7 @@ function showNumbers() {
   }
 }
 
-// anyLately tells whether there was any in the last minute: an alarm must outlast a look at something else.
+// anyLately reports whether there was any in the last minute: an alarm must outlast a glance elsewhere.
 function anyLately(field) {
   const from = Date.parse(page.state.now) - 60000;
   return page.history.some((p) => p[field] > 0 && Date.parse(p.time) > from);
@@ -463,7 +463,7 @@ function changeText(n) {
   return (change > 0 ? "+" : change < 0 ? "−" : "±") + compact(Math.abs(change)) + "/s";
 }
 
-// chart draws the last five minutes, or as much of them as was looked at, with a gap where nobody looked.
+// chart draws the last five minutes, or as much of them as is known, with a gap where no page was open.
 function chart(n) {
   const end = Date.parse(page.state.now);
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
@@ -499,8 +499,8 @@ const scale = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100];
 const place = (s) => Math.min(Math.max(Math.log10(Math.max(s, 1e-9) / scale[0]) / Math.log10(scale[scale.length - 1] / scale[0]), 0), 1) * 100;
 
 const late = [
-  { name: "Tick", field: "tick", note: "due to handed over" },
-  { name: "Wait", field: "wait", note: "handed over to started" },
+  { name: "Tick", field: "tick", note: "due to dispatched" },
+  { name: "Wait", field: "wait", note: "dispatched to started" },
   { name: "Run", field: "run", note: "started to ended" },
 ];
 
@@ -589,7 +589,7 @@ for (const up of ["pointerup", "pointercancel"]) {
   });
 }
 
-// isUsed tells whether somebody is about to choose something in a list, or selects a text there.
+// isUsed reports whether the user is about to choose something in a list, or selects a text there.
 function isUsed(body) {
   const selection = getSelection();
   return body.querySelector(":focus-visible") !== null || !finger && body.matches(":hover") ||
@@ -648,7 +648,7 @@ function countDown() {
 
 const keepPanics = 10;
 
-// showPanics adds those that are new, or has those that are all there is. One that is open is being read, and stays.
+// showPanics adds the new panics, or replaces all if the list is complete. An open one is being read, and stays.
 function showPanics({ panics, whole }) {
   const list = $("panics"), known = new Map([...list.children].map((d) => [d.dataset.id, d]));
   const fresh = panics.map((p) => {
@@ -658,7 +658,7 @@ function showPanics({ panics, whole }) {
     d.dataset.id = id;
     const who = p.key === "" ? make("span", "who timer", "timer") : inscribe(make("span", "who"), p.key);
     s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), who, inscribe(make("span", "what"), p.value));
-    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Open the page anew for those that are kept."));
+    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page for those that were kept."));
     return d;
   });
   const room = whole ? 0 : keepPanics - fresh.length;
@@ -677,7 +677,7 @@ function say(text, bad) {
   $("look-message").classList.toggle("bad", Boolean(bad));
 }
 
-// announce tells those who cannot see it of something for which they asked, and no sooner.
+// announce gives users of a screen reader the result of what they asked for, and no sooner.
 function announce(text) {
   $("announced").textContent = text;
 }

@@ -23,11 +23,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Open opens a store. The first call makes it; each further one opens the same store again, after it was
+// Open opens a store. The first call creates it; each further call opens the same store again, after it was
 // closed.
 type Open func() (durable.Store, error)
 
-// Test runs the suite. It calls fresh for each test, which returns how to open a store of its own.
+// Test runs the suite. It calls fresh for each test; fresh returns a function that opens a store of its own.
 func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject){
 		"empty":                         empty,
@@ -59,7 +59,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	}
 }
 
-// A subject is the store under test, and beside it what it should hold.
+// A subject is the store under test, and a model of what it should hold.
 type subject struct {
 	durable.Store
 	t     *testing.T
@@ -134,7 +134,7 @@ func (s *subject) sorted(after durable.Position, until int64) []durable.Record {
 	return all
 }
 
-// walk checks what the store yields of that stretch.
+// walk checks what the store yields for that stretch.
 func (s *subject) walk(after durable.Position, until int64) {
 	s.t.Helper()
 	var got []durable.Record
@@ -329,7 +329,7 @@ func largeRecord(_ *testing.T, s *subject) {
 	s.commit(s.put("large", 3, data[1:]))
 }
 
-// A commit is seen whole or not at all: the two records of each are equal whenever one looks.
+// A commit is seen whole or not at all: the two records of each are equal at every look.
 func readsBesideCommits(t *testing.T, s *subject) {
 	s.commit(s.put("x", 0, "0"), s.put("y", 0, "0"))
 	var wait sync.WaitGroup

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A Fake is a clock that stands still until it is told to move. It makes what a real clock seldom does: a
+// A Fake is a clock that stands still until Advance moves it. It can do what a real clock seldom does: a
 // stall, a leap of an hour, a wheel that is centuries old.
 type Fake struct {
 	mu     sync.Mutex // protects all below
 	now    uint64
-	timers []*fakeTimer // those that are set
+	timers []*fakeTimer // that are set
 }
 
 // NewFake returns a clock that shows now.
@@ -32,8 +32,8 @@ func (c *Fake) Time(at uint64) time.Time {
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// Advance moves the clock on by d at one stroke; a timer that was due on the way sends now, and only now, as
-// a timer of a process does that was suspended.
+// Advance moves the clock forward by d in one step. A timer that was due on the way sends only now, like a
+// timer of a process that was suspended.
 func (c *Fake) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

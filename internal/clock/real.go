@@ -4,17 +4,17 @@ package clock
 
 import "time"
 
-// Real returns a clock that passes everything on to package time. Inside a testing/synctest bubble it
-// therefore tells the bubble's time.
+// Real returns a clock that uses package time for everything. Inside a testing/synctest bubble it therefore
+// returns the bubble's time.
 func Real() Clock { return realClock{origin: time.Now()} }
 
 type realClock struct{ origin time.Time }
 
-// Now reads the monotonic clock alone, as time.Since does when it can: it takes 0.6 of the time of time.Now.
+// Now reads the monotonic clock alone, as time.Since does when it can. It takes 40 % less time than time.Now.
 func (c realClock) Now() uint64 { return uint64(time.Since(c.origin)) }
 
-// Time counts from the present and not from the origin, so that the time of day it gives is today's idea of
-// it also after the wall clock was set.
+// Time counts from the present and not from the origin, so that its result agrees with the wall clock even
+// after that was set.
 func (c realClock) Time(at uint64) time.Time {
 	now := time.Now()
 	elapsed := uint64(now.Sub(c.origin))

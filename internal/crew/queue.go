@@ -4,27 +4,27 @@ package crew
 
 import "math/bits"
 
-// A Queue is first in, first out, and any item can be withdrawn from it in O(1). A withdrawn item leaves
-// nothing behind that grows: a block without an item is used again, so a queue of n items has n+1 blocks at
-// most. The zero value is empty and ready to use. The owner's lock guards it.
+// A Queue is first in, first out, and any item can be withdrawn from it in O(1). Withdrawn items leave no
+// garbage that grows: an empty block is used again, so a queue of n items has at most n+1 blocks. The zero
+// value is empty and ready to use. The owner's lock guards it.
 type Queue[T any] struct {
 	blocks      []*block[T] // by number; nil if the number is free
 	free        []uint32    // numbers
 	first, last *block[T]   // in the order of the queue
-	spare       *block[T]   // those that are empty, linked by next: BlockSize of them at most
+	spare       *block[T]   // empty blocks, linked by next: BlockSize at most
 	spares      int
 	length      int
 }
 
-// BlockSize is how many items a block takes: few enough that an item is found in its block at a glance,
-// enough that the price of a block is nothing to each.
+// BlockSize is how many items a block holds: few enough to find an item in its block fast, enough to make the
+// cost of a block negligible for each item.
 const BlockSize = 64
 
 // A block is a run of neighbours in the queue. Bit i of full says that items[i] waits.
 type block[T any] struct {
 	items      [BlockSize]T
 	full       uint64
-	end        int // items from here on were not used yet
+	end        int // items from here on have not been used yet
 	number     uint32
 	prev, next *block[T]
 }
@@ -32,7 +32,7 @@ type block[T any] struct {
 // Len returns how many items wait.
 func (q *Queue[T]) Len() int { return q.length }
 
-// Next returns the number of the block that the next Push fills. It is what Withdraw wants to know.
+// Next returns the number of the block that the next Push fills. Withdraw takes that number.
 func (q *Queue[T]) Next() uint32 {
 	if q.last == nil || q.last.end == BlockSize {
 		q.grow()
@@ -74,7 +74,7 @@ func (q *Queue[T]) Push(v T) {
 	q.length++
 }
 
-// Pop takes out the first item, if there is one.
+// Pop removes and returns the first item, if there is one.
 func (q *Queue[T]) Pop() (v T, ok bool) {
 	if q.length == 0 {
 		return v, false
@@ -94,7 +94,7 @@ func (q *Queue[T]) First() (v T, ok bool) {
 	return v, false
 }
 
-// Withdraw takes out the item of the numbered block for which is reports true, if it still waits there.
+// Withdraw removes the item of the numbered block for which is reports true, if it still waits there.
 func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
 	b := q.block(number)
 	if b == nil {
@@ -108,7 +108,7 @@ func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
 	return v, false
 }
 
-// Find returns what Withdraw would take out.
+// Find returns the item that Withdraw would remove.
 func (q *Queue[T]) Find(number uint32, is func(v T) bool) (v T, ok bool) {
 	b := q.block(number)
 	if b == nil {
@@ -140,7 +140,7 @@ func (q *Queue[T]) All(yield func(v T) bool) {
 	}
 }
 
-// take takes item i out of the block, and the block out of the queue if that was its last item.
+// take removes item i from the block, and the block from the queue if that was its last item.
 func (q *Queue[T]) take(b *block[T], i int) T {
 	v := b.items[i]
 	var none T
