@@ -343,7 +343,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 				older[name] = append(older[name], data)
 			}
 		}
-		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: h.rnd})
+		left := killed(t, mem, h.rnd)
 		names, err := left.List("store")
 		must(err)
 		files = map[string][]byte{}

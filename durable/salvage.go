@@ -26,7 +26,8 @@ import (
 // with everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If
 // not, Salvage yields the task that is whole, with a doubt.
 //
-// What is yielded may be wrong in these ways, and only if the report has Damage, or files are missing:
+// What is yielded may be wrong in these ways, and only if the report has Damage, files are missing, or a kill
+// has left tables that the store no longer used:
 //
 //   - A removed task comes back if its removal was in a part that could not be read. It usually has the doubt
 //     MaybeRemoved, but not if the rows that are left agree.
@@ -35,10 +36,12 @@ import (
 //   - A task is missing without a trace if both of its rows could not be read. Expected shows how many tasks
 //     there were after the last commit that was found.
 //
-// A kill leaves traces that look like damage. A table or log that was being written ends in the middle, which is
-// in the report and costs nothing that was acknowledged. Tables that the store no longer used, but had not
-// deleted yet, are read as well, so a task may have a doubt. Bytes of a payload can be taken for a block or a
-// chunk if those around them are damaged and they have its exact form, checksum included.
+// A kill leaves traces that look like damage. A table or log that was being written ends in the middle, which
+// is in the report and costs nothing that was acknowledged. Tables that the store no longer used, but had not
+// deleted yet, are read as well, for only the MANIFEST knows which they are. They can bring back a removed
+// task or an earlier state of one if other tables of their time are deleted already. Bytes of a payload can
+// be taken for a block or a chunk if those around them are damaged and they have its exact form, checksum
+// included.
 //
 // Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
 // commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
@@ -64,7 +67,7 @@ type Doubt uint8
 const (
 	NoDoubt      Doubt = iota
 	MaybeRemoved       // the row of the key is missing or deleted
-	MaybeStale         // the row of the key has another due time
+	MaybeStale         // the row of the key has another due time, or of two tasks neither is clearly later
 )
 
 func (d Doubt) String() string {
@@ -152,6 +155,7 @@ type salvager struct {
 // A choice is the row that is the task of a key.
 type choice struct {
 	version
+	unclear bool // nothing in another row shows which of them is later
 	yielded bool
 }
 
@@ -277,9 +281,16 @@ func (s *salvager) choose() {
 		}
 		at := dueRow(name)
 		v.due = at.Due
-		if c, there := s.chosen[at.Key]; !there || s.better(at.Key, v, c.version) {
-			s.chosen[at.Key] = choice{version: v}
+		c, there := s.chosen[at.Key]
+		switch {
+		case !there:
+			c.version = v
+		case s.better(at.Key, v, c.version):
+			c = choice{version: v, unclear: unclear(v, c.version)}
+		default:
+			c.unclear = c.unclear || unclear(v, c.version)
 		}
+		s.chosen[at.Key] = c
 	}
 	for key, c := range s.chosen {
 		// A removal deletes both rows at once.
@@ -303,6 +314,11 @@ func (s *salvager) better(key string, v, than version) bool {
 		return v.due == k.due
 	}
 	return v.later(than)
+}
+
+// unclear reports whether neither the writes nor the tasks show which of two rows is later.
+func unclear(v, than version) bool {
+	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.run == than.run
 }
 
 // yield calls fn if the row is the task of a key.
@@ -338,7 +354,7 @@ func (s *salvager) doubt(key string, c choice) Doubt {
 	switch {
 	case !ok || !k.set:
 		return MaybeRemoved
-	case !k.whole || k.due != c.due:
+	case !k.whole || k.due != c.due || c.unclear:
 		return MaybeStale
 	}
 	return NoDoubt

@@ -36,7 +36,9 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 		"k7@5 d7@6g1 d8@10g1":      "8 maybe stale",
 		"k8@0 d7@6g1 d8@0g2":       "8 no doubt", // the table that has forgotten the number has the later task
 		"k7@5 d7@6g1 d8@0g2":       "8 maybe stale",
-		"k8@0 d7@6g1 d8@0g1":       "8 no doubt", // nothing but the row of the key shows which it is
+		"k8@0 d7@6g1 d8@0g1":       "8 maybe stale", // nothing but the row of the key shows which it is
+		"k7@6 d7@6 d8@0":           "7 maybe stale",
+		"k7@6 d7@6 d8@9":           "8 maybe stale",
 		"k7@0f1 d7@0f1g1 d7@0f2g3": "7 no doubt",
 	} {
 		s := &salvager{latest: map[string]version{}, chosen: map[string]choice{}}

@@ -357,7 +357,7 @@ func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 		damaged  = -1 // where the part begins that could not be read, or -1
 		recycled bool
 	)
-	// closeGap ends a damaged part when a chunk follows it. The batch that it cuts off is read as far as it goes.
+	// closeGap ends a damaged part when a chunk follows it. The batch that it cuts off is read up to there.
 	closeGap := func(end int) {
 		if damaged < 0 {
 			return

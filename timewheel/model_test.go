@@ -502,22 +502,22 @@ func (w *walk) drain() {
 	m := &w.model
 	byNext := func(a, b *modelTask) int { return cmp.Compare(a.next(), b.next()) }
 	want := slices.SortedFunc(maps.Values(m.tasks), byNext)
-	next := make([]uint64, len(want)) // which a removal below changes
-	for i, t := range want {
-		next[i] = t.next()
-	}
 	var got []*Task
 	n, err := w.tw.Drain(func(task *Task) { got = append(got, task) })
 	if n != len(want) || len(got) != n || err != nil {
 		w.t.Fatalf("drain took %d tasks and returned %d, %v, want %d", len(got), n, err, len(want))
+	}
+	next := make([]uint64, len(want)) // before they are removed
+	for i, t := range want {
+		next[i] = t.next()
 	}
 	for i, t := range want {
 		key, delay := t.key, time.Duration(1)
 		if t.timer() {
 			key = ""
 		}
-		if next[i] > m.now {
-			delay = time.Duration(min(next[i]-m.now, math.MaxInt64))
+		if t.next() > m.now {
+			delay = time.Duration(min(t.next()-m.now, math.MaxInt64))
 		}
 		tied := i > 0 && next[i-1] == next[i] || i+1 < len(want) && next[i+1] == next[i]
 		if g := got[i]; g.Delay != delay || !tied && (g.Key != key || g.Times != t.times || g.Job == nil) {
