@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO          ?= go
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+# The newest staticcheck wants Go 1.26, and the one before does not know generic methods of 1.26.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@$(shell $(GO) version | grep -q "go1[.]25" && echo v0.7.0 || echo v0.8.2)
 BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 FUZZTIME    ?= 5s
 COUNT       ?= 20
