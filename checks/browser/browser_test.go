@@ -44,6 +44,9 @@ func seen(key string) string {
 	return strings.NewReplacer("\u202E", `\u{202e}`, "\u202C", `\u{202c}`).Replace(key)
 }
 
+// longTurn is the slots of a wheel whose turn takes more than an hour: what is due in an hour is upcoming.
+const longTurn = 1 << 19
+
 // newWheel returns a wheel that runs, and is recorded.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
 	t.Helper()
@@ -208,7 +211,7 @@ func TestPage_findsATaskByItsKey(t *testing.T) {
 }
 
 func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
-	tw, _ := newWheel(t, 60)
+	tw, _ := newWheel(t, longTurn)
 	ran := make(chan struct{}, 1)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour, Times: timewheel.Forever, Job: func(*timewheel.Task) { ran <- struct{}{} }})
 	address := serve(t, dashboard.Handler(tw, dashboard.AllowControl(everybody)))
@@ -282,11 +285,11 @@ func TestControl_fromAnotherSite_isRefused(t *testing.T) {
 }
 
 func TestPage_keysAreAnybodysText(t *testing.T) {
-	tw, rec := newWheel(t, 60)
+	tw, rec := newWheel(t, longTurn)
 	hung := make(chan struct{})
 	t.Cleanup(func() { close(hung) })
 	for i, key := range hostile {
-		add(t, tw, timewheel.Task{Key: key, Interval: time.Duration(i+1) * time.Hour})
+		add(t, tw, timewheel.Task{Key: key, Interval: time.Duration(i+1) * 9 * time.Minute})
 		add(t, tw, timewheel.Task{Key: "panic " + key, Interval: time.Millisecond, Job: func(task *timewheel.Task) { panic(task.Key) }})
 		add(t, tw, timewheel.Task{Key: "run " + key, Interval: time.Second, Job: func(*timewheel.Task) { <-hung }})
 	}
@@ -521,7 +524,7 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 // Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about
 // a task is done about the one that is shown.
 func TestPage_slowServer_mixesNothingUp(t *testing.T) {
-	a, _ := newWheel(t, 60)
+	a, _ := newWheel(t, longTurn)
 	b, _ := newWheel(t, 100)
 	for i := range 3 {
 		add(t, a, timewheel.Task{Key: fmt.Sprint("a", i), Interval: time.Hour})
@@ -679,7 +682,7 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 
 // What the server refuses is told.
 func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
-	tw, _ := newWheel(t, 60)
+	tw, _ := newWheel(t, longTurn)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
 	refused := errors.New("it is Sunday")
 	p := open(t, chrome(t), serve(t, dashboard.Handler(tw, dashboard.AllowControl(func(r *http.Request) error {
@@ -919,7 +922,7 @@ func TestPage_stackThatIsRead_stays(t *testing.T) {
 
 // In a wheel that was stopped nothing is due.
 func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
-	tw, _ := newWheel(t, 60)
+	tw, _ := newWheel(t, longTurn)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
 	address := serve(t, dashboard.Handler(tw))
 	p := open(t, chrome(t), address, 1200, "light")
