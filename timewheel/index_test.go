@@ -207,7 +207,7 @@ func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 		h := fnv.New32()
 		_, _ = h.Write([]byte(key))
 		if h.Sum32()%uint32(shards) == 0 {
-			perShard[int(x.hash(key))%shards]++
+			perShard[x.hash(key)%uint32(shards)]++
 			found++
 		}
 	}
