@@ -81,6 +81,8 @@ func (c benchCase) workload(quick bool) workload {
 // lacks says why the case does not measure a peer, or "" if it does.
 func (c benchCase) lacks(d definition, w workload) string {
 	switch {
+	case !strings.HasPrefix(c.name, d.only):
+		return "for the " + d.only + " cases only"
 	case c.needs.page && !d.page:
 		return "no page"
 	case c.needs.timers && !d.timers:

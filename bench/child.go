@@ -33,7 +33,7 @@ func childMain(text string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	silenceOthers(d[0].module)
+	silenceOthers(d[0])
 	return encodeFigures(out, j.run)
 }
 

@@ -42,12 +42,14 @@ func TestGoals_areComputed(t *testing.T) {
 		{"lateness", "lateness", value{ours, "fire", "p99_ms"}, 18, 18.1, value{}, 0},
 		{"early", "lateness", value{ours, "fire", "early"}, 0, 1, value{}, 0},
 		{"lost", "lateness", value{ours, "fire", "lost"}, 0, 1, value{}, 0},
-		{"burst", "one instant", value{ours, "burst", "span_ms"}, 0.9, 1, value{}, 0},
+		{"burst", "to the last job", value{ours, "burst", "span_ms"}, 0.35, 0.36, value{}, 0},
 		{
-			"burst, behind another", "one instant", value{"antlabs-keyed", "burst", "span_ms"}, 0.9, 0.4,
-			value{ours, "burst", "span_ms"}, 0.5,
+			"burst, lost", "to the last job", value{ours, "burst", "lost"}, 0, 1,
+			value{ours, "burst", "span_ms"}, 0.3,
 		},
-		{"idle", "idle", value{ours, "idle-live-1ms", "idle_ms"}, 5, 5.1, value{}, 0},
+		{"first of a burst", "first job", value{ours, "burst", "tick_ms"}, 3, 3.1, value{}, 0},
+		{"firing", "CPU of firing", value{ours, "burst", "fire_ms"}, 1.6, 1.7, value{}, 0},
+		{"idle", "idle", value{ours, "idle-live-1ms", "idle_ms"}, 6, 6.1, value{antsName, "idle-live-1ms", "idle_ms"}, 5},
 		{"tick", "a tick", value{ours, "scale-10m", "beat_ns"}, 1.2, 1.21, value{}, 0},
 		{
 			"growth", "add at 10M", value{ours, "scale-10m", "add_ns"}, 2, 2.1,

@@ -54,6 +54,9 @@ type definition struct {
 	page       bool // timewheel/dashboard shows it
 	maxLive    int  // live timers it is measured with at most
 
+	only string // the cases it is for, by how their names begin; "" is all
+	uses string // a module that it imports, and whose goroutines its users have with it
+
 	open func(s settings) (peer, error)
 
 	// silence ends the goroutines that importing the library has started, nil if there are none. A process that
@@ -92,13 +95,15 @@ func definitions() []definition {
 		russellluoPeer(),
 		rfyiamcoolPeer(),
 		floorPeer(),
+		fireFloorPeer(),
+		antsPeer(),
 	}
 }
 
-// silenceOthers ends what importing the peers other than that of the module has started.
-func silenceOthers(module string) {
+// silenceOthers ends what importing the other peers has started.
+func silenceOthers(measured definition) {
 	for _, d := range definitions() {
-		if d.silence != nil && d.module != module {
+		if d.silence != nil && d.module != measured.module && d.module != measured.uses {
 			d.silence()
 		}
 	}

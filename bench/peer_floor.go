@@ -6,6 +6,7 @@ import (
 	"time"
 
 	cmap "github.com/orcaman/concurrent-map/v2"
+	"github.com/panjf2000/ants/v2"
 )
 
 // floorName is the name of the peer that is the least a keyed timer costs.
@@ -52,3 +53,72 @@ func (p *floor) remove(_ int, key string) error {
 func (p *floor) reschedule(string, time.Duration) error { return errNoVerb }
 
 func (p *floor) stop() {}
+
+const (
+	fireFloorName = "fire-floor"
+	antsName      = "ants"
+	antsModule    = "github.com/panjf2000/ants/v2"
+)
+
+// fireFloorPeer is what firing many keyed jobs at one instant cannot be cheaper than. It knows the instant and
+// the keys, and keeps no time.
+func fireFloorPeer() definition {
+	return definition{
+		name: fireFloorName,
+		about: "no timers: at the due instant of the last add, two goroutines take all keys out of a " +
+			"concurrent-map, half each, and call the job",
+		keyed:   true,
+		timers:  true,
+		maxLive: 10_000_000,
+		only:    "burst",
+		open: func(s settings) (peer, error) {
+			return &fireFloor{floor: floor{index: cmap.New[*record]()}, fire: s.fire}, nil
+		},
+	}
+}
+
+// fireFloor is a floor that fires. Its adds are made by one goroutine.
+type fireFloor struct {
+	floor
+	fire  func(key string)
+	keys  []string
+	timer *time.Timer
+}
+
+func (p *fireFloor) add(id int, key string, d time.Duration) error {
+	if err := p.floor.add(id, key, d); err != nil {
+		return err
+	}
+	p.keys = append(p.keys, key)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(d, p.fireAll)
+	} else {
+		p.timer.Reset(d)
+	}
+	return nil
+}
+
+// fireAll fires what was added until now.
+func (p *fireFloor) fireAll() {
+	all := p.keys
+	p.keys = nil
+	run := func(keys []string) {
+		for _, key := range keys {
+			if p.remove(0, key) == nil {
+				p.fire(key)
+			}
+		}
+	}
+	half := len(all) / 2
+	go run(all[:half])
+	run(all[half:])
+}
+
+// antsPeer is the floor in a program that imports ants, whose default pool runs two goroutines from the start.
+// They are in the figure of our own wheel, too.
+func antsPeer() definition {
+	d := floorPeer()
+	d.name, d.module, d.only, d.silence = antsName, antsModule, "idle", ants.Release
+	d.about = "no timers, only the map of the floor in a program that imports ants and does not use it"
+	return d
+}

@@ -58,7 +58,7 @@ func TestEveryCase_withEveryPeer(t *testing.T) {
 // can be removed and moved, is free when its job runs, and a job that was removed does not run.
 func TestKeyedPeers_verbs(t *testing.T) {
 	for _, d := range definitions() {
-		if !d.keyed {
+		if !d.keyed || d.only != "" {
 			continue
 		}
 		t.Run(d.name, func(t *testing.T) {
@@ -107,5 +107,26 @@ func TestKeyedPeers_verbs(t *testing.T) {
 				t.Errorf("%q ran, want a", got)
 			}
 		})
+	}
+}
+
+func TestUntilTick(t *testing.T) {
+	const ms, tick = time.Millisecond, 10 * time.Millisecond
+	grid := []time.Duration{23*ms + 400*time.Microsecond, 33 * ms, 83*ms + 500*time.Microsecond}
+	for _, c := range []struct {
+		name    string
+		instant time.Duration
+		after   []time.Duration
+		want    time.Duration
+	}{
+		{"between two ticks", 99 * ms, grid, 4 * ms},
+		{"just after a tick", 1003*ms + 1, grid, 10*ms - 1},
+		{"around the end of a tick", 105 * ms, []time.Duration{39*ms + 900*time.Microsecond, 50*ms + 100*time.Microsecond}, 4*ms + 900*time.Microsecond},
+		{"no grid", 99 * ms, []time.Duration{21 * ms, 37 * ms, 84 * ms}, 0},
+		{"no probes", 99 * ms, nil, 0},
+	} {
+		if got := untilTick(c.instant, c.after, tick); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
 	}
 }

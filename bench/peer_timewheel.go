@@ -5,7 +5,6 @@ package main
 import (
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -29,7 +28,7 @@ func timewheelPeer() definition {
 		page:       true,
 		maxLive:    10_000_000,
 		open:       func(s settings) (peer, error) { return openWheel(s) },
-		silence:    ants.Release, // its default pool, which runs two goroutines from the start
+		uses:       antsModule,
 	}
 }
 
@@ -39,7 +38,6 @@ func hierarchicalPeer() definition {
 	d.name += "-hierarchical"
 	d.about = "the same with `WithLayout(Hierarchical)`"
 	d.open = func(s settings) (peer, error) { return openWheel(s, timewheel.WithLayout(timewheel.Hierarchical)) }
-	d.silence = nil
 	return d
 }
 

@@ -106,12 +106,16 @@ func firingSections(quick bool) []section {
 			fires: true,
 			title: count(burst.Live) + " timers due at one instant",
 			text: "From the due instant to the first and the last job. Span is to the last job from the due " +
-				"instant, or from the first job if that ran before it.",
+				"instant, or from the first job if that ran before it. *After its tick* is to the first job from " +
+				"the tick at which a wheel has to notice that they are due, found by 30 single timers beforehand, or " +
+				"from the due instant if the peer has no ticks. CPU is that of adding and firing.",
 			columns: []column{
 				{"first", "burst", "first_ms", millis, false},
+				{"after its tick", "burst", "tick_ms", millis, false},
 				{"last", "burst", "last_ms", millis, false},
 				{"span", "burst", "span_ms", millis, true},
 				{"CPU", "burst", "cpu_ms", millis, true},
+				{"CPU of firing", "burst", "fire_ms", millis, true},
 			},
 		},
 	}
