@@ -12,10 +12,6 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// chunk is how many due entries are queued under one lock: enough to make the cost of the lock negligible,
-// and few enough that a worker waits for it a microsecond or two.
-const chunk = 128
-
 // A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the
 // user's executor. Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop
 // nor the TimeWheel; package crew has the rule for how many workers there are.

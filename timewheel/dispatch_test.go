@@ -42,7 +42,7 @@ func (w *rig) numbered(n int, d time.Duration) (keys []string) {
 func TestDispatch_moreDueThanAChunk_allRun(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
-		for _, n := range []int{1, chunk - 1, chunk, chunk + 1, 3*chunk + 1} {
+		for _, n := range []int{1, crew.BlockSize - 1, crew.BlockSize, crew.BlockSize + 1, 3*crew.BlockSize + 1} {
 			keys := w.numbered(n, time.Second)
 			w.advance(time.Second)
 			w.wantTicks(keys)
@@ -183,7 +183,7 @@ func TestSubmitter_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T)
 					w.numbered(2, time.Second)
 					w.advance(time.Second)
 					for n := 1; n <= refusals; n++ {
-						w.advance(retry - 1)
+						w.advance(poll - 1)
 						w.wantRuns()
 						if asked != n {
 							t.Fatalf("it was asked %d times, want %d", asked, n)
@@ -575,7 +575,7 @@ func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
 func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(1)}}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
-		e, err := w.newEntry(&Task{Key: "k", Interval: time.Hour, Job: ignore})
+		e, err := w.entryOf(&Task{Key: "k", Interval: time.Hour, Job: ignore})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,6 +69,13 @@ const (
 	stateMask = 1<<stateBits - 1
 )
 
+func newEntry(key string, job Job, interval time.Duration, due uint64, times int) *entry {
+	e := &entry{key: key, job: job, interval: interval}
+	e.due.Store(due)
+	e.times.Store(int64(times))
+	return e
+}
+
 // load returns the state, without the number of the block.
 func (e *entry) load() uint32 { return e.state.Load() & stateMask }
 

@@ -5,7 +5,6 @@ package timewheel
 import (
 	"fmt"
 	"log/slog"
-	"time"
 )
 
 // An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
@@ -18,9 +17,6 @@ import (
 type Executor interface {
 	Submit(func()) error
 }
-
-// retry is how long after a refusal the wheel submits again.
-const retry = 5 * time.Millisecond
 
 // A submitter submits to the user's executor, on a goroutine of its own, since Submit may block.
 type submitter struct {
@@ -92,7 +88,7 @@ func (s *submitter) run() {
 				refused = true
 				s.d.report.log.log(slog.LevelWarn, "executor refuses work, asking again until it takes it", "error", err)
 			}
-			timer.Reset(retry)
+			timer.Reset(poll)
 			select {
 			case <-s.quit:
 			case <-timer.C():

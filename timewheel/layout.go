@@ -62,9 +62,10 @@ func position(at, now, n uint64) (slot, circle int) {
 //
 // A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level
 // reach twice as far as they would have to. So a list may begin to move one span ahead, and has all of that
-// span to do so. At one tick at most maxMoves entries move, and the next tick continues. That may not be
-// enough with more than a thousand million entries in one list, or after a stall. Then the rest has to move
-// when the first number has come; that, too, is done in pieces of maxMoves. An entry moves once for each level
+// span to do so. At one tick at most maxVisit entries move, and the next tick continues. That may not be
+// enough with more than maxVisit entries for each tick of the span (with 10 ms ticks and 1,024 slots, 8 million
+// that are due within 10 s), or after a stall. Then the rest has to move when the first number has come; that,
+// too, is done in pieces of maxVisit. An entry moves once for each level
 // below its first: with Hashed never if it is due within 31 turns, once within 496, twice within 7,936.
 //
 // # What always holds
@@ -100,8 +101,9 @@ const (
 	// hour of 10 ms ticks in 1,024 slots takes three levels and not two.
 	circles = 16
 
-	// maxMoves bounds how many entries move down at one tick, to what takes well below a millisecond.
-	maxMoves = 8192
+	// maxVisit bounds how many entries the loop moves down at one tick, or looks at for Upcoming, to what takes
+	// well below a millisecond.
+	maxVisit = 8192
 
 	// maxSpare bounds the levels that are kept for later, to 300 KB with Hashed.
 	maxSpare = 256
@@ -283,7 +285,7 @@ func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 		for lv := s.levels[k]; lv != nil && lv.visits.least() <= coming; lv = s.levels[k] {
 			d := uint64(lv.visits.leaf())
 			all := &lv.lists[d]
-			for len(*all) > 0 && l.moved < maxMoves {
+			for len(*all) > 0 && l.moved < maxVisit {
 				e := (*all)[len(*all)-1]
 				all.remove(e)
 				l.put(s, coming, e.at/uint64(len(l.slots)), e)

@@ -101,7 +101,7 @@ func (m *modelled) pass(upTo uint64) (due []*entry) {
 		m.now = m.layout.now
 		if moved := m.verify(); moved == 0 && len(list) == 0 {
 			m.Fatalf("the visit at %d was for nothing", next)
-		} else if moved > maxMoves {
+		} else if moved > maxVisit {
 			m.Fatalf("the visit at %d moved %d entries", next, moved)
 		}
 	}
@@ -284,7 +284,7 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			l := newLayout(c.kind, c.slots, 0)
-			entries := make([]entry, 10*maxMoves+1)
+			entries := make([]entry, 10*maxVisit+1)
 			for i := range entries {
 				entries[i].at = c.at
 				l.place(&entries[i])
@@ -317,7 +317,7 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 						t.Fatalf("tick %d was visited in place of %d", at, tick)
 					}
 					after := height()
-					if moved := before - after; moved > levels*maxMoves {
+					if moved := before - after; moved > levels*maxVisit {
 						t.Fatalf("at tick %d visit %d moved %d entries", tick, visits, moved)
 					}
 					before = after

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
 // A loop is the event loop and all that it owns: the layout, and the places of the entries in it. Callers
@@ -53,7 +54,7 @@ type loop struct {
 }
 
 const (
-	// poll is how often a busy loop looks into its inboxes.
+	// poll is how often a busy loop looks into its inboxes, and how long a submitter waits after a refusal.
 	poll = time.Millisecond
 
 	// noHurry is when a post is to be seen to that nothing waits for: later than any alarm of a busy loop,
@@ -157,11 +158,16 @@ func (l *loop) post(e *entry, why kind, by uint64) {
 	}
 }
 
-// do makes the owner call f, after it has looked at all that was posted before.
+// do makes the owner call f, after it has seen to all that was posted before, and to the ticks that have come
+// if it runs.
 func (l *loop) do(f func()) {
 	finished := make(chan struct{})
 	g := func() {
-		l.lookLoop(l.now())
+		now := l.now()
+		l.lookLoop(now)
+		if l.running.Load() {
+			l.advanceLoop(now)
+		}
 		f()
 		close(finished)
 	}
@@ -191,7 +197,7 @@ func (l *loop) lookLoop(now uint64) (came bool) {
 		came = came || len(all) > 0
 		clear(all)
 		l.read = all[:0]
-		if cap(all) > chunk {
+		if cap(all) > maxVisit/len(l.inboxes) {
 			l.read = nil // it was for a burst
 		}
 	}
@@ -241,7 +247,7 @@ func (l *loop) advanceLoop(now uint64) {
 	for due, tick, more := l.layout.advance(upTo); more; due, tick, more = l.layout.advance(upTo) {
 		l.census.add(tick, -len(due))
 		for len(due) > 0 {
-			n := min(len(due), chunk)
+			n := min(len(due), crew.BlockSize) // few, so that no worker waits long for the dispatcher's lock
 			for _, e := range due[:n] {
 				if e.place = 0; e.at != tick {
 					panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
@@ -267,4 +273,33 @@ func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	}
 	clear(l.again)
 	l.again = l.again[:0]
+}
+
+// A census counts the entries in the layout by the slot of the wheel, or by block of slots if there are very
+// many. The loop owns it.
+type census struct {
+	slots uint64
+	shift uint8    // a block is 1<<shift slots, but for the last
+	tasks []uint32 // by block
+}
+
+func newCensus(slots int) census {
+	c := census{slots: uint64(slots)}
+	for (slots-1)>>c.shift >= 2*maxSectors {
+		c.shift++
+	}
+	c.tasks = make([]uint32, (slots-1)>>c.shift+1)
+	return c
+}
+
+// add counts n more entries that wait for the tick.
+func (c *census) add(tick uint64, n int) { c.tasks[tick%c.slots>>c.shift] += uint32(n) }
+
+// sector returns the blocks from first to before end as one sector.
+func (c *census) sector(first, end int) (s Sector) {
+	s.Slots = min(end<<c.shift, int(c.slots)) - first<<c.shift
+	for _, n := range c.tasks[first:end] {
+		s.Tasks += int(n)
+	}
+	return s
 }

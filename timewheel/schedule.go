@@ -20,7 +20,7 @@ import (
 // adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
 // call.
 func (tw *TimeWheel) AddTask(task *Task) error {
-	e, err := tw.newEntry(task)
+	e, err := tw.entryOf(task)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 // task counts as removed and starts no new run once SetTask has returned. Exist never reports false in
 // between. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) SetTask(task *Task) error {
-	e, err := tw.newEntry(task)
+	e, err := tw.entryOf(task)
 	if err != nil {
 		return err
 	}
@@ -86,18 +86,16 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
 }
 
-// newEntry returns the entry for a valid task, due from now.
-func (tw *TimeWheel) newEntry(task *Task) (*entry, error) {
+// entryOf returns the entry for a valid task, due from now.
+func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
 	if err := task.check(); err != nil {
 		return nil, err
 	}
 	if tw.stopped.Load() {
 		return nil, ErrStopped
 	}
-	e := &entry{key: task.Key, job: task.Job, interval: task.Interval}
-	e.due.Store(later(tw.loop.now(), cmp.Or(task.Delay, task.Interval)))
-	e.times.Store(int64(cmp.Or(task.Times, 1)))
-	return e, nil
+	due := later(tw.loop.now(), cmp.Or(task.Delay, task.Interval))
+	return newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1)), nil
 }
 
 // refusal returns why the index did not take the entry, with the detail.

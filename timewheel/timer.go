@@ -63,10 +63,7 @@ func (t *Timer) set(due uint64) {
 	if t.tw.stopped.Load() {
 		return
 	}
-	e := &entry{job: t.job, interval: 1}
-	e.due.Store(due)
-	e.times.Store(1)
-	t.e = e
+	t.e = newEntry("", t.job, 1, due, 1)
 	t.tw.index.enter()
-	t.tw.loop.post(e, added, due)
+	t.tw.loop.post(t.e, added, due)
 }

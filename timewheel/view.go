@@ -11,14 +11,8 @@ import (
 // The functions in this file ask the loop or the dispatcher, and take time that does not grow with the number
 // of tasks.
 
-const (
-	// maxSectors bounds what Occupancy returns.
-	maxSectors = 1024
-
-	// maxLook bounds how many tasks Upcoming looks at, and so what it returns: less than a millisecond's
-	// worth.
-	maxLook = 4096
-)
+// maxSectors bounds what Occupancy returns.
+const maxSectors = 1024
 
 // A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this turn or a later one.
 // A task that was postponed by a Reschedule waits where it did before, until its old deadline. A task that
@@ -31,7 +25,6 @@ func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	l := tw.loop
 	all := make([]Sector, min(max(sectors, 1), maxSectors, len(l.census.tasks)))
 	l.do(func() {
-		l.catchUpLoop()
 		for i := range all {
 			blocks := len(l.census.tasks)
 			all[i] = l.census.sector(i*blocks/len(all), (i+1)*blocks/len(all))
@@ -52,48 +45,16 @@ type Hand struct {
 func (tw *TimeWheel) Hand() Hand {
 	l := tw.loop
 	h := Hand{Slots: int(l.layout.turn), Tick: time.Duration(l.ticks), Layout: tw.layout}
-	l.do(func() {
-		l.catchUpLoop()
-		h.Slot = int(l.layout.now % l.layout.turn)
-	})
+	l.do(func() { h.Slot = int(l.layout.now % l.layout.turn) })
 	return h
 }
 
-// A census counts the entries in the layout by the slot of the wheel, or by block of slots if there are very
-// many. The loop owns it.
-type census struct {
-	slots uint64
-	shift uint8    // a block is 1<<shift slots, but for the last
-	tasks []uint32 // by block
-}
-
-func newCensus(slots int) census {
-	c := census{slots: uint64(slots)}
-	for (slots-1)>>c.shift >= 2*maxSectors {
-		c.shift++
-	}
-	c.tasks = make([]uint32, (slots-1)>>c.shift+1)
-	return c
-}
-
-// add counts n more entries that wait for the tick.
-func (c *census) add(tick uint64, n int) { c.tasks[tick%c.slots>>c.shift] += uint32(n) }
-
-// sector returns the blocks from first to before end as one sector.
-func (c *census) sector(first, end int) (s Sector) {
-	s.Slots = min(end<<c.shift, int(c.slots)) - first<<c.shift
-	for _, n := range c.tasks[first:end] {
-		s.Tasks += int(n)
-	}
-	return s
-}
-
-// Upcoming returns up to n live tasks, at most 4,096. Tasks that wait for a worker come first, the longest wait
+// Upcoming returns up to n live tasks, at most 8,192. Tasks that wait for a worker come first, the longest wait
 // first. Tasks that are due within one turn of the wheel follow, the soonest first. Timers are included; their
-// key is empty. Of the tasks of one tick it may return any. It looks at 4,096 tasks of the wheel at most, and
+// key is empty. Of the tasks of one tick it may return any. It looks at 8,192 tasks of the wheel at most, and
 // tasks that were postponed by a Reschedule may be among them.
 func (tw *TimeWheel) Upcoming(n int) []Info {
-	n = min(n, maxLook)
+	n = min(n, maxVisit)
 	if n <= 0 {
 		return nil
 	}
@@ -113,14 +74,13 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	}
 	tw.loop.do(func() {
 		l := tw.loop
-		l.catchUpLoop()
 		looked, last := 0, l.ticks.instant(l.layout.now+min(l.layout.turn, never-1-l.layout.now))
 		l.layout.upcoming(func(e *entry) bool {
 			looked++
 			if due := e.due.Load(); e.load() < waiting && due <= last {
 				soonest = append(soonest, dueEntry{e, due})
 			}
-			return len(infos)+len(soonest) < n && looked < maxLook
+			return len(infos)+len(soonest) < n && looked < maxVisit
 		})
 	})
 	slices.SortStableFunc(soonest, func(a, b dueEntry) int { return cmp.Compare(a.due, b.due) })
@@ -130,13 +90,6 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 		}
 	}
 	return infos
-}
-
-// catchUpLoop passes the ticks that have come, as the loop will do next.
-func (l *loop) catchUpLoop() {
-	if l.running.Load() {
-		l.advanceLoop(l.now())
-	}
 }
 
 // drainLoop takes everything out of the layout and the queue, and calls take for each entry.

@@ -205,7 +205,7 @@ func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 // The loop looks at a bounded number of tasks, whatever the number of those that are due, or were put off.
 func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
-		for i := range 3 * maxLook {
+		for i := range 3 * maxVisit {
 			w.once(fmt.Sprint(i), time.Duration(1+i)*time.Millisecond)
 			if err := w.Reschedule(fmt.Sprint(i), time.Hour); err != nil {
 				t.Fatal(err)
@@ -214,10 +214,10 @@ func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 		if got := len(w.Upcoming(8)); got != 0 {
 			t.Errorf("%d of those that were put off beyond a turn come next", got)
 		}
-		for i := range 2 * maxLook {
+		for i := range 2 * maxVisit {
 			w.once(fmt.Sprint("next ", i), time.Microsecond)
 		}
-		if got := len(w.Upcoming(math.MaxInt)); got != maxLook-1 { // one of those put off is among them
+		if got := len(w.Upcoming(math.MaxInt)); got != maxVisit-1 { // one of those put off is among them
 			t.Errorf("the next are %d", got)
 		}
 	})
