@@ -26,7 +26,7 @@ type needs struct {
 	key    bool // keys of its own or a map in front; set as well where the peers without would only take time
 	timers bool
 	move   bool // reschedule
-	page   bool // the dashboard
+	page   bool // a wheel of this repository, which has a page and can be walked
 }
 
 // manyRounds is no bound on the rounds of a case.
@@ -50,6 +50,7 @@ func cases() []benchCase {
 		idleCase("idle-empty-10ms", 0, 10*time.Millisecond),
 		idleCase("idle-live-1ms", 1_000_000, time.Millisecond),
 		idleCase("idle-live-10ms", 1_000_000, 10*time.Millisecond),
+		walkCase(),
 		dashboardCase("dashboard-small", 1_000),
 		dashboardCase("dashboard", 1_000_000),
 	}
@@ -194,6 +195,18 @@ func idleCase(name string, live int, tick time.Duration) benchCase {
 		name: name, full: full, quick: quick,
 		rounds: 2, limit: usualLimit, needs: needs{key: true}, measure: measureIdle,
 		fullOnly: name != "idle-live-1ms",
+	}
+}
+
+func walkCase() benchCase {
+	full := workload{
+		Live: 1_000_000, Fresh: 4_000_000, Tick: time.Millisecond, Due: farOff, Watch: 3 * time.Second,
+	}
+	quick := full
+	quick.Live, quick.Fresh, quick.Watch = 100_000, 400_000, 300*time.Millisecond
+	return benchCase{
+		name: "walk", full: full, quick: quick,
+		rounds: manyRounds, limit: 2 * usualLimit, needs: needs{page: true}, measure: measureWalk,
 	}
 }
 

@@ -50,6 +50,10 @@ func TestGoals_areComputed(t *testing.T) {
 		{"first of a burst", "first job", value{ours, "burst", "tick_ms"}, 3, 3.1, value{}, 0},
 		{"firing", "CPU of firing", value{ours, "burst", "fire_ms"}, 1.6, 1.7, value{}, 0},
 		{"idle", "idle", value{ours, "idle-live-1ms", "idle_ms"}, 6, 6.1, value{antsName, "idle-live-1ms", "idle_ms"}, 5},
+		{
+			"walk", "beside a walk", value{ours, "walk", "all_p99_ms"}, 4, 4.1,
+			value{ours, "walk", "other_walk_p99_ms"}, 2,
+		},
 		{"tick", "a tick", value{ours, "scale-10m", "beat_ns"}, 1.2, 1.21, value{}, 0},
 		{
 			"growth", "add at 10M", value{ours, "scale-10m", "add_ns"}, 2, 2.1,

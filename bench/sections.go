@@ -139,6 +139,20 @@ func quietSections(live func(name string) string) []section {
 		},
 	}}
 	list = append(list, section{
+		title: "Timers of 1 ms beside work on all tasks",
+		text: "Lateness p99 of 16 timers of one tick that start themselves again, with " + live("walk") + " live, while " +
+			"another goroutine does nothing, walks over all tasks again and again, asks for their number, or adds " +
+			"without end; and while it does the same to a concurrent-map that is not the wheel's.",
+		columns: []column{
+			{"alone, p99", "walk", "alone_p99_ms", millis, false},
+			{"All", "walk", "all_p99_ms", millis, false},
+			{"walk over another map", "walk", "other_walk_p99_ms", millis, false},
+			{"Len", "walk", "len_p99_ms", millis, false},
+			{"AddTask", "walk", "grow_p99_ms", millis, false},
+			{"adds to another map", "walk", "other_grow_p99_ms", millis, false},
+		},
+	})
+	list = append(list, section{
 		title: "The dashboard",
 		text: "CPU of the process in which tasks wait, spread over half an hour, and nothing is due: with the handler " +
 			"mounted and no page open, with one, and with 200, which another process reads. The recorder of the " +
