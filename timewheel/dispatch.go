@@ -97,7 +97,7 @@ func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*e
 			again = append(again, e)
 		}
 	}
-	d.callLocked()
+	d.callers.Call(d.waitingLocked())
 	return again
 }
 
@@ -152,11 +152,12 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	e.due.Store(next)
 }
 
-// callLocked calls a worker if one is needed.
-func (d *dispatcher) callLocked() {
-	if !d.stopped {
-		d.callers.Call(d.queue.Len())
+// waitingLocked returns how many runs wait for a worker and may begin.
+func (d *dispatcher) waitingLocked() int {
+	if d.stopped {
+		return 0
 	}
+	return d.queue.Len()
 }
 
 // work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends
@@ -183,11 +184,7 @@ func (d *dispatcher) leave(w *worker) {
 	d.workers[w.place].place = w.place
 	d.workers[last] = nil
 	d.workers = d.workers[:last]
-	if d.stopped {
-		d.callers.End(0)
-		return
-	}
-	d.callers.End(d.queue.Len())
+	d.callers.End(d.waitingLocked())
 }
 
 // take ends the worker's run, if it has one, and gives it the next, if one waits.
@@ -195,13 +192,10 @@ func (d *dispatcher) take(w *worker) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endLocked(w)
-	if d.stopped {
+	if d.waitingLocked() == 0 {
 		return false
 	}
-	r, ok := d.queue.Pop()
-	if !ok {
-		return false
-	}
+	r, _ := d.queue.Pop()
 	d.started++
 	d.running++
 	if r.last() {
@@ -209,7 +203,7 @@ func (d *dispatcher) take(w *worker) bool {
 	}
 	w.run, w.number = r, d.started
 	w.began.Store(0)
-	d.callLocked()
+	d.callers.Call(d.waitingLocked())
 	return true
 }
 

@@ -51,7 +51,7 @@ func (s *submitter) Close()  { close(s.quit) }
 func (s *submitter) next() bool {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if s.d.stopped || s.d.queue.Len() <= s.submitted {
+	if s.d.waitingLocked() <= s.submitted {
 		return false
 	}
 	s.submitted++

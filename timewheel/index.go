@@ -94,18 +94,21 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	return old, err
 }
 
-// get returns the live entry of the key, or nil.
+// get returns the live entry of the key, or nil. What it found may have been replaced before it looked at the
+// state, and then the key is still live: it looks until it finds the same entry twice. (An entry that is
+// replaced dies under the lock under which the other one takes its place.)
 func (x *index) get(key string) *entry {
-	for e, ok := x.m.Get(key); ok; {
-		if e.live() {
+	var last *entry
+	for {
+		e, ok := x.m.Get(key)
+		if ok && e.live() {
 			return e
 		}
-		dead := e
-		if e, ok = x.m.Get(key); e == dead {
-			break // it was not replaced: that happens under the lock under which it dies
+		if !ok || e == last {
+			return nil
 		}
+		last = e
 	}
-	return nil
 }
 
 // forget takes out the entry if it is this one that its key means.

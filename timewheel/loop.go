@@ -42,7 +42,7 @@ type loop struct {
 	calls    chan struct{} // wakes the loop up; one is enough for many callers
 	quit     chan struct{}
 	ended    chan struct{}
-	alarm    atomic.Uint64
+	alarm    atomic.Uint64 // 0 if the loop was called since it was set
 	running  atomic.Bool
 
 	mu sync.Mutex // makes its holder the owner, while the loop does not run
