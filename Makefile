@@ -111,7 +111,7 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable
 
 .PHONY: bench-durable
-bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md
+bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
 
 .PHONY: mutate
@@ -130,7 +130,7 @@ cover: ## Statement coverage of the library
 	$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: bench
-bench: ## Measure the wheel beside its peers: writes bench/RESULTS.md and the plots
+bench: ## Compare the wheel with its peers: writes bench/RESULTS.md and the plots
 	cd bench && $(GO) run . -out .
 
 .PHONY: bench-quick
@@ -138,7 +138,7 @@ bench-quick: ## The same in under two minutes, smaller; prints the tables
 	cd bench && $(GO) run . -quick
 
 .PHONY: bench-caches
-bench-caches: ## Measure the cache beside its peers: writes bench/CACHES.md
+bench-caches: ## Compare the cache with its peers: writes bench/CACHES.md
 	cd bench && $(GO) run . -caches -out .
 
 .PHONY: bench-compare

@@ -131,7 +131,7 @@ func (k *kind) wait(failures uint64) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// kinds are those that are registered.
+// kinds are the registered kinds.
 type kinds struct {
 	mu sync.RWMutex // protects of
 	of map[string]*kind

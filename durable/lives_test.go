@@ -75,7 +75,7 @@ func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []str
 	case err = <-ended:
 	case <-m.dead:
 	}
-	m.left.Store(0) // nobody writes from here on
+	m.left.Store(0) // nothing is written after this
 	for len(acks) > 0 {
 		acked = append(acked, <-acks)
 	}

@@ -41,7 +41,7 @@ func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout,
 	case errors.Is(err, flag.ErrHelp):
 		return exitFine
 	case err != nil:
-		complain(fmt.Errorf("%w; -h tells more", err))
+		complain(fmt.Errorf("%w; see -h", err))
 		return exitUsage
 	case c.out != "":
 		if err := writeOut(c, stdout); err != nil {
@@ -101,7 +101,7 @@ type result interface {
 	write(w io.Writer, paint style) error
 }
 
-// exitStatus returns the gravest of what is to be told.
+// exitStatus returns the status of the gravest problem.
 func exitStatus(r result, workErr error) int {
 	switch {
 	case len(r.problems()) > 0:
