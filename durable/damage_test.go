@@ -42,9 +42,9 @@ import (
 // it.
 //
 // The tests do a sample of each kind of damage to each type of file, for DURABLE_DAMAGE_FOR (20s, or 5s with
-// -short). DURABLE_DAMAGE=all does every case, which takes half an hour. DURABLE_DAMAGE_SEED is drawn from; the
-// states depend also on when the store has compacted. DURABLE_DAMAGE_ONLY is a regular expression for the lines of
-// the table that are to be done, such as "killed.*flip.*MANIFEST".
+// -short). DURABLE_DAMAGE=all does every case, which takes half an hour. DURABLE_DAMAGE_SEED is drawn from;
+// the states depend also on when the store has compacted. DURABLE_DAMAGE_ONLY is a regular expression for the
+// lines of the table that are to be done, such as "killed.*flip.*MANIFEST".
 
 func damageEverything() bool { return os.Getenv("DURABLE_DAMAGE") == "all" }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// OpenPebbleOn opens a store on a file system for tests. Its memory tables are small, so that few writes make it
-// flush, compact and begin its next log.
+// OpenPebbleOn opens a store on a file system for tests. Its memory tables are small, so that few writes make
+// it flush, compact and begin its next log.
 func OpenPebbleOn(dir string, files vfs.FS) (Store, error) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

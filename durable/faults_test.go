@@ -63,8 +63,8 @@ func fileClass(path string) string {
 	}
 }
 
-// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it has
-// failed, still answers reads, and closes. The next open has all that was acknowledged.
+// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it
+// has failed, still answers reads, and closes. The next open has all that was acknowledged.
 func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	ops := map[string][]errorfs.OpKind{
 		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},

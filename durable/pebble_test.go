@@ -501,8 +501,8 @@ func (f *oneAtATime) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vf
 	return errorfs.WrapFile(file, f.inject), nil
 }
 
-// When a log cannot be written the store reports it. From then on it answers reads and refuses commits. The next
-// open has all that was acknowledged.
+// When a log cannot be written the store reports it. From then on it answers reads and refuses commits. The
+// next open has all that was acknowledged.
 func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 	log := func(op errorfs.Op, kinds ...errorfs.OpKind) bool {
 		return strings.HasSuffix(op.Path, ".log") && slices.Contains(kinds, op.Kind)

@@ -156,8 +156,8 @@ func makeWrecks(t testing.TB) []wreck {
 	return append(wrecks, wreck{"closed", mem, want})
 }
 
-// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back what was
-// removed and not synced, which a kill does not.
+// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back
+// what was removed and not synced, which a kill does not.
 func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	t.Helper()
 	list := func(files vfs.FS) []string {

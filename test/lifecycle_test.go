@@ -496,8 +496,8 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 	}
 }
 
-// A log hook may be slow, and may itself stop the wheel. No other call waits for it. In real time, since a bubble
-// does not notice that a goroutine waits for a mutex.
+// A log hook may be slow, and may itself stop the wheel. No other call waits for it. In real time, since a
+// bubble does not notice that a goroutine waits for a mutex.
 func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
 	var tw *timewheel.TimeWheel
 	var calls atomic.Int64

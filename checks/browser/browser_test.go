@@ -935,8 +935,8 @@ func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
 	p.quiet(address)
 }
 
-// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one request at
-// a time, and stays as it was.
+// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one
+// request at a time, and stays as it was.
 func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})

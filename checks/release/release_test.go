@@ -16,7 +16,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// These tests release a family of two small modules that require nothing else, in a git repository of their own.
+// These tests release a family of two small modules that require nothing else, in a git repository of their
+// own.
 
 var small = map[string]string{
 	"LICENSE":      "free\n",

@@ -112,7 +112,8 @@ func changelogHas(text, version string) error {
 	case strings.TrimSpace(sections[0]) != "[Unreleased]":
 		return fmt.Errorf("CHANGELOG.md must begin with an empty [Unreleased]: what is in it belongs into %s", name)
 	}
-	if !regexp.MustCompile(`^\[` + regexp.QuoteMeta(name) + `\] - \d{4}-\d\d-\d\d\n(?s:.*)\n- `).MatchString(sections[1]) {
+	dated := regexp.MustCompile(`^\[` + regexp.QuoteMeta(name) + `\] - \d{4}-\d\d-\d\d\n(?s:.*)\n- `)
+	if !dated.MatchString(sections[1]) {
 		return fmt.Errorf("CHANGELOG.md has no section %q with a date and a change below [Unreleased]", "["+name+"]")
 	}
 	return nil
@@ -130,7 +131,8 @@ func (f *family) setVersion(version string) error {
 			}
 		}
 		m.file.Cleanup()
-		if err := os.WriteFile(filepath.Join(f.dir, m.dir, "go.mod"), modfile.Format(m.file.Syntax), 0o644); err != nil {
+		text := modfile.Format(m.file.Syntax)
+		if err := os.WriteFile(filepath.Join(f.dir, m.dir, "go.mod"), text, 0o644); err != nil {
 			return err
 		}
 	}

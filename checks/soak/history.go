@@ -124,7 +124,9 @@ func (h *history) note(client int, c call, a answer, called int64) {
 	returned := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Output: a, Call: called, Return: returned})
+	h.ops = append(h.ops, porcupine.Operation{
+		ClientId: client, Input: c, Output: a, Call: called, Return: returned,
+	})
 }
 
 // makeHistory has some goroutines do what the seed says to a wheel of the layout.

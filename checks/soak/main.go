@@ -70,7 +70,8 @@ type size struct {
 // measure waits, for ten seconds at most, until no more than the given number of goroutines is left. Then it
 // reads the size.
 func measure(goroutines int) size {
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > goroutines && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	runtime.GC()
@@ -94,8 +95,9 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	go func() {
 		defer close(told)
 		tell(ctx, progress, func() string {
-			return fmt.Sprintf("%v of %v: %d operations, %d runs, %d histories, %d faults", time.Since(start).Round(time.Second),
-				duration, a.operations.Load(), a.runs.Load(), histories.Load(), a.wrong())
+			return fmt.Sprintf("%v of %v: %d operations, %d runs, %d histories, %d faults",
+				time.Since(start).Round(time.Second), duration,
+				a.operations.Load(), a.runs.Load(), histories.Load(), a.wrong())
 		})
 	}()
 	err := driveAll(ctx, &a, late, &histories, seed)
@@ -103,7 +105,8 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	elapsed := time.Since(start)
 	after := measure(before.goroutines)
 
-	fmt.Fprintf(out, "soak, seed %d, %v, %d processors, %s\n\n", seed, elapsed.Round(time.Second), runtime.GOMAXPROCS(0), runtime.Version())
+	fmt.Fprintf(out, "soak, seed %d, %v, %d processors, %s\n\n",
+		seed, elapsed.Round(time.Second), runtime.GOMAXPROCS(0), runtime.Version())
 	line := func(name string, format string, args ...any) {
 		fmt.Fprintf(out, "%-22s "+format+"\n", append([]any{name}, args...)...)
 	}
@@ -111,7 +114,8 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	line("runs", "%d, of which %d panicked or ended their goroutine", a.runs.Load(), a.panics.Load())
 	line("histories", "%d, all linearizable unless listed below", histories.Load())
 	for _, q := range []float64{50, 99, 99.9, 100} {
-		line(fmt.Sprintf("lateness p%v", q), "%v", time.Duration(late.hist.ValueAtPercentile(q)).Round(10*time.Microsecond))
+		d := time.Duration(late.hist.ValueAtPercentile(q))
+		line(fmt.Sprintf("lateness p%v", q), "%v", d.Round(10*time.Microsecond))
 	}
 	line("early", "%d", a.early.Load())
 	line("lost", "%d", a.lost.Load())

@@ -109,9 +109,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// onThisMachine lets a request control the wheels if it comes from this machine and its Host is localhost or a
-// loopback address. So every user of the machine may control them; a real check would authenticate the user.
-// Without the check of Host, a site that is open in the user's browser could point its own name at this machine.
+// onThisMachine lets a request control the wheels if it comes from this machine and its Host is localhost or
+// a loopback address. So every user of the machine may control them; a real check would authenticate the
+// user. Without the check of Host, a site in the user's browser could point its own name at this machine.
 func onThisMachine(r *http.Request) error {
 	for _, address := range []string{r.RemoteAddr, r.Host} {
 		host := address

@@ -35,8 +35,8 @@ type config struct {
 	http     string
 }
 
-// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error is
-// flag.ErrHelp if they ask for help, which is written to help.
+// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error
+// is flag.ErrHelp if they ask for help, which is written to help.
 func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
 	c := config{tick: time.Millisecond}
 	fs := flag.NewFlagSet("orders", flag.ContinueOnError)

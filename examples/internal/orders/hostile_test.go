@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Ids and SKUs are anybody's text: what is printed of them steers no terminal, ends no line and widens no table.
+// Ids and SKUs are anybody's text: what is printed of them steers no terminal, ends no line and widens no
+// table.
 func TestRun_hostileIDsAndSKUs_arePrintedEscapedAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const at, paid = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"

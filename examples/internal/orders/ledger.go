@@ -38,7 +38,7 @@ func (a account) plus(b account) account {
 	return account{a.start + b.start, a.sold + b.sold, a.shelf + b.shelf, a.held + b.held}
 }
 
-// newLedger returns an empty ledger. A SKU is added when it is first asked for, with the stock that stock returns.
+// newLedger returns an empty ledger. The first look-up of a SKU adds it, with as many units as stock returns.
 func newLedger(stock func(sku string) int) *ledger {
 	return &ledger{stock: stock, items: make(map[string]*item)}
 }
