@@ -38,9 +38,11 @@ test: ## The tests of the library and of the examples
 demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
 	$(GO) run ./examples/dashboard
 
+# The words have -count=1, since go's cache does not notice changes in other modules.
 .PHONY: test-more
-test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
+test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the words, the benchmarks
 	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./bench/...
+	$(GO) test -count=1 ./checks/words
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
