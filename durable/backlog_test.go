@@ -171,7 +171,7 @@ func TestCatchUp_oldest_first(t *testing.T) {
 		if len(calls) != 3034 {
 			t.Fatalf("%d runs", len(calls))
 		}
-		// The next run of a task is known when the one before it is acknowledged; meanwhile the worker goes on.
+		// The next run of a task is known once the one before it is acknowledged. Until then the worker takes others.
 		latest := time.Time{}
 		for i, c := range calls {
 			if c.Kind == "late" && c.Due.Before(latest) {
@@ -366,7 +366,7 @@ func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
 			left := r.store.Reopen()
 			gone, cancel := context.WithCancel(ctx)
 			cancel()
-			_ = r.Shutdown(gone) // its error is that runs go on
+			_ = r.Shutdown(gone) // its error is that jobs are still running
 			for _, c := range r.runs() {
 				done[c.Token]++
 			}

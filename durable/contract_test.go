@@ -404,7 +404,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 			if most := rate*(since.Seconds()+0.1) + 1; float64(n) > most {
 				t.Fatalf("%d overdue tasks ran in %v", n, since)
 			}
-			if c.Due.Before(due.Add(-sec)) { // those of one batch run beside each other
+			if c.Due.Before(due.Add(-sec)) { // the tasks of one batch run at the same time
 				t.Errorf("what was due at %v ran after what was due at %v", c.Due, due)
 			}
 			due = c.Due
@@ -501,7 +501,7 @@ func TestCatchUp_anyPoolSize(t *testing.T) {
 	}, durable.WithPoolSize(math.MaxInt))
 }
 
-// An overdue task whose At was long ago does not wait behind those that are caught up with.
+// A task whose At was long ago runs at once, and does not wait behind the backlog.
 func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for i := range 100 {
@@ -764,7 +764,7 @@ func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
 	})
 }
 
-// Shutdown does not wait for ever for whoever reads.
+// Shutdown does not wait for ever for a walk that is in progress.
 func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Delay: hour})

@@ -9,8 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// OpenPebbleOn opens a store on a file system for tests, with small memory tables, so that little is enough
-// for the store to flush, to compact and to go on to its next log.
+// OpenPebbleOn opens a store on a file system for tests. Its memory tables are small, so that few writes make
+// it flush, compact and begin its next log.
 func OpenPebbleOn(dir string, files vfs.FS) (Store, error) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -63,9 +63,8 @@ func fileClass(path string) string {
 	}
 }
 
-// Whatever cannot be written, by a commit or in the background: the commits end with the cause, the store says
-// that it has failed, goes on answering what it holds, and closes; and the next open has all that was
-// acknowledged.
+// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it
+// has failed, still answers reads, and closes. The next open has all that was acknowledged.
 func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	ops := map[string][]errorfs.OpKind{
 		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
@@ -249,7 +248,7 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// A damaged block fails what meets it, be it a read or a compaction, with ErrCorrupt.
+// A read or a compaction that meets a damaged block fails with ErrCorrupt.
 func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 	for _, who := range []string{"read", "compaction"} {
 		t.Run(who, func(t *testing.T) {

@@ -71,8 +71,8 @@ const cacheSize = 32 << 20
 // exists. Every commit is synced to the disk. The store deletes no file before the first complete walk over
 // [Store.Keys], which checks it; a [Scheduler] makes that walk after New.
 //
-// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress, of
-// a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
+// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress,
+// of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
 func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
 
 func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
@@ -149,8 +149,8 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 }
 
 // litter is how many files that are not tables a store may keep without having been checked. Each open adds a
-// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that, again
-// and again, would fill the directory.
+// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that,
+// again and again, would fill the directory.
 const litter = 64
 
 // walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
@@ -478,8 +478,8 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files that
-// Pebble has removed may be deleted.
+// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files
+// that Pebble has removed may be deleted.
 func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
@@ -498,7 +498,9 @@ func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) er
 
 // walk calls row for each row, until it wants no more. Only an error is returned after which row was not
 // called again.
-func walk(from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error)) error {
+func walk(
+	from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error),
+) error {
 	it, err := from.NewIter(bounds)
 	if err != nil {
 		return err
@@ -576,8 +578,8 @@ func (s *pebbleStore) flush() {
 
 const flushPatience = 10 * time.Second
 
-// pebbleLogger logs the errors of Pebble. Pebble relies on Fatalf not returning, and calls it with locks held, on
-// any goroutine. So Fatalf fails the store and blocks that goroutine for ever.
+// pebbleLogger logs the errors of Pebble. Pebble relies on Fatalf not returning, and calls it with locks
+// held, on any goroutine. So Fatalf fails the store and blocks that goroutine for ever.
 type pebbleLogger struct {
 	log  logrus.FieldLogger
 	fail func(error)

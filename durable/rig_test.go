@@ -114,7 +114,7 @@ func (r *rig) crash(except ...string) {
 	left := r.store.Reopen()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = r.Shutdown(gone) // its error is that runs go on
+	_ = r.Shutdown(gone) // its error is that jobs are still running
 	r.store = left
 	r.open(except...)
 }

@@ -156,8 +156,8 @@ func makeWrecks(t testing.TB) []wreck {
 	return append(wrecks, wreck{"closed", mem, want})
 }
 
-// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back what was
-// removed and not synced, which a kill does not.
+// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back
+// what was removed and not synced, which a kill does not.
 func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	t.Helper()
 	list := func(files vfs.FS) []string {
@@ -180,7 +180,7 @@ func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	return left
 }
 
-// settle removes the tables that the store does not use: those that wait for their removal, or are half written.
+// settle removes the tables that the store does not use: they wait for their removal, or are half written.
 func settle(t testing.TB, files vfs.FS) {
 	t.Helper()
 	db, err := pebble.Open("store", &pebble.Options{FS: files, ReadOnly: true, Logger: quietPebble{}})
@@ -403,7 +403,7 @@ func endOfLog(name string, gone, before map[string]string) bool {
 	return strings.HasSuffix(name, ".log") && len(gone) < len(before)
 }
 
-// wantUntouched fails the test unless all tasks come back that have no row among those that are gone.
+// wantUntouched fails the test unless every task comes back that has no row in gone.
 func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string, what string) {
 	t.Helper()
 	touched := map[string]bool{}

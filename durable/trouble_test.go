@@ -22,7 +22,7 @@ import (
 
 func newStore() *memstore.Store { return memstore.New() }
 
-// A failing store does so as long as it is told to, with errDisk, or with errDamage if the store is damaged.
+// A failing store fails while its flags are set: with errDisk, or with errDamage if damaged is set, too.
 type failing struct {
 	*memstore.Store
 	commit, get, due, keys, damaged atomic.Bool
@@ -178,7 +178,7 @@ func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
 	})
 }
 
-// A scheduler that cannot read what is due must not go on as if nothing were.
+// A scheduler that cannot read what is due must not behave as if nothing were due.
 func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
 		f.due.Store(true)
@@ -259,7 +259,7 @@ func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
 	}
 }
 
-// A reporting store fails when it is told to, and hangs in Commit until then.
+// A reporting store reports its failure when failed is closed. While hangs is set, Commit hangs.
 type reporting struct {
 	*memstore.Store
 	failed chan struct{}

@@ -113,7 +113,7 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 	}
 }
 
-// fill leaves so many megabytes of the volume free.
+// fill leaves the given number of megabytes of the volume free.
 func fill(t *testing.T, volume string, free int) (name string) {
 	t.Helper()
 	var disk syscall.Statfs_t

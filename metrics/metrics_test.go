@@ -199,7 +199,7 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	})
 }
 
-// A mistake is told where it is made, and not by the end of the process at the first scrape.
+// A mistake panics where it is made, and does not wait for the first scrape to end the process.
 func TestNewCollector_ofNothing_panics(t *testing.T) {
 	for what, do := range map[string]func(){
 		"wheel": func() { metrics.NewCollector(nil, "name") },

@@ -21,7 +21,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// A rig is a pool in a synctest bubble, which tells when all is quiet.
+// A rig is a pool in a synctest bubble, where the test can wait until all is quiet.
 type rig struct {
 	*testing.T
 	*Pool

@@ -21,8 +21,8 @@ import (
 // suspendable names the environment variable that makes the test below play the process that is suspended.
 const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 
-// A process is stopped by a signal and goes on half a second later: what is overdue runs at once, in due
-// order, and what repeats runs once and rejoins its grid.
+// A process is stopped by a signal and continues half a second later. Overdue tasks run at once, in due
+// order, and a repeating task runs once and rejoins its grid.
 func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
 	if os.Getenv(suspendable) != "" {
 		catchUp(t)

@@ -99,7 +99,7 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 					settle(10 * time.Second)
 					s := balanced(t, tw, tasks)
 					if s.Running != 0 {
-						t.Errorf("runs go on: %+v", s)
+						t.Errorf("jobs are still running: %+v", s)
 					}
 					if end == "at rest" && (s.Finished != tasks || s.Started != tasks*2) {
 						t.Errorf("not all have run: %+v", s)

@@ -165,7 +165,7 @@ func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	synctest.Wait()
 	for i := 0; tw.Stats().Running < running+n; i++ {
 		if i == 1000 {
-			t.Fatalf("%d runs go on, want %d", tw.Stats().Running, running+n)
+			t.Fatalf("%d jobs are running, want %d", tw.Stats().Running, running+n)
 		}
 		settle(ms)
 	}

@@ -77,7 +77,7 @@ func TestK1_addsOfOneKeyAtTheSameTime_oneWins(t *testing.T) {
 	var ready, won, others atomic.Int64
 	together(adders, func(int) {
 		for round := range int64(rounds) {
-			// Nobody is woken up, which would take longer than the add: all wait for the last.
+			// They spin until the last is ready, since to be woken up takes longer than the add.
 			for ready.Add(1); ready.Load() < (2*round+1)*adders; {
 				runtime.Gosched()
 			}
@@ -132,7 +132,7 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 	})
 }
 
-// K2 in real time: whoever asks at any instant finds the task.
+// K2 in real time: the task is found at any instant.
 func TestK2_askedWithoutAPause_isAlwaysThere(t *testing.T) {
 	tw := startWheel(t, ms, 4)
 	done := make(chan struct{})
@@ -375,7 +375,7 @@ func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 				t.Helper()
 				info, ok := tw.Get("k")
 				if want := int(left.Load()); tw.GetTaskTimes("k") != want || info.Times != want || ok != (want != 0) {
-					t.Errorf("Times %d, %s: %d runs left, Get tells %d and %v, want %d",
+					t.Errorf("Times %d, %s: %d runs left, Get returns %d and %v, want %d",
 						n, when, tw.GetTaskTimes("k"), info.Times, ok, want)
 				}
 			}

@@ -162,7 +162,7 @@ func TestS2_startAndStop_fromInside(t *testing.T) {
 				must(t, tw.AddTask(once("other", 30*ms, func(*timewheel.Task) { t.Error("ran after Stop") })))
 				settle(time.Second)
 				if calls == 0 || tw.Stats().Running != 0 {
-					t.Errorf("%d calls, %d runs go on", calls, tw.Stats().Running)
+					t.Errorf("%d calls, and %d jobs are running", calls, tw.Stats().Running)
 				}
 				ready = false
 			})
@@ -324,7 +324,7 @@ func TestS4_shutdown_saysWhatGoesOn(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		must(t, tw.Shutdown(ctx)) // nothing goes on, so there is nothing to wait for
+		must(t, tw.Shutdown(ctx)) // no job is running, so there is nothing to wait for
 		balanced(t, tw, 3)
 	})
 }
@@ -333,7 +333,7 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		stop func(tw *timewheel.TimeWheel)
-		done time.Duration // when the context of a run that goes on is done
+		done time.Duration // when the context of a running job is done
 	}{
 		{"Stop", func(tw *timewheel.TimeWheel) { tw.Stop() }, 50 * ms},
 		{"Shutdown and then Stop", func(tw *timewheel.TimeWheel) {
@@ -496,8 +496,8 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 	}
 }
 
-// What is logged about Start and Stop may take its time, and may itself stop the wheel: that nobody has to
-// wait for. In real time, since a bubble cannot tell that a goroutine waits for a mutex.
+// A log hook may be slow, and may itself stop the wheel. No other call waits for it. In real time, since a
+// bubble does not notice that a goroutine waits for a mutex.
 func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
 	var tw *timewheel.TimeWheel
 	var calls atomic.Int64

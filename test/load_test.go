@@ -85,14 +85,14 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 				}
 				settle(time.Second)
 				j.want(t, "other", want...)
-				wantEqual(t, "runs that go on", tw.Stats().Running, 1)
+				wantEqual(t, "running jobs", tw.Stats().Running, 1)
 				balanced(t, tw, 21)
 			})
 		})
 	}
 }
 
-// With no worker to be had the loop goes on to tell what is due, and answers.
+// With all workers stuck the loop still dispatches what is due, and answers.
 func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -285,7 +285,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 				j.want(t, name(i), time.Second)
 			}
 			settle(time.Second)
-			// The grid goes on, and the missed periods did not use up the runs.
+			// The grid continues, and the missed periods did not use up the runs.
 			at := []time.Duration{time.Second}
 			for due := time.Second + interval; due <= 2*time.Second && len(at) != n; due += interval {
 				at = append(at, (due+10*ms-1)/(10*ms)*(10*ms))
@@ -326,7 +326,7 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 
 		timer := tw.AfterFunc(time.Hour, func() {}) // counts, but is not refused
 		must(t, tw.RemoveTask("a"))
-		full("AddTask beside a timer", tw.AddTask(once("a", time.Hour, nothing)))
+		full("AddTask with a timer live", tw.AddTask(once("a", time.Hour, nothing)))
 		wantEqual(t, "Stop", timer.Stop(), true)
 		must(t, tw.AddTask(once("a", time.Hour, nothing)))
 		balanced(t, tw, 8)
@@ -345,7 +345,7 @@ func TestL3_replacingTasks_keepsTheBound(t *testing.T) {
 		return tw.SetTask(once("a", time.Hour, nothing))
 	}, 50_000, func() error {
 		if err := tw.AddTask(once("c", time.Hour, nothing)); !errors.Is(err, timewheel.ErrFull) {
-			return fmt.Errorf("a third task beside two that were there all the while: %v", err)
+			return fmt.Errorf("a third task, while two were live throughout: %v", err)
 		}
 		return nil
 	})
@@ -553,7 +553,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 	})
 }
 
-// What the wheel tells of each run adds up to what it tells of all.
+// What the observer is given for each run adds up to Stats.
 func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs []timewheel.Run

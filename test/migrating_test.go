@@ -17,7 +17,7 @@ import (
 )
 
 // The right-hand column of MIGRATING.md is here word for word, section by section, and does what it says.
-// What the cache has in place of it is tested beside the cache.
+// What the cache has in place of it is tested in the package of the cache.
 var migrating = map[string]func(t *testing.T){
 	"the classic ants + concurrent-map wheel": migrateClassic,
 	"RussellLuo/timingwheel":                  migrateRussellLuo,

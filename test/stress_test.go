@@ -89,7 +89,7 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 			t.Error("runs after Stop")
 		}
 		if s := tw.Stats(); s.Started != ran.Load() || s.Running != 0 {
-			t.Errorf("%d runs began, the accounts say %d, and %d go on", ran.Load(), s.Started, s.Running)
+			t.Errorf("%d runs began, the accounts say %d, and %d are running", ran.Load(), s.Started, s.Running)
 		}
 	}
 	for _, stack := range leaked(before) {
@@ -122,8 +122,8 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 	}
 }
 
-// Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it
-// does. One after the other falls due, and each is taken out when the loop is about to wake up for it.
+// A task is taken out just as it falls due: either that succeeds, or the task runs, and never both. Tasks fall
+// due one after another, and each is taken out when the loop is about to wake up for it.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 	const n, rounds, apart, latency = 1000, 20, 20 * time.Microsecond, 150 * time.Microsecond
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 			}
 		}},
 		{"SetTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			removed := tw.Stats().Removed // nobody else removes anything
+			removed := tw.Stats().Removed // nothing else removes tasks
 			if tw.SetTask(once(name(i), time.Hour, nothing)) == nil && tw.Stats().Removed > removed {
 				ok(i)
 			}
@@ -290,7 +290,7 @@ func TestSkipIfRunning_underManyCalls_runsOneAtATime(t *testing.T) {
 	var now, ran, called atomic.Int64
 	job := timewheel.SkipIfRunning(func(*timewheel.Task) {
 		if now.Add(1) > 1 {
-			t.Error("two runs go on at the same time")
+			t.Error("two runs overlap")
 		}
 		for range 50 {
 			runtime.Gosched()
@@ -385,7 +385,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 					case 8:
 						for info := range tw.All() {
 							if info.Key == "" {
-								t.Error("All tells of a task with no key")
+								t.Error("All yields a task with no key")
 							}
 						}
 					case 9:

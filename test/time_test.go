@@ -305,7 +305,7 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 	}
 }
 
-// What the wheel tells as a time.Time can be compared with the present whatever happens to the wall clock.
+// A time.Time from the wheel can be compared with the present whatever happens to the wall clock.
 func TestT5_timesCarryAMonotonicReading(t *testing.T) {
 	runs := make(chan timewheel.Run, 1)
 	tw := startWheel(t, ms, 8, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))

@@ -258,7 +258,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 		for info := range tw.All() {
 			seen[info.Key]++
 			if got, ok := tw.Get(info.Key); !ok || got != info {
-				t.Fatalf("All tells %+v and Get %+v, %v", info, got, ok)
+				t.Fatalf("All yields %+v, and Get returns %+v, %v", info, got, ok)
 			}
 			everyVerb(t, tw)
 			must(t, tw.RemoveTask(info.Key))
@@ -277,7 +277,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 			}
 		}
 		wantEqual(t, "steps of a walk that is left", walked, 3)
-		for info := range tw.All() { // those that are gone when the walk comes by are not seen
+		for info := range tw.All() { // a task that is gone when the walk comes by is not seen
 			if !tw.Exist(info.Key) {
 				t.Fatalf("%s is not there", info.Key)
 			}

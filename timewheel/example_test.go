@@ -267,7 +267,7 @@ func ExampleWithPanicHandler() {
 		fmt.Println(err)
 	}
 	fmt.Println(<-panics)
-	fmt.Println(<-panics) // a task goes on after a panic
+	fmt.Println(<-panics) // a repeating task runs again after a panic
 	// Output:
 	// print: no paper
 	// print: no paper

@@ -244,7 +244,7 @@ type walk struct {
 	keys   []string
 	timers map[string]*Timer
 	gate   chan struct{}
-	runs   []string // only the one worker appends, and only while it does is nobody reading
+	runs   []string // only the one worker appends, and nothing reads it meanwhile
 	step   string
 }
 
@@ -272,7 +272,7 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	tick := ticks[w.draw(len(ticks))]
 	start := starts[w.draw(len(starts))]
 	if start < 1<<63-500 && start*tick/tick == start && start*tick < 1<<63 {
-		start *= tick // so many ticks, as far as the clock reaches
+		start *= tick // a number of ticks, if the clock reaches that far
 	}
 	for i := range 6 {
 		w.keys = append(w.keys, string(rune('a'+i)))
@@ -342,7 +342,7 @@ func (w *walk) delay() time.Duration {
 	}
 }
 
-// job returns the job of a task that does as told, and is counted.
+// job returns a job that behaves as given, and whose runs are counted.
 func (w *walk) job(name string, does behaviour) Job {
 	return func(task *Task) {
 		w.runs = append(w.runs, fmt.Sprintf("%s, %d left, at %d", name, task.Times, w.tw.loop.now()))

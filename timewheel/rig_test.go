@@ -54,7 +54,7 @@ func (t watchedTimer) Stop() {
 	t.Timer.Stop()
 }
 
-// A rig is a wheel with a clock that is turned by hand, in a synctest bubble that tells when all is quiet.
+// A rig is a wheel with a clock that is set by hand, in a synctest bubble, where the test can wait for quiet.
 type rig struct {
 	*testing.T
 	*TimeWheel

@@ -202,7 +202,7 @@ func FuzzPlacement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tick int64, slots uint16, now uint64, delay int64) {
 		length := ticks(max(tick&math.MaxInt64, 1))
 		n := uint64(max(slots%1024, 1))
-		now = later(now, time.Duration(length)) // as the loop tells the time
+		now = later(now, time.Duration(length)) // as the loop reads the time
 		due := later(now, time.Duration(delay&math.MaxInt64))
 		passed, at := length.down(now), length.up(due)
 		if length.instant(at) < due || length.instant(at-1) >= due {

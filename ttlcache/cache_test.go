@@ -25,7 +25,7 @@ import (
 
 const tick = time.Millisecond
 
-// A kit is a cache of ints by strings in a bubble, with its wheel and what OnEvict was told.
+// A kit is a cache of ints by strings in a bubble, with its wheel and the calls of OnEvict.
 type kit struct {
 	*testing.T
 	*Cache[string, int]
@@ -66,7 +66,7 @@ func (k *kit) tell(key string, value int, reason Reason) {
 	k.told = append(k.told, fmt.Sprint(key, "=", value, " ", reason))
 }
 
-// wantTold fails the test if OnEvict was told anything else since the last call.
+// wantTold fails the test if the calls of OnEvict since the last wantTold are others.
 func (k *kit) wantTold(want ...string) {
 	k.Helper()
 	k.mu.Lock()
@@ -510,7 +510,7 @@ func TestStats_countEachLookUpAndEachValue(t *testing.T) {
 	})
 }
 
-// Any operations beside a map with deadlines, which is the plainest cache there is.
+// Random operations agree with a map with deadlines, which is the plainest cache there is.
 func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 	type value struct {
 		v        int
@@ -694,7 +694,7 @@ func TestCache_manyGoroutines_everyValueLeavesOnce(t *testing.T) {
 	}
 }
 
-// Whoever drains the wheel may run what was drained, and so the timers of the cache, too early.
+// A caller that drains the wheel may run the drained jobs too early, the timers of the cache among them.
 func TestDrainOfTheWheel_jobsRunTooEarly_harmNothing(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		for i := range 100 {

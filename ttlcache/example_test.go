@@ -50,7 +50,7 @@ func ExampleCache_GetOrLoad() {
 		return
 	}
 	load := func(_ context.Context, article string) (int, error) {
-		fmt.Println("asking for the price of", article) // once, whoever asks, and however many at a time
+		fmt.Println("asking for the price of", article) // once, however many ask at the same time
 		return 499, nil
 	}
 	for range 3 {

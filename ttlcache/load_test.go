@@ -198,7 +198,7 @@ func TestGetOrLoad_allCallersLeave_theLoadIsToldSo(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if !told.Load() || k.loads.going.Load() != 0 || len(k.loads.flights) != 0 {
-			t.Errorf("the load was told: %v, and %d go on", told.Load(), len(k.loads.flights))
+			t.Errorf("the load was canceled: %v, and %d are in progress", told.Load(), len(k.loads.flights))
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestGetOrLoad_afterADelete_loadsAnew(t *testing.T) {
 	})
 }
 
-// A load that nobody waits for any more may go on all the same, and end after another has brought the value.
+// A load that no caller waits for any more may still be running, and end after another has stored the value.
 func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		var calls atomic.Int64
@@ -298,7 +298,7 @@ func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 	})
 }
 
-// Nor does one that comes when the load has ended, and nobody has kept what it brought yet.
+// Nor does one that comes when the load has ended and its result is not stored yet.
 func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		f := k.loads.join(k.Context(), "a")
@@ -340,7 +340,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 	}
 }
 
-// What makes room for a loaded value is told of on a caller's goroutine, as it is by Set.
+// OnEvict for what makes room for a loaded value is called on a caller's goroutine, as it is by Set.
 func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 	var k *kit
 	does := func() {}
@@ -390,7 +390,7 @@ func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 		}
 		does = func() {}
 		if n := k.loads.going.Load(); n != 0 || len(k.loads.flights) != 0 {
-			t.Errorf("%d loads go on", n)
+			t.Errorf("%d loads are in progress", n)
 		}
 	})
 }
