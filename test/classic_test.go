@@ -12,7 +12,7 @@ import (
 )
 
 func TestClassicUse_runsAsAlways(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var first, second atomic.Int64
 		tw := timewheel.NewTimeWheel(time.Second, 60)
 		tw.Start()

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -98,7 +97,7 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 	} {
 		for _, way := range ways {
 			t.Run(state+"_"+way.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw := newWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 					if state != "before_Start" {
 						tw.Start()
@@ -136,7 +135,7 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 }
 
 func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4)
 		runs := 0
 		add := func() weak.Pointer[ballast] {
@@ -205,7 +204,7 @@ func TestC3_nothingDueSoon_doesNotWakeUpAtEveryTick(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw := startWheel(t, ms, 60, timewheel.WithPoolSize(1))
 				c.fill(t, tw)
 				settle(10 * time.Second)

@@ -74,7 +74,7 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 	for name := range names {
 		for _, end := range []string{"at rest", "Stop", "Shutdown", "Drain"} {
 			t.Run(name+"/"+end, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					release := make(chan struct{})
 					f := faults(release)[name]
 					tw := startWheel(t, ms, 16, append([]timewheel.Option{quiet()}, f.opts...)...)
@@ -111,7 +111,7 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 }
 
 func TestFaults_jobCallsEveryVerb_andStopsTheWheel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, ms, 16, timewheel.WithPoolSize(4), quiet())
 		done := false
 		must(t, tw.AddTask(once("k", 10*ms, func(task *timewheel.Task) {
@@ -150,59 +150,63 @@ func TestFaults_jobCallsEveryVerb_andStopsTheWheel(t *testing.T) {
 }
 
 func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
-	n := 100_000
-	if testing.Short() {
-		n = 10_000
-	}
-	tw := startWheel(t, ms, 512, quiet())
-	var won, lost, runs atomic.Int64
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			key := name(i / 2) // two for each
-			<-start
-			err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { runs.Add(1) }))
-			switch {
-			case err == nil:
-				won.Add(1)
-			case errors.Is(err, timewheel.ErrDuplicateTaskKey):
-				lost.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
-	if won.Load() != int64(n/2) || lost.Load() != int64(n/2) {
-		t.Errorf("of %d adds of %d keys %d won and %d lost", n, n/2, won.Load(), lost.Load())
-	}
-	for i := range n / 2 {
-		wg.Go(func() { should(t, tw.Reschedule(name(i), 0)) })
-	}
-	wg.Wait()
-	for deadline := time.Now().Add(time.Minute); tw.Len() > 0 && time.Now().Before(deadline); {
-		time.Sleep(ms)
-	}
-	tw.Stop()
-	must(t, tw.Shutdown(t.Context()))
-	if runs.Load() != won.Load() {
-		t.Errorf("%d tasks were added, and %d ran", won.Load(), runs.Load())
-	}
-	balanced(t, tw, n/2)
+	eachLayout(t, func(t *testing.T) {
+		n := 100_000
+		if testing.Short() {
+			n = 10_000
+		}
+		tw := startWheel(t, ms, 512, quiet())
+		var won, lost, runs atomic.Int64
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for i := range n {
+			wg.Go(func() {
+				key := name(i / 2) // two for each
+				<-start
+				err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { runs.Add(1) }))
+				switch {
+				case err == nil:
+					won.Add(1)
+				case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+					lost.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if won.Load() != int64(n/2) || lost.Load() != int64(n/2) {
+			t.Errorf("of %d adds of %d keys %d won and %d lost", n, n/2, won.Load(), lost.Load())
+		}
+		for i := range n / 2 {
+			wg.Go(func() { should(t, tw.Reschedule(name(i), 0)) })
+		}
+		wg.Wait()
+		for deadline := time.Now().Add(time.Minute); tw.Len() > 0 && time.Now().Before(deadline); {
+			time.Sleep(ms)
+		}
+		tw.Stop()
+		must(t, tw.Shutdown(t.Context()))
+		if runs.Load() != won.Load() {
+			t.Errorf("%d tasks were added, and %d ran", won.Load(), runs.Load())
+		}
+		balanced(t, tw, n/2)
+	})
 }
 
 // Five million tasks in 1.25 GB: 250 bytes for each, its key included, and what the collector needs to work.
 func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
-	if testing.Short() || raceDetector || layout != timewheel.Hashed {
-		t.Skip("takes a gigabyte, once")
+	if testing.Short() || raceDetector {
+		t.Skip("takes a gigabyte")
 	}
 	const n, limit = 5_000_000, 1_250 << 20
 	runtime.GC()
 	old := debug.SetMemoryLimit(limit)
 	defer debug.SetMemoryLimit(old)
-	tw := startWheel(t, 10*ms, 1024, quiet())
+	tw := timewheel.NewTimeWheel(10*ms, 1024, quiet())
+	tw.Start()
+	defer tw.Stop()
 	for i := range n {
 		must(t, tw.AddTask(once(name(i), time.Hour+time.Duration(i), nothing)))
 	}
@@ -231,7 +235,7 @@ func TestFault_observerOrPanicHandlerThatPanics_isLogged(t *testing.T) {
 		return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panicIf(panics) })
 	}
 	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			var book logBook
 			tw := startWheel(t, time.Millisecond, 8,
 				observer(c.observer), handler(c.handler), timewheel.WithLogger(book.logger()))

@@ -61,24 +61,26 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 
 // What only a programmer can have written panics, as in package time.
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
-	tw := newWheel(t, ms, 60)
-	must(t, tw.AddTask(once("k", time.Hour, nothing)))
-	for want, f := range map[string]func(){
-		"timewheel: nil executor":               func() { timewheel.WithExecutor(nil) },
-		"timewheel: nil logger":                 func() { timewheel.WithLogger(nil) },
-		"timewheel: nil slog logger":            func() { timewheel.WithSlog(nil) },
-		"timewheel: nil panic handler":          func() { timewheel.WithPanicHandler(nil) },
-		"timewheel: nil observer":               func() { timewheel.WithObserver(nil) },
-		"timewheel: option 2 is nil":            func() { _, _ = timewheel.New(ms, 60, timewheel.WithPoolSize(1), nil) },
-		"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
-		"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
-		"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
-	} {
-		if value := panicOf(f); value != want {
-			t.Errorf("it panics with %v, want %s", value, want)
+	eachLayout(t, func(t *testing.T) {
+		tw := newWheel(t, ms, 60)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		for want, f := range map[string]func(){
+			"timewheel: nil executor":               func() { timewheel.WithExecutor(nil) },
+			"timewheel: nil logger":                 func() { timewheel.WithLogger(nil) },
+			"timewheel: nil slog logger":            func() { timewheel.WithSlog(nil) },
+			"timewheel: nil panic handler":          func() { timewheel.WithPanicHandler(nil) },
+			"timewheel: nil observer":               func() { timewheel.WithObserver(nil) },
+			"timewheel: option 2 is nil":            func() { _, _ = timewheel.New(ms, 60, timewheel.WithPoolSize(1), nil) },
+			"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
+			"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
+			"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
+		} {
+			if value := panicOf(f); value != want {
+				t.Errorf("it panics with %v, want %s", value, want)
+			}
 		}
-	}
-	balanced(t, tw, 1)
+		balanced(t, tw, 1)
+	})
 }
 
 func TestNew_goodArguments_areTaken(t *testing.T) {
@@ -160,7 +162,7 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {
 			t.Run(c.name+"_"+strings.Join(c.want, "_"), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw := newWheel(t, 10*ms, 16)
 					must(t, tw.AddTask(times("live", time.Second, 3, nothing)))
 					if started {
@@ -187,17 +189,19 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 }
 
 func TestQueries_ofNoSuchTask_findNothing(t *testing.T) {
-	tw := newWheel(t, ms, 8)
-	for _, key := range []string{"", "no such"} {
-		info, ok := tw.Get(key)
-		if ok || info != (timewheel.Info{}) || tw.Exist(key) || tw.GetTaskTimes(key) != 0 {
-			t.Errorf("%q: %+v, %v, Exist %v, %d runs left", key, info, ok, tw.Exist(key), tw.GetTaskTimes(key))
+	eachLayout(t, func(t *testing.T) {
+		tw := newWheel(t, ms, 8)
+		for _, key := range []string{"", "no such"} {
+			info, ok := tw.Get(key)
+			if ok || info != (timewheel.Info{}) || tw.Exist(key) || tw.GetTaskTimes(key) != 0 {
+				t.Errorf("%q: %+v, %v, Exist %v, %d runs left", key, info, ok, tw.Exist(key), tw.GetTaskTimes(key))
+			}
 		}
-	}
-	n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
-	must(t, err)
-	wantEqual(t, "drained", n, 0)
-	wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{Workers: 1024})
+		n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
+		must(t, err)
+		wantEqual(t, "drained", n, 0)
+		wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{Workers: 1024})
+	})
 }
 
 // panicOf returns what f panics with.
@@ -218,7 +222,7 @@ func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
 
 // A key, a delay and a job are a task that runs once.
 func TestAddTask_delayAlone_runsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(&timewheel.Task{Key: "k", Delay: 50 * ms, Job: j.job}))
 		must(t, tw.SetTask(&timewheel.Task{Key: "one", Delay: 30 * ms, Times: 1, Job: j.job}))
@@ -236,7 +240,7 @@ func TestAddTask_delayAlone_runsOnce(t *testing.T) {
 }
 
 func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var called []string
 		handler := func(name string) timewheel.Option {
 			return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) {
@@ -259,7 +263,7 @@ func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
 }
 
 func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var book logBook
 		tw := startWheel(t, 10*ms, 16,
 			timewheel.WithSlog(slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))))

@@ -39,7 +39,7 @@ var states = []struct {
 func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 	for _, state := range states {
 		t.Run(state.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				state.in(t, func(tw *timewheel.TimeWheel) {
 					before := tw.Len()
 					for range 100 { // nothing in between gives the loop time
@@ -72,35 +72,37 @@ func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 }
 
 func TestK1_addsOfOneKeyAtTheSameTime_oneWins(t *testing.T) {
-	const rounds, adders = 5000, 3
-	tw := startWheel(t, ms, 16)
-	var ready, won, others atomic.Int64
-	together(adders, func(int) {
-		for round := range int64(rounds) {
-			// Nobody is woken up, which would take longer than the add: all wait for the last.
-			for ready.Add(1); ready.Load() < (2*round+1)*adders; {
-				runtime.Gosched()
+	eachLayout(t, func(t *testing.T) {
+		const rounds, adders = 5000, 3
+		tw := startWheel(t, ms, 16)
+		var ready, won, others atomic.Int64
+		together(adders, func(int) {
+			for round := range int64(rounds) {
+				// Nobody is woken up, which would take longer than the add: all wait for the last.
+				for ready.Add(1); ready.Load() < (2*round+1)*adders; {
+					runtime.Gosched()
+				}
+				switch err := tw.AddTask(once(name(int(round)), time.Hour, nothing)); {
+				case err == nil:
+					won.Add(1)
+				case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+					others.Add(1)
+				default:
+					t.Error(err)
+				}
+				for ready.Add(1); ready.Load() < (2*round+2)*adders; {
+					runtime.Gosched()
+				}
 			}
-			switch err := tw.AddTask(once(name(int(round)), time.Hour, nothing)); {
-			case err == nil:
-				won.Add(1)
-			case errors.Is(err, timewheel.ErrDuplicateTaskKey):
-				others.Add(1)
-			default:
-				t.Error(err)
-			}
-			for ready.Add(1); ready.Load() < (2*round+2)*adders; {
-				runtime.Gosched()
-			}
-		}
+		})
+		wantEqual(t, "adds that won", won.Load(), int64(rounds))
+		wantEqual(t, "adds that did not", others.Load(), int64(rounds*(adders-1)))
+		balanced(t, tw, rounds)
 	})
-	wantEqual(t, "adds that won", won.Load(), int64(rounds))
-	wantEqual(t, "adds that did not", others.Load(), int64(rounds*(adders-1)))
-	balanced(t, tw, rounds)
 }
 
 func TestK2_repeatingTask_neverFlickers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		var runs atomic.Int64
 		const n = 20
@@ -134,37 +136,41 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 
 // K2 in real time: whoever asks at any instant finds the task.
 func TestK2_askedWithoutAPause_isAlwaysThere(t *testing.T) {
-	tw := startWheel(t, ms, 4)
-	done := make(chan struct{})
-	runs := 0
-	must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) {
-		if runs++; runs == 50 {
-			close(done)
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 4)
+		done := make(chan struct{})
+		runs := 0
+		must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) {
+			if runs++; runs == 50 {
+				close(done)
+			}
+		})))
+		for asked := 0; ; asked++ {
+			if !tw.Exist("k") || tw.GetTaskTimes("k") != timewheel.Forever {
+				t.Fatalf("the task was not there when asked for the %d-th time", asked)
+			}
+			if _, ok := tw.Get("k"); !ok {
+				t.Fatalf("Get did not find the task at the %d-th time", asked)
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
 		}
-	})))
-	for asked := 0; ; asked++ {
-		if !tw.Exist("k") || tw.GetTaskTimes("k") != timewheel.Forever {
-			t.Fatalf("the task was not there when asked for the %d-th time", asked)
-		}
-		if _, ok := tw.Get("k"); !ok {
-			t.Fatalf("Get did not find the task at the %d-th time", asked)
-		}
-		select {
-		case <-done:
-			return
-		default:
-		}
-	}
+	})
 }
 
 func TestK2_replacedTask_neverFlickers(t *testing.T) {
-	tw := startWheel(t, ms, 4)
-	must(t, tw.AddTask(once("k", time.Hour, nothing)))
-	meanwhile(t, func() error { return tw.SetTask(once("k", time.Hour, nothing)) }, 20_000, func() error {
-		if !tw.Exist("k") {
-			return errors.New("the key was free")
-		}
-		return nil
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 4)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		meanwhile(t, func() error { return tw.SetTask(once("k", time.Hour, nothing)) }, 20_000, func() error {
+			if !tw.Exist("k") {
+				return errors.New("the key was free")
+			}
+			return nil
+		})
 	})
 }
 
@@ -190,7 +196,7 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 	for _, w := range withdrawals {
 		for _, n := range []int{1, 2, timewheel.Forever} {
 			t.Run(w.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 					release := occupy(t, tw, 2)
 					must(t, tw.AddTask(times("k", 30*ms, n, j.job)))
@@ -220,7 +226,7 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 func TestK3_removedBeforeItIsDue_neverRuns(t *testing.T) {
 	for _, w := range withdrawals {
 		t.Run(w.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw, j := startWheel(t, 10*ms, 16), newJournal()
 				must(t, tw.AddTask(every("k", 30*ms, j.job)))
 				settle(75 * ms)
@@ -234,7 +240,7 @@ func TestK3_removedBeforeItIsDue_neverRuns(t *testing.T) {
 }
 
 func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, ended := startWheel(t, 10*ms, 16), 0
 		must(t, tw.AddTask(every("k", 30*ms, func(task *timewheel.Task) {
 			time.Sleep(10 * ms)
@@ -251,7 +257,7 @@ func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
 
 // The executor has been asked for workers, and they come after the removal.
 func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var held []func()
 		tw := startWheel(t, 10*ms, 16, timewheel.WithExecutor(executor(func(f func()) error {
 			held = append(held, f)
@@ -280,7 +286,7 @@ func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
 }
 
 func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithMaxPending(1))
 		runs := 0
 		var job timewheel.Job
@@ -304,7 +310,7 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 }
 
 func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, old, young := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal(), newJournal()
 		release := occupy(t, tw, 1)
 		added := 1
@@ -337,7 +343,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 
 // A job that ends while a later task has its key must not take that one along.
 func TestK5_lastRunThatEnds_leavesTheLaterTask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { time.Sleep(50 * ms) })))
 		settle(30 * ms)
@@ -354,7 +360,7 @@ func TestK5_lastRunThatEnds_leavesTheLaterTask(t *testing.T) {
 }
 
 func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		timer := tw.AfterFunc(50*ms, func() { j.note("timer") })
 		settle(20 * ms)
@@ -368,7 +374,7 @@ func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
 
 func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 	for n, first := range map[int]int{0: 1, 1: 1, 5: 5, timewheel.Forever: timewheel.Forever} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 			var left atomic.Int64
 			count := func(when string) {
@@ -407,7 +413,7 @@ func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 }
 
 func TestK6_waitingRuns_haveNotBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		release := occupy(t, tw, 1)
 		must(t, tw.AddTask(times("k", 20*ms, 3, nothing)))

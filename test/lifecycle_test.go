@@ -16,7 +16,7 @@ import (
 )
 
 func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		everyVerb(t, tw)
 		wantEqual(t, "IsRunning", tw.IsRunning(), false)
@@ -55,7 +55,7 @@ func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
 
 // More tasks than any buffer between the callers and the loop will hold.
 func TestS1_beforeStart_addsDoNotBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 20_000
 		tw, j := newWheel(t, 10*ms, 16), newJournal()
 		for i := range n {
@@ -87,7 +87,7 @@ func TestS2_startAndStop_inAnyOrderAndAsOftenAsYouLike(t *testing.T) {
 		"", "s", "x", "d", "ss", "xx", "dd", "xs", "ds", "sxx", "sdd", "sxd", "sdx", "ssxx", "xsx", "sxs", "sxsx",
 		"dsxsd",
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := newWheel(t, 10*ms, 16), newJournal()
 			must(t, tw.AddTask(every("k", 20*ms, j.job)))
 			running, stopped := false, false
@@ -143,7 +143,7 @@ func TestS2_startAndStop_fromInside(t *testing.T) {
 		}, func(call func()) { call() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var tw *timewheel.TimeWheel
 				ready, calls := false, 0
 				call := func() {
@@ -171,7 +171,7 @@ func TestS2_startAndStop_fromInside(t *testing.T) {
 }
 
 func TestS3_afterStop_noRunStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		must(t, tw.AddTask(every("repeats", 20*ms, j.job)))
 		must(t, tw.AddTask(once("soon", 110*ms, j.job)))
@@ -194,7 +194,7 @@ func TestS3_afterStop_noRunStarts(t *testing.T) {
 
 func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 	for _, started := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 			if started {
 				tw.Start()
@@ -247,7 +247,7 @@ func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 
 // More than any buffer between the callers and the loop will hold, and no loop to empty it.
 func TestS3_afterStop_removalsDoNotBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 20_000
 		tw := startWheel(t, 10*ms, 16)
 		for i := range n {
@@ -262,7 +262,7 @@ func TestS3_afterStop_removalsDoNotBlock(t *testing.T) {
 }
 
 func TestS4_shutdown_cancelsNothingAndWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		ended := 0
 		for range 3 {
@@ -289,7 +289,7 @@ func TestS4_shutdown_cancelsNothingAndWaits(t *testing.T) {
 }
 
 func TestS4_shutdown_saysWhatGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		release := occupy(t, tw, 3)
 		cause := errors.New("no more patience")
@@ -348,7 +348,7 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 		}, 90 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw, j := startWheel(t, 10*ms, 16), newJournal()
 				must(t, tw.AddTask(once("k", 20*ms, func(task *timewheel.Task) {
 					should(t, task.Context().Err())
@@ -385,7 +385,7 @@ func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 			func(tw *timewheel.TimeWheel) { must(t, tw.Shutdown(context.Background())) },
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					before := goroutines()
 					tw := newWheel(t, 10*ms, 16, c.opts...)
 					for i := range 50 {
@@ -410,7 +410,7 @@ func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 
 // An executor may be closed once the wheel is stopped: the wheel has no further use for it.
 func TestS5_afterStop_theExecutorIsNotAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		for range 20 { // which of two things that are ready comes first is a matter of chance
 			gate, asked := make(chan struct{}), 0
 			tw := startWheel(t, 10*ms, 16, timewheel.WithExecutor(executor(func(f func()) error {
@@ -434,7 +434,7 @@ func TestS5_afterStop_theExecutorIsNotAsked(t *testing.T) {
 }
 
 func TestS6_halfAnHour_passesInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, ms, 512), newJournal()
 		for i := range 1000 {
 			must(t, tw.AddTask(once(name(i), 30*time.Minute, j.job)))
@@ -452,7 +452,7 @@ func TestS6_halfAnHour_passesInABubble(t *testing.T) {
 }
 
 func TestLifecycle_isLoggedForDebugging(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var book logBook
 		tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()))
 		must(t, tw.AddTask(every("k", 20*ms, nothing)))
@@ -476,7 +476,7 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 		{"blocks", func(gate chan struct{}) { <-gate }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				j := newJournal()
 				log := hooks(func() { c.log(gate) })[0]
@@ -499,32 +499,34 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 // What is logged about Start and Stop may take its time, and may itself stop the wheel: that nobody has to
 // wait for. In real time, since a bubble cannot tell that a goroutine waits for a mutex.
 func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
-	var tw *timewheel.TimeWheel
-	var calls atomic.Int64
-	log := new(logBook).logger()
-	log.AddHook(hook(func() {
-		if calls.Add(1) > 1 {
-			return
+	eachLayout(t, func(t *testing.T) {
+		var tw *timewheel.TimeWheel
+		var calls atomic.Int64
+		log := new(logBook).logger()
+		log.AddHook(hook(func() {
+			if calls.Add(1) > 1 {
+				return
+			}
+			finished := make(chan struct{})
+			go func() {
+				defer close(finished)
+				tw.Start()
+				tw.Stop()
+				everyVerb(t, tw)
+			}()
+			select {
+			case <-finished:
+			case <-time.After(2 * time.Second):
+				t.Error("Stop hangs while Start is logged")
+			}
+		}))
+		tw = newWheel(t, 10*ms, 16, timewheel.WithLogger(log))
+		tw.Start()
+		for tw.IsRunning() {
+			runtime.Gosched()
 		}
-		finished := make(chan struct{})
-		go func() {
-			defer close(finished)
-			tw.Start()
-			tw.Stop()
-			everyVerb(t, tw)
-		}()
-		select {
-		case <-finished:
-		case <-time.After(2 * time.Second):
-			t.Error("Stop hangs while Start is logged")
+		if calls.Load() == 0 {
+			t.Error("nothing was logged")
 		}
-	}))
-	tw = newWheel(t, 10*ms, 16, timewheel.WithLogger(log))
-	tw.Start()
-	for tw.IsRunning() {
-		runtime.Gosched()
-	}
-	if calls.Load() == 0 {
-		t.Error("nothing was logged")
-	}
+	})
 }

@@ -67,7 +67,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 		}, func(func()) { runtime.Goexit() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				stuck := func() { <-gate }
 				opts := []timewheel.Option{timewheel.WithPoolSize(2)}
@@ -136,7 +136,7 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				tw, j := startWheel(t, 10*ms, 16, c.option(gate), quiet()), newJournal()
 				release := sync.OnceFunc(func() { close(gate) })
@@ -209,7 +209,7 @@ func everyVerb(t *testing.T, tw *timewheel.TimeWheel) {
 }
 
 func TestL2_fullPool_losesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const workers, n = 4, 3000
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(workers)), newJournal()
 		var now, most atomic.Int64
@@ -237,7 +237,7 @@ func TestL2_fullPool_losesNothing(t *testing.T) {
 }
 
 func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 1000
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		release := occupy(t, tw, 1)
@@ -266,7 +266,7 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 	const interval = 25 * ms
 	for _, n := range []int{3, timewheel.Forever} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1))
 			release, j := occupy(t, tw, 1), newJournal()
 			for i := range 5 {
@@ -299,7 +299,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 }
 
 func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, timewheel.WithMaxPending(3))
 		full := func(what string, err error) {
 			t.Helper()
@@ -335,37 +335,41 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 
 // A bound that a SetTask could lift for an instant would let one more task in for each.
 func TestL3_replacingTasks_keepsTheBound(t *testing.T) {
-	const bound = 2
-	tw := startWheel(t, ms, 16, timewheel.WithMaxPending(bound))
-	must(t, tw.AddTask(once("a", time.Hour, nothing)))
-	must(t, tw.AddTask(once("b", time.Hour, nothing)))
-	replacements := 0
-	meanwhile(t, func() error {
-		replacements++
-		return tw.SetTask(once("a", time.Hour, nothing))
-	}, 50_000, func() error {
-		if err := tw.AddTask(once("c", time.Hour, nothing)); !errors.Is(err, timewheel.ErrFull) {
-			return fmt.Errorf("a third task beside two that were there all the while: %v", err)
-		}
-		return nil
+	eachLayout(t, func(t *testing.T) {
+		const bound = 2
+		tw := startWheel(t, ms, 16, timewheel.WithMaxPending(bound))
+		must(t, tw.AddTask(once("a", time.Hour, nothing)))
+		must(t, tw.AddTask(once("b", time.Hour, nothing)))
+		replacements := 0
+		meanwhile(t, func() error {
+			replacements++
+			return tw.SetTask(once("a", time.Hour, nothing))
+		}, 50_000, func() error {
+			if err := tw.AddTask(once("c", time.Hour, nothing)); !errors.Is(err, timewheel.ErrFull) {
+				return fmt.Errorf("a third task beside two that were there all the while: %v", err)
+			}
+			return nil
+		})
+		balanced(t, tw, 2+replacements)
 	})
-	balanced(t, tw, 2+replacements)
 }
 
 // An add that fails must not take the place of one that need not.
 func TestL3_addsThatFail_refuseNoOther(t *testing.T) {
-	tw := startWheel(t, ms, 16, timewheel.WithMaxPending(2))
-	must(t, tw.AddTask(once("a", time.Hour, nothing)))
-	meanwhile(t, func() error {
-		if err := tw.AddTask(once("a", time.Hour, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
-			return fmt.Errorf("AddTask of a key that is there: %v", err)
-		}
-		return nil
-	}, 50_000, func() error {
-		if err := tw.AddTask(once("b", time.Hour, nothing)); err != nil {
-			return fmt.Errorf("a second task where two are allowed: %w", err)
-		}
-		return tw.RemoveTask("b")
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 16, timewheel.WithMaxPending(2))
+		must(t, tw.AddTask(once("a", time.Hour, nothing)))
+		meanwhile(t, func() error {
+			if err := tw.AddTask(once("a", time.Hour, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
+				return fmt.Errorf("AddTask of a key that is there: %v", err)
+			}
+			return nil
+		}, 50_000, func() error {
+			if err := tw.AddTask(once("b", time.Hour, nothing)); err != nil {
+				return fmt.Errorf("a second task where two are allowed: %w", err)
+			}
+			return tw.RemoveTask("b")
+		})
 	})
 }
 
@@ -389,7 +393,7 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 		{"Goexit", runtime.Goexit, "Goexit", func(v any) bool { _, ok := v.(error); return ok }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var book logBook
 				var handled []any
 				var observed []timewheel.Run
@@ -442,7 +446,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 		{"Goexit", runtime.Goexit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				calls := 0
 				opts := append(hooks(func() {
 					if calls++; calls > 1 { // not at Start, where it would end the test's own goroutine
@@ -468,7 +472,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 
 // What a handler of the user's does wrong is logged as well.
 func TestL4_handlersThatPanic_areLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var book logBook
 		tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
 			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panic("the handler fails") }),
@@ -483,7 +487,7 @@ func TestL4_handlersThatPanic_areLogged(t *testing.T) {
 }
 
 func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(3), quiet())
 		random := seeded()
 		added := 0
@@ -555,7 +559,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 
 // What the wheel tells of each run adds up to what it tells of all.
 func TestL5_observer_isToldOfEveryRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var runs []timewheel.Run
 		var mu sync.Mutex
 		tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1), timewheel.WithObserver(func(r timewheel.Run) {
@@ -598,7 +602,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 		{"panic", func() error { panic("not now") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var book logBook
 				refusals := 0
 				tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
@@ -626,7 +630,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 
 // A job on an executor that runs it at once may end the goroutine that called the executor.
 func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, quiet(), timewheel.WithExecutor(executor(func(f func()) error {
 			f()
 			return nil
@@ -656,38 +660,40 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 // A task that is gone no longer counts. One that is just ending may take its room for a moment still; the job of its last
 // run finds it free, and so does the caller of a RemoveTask that has returned.
 func TestL3_goneTask_hasLeftItsRoom(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		delay time.Duration
-		end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
-	}{
-		{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
-		{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
-			for range 500 {
-				must(t, tw.AddTask(once("k", c.delay, nothing)))
-				ended := make(chan error)
-				go func() { ended <- c.end(tw) }()
-				later := once("k", time.Hour, nothing)
-				err := tw.AddTask(later)
-				for errors.Is(err, timewheel.ErrDuplicateTaskKey) || errors.Is(err, timewheel.ErrFull) {
-					runtime.Gosched()
-					err = tw.AddTask(later)
+	eachLayout(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name  string
+			delay time.Duration
+			end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
+		}{
+			{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
+			{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
+				for range 500 {
+					must(t, tw.AddTask(once("k", c.delay, nothing)))
+					ended := make(chan error)
+					go func() { ended <- c.end(tw) }()
+					later := once("k", time.Hour, nothing)
+					err := tw.AddTask(later)
+					for errors.Is(err, timewheel.ErrDuplicateTaskKey) || errors.Is(err, timewheel.ErrFull) {
+						runtime.Gosched()
+						err = tw.AddTask(later)
+					}
+					must(t, <-ended)
+					if err != nil {
+						t.Fatalf("the only task is gone: %v", err)
+					}
+					must(t, tw.RemoveTask("k"))
+					must(t, tw.AddTask(later))
+					must(t, tw.RemoveTask("k"))
+					inside := make(chan error)
+					must(t, tw.AddTask(once("k", ms, func(*timewheel.Task) { inside <- tw.AddTask(later) })))
+					must(t, <-inside)
+					must(t, tw.RemoveTask("k"))
 				}
-				must(t, <-ended)
-				if err != nil {
-					t.Fatalf("the only task is gone: %v", err)
-				}
-				must(t, tw.RemoveTask("k"))
-				must(t, tw.AddTask(later))
-				must(t, tw.RemoveTask("k"))
-				inside := make(chan error)
-				must(t, tw.AddTask(once("k", ms, func(*timewheel.Task) { inside <- tw.AddTask(later) })))
-				must(t, <-inside)
-				must(t, tw.RemoveTask("k"))
-			}
-		})
-	}
+			})
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -53,7 +52,7 @@ func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 					t.Errorf("not compiled: %s", row[1])
 				}
 			}
-			synctest.Test(t, run)
+			inBubble(t, run)
 		})
 	}
 }

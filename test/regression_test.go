@@ -4,7 +4,6 @@ package test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -13,7 +12,7 @@ import (
 // The mistakes that wheels of this kind are known for, one test each.
 
 func TestRegression_aDelayOfOneRevolution_doesNotFireAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, 60), newJournal()
 		settle(17 * time.Second)
 		must(t, tw.AddTask(once("k", time.Minute, j.job)))
@@ -23,7 +22,7 @@ func TestRegression_aDelayOfOneRevolution_doesNotFireAtOnce(t *testing.T) {
 }
 
 func TestRegression_anIntervalBelowATick_doesNotWaitARevolution(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, 60), newJournal()
 		must(t, tw.AddTask(times("k", 300*ms, 3, j.job)))
 		settle(time.Hour)
@@ -32,7 +31,7 @@ func TestRegression_anIntervalBelowATick_doesNotWaitARevolution(t *testing.T) {
 }
 
 func TestRegression_25msOnA10msWheel_isNot20(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 60), newJournal()
 		must(t, tw.AddTask(every("k", 25*ms, j.job)))
 		settle(10 * time.Second)
@@ -41,7 +40,7 @@ func TestRegression_25msOnA10msWheel_isNot20(t *testing.T) {
 }
 
 func TestRegression_aFullPool_dropsNoneOfAThousandJobs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 60, timewheel.WithPoolSize(16)), newJournal()
 		for i := range 1000 {
 			must(t, tw.AddTask(once(name(i), 50*ms, func(task *timewheel.Task) {
@@ -55,34 +54,38 @@ func TestRegression_aFullPool_dropsNoneOfAThousandJobs(t *testing.T) {
 }
 
 func TestRegression_exist_isTrueRightAfterAddTask(t *testing.T) {
-	tw := startWheel(t, ms, 60)
-	for i := range 10_000 {
-		must(t, tw.AddTask(once(name(i), time.Hour, nothing)))
-		if !tw.Exist(name(i)) {
-			t.Fatalf("task %d was added and is not there", i)
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 60)
+		for i := range 10_000 {
+			must(t, tw.AddTask(once(name(i), time.Hour, nothing)))
+			if !tw.Exist(name(i)) {
+				t.Fatalf("task %d was added and is not there", i)
+			}
 		}
-	}
+	})
 }
 
 func TestRegression_twoAddsOfOneKeyAtTheSameTime_doNotBothWin(t *testing.T) {
-	tw := startWheel(t, ms, 60)
-	won := 0
-	add := func() error { return tw.AddTask(once("k", time.Hour, nothing)) }
-	for range 2000 {
-		other := make(chan error)
-		go func() { other <- add() }()
-		mine := add()
-		if theirs := <-other; (mine == nil) == (theirs == nil) {
-			t.Fatalf("of two adds of one key: %v and %v", mine, theirs)
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 60)
+		won := 0
+		add := func() error { return tw.AddTask(once("k", time.Hour, nothing)) }
+		for range 2000 {
+			other := make(chan error)
+			go func() { other <- add() }()
+			mine := add()
+			if theirs := <-other; (mine == nil) == (theirs == nil) {
+				t.Fatalf("of two adds of one key: %v and %v", mine, theirs)
+			}
+			won++
+			must(t, tw.RemoveTask("k"))
 		}
-		won++
-		must(t, tw.RemoveTask("k"))
-	}
-	balanced(t, tw, won)
+		balanced(t, tw, won)
+	})
 }
 
 func TestRegression_addTask_blocksNeitherBeforeStartNorAfterStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, time.Second, 60)
 		before := time.Now()
 		must(t, tw.AddTask(once("a", time.Hour, nothing)))
@@ -97,7 +100,7 @@ func TestRegression_addTask_blocksNeitherBeforeStartNorAfterStop(t *testing.T) {
 }
 
 func TestRegression_stop_blocksNeitherBeforeStartNorTheSecondTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		before := time.Now()
 		for _, started := range []bool{false, true} {
 			tw := newWheel(t, time.Second, 60)
@@ -115,7 +118,7 @@ func TestRegression_stop_blocksNeitherBeforeStartNorTheSecondTime(t *testing.T) 
 // Every way from one slot to another, with the hand before, at and after both of them.
 func TestRegression_aMoveToANearerSlot_doesNotFireARevolutionLateOrEarly(t *testing.T) {
 	const slots = 5
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, slots), newJournal()
 		want := map[string]time.Duration{}
 		for from := 1; from <= 3*slots; from++ {
@@ -139,7 +142,7 @@ func TestRegression_aMoveToANearerSlot_doesNotFireARevolutionLateOrEarly(t *test
 }
 
 func TestRegression_afterDrain_aKeyFiresAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 60), newJournal()
 		for range 3 {
 			must(t, tw.AddTask(once("k", 50*ms, j.job)))
@@ -155,7 +158,7 @@ func TestRegression_afterDrain_aKeyFiresAgain(t *testing.T) {
 }
 
 func TestRegression_aTaskAddedAgain_isNotHitByTheOldRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 60), newJournal()
 		for range 1000 { // the loop has not heard of the old ones when the last is added
 			must(t, tw.AddTask(once("k", 50*ms, nothing)))

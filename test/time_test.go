@@ -99,26 +99,30 @@ var wheelSizes = []struct {
 }
 
 func TestT1_neverEarly(t *testing.T) {
-	for _, size := range wheelSizes {
-		if early := slices.Min(latenesses(t, size.tick, size.slots)); early < 0 {
-			t.Errorf("tick %v, %d slots: a run began %v early", size.tick, size.slots, -early)
+	eachLayout(t, func(t *testing.T) {
+		for _, size := range wheelSizes {
+			if early := slices.Min(latenesses(t, size.tick, size.slots)); early < 0 {
+				t.Errorf("tick %v, %d slots: a run began %v early", size.tick, size.slots, -early)
+			}
 		}
-	}
+	})
 }
 
 func TestT2_lateByLessThanOneTick(t *testing.T) {
-	for _, size := range wheelSizes {
-		if late := slices.Max(latenesses(t, size.tick, size.slots)); late >= size.tick {
-			t.Errorf("tick %v, %d slots: a run began %v late", size.tick, size.slots, late)
+	eachLayout(t, func(t *testing.T) {
+		for _, size := range wheelSizes {
+			if late := slices.Max(latenesses(t, size.tick, size.slots)); late >= size.tick {
+				t.Errorf("tick %v, %d slots: a run began %v late", size.tick, size.slots, late)
+			}
 		}
-	}
+	})
 }
 
 // While adds keep the loop busy it looks for them now and then; a task that is due before the next look must
 // not wait for that.
 func TestT2_amidManyAdds_lateByLessThanOneTick(t *testing.T) {
 	const tick, rounds, far = 10 * time.Microsecond, 100, 300
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, tick, 64)
 		for round := range rounds {
 			for i := range far {
@@ -155,7 +159,7 @@ func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 		{0, time.Nanosecond, 100},
 	} {
 		t.Run(fmt.Sprintf("%v_then_%v", c.delay, c.interval), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var runs []timewheel.Run
 				tw := startWheel(t, tick, 8, timewheel.WithPoolSize(1), timewheel.WithObserver(func(r timewheel.Run) {
 					runs = append(runs, r)
@@ -187,7 +191,7 @@ func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 }
 
 func TestT3_slowJob_keepsTheGrid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 8), newJournal()
 		must(t, tw.AddTask(every("slow", 50*ms, func(task *timewheel.Task) {
 			j.job(task)
@@ -200,7 +204,7 @@ func TestT3_slowJob_keepsTheGrid(t *testing.T) {
 }
 
 func TestT3_rescheduled_laterRunsFollowAtTheInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 8), newJournal()
 		must(t, tw.AddTask(times("k", 100*ms, 4, j.job)))
 		settle(250 * ms) // at 100 and 200
@@ -212,7 +216,7 @@ func TestT3_rescheduled_laterRunsFollowAtTheInterval(t *testing.T) {
 
 // A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is no order.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const tick, n = 10 * ms, 10_000
 		tw, j := newWheel(t, tick, 16, timewheel.WithPoolSize(1)), newJournal()
 		due := make(map[string]time.Duration)
@@ -237,7 +241,7 @@ func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T
 }
 
 func TestT4_afterAStall_ticksAreComputedAndNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, 10*ms, 16)
 		settle(time.Hour + 3*ms)
 		tw.Start()
@@ -250,7 +254,7 @@ func TestT4_afterAStall_ticksAreComputedAndNotCounted(t *testing.T) {
 }
 
 func TestT4_afterAStall_repeatsRunOnceAndRejoinTheirGrid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := newWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(times("k", 25*ms, 3, j.job)))
 		settle(1010 * ms) // due 40 times, at 25 ms to 1 s
@@ -307,20 +311,22 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 
 // What the wheel tells as a time.Time can be compared with the present whatever happens to the wall clock.
 func TestT5_timesCarryAMonotonicReading(t *testing.T) {
-	runs := make(chan timewheel.Run, 1)
-	tw := startWheel(t, ms, 8, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
-	must(t, tw.AddTask(once("far", time.Hour, nothing)))
-	tw.AfterFunc(0, func() {})
-	info, ok := tw.Get("far")
-	r := <-runs
-	for what, at := range map[string]time.Time{
-		"Info.Next": info.Next,
-		"Run.Due":   r.Due, "Run.Handed": r.Handed, "Run.Started": r.Started, "Run.Ended": r.Ended,
-	} {
-		if !ok || at == at.Round(0) { // Round drops the reading and changes nothing else
-			t.Errorf("%s has no monotonic reading: %v", what, at)
+	eachLayout(t, func(t *testing.T) {
+		runs := make(chan timewheel.Run, 1)
+		tw := startWheel(t, ms, 8, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
+		must(t, tw.AddTask(once("far", time.Hour, nothing)))
+		tw.AfterFunc(0, func() {})
+		info, ok := tw.Get("far")
+		r := <-runs
+		for what, at := range map[string]time.Time{
+			"Info.Next": info.Next,
+			"Run.Due":   r.Due, "Run.Handed": r.Handed, "Run.Started": r.Started, "Run.Ended": r.Ended,
+		} {
+			if !ok || at == at.Round(0) { // Round drops the reading and changes nothing else
+				t.Errorf("%s has no monotonic reading: %v", what, at)
+			}
 		}
-	}
+	})
 }
 
 func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
@@ -330,7 +336,7 @@ func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
 			hands = append(hands, turns*slots-1, turns*slots, turns*slots+slots/2)
 		}
 		for _, hand := range hands {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw := startWheel(t, time.Second, slots)
 				settle(time.Duration(hand) * time.Second)
 				j := newJournal()
@@ -364,7 +370,7 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 		tick  time.Duration
 		slots int
 	}{{1, 1}, {1, 1 << 10}, {ms, 60}, {time.Hour, 7}, {longest / 2, 3}, {longest, 1}} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := startWheel(t, size.tick, size.slots), newJournal()
 			settle(5 * ms)
 			for i, d := range []time.Duration{longest, longest - 1, longest/2 + 1, 1<<62 - 1, 250 * year} {
@@ -406,7 +412,7 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 
 // The first run is soon, and the grid after it leaves the reach of every clock.
 func TestT6_longestInterval_runsOnceAndStaysPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, 60), newJournal()
 		task := every("k", math.MaxInt64, j.job)
 		task.Delay = 5 * time.Second

@@ -68,7 +68,7 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 		"f...r....r...s", "fR", "f.R...r", "fsr", "fs.r", "fsrs", "f0", "f.0.", "f-", "f.-.s", "f...0.r.s", "fsRr",
 		"f..R.....r.R..r.s.r", "z.r",
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			want := play(script, func(d time.Duration, f func()) timer { return time.AfterFunc(d, f) })
 			tw := startWheel(t, 10*ms, 16)
 			got := play(script, func(d time.Duration, f func()) timer { return tw.AfterFunc(d, f) })
@@ -83,7 +83,7 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 }
 
 func TestTimer_thatWaitsForAWorker_canBeStoppedAndMoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		release := occupy(t, tw, 1)
 		stopped := tw.AfterFunc(20*ms, func() { j.note("stopped") })
@@ -106,7 +106,7 @@ func TestTimer_thatWaitsForAWorker_canBeStoppedAndMoved(t *testing.T) {
 }
 
 func TestTimer_resetWhileItRuns_runsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		timer := tw.AfterFunc(20*ms, func() {
 			j.note("k")
@@ -123,7 +123,7 @@ func TestTimer_resetWhileItRuns_runsAgain(t *testing.T) {
 }
 
 func TestAddTask_copiesTheTask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		task := &timewheel.Task{Key: "k", Interval: 20 * ms, Delay: 30 * ms, Times: 3}
 		task.Job = func(run *timewheel.Task) {
@@ -149,7 +149,7 @@ func TestAddTask_copiesTheTask(t *testing.T) {
 }
 
 func TestSetTask_addsOrReplaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		old := func(*timewheel.Task) { j.note("old") }
 		must(t, tw.SetTask(every("k", 20*ms, old))) // adds
@@ -172,7 +172,7 @@ func TestSetTask_addsOrReplaces(t *testing.T) {
 }
 
 func TestReschedule_movesTheNextRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(once("pushed back", 100*ms, j.job)))
 		must(t, tw.AddTask(once("nearer", time.Hour, j.job)))
@@ -205,7 +205,7 @@ func TestReschedule_movesTheNextRun(t *testing.T) {
 }
 
 func TestGet_tellsWhereTheTaskIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const slots = 10
 		tw := startWheel(t, time.Second, slots, timewheel.WithPoolSize(1))
 		settle(33 * time.Second)
@@ -247,7 +247,7 @@ func withoutNext(info timewheel.Info) timewheel.Info {
 }
 
 func TestAll_isAWalkWithoutALock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		const n = 1000
 		for i := range n {
@@ -290,7 +290,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 
 func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 	for _, state := range []string{"running", "before Start", "after Stop"} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 			var release func()
 			added := 9
@@ -355,7 +355,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 }
 
 func TestDrain_isEnoughToGoOnElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		from, to, j := startWheel(t, 10*ms, 16), startWheel(t, 10*ms, 7), newJournal()
 		must(t, from.AddTask(times("a", 100*ms, 4, j.job)))
 		must(t, from.AddTask(once("b", 333*ms, j.job)))
@@ -380,7 +380,7 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 		{[]timewheel.Option{timewheel.WithPoolSize(1)}, 1},
 		{[]timewheel.Option{timewheel.WithPoolSize(37)}, 37},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 16, c.opts...)
 			var now, most atomic.Int64
 			for i := range 3000 {
@@ -405,7 +405,7 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 }
 
 func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, quiet()), newJournal()
 		trouble := false
 		must(t, tw.AddTask(times("k", 100*ms, 10, timewheel.SkipIfRunning(func(task *timewheel.Task) {
@@ -425,7 +425,7 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 
 // A job may do all that anybody else may.
 func TestJob_thatCallsEveryVerb_doesNotWaitForItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 		must(t, tw.AddTask(times("k", 20*ms, 3, func(task *timewheel.Task) {
 			j.job(task)
