@@ -203,17 +203,6 @@ func TestT3_slowJob_keepsTheGrid(t *testing.T) {
 	})
 }
 
-func TestT3_rescheduled_laterRunsFollowAtTheInterval(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		tw, j := startWheel(t, 10*ms, 8), newJournal()
-		must(t, tw.AddTask(times("k", 100*ms, 4, j.job)))
-		settle(250 * ms) // at 100 and 200
-		must(t, tw.Reschedule("k", 30*ms))
-		settle(time.Second)
-		j.want(t, "k", 100*ms, 200*ms, 280*ms, 380*ms)
-	})
-}
-
 // A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is no order.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

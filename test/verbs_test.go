@@ -204,6 +204,32 @@ func TestReschedule_movesTheNextRun(t *testing.T) {
 	})
 }
 
+// Every way from one slot to another, with the hand before, at and after both of them.
+func TestReschedule_fromAnySlotToAnyOther_isRight(t *testing.T) {
+	const slots = 5
+	inBubble(t, func(t *testing.T) {
+		tw, j := startWheel(t, time.Second, slots), newJournal()
+		want := map[string]time.Duration{}
+		for from := 1; from <= 3*slots; from++ {
+			for after := range min(from, slots+1) {
+				for to := 1; to <= 3*slots; to++ {
+					key := name(len(want))
+					want[key] = time.Duration(after+to) * time.Second
+					must(t, tw.AddTask(once(key, time.Duration(from)*time.Second, j.job)))
+					time.AfterFunc(time.Duration(after)*time.Second, func() {
+						should(t, tw.Reschedule(key, time.Duration(to)*time.Second))
+					})
+				}
+			}
+		}
+		settle(time.Hour)
+		for key, at := range want {
+			j.want(t, key, at)
+		}
+		balanced(t, tw, len(want))
+	})
+}
+
 func TestGet_tellsWhereTheTaskIs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const slots = 10
@@ -368,6 +394,22 @@ func TestDrain_isEnoughToGoOnElsewhere(t *testing.T) {
 		j.want(t, "b", 340*ms)
 		balanced(t, from, 2)
 		balanced(t, to, 2)
+	})
+}
+
+func TestDrain_keyAddedAgain_runs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw, j := startWheel(t, 10*ms, 60), newJournal()
+		for range 3 {
+			must(t, tw.AddTask(once("k", 50*ms, j.job)))
+			settle(20 * ms)
+			n, err := tw.Drain(func(*timewheel.Task) {})
+			must(t, err)
+			wantEqual(t, "drained tasks", n, 1)
+		}
+		must(t, tw.AddTask(once("k", 50*ms, j.job)))
+		settle(time.Second)
+		j.want(t, "k", 110*ms)
 	})
 }
 
