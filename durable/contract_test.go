@@ -25,21 +25,6 @@ const (
 	hour = time.Hour
 )
 
-func TestT1_run_isNeverEarlyAndLessThanATickLate(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		// Within the window, at its edges, and far beyond it.
-		for _, d := range []time.Duration{
-			1, tick - 1, tick, tick + 1, sec, 30 * sec, 60*sec - 1, 60 * sec, 60*sec + 1, 90 * sec, hour, 1000 * hour,
-		} {
-			now := time.Since(r.begin)
-			r.add(durable.Task{Key: "k", Kind: "note", Delay: d})
-			r.after(d + 2*tick)
-			r.ranAt("k", now+d)
-			r.exists("k", false)
-		}
-	})
-}
-
 func TestT1_at_isTheTimeOfDay(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
@@ -95,35 +80,6 @@ func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T
 	})
 }
 
-func TestK1_ofConcurrentAdds_oneWins(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		for round := range 20 {
-			key := fmt.Sprint("k", round)
-			var won atomic.Int32
-			var wait sync.WaitGroup
-			for range 30 {
-				wait.Go(func() {
-					err := r.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour})
-					switch {
-					case err == nil:
-						won.Add(1)
-					case !errors.Is(err, durable.ErrDuplicateTaskKey):
-						t.Errorf("AddTask: %v", err)
-					}
-				})
-			}
-			wait.Wait()
-			if won.Load() != 1 {
-				t.Errorf("%d adds of %s won", won.Load(), key)
-			}
-			r.exists(key, true)
-		}
-		if n := r.Len(); n != 20 {
-			t.Errorf("Len is %d", n)
-		}
-	})
-}
-
 func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: hour} }
@@ -152,34 +108,19 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestK3_removed_startsNoMore(t *testing.T) {
+func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		gate := make(chan struct{})
 		r.handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
-		r.add(durable.Task{Key: "holds", Kind: "gate", Delay: sec})
-		r.after(2 * sec)
-		r.ranAt("holds", sec) // and has the only worker
-		for name, d := range map[string]time.Duration{"waiting": tick, "near": 10 * sec, "far": hour} {
-			r.add(durable.Task{Key: name, Kind: "note", Delay: d})
+		for key, d := range map[string]time.Duration{"runs": sec, "waits": 2 * sec, "near": 10 * sec, "far": hour} {
+			r.add(durable.Task{Key: key, Kind: "gate", Delay: d})
 		}
-		r.after(sec)
+		r.after(3 * sec)
+		r.ranAt("runs", sec) // and has the only worker
 		if s := r.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
 			t.Errorf("the accounts are %+v", s)
 		}
-		for _, name := range []string{"waiting", "near", "far"} {
-			if err := r.RemoveTask(ctx, name); err != nil {
-				t.Errorf("RemoveTask(%q): %v", name, err)
-			}
-			r.exists(name, false)
-			if err := r.RemoveTask(ctx, name); !errors.Is(err, durable.ErrTaskKeyNotFound) {
-				t.Errorf("second RemoveTask(%q): %v", name, err)
-			}
-		}
 		close(gate)
-		r.after(2 * hour)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
 	}, durable.WithPoolSize(1))
 }
 
@@ -557,24 +498,6 @@ func TestMissed_policies(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestS1_beforeStart_verbsWorkAndNothingRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.crash()
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "gone", Kind: "note", Delay: sec})
-		if err := r.RemoveTask(ctx, "gone"); err != nil {
-			t.Error(err)
-		}
-		r.after(10 * sec)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
-		r.start()
-		r.start()
-		r.after(2 * tick)
-		r.ranAt("k", 10*sec)
-	})
 }
 
 func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
