@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -110,45 +109,6 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 	}
 }
 
-func TestFaults_jobCallsEveryVerb_andStopsTheWheel(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		tw := startWheel(t, ms, 16, timewheel.WithPoolSize(4), quiet())
-		done := false
-		must(t, tw.AddTask(once("k", 10*ms, func(task *timewheel.Task) {
-			must(t, tw.AddTask(once(task.Key, time.Hour, nothing))) // its own key, which is free
-			must(t, tw.SetTask(once(task.Key, time.Hour, nothing)))
-			must(t, tw.Reschedule(task.Key, time.Minute))
-			wantEqual(t, "Exist", tw.Exist(task.Key), true)
-			wantEqual(t, "GetTaskTimes", tw.GetTaskTimes(task.Key), 1)
-			info, ok := tw.Get(task.Key)
-			wantEqual(t, "Get", ok && info.Key == task.Key, true)
-			for range tw.All() {
-				wantEqual(t, "Len", tw.Len(), 1)
-			}
-			timer := tw.AfterFunc(time.Hour, func() {})
-			wantEqual(t, "Reset", timer.Reset(time.Minute), true)
-			wantEqual(t, "Stop of a timer", timer.Stop(), true)
-			must(t, tw.RemoveTask(task.Key))
-			must(t, tw.AddTask(once(task.Key, time.Hour, nothing)))
-			n, err := tw.Drain(nothing)
-			must(t, err)
-			wantEqual(t, "drained", n, 1)
-			wantEqual(t, "Running", tw.Stats().Running, 1)
-			tw.Start()
-			tw.Stop()
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			if err := tw.Shutdown(ctx); err == nil {
-				t.Error("a job that waits for itself does not wait")
-			}
-			done = true
-		})))
-		settle(time.Second)
-		wantEqual(t, "the job came to its end", done, true)
-		balanced(t, tw, 5)
-	})
-}
-
 func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		n := 100_000
@@ -224,45 +184,4 @@ func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "drained tasks", removed, n/2)
 	balanced(t, tw, n)
-}
-
-// What the user gave to be called, and it panics, is logged each time; what does not panic is not.
-func TestFault_observerOrPanicHandlerThatPanics_isLogged(t *testing.T) {
-	observer := func(panics bool) timewheel.Option {
-		return timewheel.WithObserver(func(timewheel.Run) { panicIf(panics) })
-	}
-	handler := func(panics bool) timewheel.Option {
-		return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panicIf(panics) })
-	}
-	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		inBubble(t, func(t *testing.T) {
-			var book logBook
-			tw := startWheel(t, time.Millisecond, 8,
-				observer(c.observer), handler(c.handler), timewheel.WithLogger(book.logger()))
-			defer tw.Stop()
-			task := &timewheel.Task{
-				Key: "k", Interval: time.Second, Times: 3, Job: func(*timewheel.Task) { panic("on purpose") },
-			}
-			if err := tw.AddTask(task); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
-			for what, panics := range map[string]bool{"observer panicked": c.observer, "panic handler panicked": c.handler} {
-				want := 0
-				if panics {
-					want = 3
-				}
-				if n := len(book.with(what)); n != want {
-					t.Errorf("%+v: %d entries that the %s, want %d", c, n, what, want)
-				}
-			}
-		})
-	}
-}
-
-func panicIf(panics bool) {
-	if panics {
-		panic("trouble")
-	}
 }

@@ -470,20 +470,40 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 	}
 }
 
-// What a handler of the user's does wrong is logged as well.
+// What a handler of the user's does wrong is logged each time as well; what does nothing wrong is not.
 func TestL4_handlersThatPanic_areLogged(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var book logBook
-		tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
-			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panic("the handler fails") }),
-			timewheel.WithObserver(func(timewheel.Run) { panic("the observer fails") }))
-		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("the job fails") })))
-		settle(time.Second)
-		for _, text := range []string{"the job fails", "the handler fails", "the observer fails"} {
-			wantEqual(t, "entries with "+text, len(book.with("level=error", text, "load_test.go")), 1)
-		}
-		balanced(t, tw, 1)
-	})
+	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		inBubble(t, func(t *testing.T) {
+			fail := func(fails bool, text string) {
+				if fails {
+					panic(text)
+				}
+			}
+			var book logBook
+			tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
+				timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { fail(c.handler, "this one fails, too") }),
+				timewheel.WithObserver(func(timewheel.Run) { fail(c.observer, "the last one fails") }))
+			must(t, tw.AddTask(times("k", time.Second, 3, func(*timewheel.Task) { fail(true, "the job fails") })))
+			settle(5 * time.Second)
+			for _, entry := range []struct {
+				fails      bool
+				what, text string
+			}{
+				{true, "job panicked", "the job fails"},
+				{c.handler, "panic handler panicked", "this one fails, too"},
+				{c.observer, "observer panicked", "the last one fails"},
+			} {
+				want := 0
+				if entry.fails {
+					want = 3
+				}
+				wantEqual(t, "entries that the "+entry.what, len(book.with(entry.what)), want)
+				wantEqual(t, "of them with value and stack",
+					len(book.with(entry.what, "level=error", entry.text, "load_test.go")), want)
+			}
+			balanced(t, tw, 1)
+		})
+	}
 }
 
 func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
