@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/test/contract"
 )
 
@@ -23,7 +24,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 				s, err := durable.New(newStore(), append(opts,
-					durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(quiet()))...)
+					durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
 				if err != nil {
 					t.Fatal(err)
 				}

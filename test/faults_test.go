@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -80,7 +81,7 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 					for i := range tasks {
 						must(t, tw.AddTask(times(fmt.Sprint(i), time.Duration(1+i%20)*ms, 1+i%3, f.job)))
 					}
-					settle(15 * ms)
+					testkit.Settle(15 * ms)
 					balanced(t, tw, tasks)
 					switch end {
 					case "Stop":
@@ -95,7 +96,7 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 					}
 					balanced(t, tw, tasks)
 					close(release)
-					settle(10 * time.Second)
+					testkit.Settle(10 * time.Second)
 					s := balanced(t, tw, tasks)
 					if s.Running != 0 {
 						t.Errorf("runs go on: %+v", s)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -168,7 +169,7 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 					if started {
 						tw.Start()
 					}
-					settle(100 * ms)
+					testkit.Settle(100 * ms)
 					stats, all := tw.Stats(), infosOf(tw)
 					err := c.call(tw)
 					if !errors.Is(err, c.is) {
@@ -226,7 +227,7 @@ func TestAddTask_delayAlone_runsOnce(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(&timewheel.Task{Key: "k", Delay: 50 * ms, Job: j.job}))
 		must(t, tw.SetTask(&timewheel.Task{Key: "one", Delay: 30 * ms, Times: 1, Job: j.job}))
-		settle(time.Hour)
+		testkit.Settle(time.Hour)
 		j.want(t, "k", 50*ms)
 		j.want(t, "one", 30*ms)
 		for _, n := range []int{2, timewheel.Forever} {
@@ -256,7 +257,7 @@ func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
 		}
 		tw := startWheel(t, 10*ms, 16, handler("h1"), observer("o1"), handler("h2"), observer("o2"), quiet())
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "calls", called, []string{"h1", "h2", "o1", "o2"})
 		balanced(t, tw, 1)
 	})
@@ -268,7 +269,7 @@ func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16,
 			timewheel.WithSlog(slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		tw.Stop()
 		for _, texts := range [][]string{
 			{"level=DEBUG", "timewheel: started"}, {"level=DEBUG", "timewheel: stopped"},

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -123,7 +124,7 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 			if !tw.Exist("k") && tw.Stats().Running == 0 {
 				t.Fatalf("after %d of %d runs the task is gone", runs.Load(), n)
 			}
-			settle(ms)
+			testkit.Settle(ms)
 		}
 		if tw.Exist("k") {
 			t.Error("the task is there after its last run")
@@ -200,7 +201,7 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 					tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 					release := occupy(t, tw, 2)
 					must(t, tw.AddTask(times("k", 30*ms, n, j.job)))
-					settle(50 * ms)
+					testkit.Settle(50 * ms)
 					if info, ok := tw.Get("k"); !ok || !info.Waiting || info.Slot != 0 || info.Circle != 0 {
 						t.Fatalf("does not wait for a worker: %+v", info)
 					}
@@ -210,7 +211,7 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 					}
 					wantEqual(t, "live tasks", tw.Len(), w.stays)
 					release()
-					settle(time.Second)
+					testkit.Settle(time.Second)
 					j.want(t, "k")
 					added := 3
 					if w.name == "SetTask" {
@@ -229,9 +230,9 @@ func TestK3_removedBeforeItIsDue_neverRuns(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				tw, j := startWheel(t, 10*ms, 16), newJournal()
 				must(t, tw.AddTask(every("k", 30*ms, j.job)))
-				settle(75 * ms)
+				testkit.Settle(75 * ms)
 				w.apply(t, tw)
-				settle(time.Minute)
+				testkit.Settle(time.Minute)
 				j.want(t, "k", 30*ms, 60*ms)
 				wantEqual(t, "live tasks", tw.Len(), w.stays)
 			})
@@ -247,9 +248,9 @@ func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
 			should(t, task.Context().Err())
 			ended++
 		})))
-		settle(35 * ms)
+		testkit.Settle(35 * ms)
 		must(t, tw.RemoveTask("k"))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs that ended", ended, 1)
 		balanced(t, tw, 1)
 	})
@@ -267,7 +268,7 @@ func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
 		for i := range 8 {
 			must(t, tw.AddTask(once(name(i), 10*ms, j.job)))
 		}
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		if len(held) == 0 {
 			t.Fatal("the executor was not asked")
 		}
@@ -302,7 +303,7 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 			}
 		}
 		must(t, tw.AddTask(times("k", 20*ms, 2, job)))
-		settle(205 * ms)
+		testkit.Settle(205 * ms)
 		wantEqual(t, "runs", runs, 10)
 		wantEqual(t, "runs left", tw.GetTaskTimes("k"), 2)
 		balanced(t, tw, 6)
@@ -316,16 +317,16 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 		added := 1
 		for i := range 50 { // the old and the young are now and then waiting, or in the very same slot
 			must(t, tw.AddTask(every("k", time.Duration(1+i%3)*20*ms, old.job)))
-			settle(time.Duration(i%5) * 10 * ms)
+			testkit.Settle(time.Duration(i%5) * 10 * ms)
 			must(t, tw.RemoveTask("k"))
 			must(t, tw.AddTask(once("k", 20*ms, young.job)))
 			if i%2 == 0 {
-				settle(30 * ms)
+				testkit.Settle(30 * ms)
 				must(t, tw.RemoveTask("k"))
 				must(t, tw.AddTask(once("k", 20*ms, young.job)))
 				added++
 			}
-			settle(30 * ms)
+			testkit.Settle(30 * ms)
 			if info, ok := tw.Get("k"); !ok || !info.Waiting || tw.GetTaskTimes("k") != 1 {
 				t.Fatalf("round %d: the young task is not there: %+v", i, info)
 			}
@@ -334,7 +335,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 		}
 		must(t, tw.AddTask(once("k", 20*ms, young.job)))
 		release()
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs of the old tasks", old.count("k"), 0)
 		wantEqual(t, "runs of the young tasks", young.count("k"), 1)
 		balanced(t, tw, added+1)
@@ -346,14 +347,14 @@ func TestK5_lastRunThatEnds_leavesTheLaterTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { time.Sleep(50 * ms) })))
-		settle(30 * ms)
+		testkit.Settle(30 * ms)
 		j := newJournal()
 		must(t, tw.AddTask(once("k", 100*ms, j.job)))
-		settle(60 * ms)
+		testkit.Settle(60 * ms)
 		if !tw.Exist("k") {
 			t.Error("the later task is gone")
 		}
-		settle(60 * ms)
+		testkit.Settle(60 * ms)
 		j.want(t, "k", 100*ms)
 		balanced(t, tw, 2)
 	})
@@ -363,10 +364,10 @@ func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		timer := tw.AfterFunc(50*ms, func() { j.note("timer") })
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		wantEqual(t, "Stop", timer.Stop(), true)
 		wantEqual(t, "Reset", timer.Reset(70*ms), false)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "timer", 90*ms)
 		balanced(t, tw, 2)
 	})
@@ -396,14 +397,14 @@ func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 			left.Store(int64(first))
 			count("after AddTask")
 			for range 7 {
-				settle(20 * ms)
+				testkit.Settle(20 * ms)
 				count("between runs")
 			}
 			if left.Load() == 0 {
 				return
 			}
 			occupy(t, tw, 1)
-			settle(50 * ms)
+			testkit.Settle(50 * ms)
 			count("waiting")
 			must(t, tw.RemoveTask("k"))
 			left.Store(0)
@@ -417,12 +418,12 @@ func TestK6_waitingRuns_haveNotBegun(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		release := occupy(t, tw, 1)
 		must(t, tw.AddTask(times("k", 20*ms, 3, nothing)))
-		settle(time.Second) // 50 periods
+		testkit.Settle(time.Second) // 50 periods
 		wantEqual(t, "runs left while it waits", tw.GetTaskTimes("k"), 3)
 		release()
 		synctest.Wait()
 		wantEqual(t, "runs left after one", tw.GetTaskTimes("k"), 2)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs left after all", tw.GetTaskTimes("k"), 0)
 	})
 }

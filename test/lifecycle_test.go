@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -28,7 +29,7 @@ func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
 		tw.AfterFunc(40*ms, func() { j.note("timer") })
 		stopped := tw.AfterFunc(40*ms, func() { j.note("stopped timer") })
 		wantEqual(t, "tasks", keysOf(tw), []string{"later", "moved", "overdue", "removed", "replaced"})
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		must(t, tw.RemoveTask("removed")) // overdue by now
 		must(t, tw.Reschedule("moved", 100*ms))
 		must(t, tw.SetTask(once("replaced", 140*ms, j.job)))
@@ -36,13 +37,13 @@ func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
 		if info, ok := tw.Get("overdue"); !ok || time.Until(info.Next) != 30*ms {
 			t.Errorf("Get before Start: %+v, %v", info, ok)
 		}
-		settle(80 * ms)
+		testkit.Settle(80 * ms)
 		wantEqual(t, "runs before Start", j.keys(), []string{})
 		tw.Start()
 		wantEqual(t, "IsRunning", tw.IsRunning(), true)
 		synctest.Wait()
 		wantEqual(t, "runs at Start, in due order", j.keys(), []string{"timer", "overdue"})
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "overdue", 100*ms)
 		j.want(t, "timer", 100*ms)
 		j.want(t, "moved", 120*ms)
@@ -68,7 +69,7 @@ func TestS1_beforeStart_addsDoNotBlock(t *testing.T) {
 		must(t, err)
 		wantEqual(t, "drained", drained, n/2)
 		tw.Start()
-		settle(time.Hour + 10*ms)
+		testkit.Settle(time.Hour + 10*ms)
 		wantEqual(t, "runs", len(j.keys()), n/2)
 		balanced(t, tw, n+n/2)
 	})
@@ -97,7 +98,7 @@ func TestS2_startAndStop_inAnyOrderAndAsOftenAsYouLike(t *testing.T) {
 				stopped = stopped || step != 's'
 				wantEqual(t, order+": IsRunning", tw.IsRunning(), running)
 			}
-			settle(100 * ms)
+			testkit.Settle(100 * ms)
 			want := 0
 			if running {
 				want = 5
@@ -160,7 +161,7 @@ func TestS2_startAndStop_fromInside(t *testing.T) {
 				ready = true
 				must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { c.job(call) })))
 				must(t, tw.AddTask(once("other", 30*ms, func(*timewheel.Task) { t.Error("ran after Stop") })))
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				if calls == 0 || tw.Stats().Running != 0 {
 					t.Errorf("%d calls, %d runs go on", calls, tw.Stats().Running)
 				}
@@ -175,17 +176,17 @@ func TestS3_afterStop_noRunStarts(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		must(t, tw.AddTask(every("repeats", 20*ms, j.job)))
 		must(t, tw.AddTask(once("soon", 110*ms, j.job)))
-		settle(45 * ms)
+		testkit.Settle(45 * ms)
 		j.want(t, "repeats", 20*ms, 40*ms)
 		release := occupy(t, tw, 1)
 		must(t, tw.AddTask(once("waits", 10*ms, j.job)))
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		if info, _ := tw.Get("waits"); !info.Waiting {
 			t.Fatalf("does not wait for a worker: %+v", info)
 		}
 		tw.Stop()
 		release()
-		settle(time.Hour)
+		testkit.Settle(time.Hour)
 		wantEqual(t, "runs", len(j.keys()), 2)
 		wantEqual(t, "live tasks", keysOf(tw), []string{"repeats", "soon", "waits"})
 		balanced(t, tw, 4)
@@ -204,7 +205,7 @@ func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 			must(t, tw.AddTask(every("c", 70*ms, j.job)))
 			timer := tw.AfterFunc(80*ms, func() { j.note("timer") })
 			other := tw.AfterFunc(90*ms, func() { j.note("timer") })
-			settle(20 * ms)
+			testkit.Settle(20 * ms)
 			tw.Stop()
 			before := tw.Stats()
 			for what, err := range map[string]error{
@@ -238,7 +239,7 @@ func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 			wantEqual(t, "number of drained tasks", n, 3)
 			wantEqual(t, "drained tasks", drained, []string{"a", "", "c"})
 			tw.Start()
-			settle(time.Hour)
+			testkit.Settle(time.Hour)
 			wantEqual(t, "runs", j.keys(), []string{})
 			balanced(t, tw, 5)
 		})
@@ -274,7 +275,7 @@ func TestS4_shutdown_cancelsNothingAndWaits(t *testing.T) {
 			ended++
 		})))
 		must(t, tw.AddTask(once("later", 100*ms, func(*timewheel.Task) { t.Error("ran after Shutdown") })))
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		start := time.Now()
 		must(t, tw.Shutdown(t.Context()))
 		wantEqual(t, "Shutdown took", time.Since(start), 270*ms)
@@ -283,7 +284,7 @@ func TestS4_shutdown_cancelsNothingAndWaits(t *testing.T) {
 		if err := tw.AddTask(once("new", ms, nothing)); !errors.Is(err, timewheel.ErrStopped) {
 			t.Errorf("AddTask after Shutdown: %v", err)
 		}
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		balanced(t, tw, 5)
 	})
 }
@@ -355,7 +356,7 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 					<-task.Context().Done()
 					j.note("done")
 				})))
-				settle(50 * ms)
+				testkit.Settle(50 * ms)
 				c.stop(tw)
 				synctest.Wait()
 				j.want(t, "done", c.done)
@@ -393,12 +394,12 @@ func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 						tw.AfterFunc(time.Duration(i)*ms, func() {})
 					}
 					tw.Start()
-					settle(101 * ms)
+					testkit.Settle(101 * ms)
 					if len(startedSince(before)) == 0 {
 						t.Error("no goroutine seen while the wheel runs")
 					}
 					stop(tw)
-					settle(5 * ms) // the runs that went on
+					testkit.Settle(5 * ms) // the runs that went on
 					for _, stack := range startedSince(before) {
 						t.Errorf("left behind:\n%s", stack)
 					}
@@ -422,7 +423,7 @@ func TestS5_afterStop_theExecutorIsNotAsked(t *testing.T) {
 			for i := range 10 { // at several ticks, so that several workers are wanted
 				must(t, tw.AddTask(once(name(i), time.Duration(i+1)*10*ms, nothing)))
 			}
-			settle(200 * ms)
+			testkit.Settle(200 * ms)
 			tw.Stop()
 			close(gate)
 			synctest.Wait()
@@ -439,10 +440,10 @@ func TestS6_halfAnHour_passesInABubble(t *testing.T) {
 		for i := range 1000 {
 			must(t, tw.AddTask(once(name(i), 30*time.Minute, j.job)))
 		}
-		settle(29*time.Minute + 59*time.Second)
+		testkit.Settle(29*time.Minute + 59*time.Second)
 		must(t, tw.RemoveTask(name(500)))
 		wantEqual(t, "expired before half an hour", len(j.keys()), 0)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "expired after half an hour", len(j.keys()), 999)
 		for _, at := range j.at(name(7)) {
 			wantEqual(t, "expired at", at, 30*time.Minute)
@@ -456,7 +457,7 @@ func TestLifecycle_isLoggedForDebugging(t *testing.T) {
 		var book logBook
 		tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()))
 		must(t, tw.AddTask(every("k", 20*ms, nothing)))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		tw.Stop()
 		tw.Stop()
 		for _, event := range []string{"started", "stopped"} {
@@ -487,7 +488,7 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 					must(t, tw.AddTask(once(name(i), 10*ms, func(*timewheel.Task) { panic("trouble") })))
 				}
 				must(t, tw.AddTask(every("good", 100*ms, j.job)))
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				wantEqual(t, "runs of the good task", j.count("good"), 10)
 				wantEqual(t, "panics", j.count("handled")+tw.Stats().Running, 5) // or stuck in the logger
 				balanced(t, tw, 6)
@@ -507,18 +508,11 @@ func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
 			if calls.Add(1) > 1 {
 				return
 			}
-			finished := make(chan struct{})
-			go func() {
-				defer close(finished)
+			testkit.Returns(t, "Stop, while Start is logged,", func() {
 				tw.Start()
 				tw.Stop()
 				everyVerb(t, tw)
-			}()
-			select {
-			case <-finished:
-			case <-time.After(2 * time.Second):
-				t.Error("Stop hangs while Start is logged")
-			}
+			})
 		}))
 		tw = newWheel(t, 10*ms, 16, timewheel.WithLogger(log))
 		tw.Start()

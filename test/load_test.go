@@ -17,6 +17,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -83,7 +84,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 					must(t, tw.AddTask(once(name(i), d, func(*timewheel.Task) { j.note("other") })))
 					want = append(want, d)
 				}
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				j.want(t, "other", want...)
 				wantEqual(t, "runs that go on", tw.Stats().Running, 1)
 				balanced(t, tw, 21)
@@ -146,18 +147,18 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 					must(t, tw.AddTask(once(name(i), time.Duration(i+2)*10*ms, j.job)))
 				}
 				for i := range 100 {
-					settle(10 * ms)
+					testkit.Settle(10 * ms)
 					if due := tw.Stats().Due; due != uint64(i+1) {
 						t.Fatalf("after %d ticks %d runs were due", i+1, due)
 					}
 				}
-				settle(10 * ms)
+				testkit.Settle(10 * ms)
 				everyVerb(t, tw)
 				synctest.Wait()
 				wantEqual(t, "runs that began", len(j.keys()), 0)
 				balanced(t, tw, 101+verbsAdded)
 				release()
-				settle(100 * ms)
+				testkit.Settle(100 * ms)
 				if got := j.keys(); len(got) != 100 {
 					t.Errorf("%d runs began once there were workers, want 100", len(got))
 				}
@@ -221,11 +222,11 @@ func TestL2_fullPool_losesNothing(t *testing.T) {
 				time.Sleep(ms)
 			})))
 		}
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		if s := balanced(t, tw, n); s.Running != workers || s.Waiting != n-workers || s.Pending != n-workers {
 			t.Errorf("Running %d, Waiting %d, Pending %d", s.Running, s.Waiting, s.Pending)
 		}
-		settle(time.Minute)
+		testkit.Settle(time.Minute)
 		keys := j.keys()
 		slices.Sort(keys)
 		if len(slices.Compact(keys)) != n || len(j.keys()) != n {
@@ -250,7 +251,7 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 				want = want[:len(want)-1]
 			}
 		}
-		settle(n*10*ms + 10*ms)
+		testkit.Settle(n*10*ms + 10*ms)
 		for i := 0; i < n; i += 7 { // some go out from the middle
 			must(t, tw.RemoveTask(name(i)))
 		}
@@ -273,7 +274,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 				must(t, tw.AddTask(times(name(i), interval, n, j.job)))
 			}
 			for k := 2; k <= 40; k += 2 {
-				settle(2 * interval)
+				testkit.Settle(2 * interval)
 				s := balanced(t, tw, 6)
 				if s.Waiting != 5 || s.Missed != uint64(5*(k-1)) || s.Due != uint64(5*k+1) || s.Started != 1 {
 					t.Fatalf("after %d periods: %+v", k, s)
@@ -284,7 +285,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 			for i := range 5 {
 				j.want(t, name(i), time.Second)
 			}
-			settle(time.Second)
+			testkit.Settle(time.Second)
 			// The grid goes on, and the missed periods did not use up the runs.
 			at := []time.Duration{time.Second}
 			for due := time.Second + interval; due <= 2*time.Second && len(at) != n; due += interval {
@@ -320,7 +321,7 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 		must(t, tw.RemoveTask("a"))
 		must(t, tw.AddTask(once("d", time.Hour, nothing)))
 		full("AddTask after one was removed and one added", tw.AddTask(once("a", time.Hour, nothing)))
-		settle(60 * ms) // c has run
+		testkit.Settle(60 * ms) // c has run
 		must(t, tw.AddTask(once("a", time.Hour, nothing)))
 		full("AddTask after one has run and one was added", tw.AddTask(once("e", time.Hour, nothing)))
 
@@ -413,7 +414,7 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 					c.fail()
 				})))
 				must(t, tw.AddTask(every("good", 20*ms, j.job)))
-				settle(100 * ms)
+				testkit.Settle(100 * ms)
 
 				j.want(t, "bad", 20*ms, 40*ms, 60*ms)
 				j.want(t, "good", 20*ms, 40*ms, 60*ms, 80*ms, 100*ms)
@@ -457,7 +458,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 				j := newJournal()
 				must(t, tw.AddTask(every("bad", 20*ms, func(*timewheel.Task) { panic("trouble") })))
 				must(t, tw.AddTask(every("good", 20*ms, j.job)))
-				settle(105 * ms)
+				testkit.Settle(105 * ms)
 				j.want(t, "good", 20*ms, 40*ms, 60*ms, 80*ms, 100*ms)
 				if s := balanced(t, tw, 2); s.Panicked != 5 || s.Started != 10 || s.Running != 0 {
 					t.Errorf("Panicked %d, Started %d, Running %d", s.Panicked, s.Started, s.Running)
@@ -484,7 +485,7 @@ func TestL4_handlersThatPanic_areLogged(t *testing.T) {
 				timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { fail(c.handler, "this one fails, too") }),
 				timewheel.WithObserver(func(timewheel.Run) { fail(c.observer, "the last one fails") }))
 			must(t, tw.AddTask(times("k", time.Second, 3, func(*timewheel.Task) { fail(true, "the job fails") })))
-			settle(5 * time.Second)
+			testkit.Settle(5 * time.Second)
 			for _, entry := range []struct {
 				fails      bool
 				what, text string
@@ -553,7 +554,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 					must(t, err)
 				}
 			}
-			settle(time.Duration(random.IntN(int(20 * ms))))
+			testkit.Settle(time.Duration(random.IntN(int(20 * ms))))
 			if balanced(t, tw, added); t.Failed() {
 				return
 			}
@@ -568,7 +569,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 			}
 		}
 		tw.Stop()
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		balanced(t, tw, added)
 		n, err := tw.Drain(func(*timewheel.Task) {})
 		must(t, err)
@@ -591,7 +592,7 @@ func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 		must(t, tw.AddTask(once("first", 15*ms, func(*timewheel.Task) { time.Sleep(30 * ms) })))
 		must(t, tw.AddTask(once("second", 31*ms, func(*timewheel.Task) { time.Sleep(5 * ms) })))
 		tw.AfterFunc(60*ms, func() {})
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		at := func(d time.Duration) time.Time { return origin.Add(d) }
 		want := []timewheel.Run{
 			{Key: "first", Due: at(15 * ms), Handed: at(20 * ms), Started: at(20 * ms), Ended: at(50 * ms)},
@@ -638,7 +639,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 				for i := range 100 {
 					must(t, tw.AddTask(once(name(i), 10*ms, j.job)))
 				}
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				wantEqual(t, "runs", len(j.keys()), 100)
 				wantEqual(t, "refusals", refusals, 20)
 				wantEqual(t, "warnings", len(book.with("level=warning", "not now")), 1) // one, not one per refusal
@@ -669,7 +670,7 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 				}
 			})))
 		}
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs", len(j.keys()), 40)
 		if s := balanced(t, tw, 40+10*verbsAdded); s.Panicked != 20 || s.Running != 0 {
 			t.Errorf("Panicked %d, Running %d", s.Panicked, s.Running)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -124,8 +125,7 @@ func (r *rig) add(t Task) {
 
 // pass lets time pass and returns what ran in it.
 func (r *rig) pass(d time.Duration) []run {
-	time.Sleep(d)
-	synctest.Wait()
+	testkit.Settle(d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	runs := r.runs
