@@ -196,6 +196,9 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 						runtime.Gosched()
 					}
 					must(t, tw.Shutdown(t.Context()))
+					if s := tw.Stats(); s.Started != uint64(n-count(out)) || s.Panicked != 0 {
+						t.Fatalf("round %d: %d were taken out, and %d of %d began: %+v", round, count(out), s.Started, n, s)
+					}
 					for i := range n {
 						if ran[i].Load() == out[i] {
 							t.Fatalf("round %d: task %d was taken out: %v; it ran: %v", round, i, out[i], ran[i].Load())
