@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -336,8 +337,7 @@ func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
 			t.Errorf("the first state is %+v", s)
 		}
 		for range 4 {
-			time.Sleep(linger - time.Second + every/4)
-			synctest.Wait()
+			testkit.Settle(linger - time.Second + every/4)
 			if goroutines() != 1 || rec.watchers.Load() != 1 {
 				t.Fatalf("%d goroutines, %d watch", goroutines(), rec.watchers.Load())
 			}

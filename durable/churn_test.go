@@ -19,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // Churn is what a service does that adds a task for each order and removes most of them before they are due.
@@ -229,7 +230,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	if store, err = open(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := durable.New(store, durable.WithLogger(quiet()))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The environment of a child process: where its store is, which life of it this is, and whether it is to end
@@ -65,7 +66,7 @@ func child(dir string) {
 		}
 	}
 	s, err := durable.Open(dir, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
-		durable.WithLogger(quiet()))
+		durable.WithLogger(testkit.Quiet()))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)
 	go func() {

@@ -3,18 +3,15 @@
 package durable
 
 import (
-	"io"
-
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // OpenPebbleOn opens a store on a file system for tests. Its memory tables are small, so that few writes make
 // it flush, compact and begin its next log.
 func OpenPebbleOn(dir string, files vfs.FS) (Store, error) {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	return openPebble(dir, files, 64<<10, log)
+	return openPebble(dir, files, 64<<10, testkit.Quiet())
 }
 
 // OpenPebbleSmall is OpenPebbleOn for a directory of the disk.

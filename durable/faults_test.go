@@ -20,26 +20,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
-
-// hangs is how long a call may take before a test calls it hung. It is no measure of speed.
-const hangs = 30 * time.Second
-
-// returns fails the test if f does not return.
-func returns(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(hangs):
-		t.Fatalf("%s has not returned after %v", what, hangs)
-	}
-}
 
 // fileClass names what a file of a store is for.
 func fileClass(path string) string {
@@ -101,7 +84,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					on.Store(true)
-					returns(t, "a commit", func() { err = h.commit(s, 400) })
+					testkit.Returns(t, "a commit", func() { err = h.commit(s, 400) })
 					made := h.made.Load()
 					on.Store(false)
 					failed := s.(interface {
@@ -109,11 +92,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						Err() error
 					})
 					if hit.Load() > 0 {
-						select {
-						case <-failed.Failed():
-						case <-time.After(hangs):
-							t.Fatal("the store does not say that it has failed")
-						}
+						testkit.Returns(t, "the store that has failed", func() { <-failed.Failed() })
 						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), durable.ErrCorrupt) {
 							t.Errorf("the store has failed with %v", failed.Err())
 						}
@@ -131,7 +110,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					crashed := mem.CrashClone(vfs.CrashCloneCfg{})
-					returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
+					testkit.Returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
 					for _, left := range []vfs.FS{crashed, mem} {
 						s, err := durable.OpenPebbleOn("store", left)
 						if err != nil {
@@ -196,7 +175,7 @@ func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
 		cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"="+fmt.Sprint(limit))
 		var out []byte
 		var err error
-		returns(t, "the process", func() { out, err = cmd.CombinedOutput() })
+		testkit.Returns(t, "the process", func() { out, err = cmd.CombinedOutput() })
 		said := strings.TrimSpace(string(out))
 		if err != nil || !strings.HasPrefix(said, "opened: ") && !strings.HasPrefix(said, "committed: ") {
 			t.Errorf("with %d descriptors: %v: %s", limit, err, said)
@@ -297,7 +276,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if who == "read" {
 				_, err = readAll(s)
 			} else {
-				returns(t, "a commit", func() { err = put(s, 1000, 4000) })
+				testkit.Returns(t, "a commit", func() { err = put(s, 1000, 4000) })
 			}
 			if !errors.Is(err, durable.ErrCorrupt) {
 				t.Errorf("the %s: %v", who, err)
@@ -305,7 +284,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if err := s.Commit(nil); !errors.Is(err, durable.ErrCorrupt) {
 				t.Errorf("a commit after it: %v", err)
 			}
-			returns(t, "Close", func() {
+			testkit.Returns(t, "Close", func() {
 				if err := s.Close(); !errors.Is(err, durable.ErrCorrupt) {
 					t.Errorf("Close: %v", err)
 				}
@@ -331,7 +310,7 @@ func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
 	if err := h.commit(s, 1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the commit: %v", err)
 	}
-	returns(t, "Close", func() { _ = s.Close() })
+	testkit.Returns(t, "Close", func() { _ = s.Close() })
 }
 
 // The lock is that of the directory, whatever path names it, and reading its files does not let go of it.

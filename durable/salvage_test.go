@@ -22,6 +22,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // Tasks are saved from a store that can no longer be opened, and added to a new one.
@@ -88,7 +89,7 @@ func makeWrecks(t testing.TB) []wreck {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := durable.New(store, durable.WithLogger(quiet()))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +523,7 @@ func TestSalvage_neverWrites(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.Open(dir, durable.WithLogger(quiet()))
+	s, err := durable.Open(dir, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // smallVolume mounts a file system of some megabytes. That takes the rights of root, and is not possible in
@@ -90,11 +91,11 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		filler := fill(t, volume, free)
-		returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
+		testkit.Returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("with %d MB left: %v", free, err)
 		}
-		returns(t, "Close", func() { _ = s.Close() })
+		testkit.Returns(t, "Close", func() { _ = s.Close() })
 		if _, err := durable.OpenPebble(dir); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("with %d MB left the next open: %v", free, err)
 		}

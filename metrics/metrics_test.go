@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 	"github.com/sirupsen/logrus"
@@ -62,8 +63,7 @@ func work(t *testing.T, tw *timewheel.TimeWheel) {
 	time.Sleep(2 * time.Second)
 	add(t, tw, timewheel.Task{Key: "runs", Interval: tick, Job: func(*timewheel.Task) { time.Sleep(2 * time.Second) }})
 	add(t, tw, timewheel.Task{Key: "waits again", Interval: 2 * tick, Job: nothing})
-	time.Sleep(10 * tick)
-	synctest.Wait()
+	testkit.Settle(10 * tick)
 }
 
 func TestCollector_tellsTheAccounts(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
@@ -547,8 +548,7 @@ func TestLoop_realClock_sleepsThroughTheNight(t *testing.T) {
 		if err := tw.AddTask(task); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(24 * time.Hour)
-		synctest.Wait()
+		testkit.Settle(24 * time.Hour)
 		if ran < 8*time.Hour || ran >= 8*time.Hour+time.Millisecond {
 			t.Errorf("the task ran after %v", ran)
 		}

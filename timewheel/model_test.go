@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A model is a wheel in the plainest form: a map of tasks that is searched from end to end at every step. A
@@ -281,7 +282,8 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	w.model = model{tick: tick, now: start + tick, tasks: make(map[string]*modelTask), max: 8, hint: w.begun}
 	var err error
 	w.tw, err = New(time.Duration(tick), w.slots,
-		WithLayout(Layout(w.draw(2))), WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
+		WithLayout(Layout(w.draw(2))), WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max),
+		WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package timewheel
 
 import (
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
@@ -211,11 +208,5 @@ func eachLayout(t *testing.T, f func(t *testing.T, kind Layout)) {
 }
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
-func quietLogger() *logrus.Logger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
-}
 
 func ignore(*Task) {}

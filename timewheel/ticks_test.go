@@ -187,8 +187,8 @@ func TestGrid_anyPeriod_nextIsTheFirstAfterNowAndOnTheGrid(t *testing.T) {
 	}
 }
 
-// FuzzPlacement places one task, with everything at its wildest, and lets the ring visit until the task
-// comes out.
+// FuzzPlacement places one task, with everything at its wildest, and lets the layout visit until the
+// task comes out.
 func FuzzPlacement(f *testing.F) {
 	const revolution = 60 * int64(time.Second)
 	delays := []int64{0, 1, revolution - 1, revolution, revolution + 1, math.MaxInt64, math.MinInt64}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var errTrouble = errors.New("trouble")
@@ -39,7 +41,7 @@ func TestGetOrLoad_manyCallers_loadOnce(t *testing.T) {
 		if k.Len() != 0 || got.Load() != 0 {
 			t.Error("a value is there before it was loaded")
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if calls.Load() != 1 || got.Load() != 100 {
 			t.Errorf("%d callers got the value of %d loads", got.Load(), calls.Load())
 		}
@@ -49,7 +51,7 @@ func TestGetOrLoad_manyCallers_loadOnce(t *testing.T) {
 		if s := k.Stats(); s.Loads != 1 || s.LoadErrors != 0 || s.Misses != 100 || s.Hits != 1 {
 			t.Errorf("%+v", s)
 		}
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		k.wantNone("a")
 	})
 }
@@ -72,7 +74,7 @@ func TestGetOrLoad_keysThatLookTheSame_areNotMixedUp(t *testing.T) {
 				}
 			}()
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 	})
 }
 
@@ -86,7 +88,7 @@ func TestGetOrLoad_error_reachesAllAndIsNotKept(t *testing.T) {
 				}
 			}()
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if calls.Load() != 1 || got.Load() != 10 || k.Len() != 0 {
 			t.Errorf("%d callers got the error of %d loads, and %d values are there", got.Load(), calls.Load(), k.Len())
 		}
@@ -115,7 +117,7 @@ func TestGetOrLoad_panic_reachesAllAndHarmsNothing(t *testing.T) {
 				})
 			}()
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if got.Load() != 10 {
 			t.Errorf("%d of 10 callers got the panic", got.Load())
 		}
@@ -167,14 +169,14 @@ func TestGetOrLoad_callerLeaves_theOthersGetTheValue(t *testing.T) {
 			v, err := k.GetOrLoad(k.Context(), "a", load)
 			got.Store(v == 7 && err == nil)
 		}()
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		cancel(cause)
 		synctest.Wait()
 		if !left.Load() || got.Load() || value != "first" {
 			t.Errorf("the first caller has left: %v, the other has a value: %v; the context has the value %v",
 				left.Load(), got.Load(), value)
 		}
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		if !got.Load() {
 			t.Error("the other did not get the value")
 		}
@@ -225,7 +227,7 @@ func TestGetOrLoad_whatIsSetMeanwhile_stays(t *testing.T) {
 				defer close(ended)
 				got, _ = k.GetOrLoad(k.Context(), "a", loader(&calls, time.Second, 7, nil))
 			}()
-			k.sleep(time.Millisecond)
+			testkit.Settle(time.Millisecond)
 			c.meanwhile()
 			<-ended
 			if v, ok := k.Get("a"); got != 7 || ok != c.there || v != c.value {
@@ -243,12 +245,12 @@ func TestGetOrLoad_afterADelete_loadsAnew(t *testing.T) {
 				t.Errorf("the first caller got %d", v)
 			}
 		}()
-		k.sleep(time.Millisecond)
+		testkit.Settle(time.Millisecond)
 		k.Delete("a")
 		if v, _ := k.GetOrLoad(k.Context(), "a", loader(&fresh, time.Millisecond, 2, nil)); v != 2 {
 			t.Errorf("after the Delete it returns %d", v)
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		k.want("a", 2)
 	})
 }
@@ -265,7 +267,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 		if v, err := k.GetOrLoad(k.Context(), "a", loader(&calls, time.Millisecond, 2, nil)); v != 2 || err != nil {
 			t.Errorf("the second caller got %d, %v", v, err)
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 		k.want("a", 2)
 		if calls.Load() != 2 {
 			t.Errorf("%d loads, want 2", calls.Load())
@@ -331,7 +333,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			meanwhile(k)
-			k.sleep(2 * time.Second)
+			testkit.Settle(2 * time.Second)
 			k.wantNone("a")
 			if calls.Load() != 1 {
 				t.Errorf("%s: %d loads", name, calls.Load())

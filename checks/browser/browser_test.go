@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,9 +20,9 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -50,10 +49,8 @@ const longTurn = 1 << 19
 // newWheel returns a wheel that runs, and is recorded.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
 	t.Helper()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
 	rec := dashboard.NewRecorder()
-	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(quiet),
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(testkit.Quiet()),
 		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
 	tw.Start()
 	t.Cleanup(tw.Stop)
