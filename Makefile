@@ -41,8 +41,8 @@ demo-dashboard: ## Two busy wheels, and the page that shows them: open the addre
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
 	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
-	@# These two read files of other modules, which the cache of go test does not see.
-	$(GO) test -count=1 ./checks/leaks ./checks/examples
+	@# These read files of other modules, which the cache of go test does not see.
+	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
@@ -115,6 +115,10 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 .PHONY: bench-durable
 bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
+
+.PHONY: peers
+peers: ## The tests of other timer libraries, on this one: downloads them; three minutes
+	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers
 
 .PHONY: mutate
 mutate: ## Mutation testing of the library; half an hour
