@@ -286,7 +286,8 @@ func ExampleWithMissed() {
 			log.Fatal(err)
 		}
 		err = before.AddTask(ctx, durable.Task{
-			Key: kind, Kind: kind, At: time.Now().Add(-210 * time.Second), Interval: time.Minute, Times: durable.Forever,
+			Key: kind, Kind: kind, At: time.Now().Add(-210 * time.Second),
+			Interval: time.Minute, Times: durable.Forever,
 		})
 		if err != nil {
 			log.Fatal(err)

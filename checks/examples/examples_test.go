@@ -192,7 +192,9 @@ func compile(t *testing.T, fset *token.FileSet, packages []string) types.Importe
 		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		exports[path] = file
 	}
-	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 }
 
 func list(t *testing.T, args ...string) string {

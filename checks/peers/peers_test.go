@@ -87,7 +87,8 @@ func (p peer) judge(all map[string]result) []string {
 			at := location.FindAllString(r.output, -1)
 			slices.Sort(at)
 			if lines := strings.Join(slices.Compact(at), " "); lines != d.at {
-				errs = append(errs, fmt.Sprintf("%s fails at %s, and on purpose only at %s:\n%s", name, lines, d.at, r.output))
+				errs = append(errs,
+					fmt.Sprintf("%s fails at %s, and on purpose only at %s:\n%s", name, lines, d.at, r.output))
 			}
 		}
 	}
@@ -170,7 +171,8 @@ func cut(t *testing.T, name string, source []byte, left map[string]string) []byt
 // run runs the tests that match the pattern, and returns the result of each.
 func (p peer) run(t *testing.T, dir, pattern string) map[string]result {
 	t.Helper()
-	cmd := exec.Command("go", "test", "-json", "-count=1", "-timeout=10m", "-overlay=overlay.json", "-run", pattern, ".")
+	cmd := exec.Command("go", "test", "-json", "-count=1", "-timeout=10m", "-overlay=overlay.json",
+		"-run", pattern, ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	var stderr bytes.Buffer
