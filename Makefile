@@ -38,11 +38,11 @@ test: ## The tests of the library and of the examples
 demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
 	$(GO) run ./examples/dashboard
 
-# The words have -count=1, since go's cache does not notice changes in other modules.
+# What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the words, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./bench/...
-	$(GO) test -count=1 ./checks/words
+	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
@@ -115,6 +115,10 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 .PHONY: bench-durable
 bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
+
+.PHONY: peers
+peers: ## The tests of other timer libraries, on this one: downloads them; three minutes
+	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers
 
 .PHONY: mutate
 mutate: ## Mutation testing of the library; half an hour

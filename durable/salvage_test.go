@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -24,55 +23,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
-
-// Tasks are saved from a store that can no longer be opened, and added to a new one.
-func ExampleSalvage() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	damaged, repaired := filepath.Join(dir, "damaged"), filepath.Join(dir, "repaired")
-	open := func(path string) *durable.Scheduler {
-		s, err := durable.Open(path)
-		if err != nil {
-			log.Fatal(err)
-		}
-		err = s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil })
-		if err != nil {
-			log.Fatal(err)
-		}
-		return s
-	}
-	s := open(damaged)
-	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Payload: []byte("tea"), Delay: time.Hour})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-
-	s = open(repaired)
-	report, err := durable.Salvage(damaged, func(t durable.Salvaged) error {
-		fmt.Printf("%s: %s, %s\n", t.Key, t.Payload, t.Doubt)
-		return s.SetTask(ctx, durable.Task{
-			Key: t.Key, Kind: t.Kind, Payload: t.Payload, At: t.Next, Interval: t.Interval, Times: t.Times,
-		})
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%d of %d tasks, %d lost, %d damaged parts\n",
-		report.Tasks, report.Expected, len(report.Lost), len(report.Damage))
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// order:42: tea, no doubt
-	// 1 of 1 tasks, 0 lost, 0 damaged parts
-}
 
 // A wreck is a store for Salvage, and what it holds.
 type wreck struct {
