@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -51,10 +52,10 @@ const (
 )
 
 var programs = []program{
-	{"crew", []string{"-test.short", "-test.timeout=3m"}, "internal/crew"},
-	{"pool", []string{"-test.short", "-test.timeout=3m"}, "pool"},
-	{"timewheel", []string{"-test.short", "-test.timeout=3m", "-test.skip=" + alone}, "timewheel"},
-	{"test", []string{"-test.short", "-test.timeout=3m", "-test.skip=" + documents}, "test"},
+	{"crew", []string{"-test.short", "-test.failfast", "-test.timeout=3m"}, "internal/crew"},
+	{"pool", []string{"-test.short", "-test.failfast", "-test.timeout=3m"}, "pool"},
+	{"timewheel", []string{"-test.short", "-test.failfast", "-test.timeout=3m", "-test.skip=" + alone}, "timewheel"},
+	{"test", []string{"-test.short", "-test.failfast", "-test.timeout=3m", "-test.skip=" + documents}, "test"},
 	{"soak", []string{"-for=4s"}, "."},
 }
 
@@ -65,6 +66,7 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 0, "how many rounds, whatever -for says")
 	flag.DurationVar(&c.duration, "for", 20*time.Second, "for how long to begin further rounds")
 	flag.BoolVar(&c.race, "race", false, "with the race detector")
+	flag.StringVar(&c.only, "only", "", "a regular expression for the programs to run: crew, pool, timewheel, test, soak")
 	flag.StringVar(&c.root, "from", "", "the folder of the library, if not this repository")
 	flag.Parse()
 	if flag.NArg() > 0 || c.every == 0 || c.rounds < 0 || c.duration <= 0 {
@@ -85,11 +87,26 @@ type config struct {
 	rounds      int // 0: as many as begin within the duration
 	duration    time.Duration
 	race        bool
+	only        string
 	root        string
+
+	programs []program
 }
 
 // run makes the copy and runs the rounds.
 func (c config) run(ctx context.Context, out io.Writer) (err error) {
+	only, err := regexp.Compile(c.only)
+	if err != nil {
+		return err
+	}
+	for _, p := range programs {
+		if only.MatchString(p.name) {
+			c.programs = append(c.programs, p)
+		}
+	}
+	if len(c.programs) == 0 {
+		return fmt.Errorf("-only %s leaves nothing to run", c.only)
+	}
 	if c.root == "" {
 		if c.root, err = library.Root(); err != nil {
 			return err
@@ -113,7 +130,7 @@ func (c config) run(ctx context.Context, out io.Writer) (err error) {
 	start := time.Now()
 	for round := 0; ; round++ {
 		seed := c.seed + uint64(round)
-		for _, p := range programs {
+		for _, p := range c.programs {
 			if err := c.runProgram(ctx, dir, p, seed); err != nil {
 				return err
 			}
@@ -128,7 +145,7 @@ func (c config) run(ctx context.Context, out io.Writer) (err error) {
 
 // build builds the programs in the root of the copy.
 func (c config) build(ctx context.Context, dir string) error {
-	for _, p := range programs {
+	for _, p := range c.programs {
 		args := []string{"test", "-c", "-vet=off", "-o", binary(dir, p), "./" + p.dir}
 		if p.name == "soak" {
 			args = []string{"build", "-o", binary(dir, p), module + "/checks/soak"}
