@@ -5,6 +5,7 @@ package timewheel
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,21 +25,23 @@ func deadEntry(i int) *entry {
 	return e
 }
 
+// pause lets others run for a while. How long that is varies.
+func pause(r *rand.Rand, n int) {
+	for range r.IntN(n) {
+		runtime.Gosched()
+	}
+}
+
 // Each post is seen by a look that comes after it, at the next poll at the latest, whether the loop rests, is
-// busy, or is about to rest.
+// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks to it.
 func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
-		for round := range 200 {
-			var posters sync.WaitGroup
-			for p := range 4 {
-				posters.Go(func() {
-					for i := range 4 {
-						w.loop.post(deadEntry(round+p+i), moved, noHurry)
-					}
-				})
-			}
-			posters.Wait()
+		r := random(1)
+		for round := range 1000 {
+			w.loop.post(deadEntry(round), moved, noHurry)
+			pause(r, 150)
+			w.loop.post(deadEntry(r.Int()), moved, noHurry)
 			w.advance(poll)
 			if n := w.posted(); n != 0 {
 				t.Fatalf("round %d: %d posts wait for longer than a poll", round, n)
@@ -51,26 +54,21 @@ func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 }
 
 func TestPost_whileTheLoopStarts_isSeen(t *testing.T) {
-	for range 100 {
+	for seed := range uint64(500) {
 		plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
-			var posters sync.WaitGroup
-			for p := range 3 {
-				posters.Go(func() {
-					for i := range 10 {
-						w.once(fmt.Sprint(p, " ", i), time.Minute)
-					}
-				})
-			}
+			var poster sync.WaitGroup
+			poster.Go(func() {
+				pause(random(seed), 100)
+				w.once("k", time.Minute)
+			})
 			w.Start()
-			posters.Wait()
+			poster.Wait()
 			w.advance(poll)
 			if n := w.posted(); n != 0 {
 				t.Errorf("%d posts wait for longer than a poll", n)
 			}
 			w.advance(time.Minute)
-			if s := w.Stats(); s.Finished != 30 {
-				t.Errorf("%d of 30 tasks ran", s.Finished)
-			}
+			w.wantRuns("k")
 		})
 	}
 }
@@ -143,6 +141,43 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		tw.Stop()
+	}
+}
+
+// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew the run,
+// the task waits for its new due time.
+func TestMove_whileTheLoopFires_wins(t *testing.T) {
+	for _, times := range []int{1, 3} {
+		for range 300 {
+			tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
+			if err := tw.AddTask(&Task{Key: "k", Delay: 1, Interval: time.Minute, Times: times, Job: ignore}); err != nil {
+				t.Fatal(err)
+			}
+			e, l := tw.index.get("k"), tw.loop
+			var mover sync.WaitGroup
+			mover.Go(func() {
+				if err := tw.Reschedule("k", time.Hour); err != nil {
+					t.Error(err)
+				}
+			})
+			runtime.Gosched()
+			l.mu.Lock()
+			if e.placed() {
+				l.unlinkLoop(e)
+				now := l.now()
+				l.fireLoop([]*entry{e}, now, now)
+			}
+			l.mu.Unlock()
+			mover.Wait()
+			err := tw.Check()
+			if s := tw.Stats(); e.load() != scheduled || s.Waiting != 0 || s.Due != s.Withdrawn || err != nil {
+				t.Fatalf("the task is in state %d, %+v, %v", e.load(), s, err)
+			}
+			if info, ok := tw.Get("k"); !ok || info.Times != times || time.Until(info.Next) < time.Minute {
+				t.Fatalf("there is a task: %v, %+v", ok, info)
+			}
+			tw.Stop()
+		}
 	}
 }
 
@@ -308,6 +343,31 @@ func TestAdd_thatIsRefused_isNeverSeen(t *testing.T) {
 	}
 	if err := tw.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Adds that come together do not share the last room.
+func TestAdd_byMany_keepsTheBound(t *testing.T) {
+	const bound = 3
+	for range 300 {
+		tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(bound))
+		var adders sync.WaitGroup
+		for i := range 6 {
+			adders.Go(func() {
+				err := tw.AddTask(&Task{Key: fmt.Sprint(i), Delay: time.Hour, Job: ignore})
+				if err != nil && !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+			})
+		}
+		adders.Wait()
+		if n := tw.Len(); n > bound {
+			t.Fatalf("%d tasks were added, with a bound of %d", n, bound)
+		}
+		if err := tw.Check(); err != nil {
+			t.Fatal(err)
+		}
+		tw.Stop()
 	}
 }
 
