@@ -12,6 +12,8 @@ FUZZTIME    ?= 5s
 COUNT       ?= 20
 ORDERS      ?= 1000000
 SOAK        ?= 20s
+FOR         ?= 20s
+EVERY       ?= 16
 SEED        ?= 1
 KILLS       ?= 200
 LIVE        ?= 5000000
@@ -41,7 +43,7 @@ demo-dashboard: ## Two busy wheels, and the page that shows them: open the addre
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the words, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./checks/interleave ./checks/mutants ./bench/...
 	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
 
 .PHONY: test-browser
@@ -59,7 +61,7 @@ test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is insta
 		CHROMIUM=$$chromium $(GO) test -timeout 8m ./checks/browser
 
 .PHONY: check
-check: fmt vet lint test-more race core-386 fuzz examples soak test-browser release-check ## What must be green besides the tests
+check: fmt vet lint test-more race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -99,6 +101,10 @@ fuzz: ## Each fuzz target for FUZZTIME
 .PHONY: soak
 soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is what is drawn from
 	$(GO) run ./checks/soak -for $(SOAK) -seed $(SEED)
+
+.PHONY: interleave
+interleave: ## The concurrent tests while one statement in EVERY yields the processor, in rounds for FOR, from SEED on
+	$(GO) run ./checks/interleave -for $(FOR) -seed $(SEED) -every $(EVERY)
 
 .PHONY: crashes
 crashes: ## Kill a process that works on a durable store, KILLS times

@@ -55,9 +55,9 @@ func (r *dueRun) last() bool { return r.left == 0 }
 
 // A worker runs one run after the other. The dispatcher's lock protects it.
 type worker struct {
-	place    int // in workers
-	run      dueRun
-	number   uint64 // of the run among all that have started; 0 if there is none
+	place    int    // in workers
+	run      dueRun // the last one taken
+	number   uint64 // of it among all that have started; 0 if it has ended
 	panicked bool   // it did
 	began    atomic.Uint64
 }
@@ -216,7 +216,7 @@ func (d *dispatcher) endLocked(w *worker) {
 		d.panicked++
 	}
 	d.running--
-	w.run, w.number, w.panicked = dueRun{}, 0, false
+	w.number, w.panicked = 0, false
 	d.idleLocked()
 }
 
@@ -230,7 +230,7 @@ func (d *dispatcher) giveBack(w *worker) {
 	if w.run.last() {
 		d.finished--
 	}
-	w.run, w.number = dueRun{}, 0
+	w.number = 0
 	d.idleLocked()
 }
 

@@ -431,10 +431,10 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		l.lookLoop(l.now())
 		if e.placed() {
 			l.unlinkLoop(e)
-			l.fireLoop([]*entry{e}, l.now(), l.now())
-			if e.at == l.layout.now+1 {
+			if e.load() == moving {
 				met++
 			}
+			l.fireLoop([]*entry{e}, l.now(), l.now())
 		}
 		l.mu.Unlock()
 	}

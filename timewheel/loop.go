@@ -140,16 +140,14 @@ func (l *loop) end() {
 // post makes the owner look at the entry, by the given instant.
 func (l *loop) post(e *entry, why kind, by uint64) {
 	l.inboxes.of(e).put(e, why)
-	if l.running.Load() {
+	if l.running.Load() { // then the loop looks once more before it ends
 		if alarm := l.alarm.Load(); by < alarm && alarm != 0 && l.alarm.CompareAndSwap(alarm, 0) {
 			select {
 			case l.calls <- struct{}{}:
 			default:
 			}
 		}
-		if l.running.Load() {
-			return // it looks once more before it ends
-		}
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,11 +263,8 @@ func (l *loop) advanceLoop(now uint64) {
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {
-		tick := l.ticks.up(e.due.Load())
-		if e.load() == moving {
-			tick = 0 // the due time is not known yet: the entry is looked at again at once
-		}
-		l.placeLoop(e, tick)
+		// Of one that is being moved the due time may still be the old one: then it is looked at again at once.
+		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
 	clear(l.again)
 	l.again = l.again[:0]

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+
+// Mutants makes the mistakes of a list, one at a time, in a copy of the library, and runs the tests. The list has
+// what no tool that changes single operators makes: a lock that is not taken, a compare-and-swap that became a
+// load and a store, a store that was moved. A mutant is killed when a test fails, hangs, or does not end.
+//
+//	go run ./checks/mutants                    all of them; an hour
+//	go run ./checks/mutants -run "^timer:" -v  some of them, with what the tests print
+//
+// It ends with status 1 if a mutant survives that the list does not say may survive, if one of those is killed,
+// or if the text that a mutant changes is not there, once, in the file.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/checks/internal/library"
+)
+
+//go:embed mutants.txt
+var list string
+
+// A stage is one way to run the tests. A mutant goes through the stages until one kills it: first what is quick
+// and kills most.
+type stage struct {
+	name string
+	args []string // of the go command, in the copy; or of interleave
+}
+
+var stages = []stage{
+	{"tests", []string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout=90s", packages}},
+	{"interleave", []string{"-only=^(" + packages + ")$", "-rounds=3", "-timeout=90s"}},
+	{"race", []string{"test", "-count=1", "-vet=off", "-short", "-race", "-failfast", "-timeout=300s", packages}},
+	{"black box", []string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout=180s", "./test"}},
+	{"interleave more", []string{"-rounds=4", "-timeout=3m"}},
+}
+
+// interleave is the name of that tool, built in the copy. The ending is needed on Windows and does no harm elsewhere.
+const interleave = "interleave.exe"
+
+// packages stands for the packages that use what a mutant changes.
+const packages = "<packages>"
+
+func main() {
+	which := flag.String("run", "", "a regular expression for the names of the mutants")
+	from := flag.Int("from", 1, "the stage to begin with, 1 to 5")
+	upTo := flag.Int("to", len(stages), "the stage to end with; what is alive then counts as surviving")
+	verbose := flag.Bool("v", false, "print what the tests print")
+	flag.Parse()
+	match, err := regexp.Compile(*which)
+	if err != nil || flag.NArg() > 0 || *from < 1 || *from > *upTo || *upTo > len(stages) {
+		fmt.Fprintln(os.Stderr, "mutants: wrong arguments, see -help")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var details io.Writer = io.Discard
+	if *verbose {
+		details = os.Stdout
+	}
+	if err := run(ctx, match, stages[*from-1:*upTo], os.Stdout, details); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, match *regexp.Regexp, stages []stage, out, details io.Writer) error {
+	mutants, err := parse(list)
+	if err != nil {
+		return err
+	}
+	root, err := library.Root()
+	if err != nil {
+		return err
+	}
+	for _, m := range mutants { // all of them, so that a change of the code is noticed at once
+		if _, err := m.files(root); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := library.Copy(root, dir); err != nil {
+		return err
+	}
+	tool := filepath.Join(dir, interleave)
+	if text, err := goIn(ctx, root, "build", "-o", tool, "./checks/interleave"); err != nil {
+		return fmt.Errorf("go build ./checks/interleave: %w\n%s", err, text)
+	}
+	all, killed, argued := 0, 0, 0
+	var wrong []error
+	for _, m := range mutants {
+		if !match.MatchString(m.name) {
+			continue
+		}
+		all++
+		start := time.Now()
+		by, err := m.try(ctx, root, dir, stages, details)
+		if err != nil {
+			return err
+		}
+		switch {
+		case by != "" && m.survives:
+			wrong = append(wrong, fmt.Errorf("%s: the list says that it survives, and %s killed it", m.name, by))
+		case by != "":
+			killed++
+		case m.survives:
+			argued++
+		default:
+			by = "SURVIVES"
+			wrong = append(wrong, fmt.Errorf("%s: survives", m.name))
+		}
+		fmt.Fprintf(out, "%-16s %4.0f s  %s\n", by, time.Since(start).Seconds(), m.name)
+	}
+	fmt.Fprintf(out, "\n%d mutants, %d killed, %d survive as test/MUTANTS.md says\n", all, killed, argued)
+	return errors.Join(wrong...)
+}
+
+// try runs the stages for the mutant and returns the name of the one that killed it, or "".
+func (m mutant) try(ctx context.Context, root, dir string, stages []stage, details io.Writer) (by string, err error) {
+	changed, err := m.files(root)
+	if err != nil {
+		return "", err
+	}
+	for name, text := range changed {
+		original, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return "", err
+		}
+		copied := filepath.Join(dir, name)
+		if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, os.WriteFile(copied, original, 0o644)) }()
+	}
+	if text, err := goIn(ctx, dir, "build", "./timewheel", "./internal/crew", "./pool"); err != nil {
+		return "", fmt.Errorf("%s: does not compile: %w\n%s", m.name, err, text)
+	}
+	for _, s := range stages {
+		var text string
+		if args := m.args(s); args[0] == "test" {
+			text, err = goIn(ctx, dir, args...)
+		} else {
+			text, err = runIn(ctx, root, filepath.Join(dir, interleave), append([]string{"-from", dir}, args...)...)
+		}
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if err != nil {
+			fmt.Fprintf(details, "== %s: %s\n%s\n", m.name, s.name, text)
+			return s.name, nil
+		}
+	}
+	return "", nil
+}
+
+func goIn(ctx context.Context, dir string, args ...string) (string, error) {
+	return runIn(ctx, dir, "go", args...)
+}
+
+// runIn runs a program in a folder and returns what it prints.
+func runIn(ctx context.Context, dir, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=")
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+// A mutant is a mistake: a name, and the hunks that make it.
+type mutant struct {
+	name     string
+	survives bool
+	hunks    []hunk
+}
+
+type hunk struct{ file, old, new string }
+
+// parse reads a list of mutants. Lines that begin with # are comments.
+//
+//	= name                 begins a mutant
+//	survives               it may: test/MUTANTS.md says why
+//	@ file                 begins a hunk: the lines that follow, as in a patch
+//	 	line             that is kept
+//	-	line             that is removed
+//	+	line             that is added
+func parse(text string) (all []mutant, err error) {
+	for i, line := range strings.Split(text, "\n") {
+		first, rest := "", ""
+		if line != "" {
+			first, rest = line[:1], line[1:]
+		}
+		var m *mutant
+		if len(all) > 0 {
+			m = &all[len(all)-1]
+		}
+		switch {
+		case first == "" || first == "#":
+		case first == "=":
+			all = append(all, mutant{name: strings.TrimSpace(rest)})
+		case m == nil:
+			return nil, fmt.Errorf("line %d: %q is in no mutant", i+1, line)
+		case line == "survives":
+			m.survives = true
+		case first == "@":
+			m.hunks = append(m.hunks, hunk{file: strings.TrimSpace(rest)})
+		case len(m.hunks) > 0 && strings.Contains(" -+", first):
+			h := &m.hunks[len(m.hunks)-1]
+			if first != "+" {
+				h.old += rest + "\n"
+			}
+			if first != "-" {
+				h.new += rest + "\n"
+			}
+		default:
+			return nil, fmt.Errorf("line %d: %q is not known", i+1, line)
+		}
+	}
+	return all, nil
+}
+
+// args returns the arguments of a stage for this mutant.
+func (m mutant) args(s stage) (all []string) {
+	users := []string{path.Dir(m.hunks[0].file)}
+	if users[0] == "internal/crew" {
+		users = append(users, "pool", "timewheel")
+	}
+	for _, arg := range s.args {
+		switch before, after, ok := strings.Cut(arg, packages); {
+		case !ok:
+			all = append(all, arg)
+		case arg == packages:
+			for _, p := range users {
+				all = append(all, "./"+p)
+			}
+		default: // a regular expression for the programs of interleave
+			var names []string
+			for _, p := range users {
+				names = append(names, path.Base(p))
+			}
+			all = append(all, before+strings.Join(names, "|")+after)
+		}
+	}
+	return all
+}
+
+// files returns the text of the files that the mutant changes.
+func (m mutant) files(root string) (map[string]string, error) {
+	changed := make(map[string]string)
+	for _, h := range m.hunks {
+		text, ok := changed[h.file]
+		if !ok {
+			original, err := os.ReadFile(filepath.Join(root, h.file))
+			if err != nil {
+				return nil, err
+			}
+			text = string(original)
+		}
+		if n := strings.Count("\n"+text, "\n"+h.old); n != 1 {
+			return nil, fmt.Errorf("%s: the text to change is %d times in %s:\n%s", m.name, n, h.file, h.old)
+		}
+		changed[h.file] = strings.Replace("\n"+text, "\n"+h.old, "\n"+h.new, 1)[1:]
+	}
+	if len(changed) == 0 {
+		return nil, fmt.Errorf("%s: changes nothing", m.name)
+	}
+	return changed, nil
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The tests in this file let two goroutines meet. A plain run seldom brings them together at the one step that
+// matters; `make interleave` does.
+
+// deadEntry returns an entry that the loop has nothing to do with. They spread over the inboxes.
+func deadEntry(i int) *entry {
+	e := new(entry)
+	e.due.Store(uint64(i))
+	e.state.Store(done)
+	return e
+}
+
+// pause lets others run for a while. How long that is varies.
+func pause(r *rand.Rand, n int) {
+	for range r.IntN(n) {
+		runtime.Gosched()
+	}
+}
+
+// Each post is seen by a look that comes after it, at the next poll at the latest, whether the loop rests, is
+// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks to it.
+func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.Start()
+		r := random(1)
+		for round := range 1000 {
+			w.loop.post(deadEntry(round), moved, noHurry)
+			pause(r, 150)
+			w.loop.post(deadEntry(r.Int()), moved, noHurry)
+			w.advance(poll)
+			if n := w.posted(); n != 0 {
+				t.Fatalf("round %d: %d posts wait for longer than a poll", round, n)
+			}
+			if round%2 == 0 {
+				w.advance(poll) // the loop rests
+			}
+		}
+	})
+}
+
+func TestPost_whileTheLoopStarts_isSeen(t *testing.T) {
+	for seed := range uint64(500) {
+		plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+			var poster sync.WaitGroup
+			poster.Go(func() {
+				pause(random(seed), 100)
+				w.once("k", time.Minute)
+			})
+			w.Start()
+			poster.Wait()
+			w.advance(poll)
+			if n := w.posted(); n != 0 {
+				t.Errorf("%d posts wait for longer than a poll", n)
+			}
+			w.advance(time.Minute)
+			w.wantRuns("k")
+		})
+	}
+}
+
+func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
+	for range 200 {
+		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
+		w.Start()
+		var posters sync.WaitGroup
+		for p := range 3 {
+			posters.Go(func() {
+				for i := range 20 {
+					w.loop.post(deadEntry(p+i), moved, noHurry)
+				}
+			})
+		}
+		w.TimeWheel.Stop()
+		posters.Wait()
+		if n := w.posted(); n != 0 {
+			t.Fatalf("%d posts were left behind", n)
+		}
+	}
+}
+
+// What was posted before Stop was called has been seen when it returns.
+func TestStop_returns_afterTheLastLook(t *testing.T) {
+	for range 500 {
+		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
+		w.Start()
+		for i := range 32 {
+			w.loop.post(deadEntry(i), moved, noHurry)
+		}
+		w.TimeWheel.Stop()
+		if n := w.posted(); n != 0 {
+			t.Fatalf("%d posts were left behind", n)
+		}
+	}
+}
+
+// Two goroutines move an entry, and the loop meets it. When all is quiet, the entry is not placed after its due
+// time.
+func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
+	for seed := range uint64(300) {
+		tw := NewTimeWheel(time.Millisecond, 60)
+		mustAdd(t, tw, "k", time.Hour)
+		e, l := tw.index.get("k"), tw.loop
+		var movers sync.WaitGroup
+		for m := range uint64(2) {
+			movers.Go(func() {
+				r := random(seed<<1 | m)
+				for range 10 {
+					if !tw.move(e, l.now()+uint64(time.Minute)*(1+r.Uint64N(60))) {
+						t.Error("a live entry was not moved")
+					}
+				}
+			})
+		}
+		for range 10 {
+			l.mu.Lock()
+			l.lookLoop(l.now())
+			if e.placed() {
+				l.unlinkLoop(e)
+				l.fireLoop([]*entry{e}, l.now(), l.now())
+			}
+			l.mu.Unlock()
+			runtime.Gosched()
+		}
+		movers.Wait()
+		if err := tw.Check(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		tw.Stop()
+	}
+}
+
+// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew the run,
+// the task waits for its new due time.
+func TestMove_whileTheLoopFires_wins(t *testing.T) {
+	for _, times := range []int{1, 3} {
+		for range 300 {
+			tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
+			if err := tw.AddTask(&Task{Key: "k", Delay: 1, Interval: time.Minute, Times: times, Job: ignore}); err != nil {
+				t.Fatal(err)
+			}
+			e, l := tw.index.get("k"), tw.loop
+			var mover sync.WaitGroup
+			mover.Go(func() {
+				if err := tw.Reschedule("k", time.Hour); err != nil {
+					t.Error(err)
+				}
+			})
+			runtime.Gosched()
+			l.mu.Lock()
+			if e.placed() {
+				l.unlinkLoop(e)
+				now := l.now()
+				l.fireLoop([]*entry{e}, now, now)
+			}
+			l.mu.Unlock()
+			mover.Wait()
+			err := tw.Check()
+			if s := tw.Stats(); e.load() != scheduled || s.Waiting != 0 || s.Due != s.Withdrawn || err != nil {
+				t.Fatalf("the task is in state %d, %+v, %v", e.load(), s, err)
+			}
+			if info, ok := tw.Get("k"); !ok || info.Times != times || time.Until(info.Next) < time.Minute {
+				t.Fatalf("there is a task: %v, %+v", ok, info)
+			}
+			tw.Stop()
+		}
+	}
+}
+
+// A removal is final, whatever a Reschedule at the same time is about to do.
+func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	for i := range 500 {
+		key := fmt.Sprint(i)
+		mustAdd(t, tw, key, time.Hour)
+		e := tw.index.get(key)
+		var both sync.WaitGroup
+		both.Go(func() {
+			for d := time.Hour; tw.Reschedule(key, d) == nil; d -= time.Second {
+			}
+		})
+		both.Go(func() {
+			if err := tw.RemoveTask(key); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if s := e.load(); s != removed {
+			t.Fatalf("a task that was removed is in state %d", s)
+		}
+	}
+	if err := tw.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of two removals one wins, and of an add and a removal of the key each has its effect.
+func TestRemove_byTwo_oneWins(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(10))
+	defer tw.Stop()
+	var adds, removals atomic.Int64
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for range 2000 {
+				if tw.RemoveTask("k") == nil {
+					removals.Add(1)
+				}
+				runtime.Gosched()
+			}
+		})
+		all.Go(func() {
+			for range 2000 {
+				switch err := tw.AddTask(&Task{Key: "k", Delay: time.Hour, Job: ignore}); {
+				case err == nil:
+					adds.Add(1)
+				case !errors.Is(err, ErrDuplicateTaskKey):
+					t.Error(err)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	left := int64(0)
+	if tw.Exist("k") {
+		left = 1
+	}
+	if a, r := adds.Load(), removals.Load(); a != r+left {
+		t.Errorf("%d adds, %d removals, and %d are left", a, r, left)
+	}
+	if err := tw.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// While no worker is free no run begins, and so the number of runs that have not begun stays the same, however
+// often the task falls due and is moved.
+func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
+	tw := NewTimeWheel(50*time.Microsecond, 60, WithPoolSize(1))
+	release := make(chan struct{})
+	blocks := make(chan struct{})
+	tw.AfterFunc(0, func() { close(blocks); <-release })
+	tw.Start()
+	<-blocks
+	const times = 5
+	if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Delay: 1, Times: times, Job: ignore}); err != nil {
+		t.Fatal(err)
+	}
+	var enough atomic.Bool
+	var others sync.WaitGroup
+	others.Go(func() {
+		for !enough.Load() {
+			if err := tw.Reschedule("k", 0); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(60 * time.Microsecond)
+		}
+	})
+	for withdrawn := uint64(0); withdrawn < 100 && !t.Failed(); withdrawn = tw.Stats().Withdrawn {
+		for range 1000 {
+			if n := tw.GetTaskTimes("k"); n != times {
+				t.Errorf("%d runs have not begun, want %d", n, times)
+				break
+			}
+		}
+	}
+	enough.Store(true)
+	others.Wait()
+	close(release)
+	tw.Stop()
+}
+
+// A worker has taken a run, the task is removed, and the wheel is stopped. When the worker gives the run back,
+// nothing runs any more.
+func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
+	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", time.Second)
+		w.advance(time.Second)
+		wk := w.take()
+		if err := w.RemoveTask("k"); err != nil {
+			t.Fatal(err)
+		}
+		w.TimeWheel.Stop()
+		select {
+		case <-w.dispatch.idle:
+			t.Error("the wheel is idle while a worker has a run")
+		default:
+		}
+		if wk.run.begin() {
+			t.Error("a run of a task that was removed begins")
+		}
+		w.dispatch.giveBack(wk)
+		select {
+		case <-w.dispatch.idle:
+		default:
+			t.Error("the wheel is not idle when the last run was given back")
+		}
+		w.dispatch.leave(wk)
+	})
+}
+
+// A task that is refused is never there.
+func TestAdd_thatIsRefused_isNeverSeen(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(1))
+	defer tw.Stop()
+	mustAdd(t, tw, "full", time.Hour)
+	for verb, do := range map[string]func(*Task) error{"AddTask": tw.AddTask, "SetTask": tw.SetTask} {
+		var enough atomic.Bool
+		var adder sync.WaitGroup
+		adder.Go(func() {
+			for !enough.Load() {
+				if err := do(&Task{Key: "k", Delay: time.Hour, Job: ignore}); !errors.Is(err, ErrFull) {
+					t.Errorf("%s: %v", verb, err)
+					return
+				}
+			}
+		})
+		for range 20_000 {
+			if tw.Exist("k") {
+				t.Errorf("%s: a task that is refused is there", verb)
+				break
+			}
+		}
+		enough.Store(true)
+		adder.Wait()
+	}
+	if err := tw.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Adds that come together do not share the last room.
+func TestAdd_byMany_keepsTheBound(t *testing.T) {
+	const bound = 3
+	for range 300 {
+		tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(bound))
+		var adders sync.WaitGroup
+		for i := range 6 {
+			adders.Go(func() {
+				err := tw.AddTask(&Task{Key: fmt.Sprint(i), Delay: time.Hour, Job: ignore})
+				if err != nil && !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+			})
+		}
+		adders.Wait()
+		if n := tw.Len(); n > bound {
+			t.Fatalf("%d tasks were added, with a bound of %d", n, bound)
+		}
+		if err := tw.Check(); err != nil {
+			t.Fatal(err)
+		}
+		tw.Stop()
+	}
+}
+
+// Of two Resets of a timer that has fired, one starts it and one moves it: there is one more call, and not two.
+func TestTimer_twoResets_areOneSetting(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.Start()
+		var calls atomic.Int64
+		timer := w.AfterFunc(0, func() { calls.Add(1) })
+		w.advance(10 * time.Millisecond)
+		for i := range int64(500) {
+			if n := calls.Load(); n != i+1 {
+				t.Fatalf("%d calls after %d settings", n, i+1)
+			}
+			var active atomic.Int64
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() {
+					if timer.Reset(time.Second) {
+						active.Add(1)
+					}
+				})
+			}
+			both.Wait()
+			if n := active.Load(); n != 1 {
+				t.Fatalf("%d of two Resets found the timer active", n)
+			}
+			w.advance(time.Second + 10*time.Millisecond)
+		}
+	})
+}
+
+// A Stop that comes after a Reset stops what that has set, and one that comes before stops nothing of it.
+func TestTimer_resetAndStop_oneComesSecond(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.Start()
+		var calls atomic.Int64
+		timer := w.AfterFunc(0, func() { calls.Add(1) })
+		w.advance(10 * time.Millisecond)
+		settings := int64(1)
+		for range 500 {
+			var both sync.WaitGroup
+			both.Go(func() {
+				if timer.Reset(time.Second) {
+					t.Error("a timer that has fired, or was stopped, was active")
+				}
+			})
+			settings++
+			both.Go(func() {
+				if timer.Stop() {
+					settings--
+				}
+			})
+			both.Wait()
+			w.advance(time.Second + 10*time.Millisecond)
+			if n := calls.Load(); n != settings {
+				t.Fatalf("%d calls, want %d", n, settings)
+			}
+		}
+		synctest.Wait()
+	})
+}
