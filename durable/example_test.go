@@ -6,24 +6,17 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // A task is added in one life of a program, and runs in the next.
 func Example() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	store := filepath.Join(dir, "tasks")
-
-	s, err := durable.Open(store)
+	store := memstore.New() // or pebble.Open of package durable/pebble, on the disk
+	s, err := durable.New(store)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +34,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	s, err = durable.Open(store)
+	s, err = durable.New(store.Reopen())
 	if err != nil {
 		log.Fatal(err)
 	}

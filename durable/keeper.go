@@ -299,7 +299,7 @@ func (k *keeper) place(key string, rec *record) {
 
 // passed reports whether the store has been read beyond the position.
 func (k *keeper) passed(p Position) bool {
-	if !k.started || p.Due == Never {
+	if !k.started || p.Due == never {
 		return false
 	}
 	if p.Due <= k.overdue.until {

@@ -19,7 +19,7 @@ type record struct {
 	generation uint64
 	run        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970
-	due        int64 // when it is to be looked at: then, or at a later attempt, or Never
+	due        int64 // when it is to be looked at: then, or at a later attempt, or never
 	attempts   uint64
 	missed     uint64
 	failure    string
@@ -52,7 +52,7 @@ func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
 		Generation: r.generation, Run: r.run, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == Never, Failure: r.failure,
+		Parked: r.due == never, Failure: r.failure,
 	}
 	if !i.Parked {
 		i.Next = time.Unix(0, r.due)

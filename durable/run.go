@@ -123,7 +123,7 @@ func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 			g.tally.failed++
 			g.tally.parked++
 			g.parked = l.rec.failed(failure)
-			g.parked.due = Never
+			g.parked.due = never
 			g.put(l.rec.key, l.rec, g.parked)
 		default:
 			g.tally.failed++

@@ -5,7 +5,7 @@ package durable
 import "sync/atomic"
 
 // Stats are the accounts of a scheduler. Pending, Waiting, Running and Unhandled are the present numbers. The
-// others count since the scheduler was opened.
+// others count since New.
 type Stats struct {
 	Pending int // tasks, parked ones included
 	Waiting int // due runs that wait for a worker

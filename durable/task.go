@@ -32,7 +32,7 @@ type Task struct {
 	Times    int           // number of runs; 0 means one, Forever means until removed
 }
 
-// latest is the last instant before Never.
+// latest is the last instant before never.
 const latest = math.MaxInt64 - 1
 
 func (t *Task) validate() error {

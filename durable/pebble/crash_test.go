@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // The environment of a child process: where its store is, which life of it this is, and whether it is to end
@@ -64,7 +65,9 @@ func child(dir string) {
 			os.Exit(3)
 		}
 	}
-	s, err := durable.Open(dir, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
+	store, err := pebble.Open(dir)
+	must(err)
+	s, err := durable.New(store, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
 		durable.WithLogger(quiet()))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)

@@ -2,7 +2,7 @@
 
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package durable
+package pebble
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // lockDirectory locks the directory itself, whichever path names it. The lock belongs to the open file: it also
@@ -26,7 +28,7 @@ func lockDirectory(dir string) (io.Closer, error) {
 		return file, nil
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: %s", ErrLocked, dir)
+		err = fmt.Errorf("%w: %s", durable.ErrLocked, dir)
 	}
 	return nil, errors.Join(err, file.Close())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // smallVolume mounts a file system of some megabytes. That takes the rights of root, and is not possible in
@@ -51,7 +52,7 @@ func rewrite(s durable.Store, from, to int) error {
 // On a volume of 120 MB several times as much is written as it holds.
 func TestPebble_smallVolume_isEnough(t *testing.T) {
 	dir := filepath.Join(smallVolume(t, 120), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 	for free := range 6 { // megabytes that are left, so that it is full at one moment or another
 		volume := smallVolume(t, 60)
 		dir := filepath.Join(volume, "store")
-		s, err := durable.OpenPebble(dir)
+		s, err := pebble.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +96,13 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 			t.Fatalf("with %d MB left: %v", free, err)
 		}
 		returns(t, "Close", func() { _ = s.Close() })
-		if _, err := durable.OpenPebble(dir); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := pebble.Open(dir); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("with %d MB left the next open: %v", free, err)
 		}
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = durable.OpenPebble(dir); err != nil {
+		if s, err = pebble.Open(dir); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := readAll(s); err != nil || len(all) != 500 {
