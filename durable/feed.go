@@ -111,7 +111,7 @@ func (k *keeper) skip(rec *record) *record {
 	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 {
 		return rec
 	}
-	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != Skip {
+	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != MissedSkip {
 		return rec
 	}
 	next := *rec

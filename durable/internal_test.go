@@ -30,7 +30,7 @@ func FuzzRecord_decode(f *testing.F) {
 }
 
 func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
-	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, run: 300, grid: 1 << 61,
+	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, seq: 300, grid: 1 << 61,
 		attempts: 7, missed: 1 << 20, failure: "why"}
 	data := r.encode()
 	for n := range data {

@@ -17,7 +17,7 @@ type record struct {
 	interval   time.Duration
 	times      int64 // runs that have not been acknowledged, or Forever
 	generation uint64
-	run        uint64
+	seq        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970
 	due        int64 // when it is to be looked at: then, or at a later attempt, or never
 	attempts   uint64
@@ -51,7 +51,7 @@ func (r *record) after(t int64) int64 {
 func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
-		Generation: r.generation, Run: r.run, Attempts: int(r.attempts), Missed: r.missed,
+		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure,
 	}
 	if !i.Parked {
@@ -65,7 +65,7 @@ func (r *record) encode() []byte {
 	b := make([]byte, 0, 32+len(r.kind)+len(r.payload)+len(r.failure))
 	b = append(b, recordVersion)
 	b = binary.AppendUvarint(b, r.generation)
-	b = binary.AppendUvarint(b, r.run)
+	b = binary.AppendUvarint(b, r.seq)
 	b = binary.AppendVarint(b, r.times)
 	b = binary.AppendVarint(b, int64(r.interval))
 	b = binary.AppendVarint(b, r.grid)
@@ -89,7 +89,7 @@ func decode(stored Record) (*record, error) {
 		key:        stored.Key,
 		due:        stored.Due,
 		generation: d.uvarint(),
-		run:        d.uvarint(),
+		seq:        d.uvarint(),
 		times:      d.varint(),
 		interval:   time.Duration(d.varint()),
 		grid:       d.varint(),

@@ -78,7 +78,7 @@ func (r *record) toRun() Run {
 		times--
 	}
 	return Run{
-		Token:   Token{r.key, r.generation, r.run},
+		Token:   Token{r.key, r.generation, r.seq},
 		Kind:    r.kind,
 		Payload: r.payload,
 		Due:     time.Unix(0, r.grid),
@@ -144,10 +144,10 @@ func (r *record) succeeded(policy Missed, now int64) *record {
 	if next.times != Forever {
 		next.times--
 	}
-	next.run++
+	next.seq++
 	next.attempts, next.failure = 0, ""
 	next.grid = r.after(r.grid)
-	if policy != All && next.grid <= now {
+	if policy != MissedAll && next.grid <= now {
 		next.grid = r.after(now)
 		next.missed += uint64((next.grid-r.grid)/int64(r.interval)) - 1
 	}

@@ -273,7 +273,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration)
 		next := *old
 		next.grid = later(now, max(d, 0))
 		next.due = next.grid
-		next.run++
+		next.seq++
 		next.attempts, next.failure = 0, ""
 		return &next
 	})

@@ -79,23 +79,23 @@ func child(dir string) {
 					return
 				}
 				must(err)
-				if !ok || i.Generation != run.Generation || i.Run != run.Run {
+				if !ok || i.Generation != run.Generation || i.Seq != run.Seq {
 					break
 				}
 				time.Sleep(time.Millisecond)
 			}
 			// A look-up may see a commit a moment before it is synced. The answer of a verb comes after that.
 			if err := s.RemoveTask(ctx, "no such key"); errors.Is(err, durable.ErrTaskKeyNotFound) {
-				say("K %s %d", run.Key, run.Run)
+				say("K %s %d", run.Key, run.Seq)
 			}
 		}
 	}()
 	must(s.Handle("note", func(_ context.Context, run durable.Run) error {
-		say("S %s %d %x", run.Key, run.Token.Run, run.Generation)
-		if run.Attempt == 1 && run.Token.Run%5 == 4 {
+		say("S %s %d %x", run.Key, run.Seq, run.Generation)
+		if run.Attempt == 1 && run.Seq%5 == 4 {
 			return errFail // and comes again
 		}
-		say("E %s %d", run.Key, run.Token.Run)
+		say("E %s %d", run.Key, run.Seq)
 		ends <- run.Token
 		return nil
 	}, durable.WithRetry(100, time.Millisecond, 10*time.Millisecond)))

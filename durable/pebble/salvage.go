@@ -234,7 +234,7 @@ func parse(file int32, r row) (v version, stored durable.Record, task durable.In
 			v.whole = false
 			break
 		}
-		v.generation, v.seq = task.Generation, task.Run
+		v.generation, v.seq = task.Generation, task.Seq
 	default:
 		return v, stored, task, false
 	}
