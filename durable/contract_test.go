@@ -292,7 +292,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 		if !i.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
 			t.Errorf("the parked task is %+v", i)
 		}
-		if s := r.Stats(); s.Parked != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
+		if s := r.Stats(); s.ParkedTotal != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		fails.Store(false)

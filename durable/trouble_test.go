@@ -368,7 +368,7 @@ func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
 		}
 		r.after(25 * sec)
-		if s := r.Stats(); s.Parked != 20 {
+		if s := r.Stats(); s.ParkedTotal != 20 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		// The first notice takes ten seconds, in which ten more come up and become one.

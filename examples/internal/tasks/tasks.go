@@ -68,7 +68,7 @@ func (t *Tasks) Len() int { return t.scheduler.Len() }
 // failed for good.
 func (t *Tasks) Counts() (added, removed, run, parked uint64) {
 	s := t.scheduler.Stats()
-	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.Parked)
+	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.ParkedTotal)
 }
 
 // Close ends when the runs have ended, or ctx is done.
