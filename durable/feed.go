@@ -147,11 +147,7 @@ func (k *keeper) skip(rec *record) *record {
 	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != MissedSkip {
 		return rec
 	}
-	next := *rec
-	next.grid = rec.after(time.Now().UnixNano())
-	next.due = next.grid
-	next.missed += uint64((next.grid - rec.grid) / int64(rec.interval))
-	return &next
+	return rec.skipped(time.Now().UnixNano())
 }
 
 // setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.

@@ -44,40 +44,6 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	}
 }
 
-func TestRecord_after_isTheNextOfTheGrid(t *testing.T) {
-	for _, c := range []struct{ grid, interval, t, want int64 }{
-		{10, 5, 9, 10}, {10, 5, 10, 15}, {10, 5, 14, 15}, {10, 5, 15, 20}, {0, 1, 1 << 62, 1<<62 + 1},
-		{10, math.MaxInt64, 10, latest}, {latest - 1, 10, latest - 1, latest}, {0, 7, latest, latest},
-	} {
-		r := record{grid: c.grid, interval: time.Duration(c.interval)}
-		if got := r.after(c.t); got != c.want {
-			t.Errorf("from %d every %d, after %d comes %d, want %d", c.grid, c.interval, c.t, got, c.want)
-		}
-	}
-}
-
-func TestKind_wait_doublesUpToItsBound(t *testing.T) {
-	k := kind{least: 3, most: 1000}
-	for failures := uint64(1); failures < 200; failures++ {
-		want := time.Duration(1000)
-		if failures < 10 {
-			want = 3 << (failures - 1)
-		}
-		least, most := want, time.Duration(0)
-		for range 200 {
-			d := k.wait(failures)
-			least, most = min(least, d), max(most, d)
-		}
-		if least < want/2 || most > want {
-			t.Errorf("after %d failures the wait is %d to %d, want %d to %d", failures, least, most, want/2, want)
-		}
-	}
-	forever := kind{least: math.MaxInt64, most: math.MaxInt64}
-	if d := forever.wait(100); d <= 0 {
-		t.Errorf("the longest wait is %d", d)
-	}
-}
-
 // Whatever the order of loading and changing, a key is free for certain only if it is not there; with hashes
 // that collide, as they do for hashes of three bits.
 func TestFingerprints_agreeWithASet(t *testing.T) {

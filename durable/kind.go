@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,15 +119,6 @@ func newKind(h Handler, opts []KindOption) (*kind, error) {
 		}
 	}
 	return k, nil
-}
-
-// wait returns how long to wait after a number of failures.
-func (k *kind) wait(failures uint64) time.Duration {
-	d := k.most
-	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {
-		d = k.least << shift
-	}
-	return d - rand.N(d/2+1)
 }
 
 // kinds are those that are registered.

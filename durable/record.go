@@ -36,18 +36,6 @@ func (r *record) position() Position { return Position{r.due, r.key} }
 // size is about how many bytes the record takes in the store.
 func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
 
-// repeats reports whether there is a run after the next.
-func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
-
-// after returns the first instant of the task's grid after t.
-func (r *record) after(t int64) int64 {
-	if r.grid > t {
-		return r.grid
-	}
-	last := t - (t-r.grid)%int64(r.interval)
-	return later(last, r.interval)
-}
-
 func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),

@@ -270,12 +270,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
 	return s.change(ctx, key, func(_ *group, old *record) *record {
-		next := *old
-		next.grid = later(now, max(d, 0))
-		next.due = next.grid
-		next.seq++
-		next.attempts, next.failure = 0, ""
-		return &next
+		return old.moved(later(now, max(d, 0)))
 	})
 }
 

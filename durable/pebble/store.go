@@ -503,7 +503,8 @@ func walk(from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []
 // Len returns the number of records.
 func (s *Store) Len() int { return int(s.length.Load()) }
 
-// Close closes the store. It returns what the store has failed with, if it has: what was committed before is on the disk.
+// Close closes the store. It returns what the store has failed with, if it has: what was committed before is on
+// the disk.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
