@@ -38,9 +38,11 @@ test: ## The tests of the library and of the examples
 demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
 	$(GO) run ./examples/dashboard
 
+# What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-more
-test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./bench/...
+test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the words, the benchmarks
+	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./bench/...
+	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
@@ -111,8 +113,12 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable/pebble
 
 .PHONY: bench-durable
-bench-durable: ## Measure package durable beside its peers: writes bench/durable/RESULTS.md
+bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
+
+.PHONY: peers
+peers: ## The tests of other timer libraries, on this one: downloads them; three minutes
+	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers
 
 .PHONY: mutate
 mutate: ## Mutation testing of the library; half an hour
@@ -130,7 +136,7 @@ cover: ## Statement coverage of the library
 	$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: bench
-bench: ## Measure the wheel beside its peers: writes bench/RESULTS.md and the plots
+bench: ## Compare the wheel with its peers: writes bench/RESULTS.md and the plots
 	cd bench && $(GO) run . -out .
 
 .PHONY: bench-quick
@@ -138,7 +144,7 @@ bench-quick: ## The same in under two minutes, smaller; prints the tables
 	cd bench && $(GO) run . -quick
 
 .PHONY: bench-caches
-bench-caches: ## Measure the cache beside its peers: writes bench/CACHES.md
+bench-caches: ## Compare the cache with its peers: writes bench/CACHES.md
 	cd bench && $(GO) run . -caches -out .
 
 .PHONY: bench-compare

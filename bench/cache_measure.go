@@ -56,7 +56,7 @@ func (j job) runCache() (figures, error) {
 // isCache reports whether the job is to measure a cache.
 func (j job) isCache() bool { return strings.HasPrefix(j.Case, cachePrefix) }
 
-// measureCacheSet fills an empty cache and sets every key once more, and tells what a value takes.
+// measureCacheSet fills an empty cache, sets every key once more, and measures the memory of a value.
 func measureCacheSet(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Due)
@@ -134,9 +134,8 @@ func measureCacheGet(w workload, open func(time.Duration) (cacher, error)) (figu
 	}, errors.Join(errs...)
 }
 
-// measureCacheExpire lets all values expire, which were set as fast as could be, and tells what processor
-// time that takes: from when all are set to some seconds after the last deadline. A look-up must find none by
-// then.
+// measureCacheExpire sets all values as fast as it can, lets them expire, and measures the processor time from
+// the last set to some seconds after the last deadline. A look-up must find no value by then.
 func measureCacheExpire(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Window)

@@ -13,7 +13,7 @@ import (
 // do.
 const childVariable = "TIMEWHEEL_BENCH_CHILD"
 
-// job is what a child process is told to measure.
+// job is what a child process is to measure.
 type job struct {
 	Peer     string
 	Case     string

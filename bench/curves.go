@@ -71,7 +71,7 @@ type curveEnd struct {
 	at   plotter.XY
 }
 
-// nameCurves writes the names of the lines beside their ends, moved apart where they would touch.
+// nameCurves writes the name of each line next to its end, and moves names apart where they would touch.
 func nameCurves(p *plot.Plot, ends []curveEnd) {
 	slices.SortFunc(ends, func(a, b curveEnd) int { return cmp.Compare(a.at.Y, b.at.Y) })
 	gap := math.Pow(p.Y.Max/p.Y.Min, 0.055) // the height of a name, on this scale

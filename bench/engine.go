@@ -51,7 +51,7 @@ type fronted[H any] struct {
 	fire   func(key string)
 }
 
-// entry is one live key of a fronted engine. Its address tells it from a later timer of the same key.
+// entry is one live key of a fronted engine. A later timer of the same key has an entry at another address.
 type entry[H any] struct {
 	handle H // protected by the lock of the key's shard
 }

@@ -72,7 +72,7 @@ func goals(r results, quick bool) []goal {
 		idleGoal(r, "idle 10 s with "+live("idle-live-1ms")+" live, tick 1 ms: CPU over that of ants"),
 		tickGoal(r, quick),
 		growthGoal(r, quick),
-		walkGoal(r, "timers of 1 ms beside a walk over "+live("walk")+" tasks, p99"),
+		walkGoal(r, "timers of 1 ms during a walk over "+live("walk")+" tasks, p99"),
 		pageGoal(r, "dashboard, "+live("dashboard")+" live, one page open: CPU"),
 	}
 }
@@ -191,11 +191,11 @@ func idleGoal(r results, title string) goal {
 	return g
 }
 
-// walkGoal is a bound on how much later timers run beside a walk over all tasks than beside the same walk over
+// walkGoal bounds the lateness of timers during a walk over all tasks, compared with the same walk over
 // another map.
 func walkGoal(r results, title string) goal {
 	const limit = 2
-	g := newGoal(r, "walk", title, fmt.Sprintf("≤ %d × that beside a walk over another map", limit))
+	g := newGoal(r, "walk", title, fmt.Sprintf("≤ %d × that during a walk over another map", limit))
 	v, ok := medianRatio(r.values(ours, "walk", "all_p99_ms"), r.values(ours, "walk", "other_walk_p99_ms"))
 	if ok {
 		g.measured, g.verdict = timesCell(v), judge(v <= limit)

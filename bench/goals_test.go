@@ -51,7 +51,7 @@ func TestGoals_areComputed(t *testing.T) {
 		{"firing", "CPU of firing", value{ours, "burst", "fire_ms"}, 1.6, 1.7, value{}, 0},
 		{"idle", "idle", value{ours, "idle-live-1ms", "idle_ms"}, 6, 6.1, value{antsName, "idle-live-1ms", "idle_ms"}, 5},
 		{
-			"walk", "beside a walk", value{ours, "walk", "all_p99_ms"}, 4, 4.1,
+			"walk", "during a walk", value{ours, "walk", "all_p99_ms"}, 4, 4.1,
 			value{ours, "walk", "other_walk_p99_ms"}, 2,
 		},
 		{"tick", "a tick", value{ours, "scale-10m", "beat_ns"}, 1.2, 1.21, value{}, 0},

@@ -72,11 +72,11 @@ type options struct {
 	caches bool
 }
 
-// parseOptions reads the arguments. Peers and cases that are not named are those that suit the mode.
+// parseOptions reads the arguments. If no peers or cases are named, the mode chooses them.
 func parseOptions(arguments []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the caller tells of an error
+	f.SetOutput(io.Discard) // the caller prints the error
 	peers := f.String("peers", "", "comma-separated `names` of the peers: "+names(definitions(), peerName))
 	list := f.String("cases", "", "comma-separated `names` of the cases: "+names(cases(), caseName))
 	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds (default 5, or 2 with -quick); long cases run fewer")
@@ -115,7 +115,7 @@ func parseOptions(arguments []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// chosenPeers are those of the list, or of an empty list all that the mode measures.
+// chosenPeers returns the peers in the list. An empty list means every peer that the mode measures.
 func chosenPeers(list string, quick bool) ([]definition, error) {
 	if list != "" {
 		return selectPeers(list)
@@ -123,7 +123,7 @@ func chosenPeers(list string, quick bool) ([]definition, error) {
 	return slices.DeleteFunc(definitions(), func(d definition) bool { return quick && !d.keyed }), nil
 }
 
-// chosenCases are those of the list, or of an empty list all that the mode measures.
+// chosenCases returns the cases in the list. An empty list means every case that the mode measures.
 func chosenCases(list string, quick bool) ([]benchCase, error) {
 	if list == "" {
 		return slices.DeleteFunc(cases(), func(c benchCase) bool { return quick && c.fullOnly }), nil

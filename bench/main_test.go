@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testChild is a child process that may be told to hang, to crash, or to chatter before its figures.
+// testChild is a child process that hangs, crashes or chatters before its figures, if the test wants it to.
 func testChild(text string) {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {

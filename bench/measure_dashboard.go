@@ -24,8 +24,8 @@ const readersVariable = "TIMEWHEEL_BENCH_READERS"
 // manyPages is how many are open at a time.
 const manyPages = 200
 
-// measureDashboard looks at the processor time of a process in which tasks wait, nothing is due, and the
-// dashboard is open in so many pages. Those who read them are another process.
+// measureDashboard measures the processor time of a process in which tasks wait and nothing is due: with no
+// page of the dashboard open, with one, and with manyPages. Another process reads the pages.
 func measureDashboard(w workload, open opener) (figures, error) {
 	var early counter
 	rec := dashboard.NewRecorder()
@@ -67,7 +67,7 @@ func measureDashboard(w workload, open opener) (figures, error) {
 	return out, nil
 }
 
-// openPages starts a process that has so many pages open, and returns when it has.
+// openPages starts a process that opens the given number of pages, and returns when all are open.
 func openPages(address string, pages int) (closePages func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -76,7 +76,7 @@ func (b *beat) fire(key string) {
 		return
 	}
 	if err := b.peer.add(b.id, key, b.tick); err != nil {
-		panic("the beat could not go on: " + err.Error())
+		panic("the beat could not be set again: " + err.Error())
 	}
 }
 

@@ -25,8 +25,8 @@ func stdlibKeyedPeer() definition {
 	}
 }
 
-// stdlibKeyed is the baseline. The lock of the map's shard orders everything that happens to one key: who
-// finds the entry under it may act on the timer, and a job whose entry has gone does not run.
+// stdlibKeyed is the baseline. The lock of the map's shard orders everything that happens to one key. A
+// goroutine that finds the entry under the lock may act on the timer. A job whose entry has gone does not run.
 type stdlibKeyed struct {
 	index cmap.ConcurrentMap[string, *time.Timer]
 	fire  func(key string)

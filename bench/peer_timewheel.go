@@ -20,7 +20,7 @@ func timewheelPeer() definition {
 		name:   ours,
 		module: "github.com/seed581295f1/timewheel",
 		about: "`timewheel.New(tick, 1024)`, all options at their defaults; " +
-			"one job for all tasks, told the key by its task",
+			"one job for all tasks, which gets the key from its task",
 		keyed:      true,
 		timers:     true,
 		concurrent: true,

@@ -134,8 +134,8 @@ func drawMemory(r report) (*plot.Plot, vg.Length) {
 	return p, rowPlotHeight(len(peers))
 }
 
-// drawLateness shows, for each peer, from the first to the 99th of a hundred jobs, with the middle one as a
-// point, and tells how many were early and how many lost.
+// drawLateness draws a bar for each peer, from its earliest job to the 99th percentile, with a point at the
+// median and the numbers of early and lost jobs.
 func drawLateness(r report) (*plot.Plot, vg.Length) {
 	peers := keyedPeers(r, "fire", "p99_ms")
 	if len(peers) == 0 {
@@ -181,7 +181,7 @@ func barColour(d definition) color.Color {
 	return grey(0xcc)
 }
 
-// marked returns the names of peers, with an asterisk at those that ran jobs early or lost them.
+// marked returns the names of the peers, with an asterisk after each peer that ran jobs early or lost them.
 func marked(r results, peers []definition) []string {
 	var list []string
 	for _, d := range peers {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// progress tells how far the run is: in one line that is written over on a terminal, in a line per child
-// process elsewhere.
+// progress shows how far the run is. On a terminal it is one line that is overwritten, elsewhere a line for
+// each child process.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -26,7 +26,7 @@ func newProgress(f *os.File) *progress {
 	return &progress{out: f, terminal: terminal, start: time.Now()}
 }
 
-// starts tells that child process i of n is started.
+// starts shows that child process i of n is starting.
 func (p *progress) starts(i, n int, t task) {
 	left := ""
 	if i > 0 {
@@ -40,7 +40,7 @@ func (p *progress) starts(i, n int, t task) {
 	}
 }
 
-// ended tells what came of it.
+// ended shows the outcome of the child process: how long it took, or why it failed.
 func (p *progress) ended(s sample) {
 	took := time.Since(p.began).Round(10 * time.Millisecond)
 	switch {

@@ -50,8 +50,8 @@ func (s section) render(r results, peers []definition, quick bool) string {
 	return text + "\n"
 }
 
-// head is the first line of the table. EARLY and LOST are in every table: those of the section's own case,
-// or else those of the case in which a million timers fire.
+// head is the first line of the table. EARLY and LOST are in every table. They are figures of the section's own
+// case, or else of the case in which a million timers fire.
 func (s section) head(quick bool) []string {
 	head := []string{"peer"}
 	for _, c := range s.columns {

@@ -139,7 +139,7 @@ func quietSections(live func(name string) string) []section {
 		},
 	}}
 	list = append(list, section{
-		title: "Timers of 1 ms beside work on all tasks",
+		title: "Timers of 1 ms during work on all tasks",
 		text: "Lateness p99 of 16 timers of one tick that start themselves again, with " + live("walk") + " live, while " +
 			"another goroutine does nothing, walks over all tasks again and again, asks for their number, or adds " +
 			"without end; and while it does the same to a concurrent-map that is not the wheel's.",

@@ -42,8 +42,8 @@ func (r results) median(peer, bench, figure string) (float64, bool) {
 	return median(all)
 }
 
-// worst returns the largest value of all rounds. Jobs that are early or lost are told this way: what happens
-// in one round of five happens.
+// worst returns the largest value of all rounds. Early and lost jobs are reported this way, since a fault in
+// one round of five is a fault.
 func (r results) worst(peer, bench, figure string) (worst float64, ok bool) {
 	for _, v := range r.values(peer, bench, figure) {
 		worst, ok = max(worst, v), true

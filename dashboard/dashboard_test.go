@@ -312,7 +312,7 @@ func testTaskIsAsGetTells(t *testing.T) {
 	got := answer[taskJSON](t, ask(Handler(tw), "GET", "/api/task?key=k", nil), 200)
 	if got.Key != "k" || !got.Exact || !got.Next.Equal(info.Next) || got.Interval != 90 || got.Times != -1 || got.Slot != info.Slot ||
 		got.Circle != info.Circle || got.Waiting {
-		t.Errorf("the task is %+v, and Get tells %+v", got, info)
+		t.Errorf("the task is %+v, and Get returns %+v", got, info)
 	}
 }
 

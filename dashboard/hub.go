@@ -212,7 +212,8 @@ func (h *hub) look(now time.Time) stateJSON {
 }
 
 // sectors returns into how many parts a page divides the dial: one for each slot if there are at most 200.
-// Otherwise it is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is none.
+// Otherwise it is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is
+// none.
 func sectors(slots int) int {
 	const few, many = 60, 200
 	if slots <= many {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -84,7 +85,7 @@ func TestEvents_rates_areThoseOfTheSecond(t *testing.T) {
 			t.Fatalf("there are %d points", len(h.history))
 		}
 		for i, p := range h.history {
-			if i == 0 || i == 11 { // nobody looked before
+			if i == 0 || i == 11 { // no page was open before
 				if p.Started != nil || p.Missed != nil || p.Panicked != nil {
 					t.Errorf("point %d has rates: %+v", i, p)
 				}
@@ -109,13 +110,13 @@ func TestHistory_isBounded(t *testing.T) {
 			t.Errorf("the first point is %v old", time.Since(first))
 		}
 		if s := h.state(time.Now()); !s.Whole || len(s.History) < maxPoints-1 {
-			t.Errorf("who comes after more than that gets %d points", len(s.History))
+			t.Errorf("a page that is opened after more than that gets %d points", len(s.History))
 		}
 		time.Sleep(2 * linger)
 	})
 }
 
-// Who asks after a day is not told of yesterday.
+// A page that is opened after a day does not show yesterday.
 func TestHistory_isOfTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, _ := newWheel(t, 60)
@@ -216,7 +217,7 @@ func TestHub_noPageOpen_costsNothing(t *testing.T) {
 		}
 		n := testing.AllocsPerRun(100, func() { NewRecorder().Observe(timewheel.Run{}) })
 		if n > 1 { // that of the recorder
-			t.Errorf("a run that nobody watches costs %v allocations", n)
+			t.Errorf("a run with no page open costs %v allocations", n)
 		}
 	})
 }
@@ -245,7 +246,7 @@ func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := runs.Load() - before; n < 45 {
-			t.Errorf("beside a slow reader the task ran %d times in five seconds", n)
+			t.Errorf("with a slow reader the task ran %d times in five seconds", n)
 		}
 		var got []stateJSON
 		for len(got) < 4 {
@@ -322,7 +323,7 @@ func TestEvents_tooManyPages_areTurnedAway(t *testing.T) {
 	}
 }
 
-// Who asks once in a while by JSON sees what a page would, and costs no more.
+// Asking for the JSON now and then returns what a page would show, and costs no more.
 func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, rec := newWheel(t, 60)
@@ -336,8 +337,7 @@ func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
 			t.Errorf("the first state is %+v", s)
 		}
 		for range 4 {
-			time.Sleep(linger - time.Second + every/4)
-			synctest.Wait()
+			testkit.Settle(linger - time.Second + every/4)
 			if goroutines() != 1 || rec.watchers.Load() != 1 {
 				t.Fatalf("%d goroutines, %d watch", goroutines(), rec.watchers.Load())
 			}
@@ -346,15 +346,15 @@ func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
 				t.Errorf("the state is %+v", first)
 			}
 			if !first.Now.Equal(second.Now) || first.Now.Equal(time.Now()) {
-				t.Error("two who asked at the same time did not share the last look")
+				t.Error("two requests at the same time did not share the last reading")
 			}
 		}
 		time.Sleep(linger + time.Second)
 		if goroutines() != 0 || rec.watchers.Load() != 0 {
-			t.Errorf("when nobody asked for long there are %d goroutines, and %d watch", goroutines(), rec.watchers.Load())
+			t.Errorf("after a long time without a request there are %d goroutines, and %d watch", goroutines(), rec.watchers.Load())
 		}
 		ask()
-		time.Sleep(linger) // the timer runs out as it is set anew
+		time.Sleep(linger) // the timer runs out just as it is reset
 		ask()
 		time.Sleep(3 * linger)
 		if goroutines() != 0 || rec.watchers.Load() != 0 {
@@ -403,7 +403,7 @@ func TestState_dialAndList_areOfTheTasksThatWait(t *testing.T) {
 	})
 }
 
-// A page that does not read, and who asks once, cost no text that is thrown away.
+// Neither a page that does not read nor a single request makes the hub write text that is then thrown away.
 func TestPublish_toThoseWhoDoNotRead_writesNothing(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	h := newHub("w", tw, nil)

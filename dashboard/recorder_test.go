@@ -27,7 +27,7 @@ func within(got float64, want time.Duration) bool {
 
 func TestRecorder_splitsTheLateness(t *testing.T) {
 	r := NewRecorder()
-	r.Observe(runOf(time.Hour, time.Hour, time.Hour)) // nobody watches
+	r.Observe(runOf(time.Hour, time.Hour, time.Hour)) // no page is open
 	if l := r.lateness(time.Now()); l != nil {
 		t.Fatalf("before a page was opened the lateness is %+v", l)
 	}
@@ -50,7 +50,7 @@ func TestRecorder_splitsTheLateness(t *testing.T) {
 	r.leave()
 	r.Observe(runOf(time.Hour, time.Hour, time.Hour))
 	if l := r.lateness(time.Now()); l.Runs != 100 {
-		t.Errorf("a run that nobody watches was recorded: %d", l.Runs)
+		t.Errorf("a run with no page open was recorded: %d", l.Runs)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 	})
 }
 
-// A page that is opened after a while tells of the last minute, not of what was recorded before the while.
+// A page that is opened after a pause shows the last minute, and not what was recorded before the pause.
 func TestRecorder_openedAgain_forgetsWhatWasBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, silence := range []time.Duration{61 * time.Second, 3 * time.Minute, 100 * time.Hour} {

@@ -16,18 +16,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // newWheel returns a wheel that runs, with a recorder. It logs nothing.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *Recorder) {
 	t.Helper()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
 	rec := NewRecorder()
-	tw, err := timewheel.New(10*time.Millisecond, slots, timewheel.WithLogger(quiet),
+	tw, err := timewheel.New(10*time.Millisecond, slots, timewheel.WithLogger(testkit.Quiet()),
 		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
 	if err != nil {
 		t.Fatal(err)

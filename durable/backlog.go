@@ -16,8 +16,8 @@ import (
 //
 //   - A worker takes an overdue task only while no due run waits in the wheel, and looks again before each, or
 //     after a millisecond.
-//   - A worker that has ended a run of what fell due now takes overdue tasks next. When there is no such worker,
-//     the keeper asks the wheel for more, at most as many as are spare.
+//   - A worker that has ended a run of what fell due now takes overdue tasks next. When there is no such
+//     worker, the keeper asks the wheel for more, at most as many as are spare.
 //   - Some workers are left free as long as the next task's kind is not known to be quick ([kind.quick]), for
 //     a run cannot be interrupted: what falls due during an overdue run of an hour needs a worker, too.
 //   - The bounded rate is kept as runs begin.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // sleeper is a handler that takes so long.
@@ -37,7 +38,7 @@ func (r *rig) overdue(n int, kind string) {
 		r.add(batch...)
 	}
 	r.crash()
-	r.after(hour)
+	testkit.Settle(hour)
 }
 
 // late returns how late the runs of the kind began, the least first.
@@ -107,9 +108,9 @@ func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 			return nil
 		})
 		r.start()
-		r.after(5 * sec)
+		testkit.Settle(5 * sec)
 		slow.Store(false)
-		r.after(60 * sec)
+		testkit.Settle(60 * sec)
 		calls := r.runs()
 		if len(calls) != tasks {
 			t.Fatalf("%d runs", len(calls))
@@ -140,7 +141,7 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 		r.add(durable.Task{Key: "live too", Kind: "live", Interval: 5 * sec, Times: durable.Forever})
 		began := time.Now()
 		for r.Len() > 2 {
-			r.after(time.Minute)
+			testkit.Settle(time.Minute)
 		}
 		// 28 at a time, less the one or two that live tasks take as a batch of them ends.
 		if d, want := time.Since(began), tasks/26*10*time.Minute; d > want+20*time.Minute {
@@ -166,12 +167,12 @@ func TestCatchUp_oldest_first(t *testing.T) {
 		r.handle("late", sleeper(0))
 		r.handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
 		r.start()
-		r.after(3 * sec)
+		testkit.Settle(3 * sec)
 		calls := r.runs()
 		if len(calls) != 3034 {
 			t.Fatalf("%d runs", len(calls))
 		}
-		// The next run of a task is known when the one before it is acknowledged; meanwhile the worker goes on.
+		// The next run of a task is known once the one before it is acknowledged. Until then the worker takes others.
 		latest := time.Time{}
 		for i, c := range calls {
 			if c.Kind == "late" && c.Due.Before(latest) {
@@ -199,9 +200,9 @@ func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Delay: 10 * time.Minute, Interval: 7 * time.Minute, Times: 99})
 		r.crash()
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
-		r.after(15 * time.Minute)
+		testkit.Settle(15 * time.Minute)
 		c := r.ranAt("k", hour, 66*time.Minute, 73*time.Minute)
 		if c[0].Due != r.begin.Add(10*time.Minute) || c[1].Missed != 7 {
 			t.Errorf("these ran: %+v", c)
@@ -216,7 +217,7 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 		r.overdue(tasks, "late")
 		r.handle("late", sleeper(100*time.Millisecond))
 		r.start()
-		r.after(sec)
+		testkit.Settle(sec)
 		began := map[string]bool{}
 		for _, c := range r.runs() {
 			began[c.Key] = true
@@ -248,7 +249,7 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.after(hour)
+		testkit.Settle(hour)
 		got := map[string]int{}
 		for _, c := range r.runs() {
 			got[c.Key]++
@@ -261,7 +262,7 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 		if len(got) != len(want) {
 			t.Errorf("%d tasks ran, want %d", len(got), len(want))
 		}
-		r.after(4 * hour)
+		testkit.Settle(4 * hour)
 		later := len(r.runs())
 		if n := r.Len(); n != 0 || later < tasks/5*3-50 || later > tasks/5*3 {
 			t.Errorf("%d ran later, %d are left", later, n)
@@ -296,7 +297,7 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &counting{Store: newStore()}
-				s, err := durable.New(store, durable.WithLogger(quiet()), durable.WithPoolSize(4))
+				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -362,21 +363,21 @@ func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
 				return nil
 			}, durable.WithRetry(5, sec, sec))
 			r.start()
-			r.after(sec + 5*time.Millisecond)
+			testkit.Settle(sec + 5*time.Millisecond)
 			left := r.store.Reopen()
 			gone, cancel := context.WithCancel(ctx)
 			cancel()
-			_ = r.Shutdown(gone) // its error is that runs go on
+			_ = r.Shutdown(gone) // its error is that jobs are still running
 			for _, c := range r.runs() {
 				done[c.Token]++
 			}
-			r.after(10 * sec)
+			testkit.Settle(10 * sec)
 			if n := len(r.runs()); n != 0 {
 				t.Fatalf("%d runs began after Shutdown", n)
 			}
 			r.store = left
 			r.open()
-			r.after(hour)
+			testkit.Settle(hour)
 		}
 		if len(done) != tasks {
 			t.Errorf("%d tasks ran, want %d", len(done), tasks)

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 const (
@@ -25,34 +26,19 @@ const (
 	hour = time.Hour
 )
 
-func TestT1_run_isNeverEarlyAndLessThanATickLate(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		// Within the window, at its edges, and far beyond it.
-		for _, d := range []time.Duration{
-			1, tick - 1, tick, tick + 1, sec, 30 * sec, 60*sec - 1, 60 * sec, 60*sec + 1, 90 * sec, hour, 1000 * hour,
-		} {
-			now := time.Since(r.begin)
-			r.add(durable.Task{Key: "k", Kind: "note", Delay: d})
-			r.after(d + 2*tick)
-			r.ranAt("k", now+d)
-			r.exists("k", false)
-		}
-	})
-}
-
 func TestT1_at_isTheTimeOfDay(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
 		if next := r.info("k").Next; !next.Equal(r.begin.Add(2 * hour)) {
 			t.Errorf("Next is %v", next)
 		}
-		r.after(3 * hour)
+		testkit.Settle(3 * hour)
 		c := r.ranAt("k", 2*hour)
 		if !c[0].Due.Equal(r.begin.Add(2*hour)) || c[0].Attempt != 1 || c[0].Times != 0 {
 			t.Errorf("the run is %+v", c[0].Run)
 		}
 		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin.Add(-hour)})
-		r.after(2 * tick)
+		testkit.Settle(2 * tick)
 		r.ranAt("past", 3*hour)
 	})
 }
@@ -61,7 +47,7 @@ func TestT3_repeats_keepTheirGrid(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
 		r.times("k", 40)
-		r.after(sec + 2*tick)
+		testkit.Settle(sec + 2*tick)
 		calls := r.runs()
 		if len(calls) != 40 {
 			t.Fatalf("%d runs in a second, want 40", len(calls))
@@ -77,7 +63,7 @@ func TestT3_repeats_keepTheirGrid(t *testing.T) {
 		// A first run that is not on the interval, and periods longer than the window.
 		r.add(durable.Task{Key: "slow", Kind: "note", Delay: 5 * time.Minute, Interval: 7 * time.Minute, Times: durable.Forever})
 		now := time.Since(r.begin)
-		r.after(20 * time.Minute)
+		testkit.Settle(20 * time.Minute)
 		r.ranAt("slow", now+5*time.Minute, now+12*time.Minute, now+19*time.Minute)
 		r.times("slow", durable.Forever)
 	})
@@ -87,39 +73,10 @@ func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("long", func(context.Context, durable.Run) error { time.Sleep(2500 * time.Millisecond); return nil })
 		r.add(durable.Task{Key: "k", Kind: "long", Interval: sec, Times: 3})
-		r.after(20 * sec)
+		testkit.Settle(20 * sec)
 		c := r.ranAt("k", 1*sec, 4*sec, 7*sec)
 		if c[2].Missed != 4 {
 			t.Errorf("%d periods were missed, want 4", c[2].Missed)
-		}
-	})
-}
-
-func TestK1_ofConcurrentAdds_oneWins(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		for round := range 20 {
-			key := fmt.Sprint("k", round)
-			var won atomic.Int32
-			var wait sync.WaitGroup
-			for range 30 {
-				wait.Go(func() {
-					err := r.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour})
-					switch {
-					case err == nil:
-						won.Add(1)
-					case !errors.Is(err, durable.ErrDuplicateTaskKey):
-						t.Errorf("AddTask: %v", err)
-					}
-				})
-			}
-			wait.Wait()
-			if won.Load() != 1 {
-				t.Errorf("%d adds of %s won", won.Load(), key)
-			}
-			r.exists(key, true)
-		}
-		if n := r.Len(); n != 20 {
-			t.Errorf("Len is %d", n)
 		}
 	})
 }
@@ -152,34 +109,19 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestK3_removed_startsNoMore(t *testing.T) {
+func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		gate := make(chan struct{})
 		r.handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
-		r.add(durable.Task{Key: "holds", Kind: "gate", Delay: sec})
-		r.after(2 * sec)
-		r.ranAt("holds", sec) // and has the only worker
-		for name, d := range map[string]time.Duration{"waiting": tick, "near": 10 * sec, "far": hour} {
-			r.add(durable.Task{Key: name, Kind: "note", Delay: d})
+		for key, d := range map[string]time.Duration{"runs": sec, "waits": 2 * sec, "near": 10 * sec, "far": hour} {
+			r.add(durable.Task{Key: key, Kind: "gate", Delay: d})
 		}
-		r.after(sec)
+		testkit.Settle(3 * sec)
+		r.ranAt("runs", sec) // and has the only worker
 		if s := r.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
 			t.Errorf("the accounts are %+v", s)
 		}
-		for _, name := range []string{"waiting", "near", "far"} {
-			if err := r.RemoveTask(ctx, name); err != nil {
-				t.Errorf("RemoveTask(%q): %v", name, err)
-			}
-			r.exists(name, false)
-			if err := r.RemoveTask(ctx, name); !errors.Is(err, durable.ErrTaskKeyNotFound) {
-				t.Errorf("second RemoveTask(%q): %v", name, err)
-			}
-		}
 		close(gate)
-		r.after(2 * hour)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
 	}, durable.WithPoolSize(1))
 }
 
@@ -190,7 +132,7 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 		for _, key := range []string{"removed", "readded", "replaced", "moved"} {
 			r.add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
 		}
-		r.after(hour + 5*sec)
+		testkit.Settle(hour + 5*sec)
 		if n := len(r.runs()); n != 4 {
 			t.Fatalf("%d run", n)
 		}
@@ -210,7 +152,7 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 		if err := r.Reschedule(ctx, "moved", 10*hour); err != nil {
 			t.Fatal(err)
 		}
-		r.after(sec * 20)
+		testkit.Settle(sec * 20)
 		r.exists("removed", false)
 		r.times("readded", 1)
 		r.times("replaced", 1)
@@ -218,7 +160,7 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 		if i := r.info("moved"); i.Seq != 1 {
 			t.Errorf("the next run of what was moved during its first has number %d", i.Seq)
 		}
-		r.after(10 * hour)
+		testkit.Settle(10 * hour)
 		tokens := map[string]bool{}
 		for _, c := range r.runs() {
 			if tokens[c.Token.String()] {
@@ -242,10 +184,10 @@ func TestReschedule_moves(t *testing.T) {
 			if next := r.info("k").Next; !next.Equal(time.Now().Add(d)) {
 				t.Errorf("the next run is at %v", next)
 			}
-			r.after(sec / 2)
+			testkit.Settle(sec / 2)
 		}
 		at := time.Since(r.begin) - sec/2 + 30*time.Minute
-		r.after(4 * hour)
+		testkit.Settle(4 * hour)
 		r.ranAt("k", at, at+hour, at+2*hour, at+3*hour)
 		if err := r.Reschedule(ctx, "other", sec); !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			t.Errorf("Reschedule of what is not there: %v", err)
@@ -254,7 +196,7 @@ func TestReschedule_moves(t *testing.T) {
 			t.Error(err)
 		}
 		now := time.Since(r.begin)
-		r.after(2 * tick)
+		testkit.Settle(2 * tick)
 		r.ranAt("k", now)
 	})
 }
@@ -271,7 +213,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 			return nil
 		}, durable.WithRetry(5, least, most))
 		r.add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
-		r.after(hour + 5*time.Minute)
+		testkit.Settle(hour + 5*time.Minute)
 		calls := r.runs()
 		if len(calls) != 5 {
 			t.Fatalf("%d attempts, want 5: %v", len(calls), brief(calls))
@@ -300,7 +242,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 		if err := r.Reschedule(ctx, "k", 0); err != nil {
 			t.Fatal(err)
 		}
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		c := r.ranAt("k", now, now+hour)
 		if c[0].Attempt != 1 || c[0].Seq == calls[0].Seq {
 			t.Errorf("the run after the parking is %+v", c[0].Run)
@@ -317,7 +259,7 @@ func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
 		for _, kind := range []string{"panic", "goexit"} {
 			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
 		}
-		r.after(2 * sec)
+		testkit.Settle(2 * sec)
 		for kind, why := range map[string]string{"panic": "at the disco", "goexit": "Goexit"} {
 			if i := r.info(kind); !i.Parked || !strings.Contains(i.Failure, why) {
 				t.Errorf("the task is %+v", i)
@@ -338,7 +280,7 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 			durable.Task{Key: "hangs", Kind: "hang", Delay: sec, Payload: []byte("load")},
 			durable.Task{Key: "far", Kind: "note", Delay: 3 * hour},
 		)
-		r.after(sec + sec/2)
+		testkit.Settle(sec + sec/2)
 		first := map[string]durable.Token{}
 		for _, c := range r.runs() {
 			first[c.Key] = c.Token
@@ -351,12 +293,12 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 		r.exists("done", false)
 		r.times("twice", 1)
 		r.times("hangs", 1)
-		r.after(hour)
+		testkit.Settle(hour)
 		if calls := r.runs(); len(calls) != 0 {
 			t.Errorf("before Start these ran: %v", brief(calls))
 		}
 		r.start()
-		r.after(2 * tick)
+		testkit.Settle(2 * tick)
 		seen := map[string]durable.Run{}
 		for _, c := range r.runs() {
 			seen[c.Key] = c.Run
@@ -367,7 +309,7 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 		if seen["twice"].Token == first["twice"] {
 			t.Error("the second run has the token of the first")
 		}
-		r.after(3 * hour)
+		testkit.Settle(3 * hour)
 		r.ranAt("far", 3*hour)
 		if n := r.Len(); n != 0 {
 			t.Errorf("%d tasks are left", n)
@@ -382,11 +324,11 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 			r.add(durable.Task{Key: fmt.Sprint("late", i), Kind: "note", Delay: hour - time.Duration(i)*sec, Payload: []byte{1}})
 		}
 		r.crash()
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		r.start()
 		r.add(durable.Task{Key: "now", Kind: "note", Delay: sec})
 		began := time.Since(r.begin)
-		r.after(20 * sec)
+		testkit.Settle(20 * sec)
 		calls := r.runs()
 		if len(calls) != tasks+1 {
 			t.Fatalf("%d runs", len(calls))
@@ -404,7 +346,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 			if most := rate*(since.Seconds()+0.1) + 1; float64(n) > most {
 				t.Fatalf("%d overdue tasks ran in %v", n, since)
 			}
-			if c.Due.Before(due.Add(-sec)) { // those of one batch run beside each other
+			if c.Due.Before(due.Add(-sec)) { // the tasks of one batch run at the same time
 				t.Errorf("what was due at %v ran after what was due at %v", c.Due, due)
 			}
 			due = c.Due
@@ -424,11 +366,11 @@ func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 		}
 		r.crash()
 		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
 		most := 0
 		for r.Len() > 0 {
-			r.after(sec)
+			testkit.Settle(sec)
 			s := r.Stats()
 			most = max(most, s.Waiting+s.Running)
 		}
@@ -448,9 +390,9 @@ func TestCatchUp_rates(t *testing.T) {
 				r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 			}
 			r.crash()
-			r.after(hour)
+			testkit.Settle(hour)
 			r.start()
-			r.after(3 * sec)
+			testkit.Settle(3 * sec)
 			if n := len(r.runs()); n < c.least || n > c.most {
 				t.Errorf("at %d a second %d ran in three seconds, want %d to %d", c.rate, n, c.least, c.most)
 			}
@@ -470,11 +412,11 @@ func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
 		}
 		r.crash()
 		r.handle("hang", hang)
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
-		r.after(10 * sec)
+		testkit.Settle(10 * sec)
 		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin})
-		r.after(20 * sec)
+		testkit.Settle(20 * sec)
 		if n := len(r.runs()); n != 71 {
 			t.Errorf("%d ran, want 71", n)
 		}
@@ -492,26 +434,26 @@ func TestCatchUp_anyPoolSize(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
 		r.crash()
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
-		r.after(sec)
+		testkit.Settle(sec)
 		if n := len(r.runs()); n != 1 {
 			t.Errorf("%d runs of the overdue task", n)
 		}
 	}, durable.WithPoolSize(math.MaxInt))
 }
 
-// An overdue task whose At was long ago does not wait behind those that are caught up with.
+// A task whose At was long ago runs at once, and does not wait behind the backlog.
 func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for i := range 100 {
 			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
 		r.crash()
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
 		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin, Interval: 24 * hour, Times: 2})
-		r.after(2 * tick)
+		testkit.Settle(2 * tick)
 		r.exists("past", true)
 		r.times("past", 1)
 		if next := r.info("past").Next; !next.Equal(r.begin.Add(24 * hour)) {
@@ -535,9 +477,9 @@ func TestMissed_policies(t *testing.T) {
 				r.add(durable.Task{Key: "k", Kind: "k", Interval: hour, Times: 100})
 				r.crash()
 				handle()
-				r.after(10*hour + 30*time.Minute)
+				testkit.Settle(10*hour + 30*time.Minute)
 				r.start()
-				r.after(10 * sec)
+				testkit.Settle(10 * sec)
 				calls := r.runs()
 				if len(calls) != c.runs {
 					t.Fatalf("%d runs at the start, want %d", len(calls), c.runs)
@@ -549,7 +491,7 @@ func TestMissed_policies(t *testing.T) {
 				}
 				r.times("k", 100-c.runs)
 				r.unhandled(0)
-				r.after(hour)
+				testkit.Settle(hour)
 				next := r.ranAt("k", 11*hour)
 				if next[0].Missed != c.missed {
 					t.Errorf("%d periods were missed, want %d", next[0].Missed, c.missed)
@@ -559,31 +501,13 @@ func TestMissed_policies(t *testing.T) {
 	}
 }
 
-func TestS1_beforeStart_verbsWorkAndNothingRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.crash()
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "gone", Kind: "note", Delay: sec})
-		if err := r.RemoveTask(ctx, "gone"); err != nil {
-			t.Error(err)
-		}
-		r.after(10 * sec)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
-		r.start()
-		r.start()
-		r.after(2 * tick)
-		r.ranAt("k", 10*sec)
-	})
-}
-
 func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
 		if err := r.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
-		r.after(hour)
+		testkit.Settle(hour)
 		if calls := r.runs(); len(calls) != 0 {
 			t.Errorf("these ran: %v", brief(calls))
 		}
@@ -622,7 +546,7 @@ func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
 			}
 		})
 		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
-		r.after(2 * sec)
+		testkit.Settle(2 * sec)
 		var wait sync.WaitGroup
 		for range 3 {
 			wait.Go(func() {
@@ -643,7 +567,7 @@ func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
 
 func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, begin: time.Now(), opts: []durable.Option{durable.WithLogger(quiet())}}
+		r := &rig{t: t, begin: time.Now(), opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
 		r.store = newStore()
 		r.open()
 		var cancelled atomic.Bool
@@ -654,7 +578,7 @@ func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 		})
 		r.start()
 		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
-		r.after(2 * sec)
+		testkit.Settle(2 * sec)
 		short, cancel := context.WithTimeout(ctx, sec)
 		defer cancel()
 		if err := r.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -699,7 +623,7 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 			r.add(durable.Task{Key: key, Kind: "note", Delay: hour})
 		}
 		r.add(durable.Task{Key: "k", Kind: "busy", Delay: sec})
-		r.after(3 * sec)
+		testkit.Settle(3 * sec)
 		calls := r.runs()
 		if len(calls) != 3 {
 			t.Errorf("these ran: %v", brief(calls))
@@ -721,7 +645,7 @@ func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) 
 		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
 			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
 		}
-		r.after(2 * sec)
+		testkit.Settle(2 * sec)
 		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
 			i := r.info(kind)
 			if !i.Parked || i.Failure == "" || len(i.Failure) > 256 || !utf8.ValidString(i.Failure) {
@@ -764,7 +688,7 @@ func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
 	})
 }
 
-// Shutdown does not wait for ever for whoever reads.
+// Shutdown does not wait for ever for a walk that is in progress.
 func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		r.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
@@ -892,7 +816,7 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 						at = m.next
 					}
 				}
-				r.after(max(time.Until(at), 0) + 2*tick)
+				testkit.Settle(max(time.Until(at), 0) + 2*tick)
 				for _, c := range r.runs() {
 					m := model[c.Key]
 					if m == nil || !c.Due.Equal(m.next) || c.Times != m.times-1 {
@@ -929,7 +853,7 @@ func TestAll_yieldsInDueOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
 		r.add(durable.Task{Key: "parked", Kind: "once", Delay: tick})
-		r.after(sec)
+		testkit.Settle(sec)
 		for i, key := range []string{"c", "a", "b"} {
 			r.add(durable.Task{Key: key, Kind: "note", Delay: time.Duration(i+1) * hour, Payload: []byte(key)})
 		}

@@ -39,9 +39,9 @@
 // its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so.
 //
 // A task that is due and whose kind has no handler in this process is not parked. It waits in the store as it
-// is, and counts in [Stats].Unhandled; each such kind is logged once. It runs as an overdue task when its kind is
-// handled, by a later [Scheduler.Handle] or by the next process. So a release that forgets a kind delays its
-// tasks and changes nothing about them.
+// is, and counts in [Stats].Unhandled; each such kind is logged once. It runs as an overdue task when its
+// kind is handled, by a later [Scheduler.Handle] or by the next process. So a release that forgets a kind
+// delays its tasks and changes nothing about them.
 //
 // No run of the old task starts after RemoveTask or SetTask has returned nil. A run in progress is not
 // interrupted, nor is one whose handler is just about to be called. Its result no longer counts.
@@ -49,13 +49,13 @@
 // # After downtime
 //
 // What fell due while no process ran is overdue. It runs oldest first, on workers that nothing else needs: a
-// worker takes an overdue task only while no task that falls due now waits for one. The backlog drains at what
-// is left of the capacity, and never faster than a bounded rate ([WithCatchUp]). If what falls due now needs all
-// workers, overdue tasks wait. So a backlog delays what falls due now by one overdue run at most.
+// worker takes an overdue task only while no task that falls due now waits for one. The backlog drains at
+// what is left of the capacity, and never faster than a bounded rate ([WithCatchUp]). If what falls due now
+// needs all workers, overdue tasks wait. So a backlog delays what falls due now by one overdue run at most.
 //
-// An eighth of the workers, at least one, is left free while the next overdue task is of a slow kind: one whose
-// runs take longer than 50 ms, or that has not run yet. A pool of one worker cannot leave any. A kind that turns
-// from quick to slow may occupy all workers once.
+// An eighth of the workers, at least one, is left free while the next overdue task is of a slow kind: one
+// whose runs take longer than 50 ms, or that has not run yet. A pool of one worker cannot leave any. A kind
+// that turns from quick to slow may occupy all workers once.
 //
 // A repeating task runs once and rejoins its grid; the periods it missed are counted. [WithMissed] has a kind
 // skip that run, or make up for all of them.
@@ -63,17 +63,17 @@
 // # Time
 //
 // Due times are wall-clock times, because the next process must understand them. Within the window
-// ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set back
-// or slowed down after the task entered the window, and by no more than that.
+// ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
+// back or slowed down after the task entered the window, and by no more than that.
 //
 // # Inside
 //
-// The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the waiting
-// operations as one group, commits them with one sync, and only then answers them and touches the wheel. Only the
-// keeper knows up to which due time the tasks have been read from the store (feed.go). A task that has been read
-// is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or set aside because its
-// kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the group in group.go. [Store]
-// says what a store promises.
+// The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
+// waiting operations as one group, commits them with one sync, and only then answers them and touches the
+// wheel. Only the keeper knows up to which due time the tasks have been read from the store (feed.go). A task
+// that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or
+// set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
+// group in group.go. [Store] says what a store promises.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 package durable

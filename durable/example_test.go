@@ -4,9 +4,15 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log"
+	"math"
+	"strings"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -55,4 +61,328 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: order:42, attempt 1: 3 pots of tea
+}
+
+// The settings of a scheduler. New takes the store over, and Shutdown closes it.
+func ExampleNew() {
+	store := memstore.New()
+	s, err := durable.New(store,
+		durable.WithTick(100*time.Millisecond),
+		durable.WithWindow(10*time.Minute), // tasks that are due within it are in memory
+		durable.WithPoolSize(32),
+		durable.WithCatchUp(100), // overdue tasks a second, after downtime
+		durable.WithoutFingerprints(),
+		durable.WithLogger(logrus.WithField("store", "orders")),
+	)
+	if err != nil {
+		log.Fatal(errors.Join(err, store.Close()))
+	}
+	fmt.Println(s.Len(), "tasks")
+	if err := s.Shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 0 tasks
+}
+
+// AddTask adds all of its tasks or none.
+func ExampleScheduler_AddTask() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = s.Handle("mail", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	add := func(tasks ...durable.Task) {
+		err := s.AddTask(ctx, tasks...)
+		var taken *durable.DuplicateKeysError
+		switch {
+		case err == nil:
+			fmt.Println("added", len(tasks))
+		case errors.As(err, &taken):
+			fmt.Println("taken:", taken.Keys, errors.Is(err, durable.ErrDuplicateTaskKey))
+		case errors.Is(err, durable.ErrUnknownKind), errors.Is(err, durable.ErrInvalidTask):
+			fmt.Println("a mistake:", err)
+		case errors.Is(err, durable.ErrStopped):
+			fmt.Println("too late:", err)
+		}
+	}
+	ada := durable.Task{Key: "ada", Kind: "mail", Delay: time.Hour}
+	bob := durable.Task{Key: "bob", Kind: "mail", At: time.Date(2100, 1, 1, 9, 0, 0, 0, time.UTC)}
+	add(ada, bob)
+	add(ada, durable.Task{Key: "eve", Kind: "mail", Interval: time.Hour, Times: durable.Forever})
+	add(durable.Task{Key: "eve", Kind: "letter", Interval: time.Hour})
+	add(durable.Task{Key: "eve", Kind: "mail"})
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	add(ada)
+	// Output:
+	// added 2
+	// taken: [ada] true
+	// a mistake: durable: no handler for the kind "letter", of task "eve"
+	// a mistake: timewheel: invalid task: "eve" has no Interval, Delay or At
+	// too late: timewheel: stopped
+}
+
+// What is too large for a task is refused by name.
+func ExampleScheduler_AddTask_limits() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	err = s.Handle("mail", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	largest := make([]byte, durable.MaxPayload)
+	fmt.Println(s.AddTask(ctx, durable.Task{Key: strings.Repeat("k", durable.MaxKey+1), Kind: "mail"}))
+	fmt.Println(s.AddTask(ctx, durable.Task{Key: "k", Kind: strings.Repeat("m", durable.MaxKind+1)}))
+	fmt.Println(s.AddTask(ctx, durable.Task{Key: "k", Kind: "mail", Payload: append(largest, 0)}))
+
+	var batch []durable.Task
+	for i := range durable.MaxBatch / durable.MaxPayload {
+		batch = append(batch, durable.Task{Key: fmt.Sprint(i), Kind: "mail", Payload: largest, Delay: time.Hour})
+	}
+	fmt.Println(s.AddTask(ctx, batch...)) // no room for the keys
+	// Output:
+	// timewheel: invalid task: key of 1025 bytes; 1024 are allowed
+	// timewheel: invalid task: kind of 257 bytes; 256 are allowed
+	// timewheel: invalid task: payload of "k" has 1048577 bytes; 1048576 are allowed
+	// timewheel: invalid task: more than 67108864 bytes of tasks at once
+}
+
+// The verbs are those of package timewheel, with a context and an error.
+func ExampleScheduler_Get() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	err = s.Handle("bill", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	bill := durable.Task{Key: "ada", Kind: "bill", Payload: []byte("5 a month"), Interval: 720 * time.Hour, Times: 12}
+	if err := s.AddTask(ctx, bill); err != nil {
+		log.Fatal(err)
+	}
+	bill.Payload = []byte("6 a month")
+	if err := s.SetTask(ctx, bill); err != nil { // in place of the first
+		log.Fatal(err)
+	}
+	if err := s.Reschedule(ctx, "ada", 24*time.Hour); err != nil {
+		log.Fatal(err)
+	}
+
+	info, ok, err := s.Get(ctx, "ada")
+	if err != nil || !ok {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, %d times, in a day: %v\n", info.Payload, info.Times, time.Until(info.Next) <= 24*time.Hour)
+	left, err := s.GetTaskTimes(ctx, "bob")
+	fmt.Println("bob:", left, err)
+	fmt.Println("bob:", errors.Is(s.RemoveTask(ctx, "bob"), durable.ErrTaskKeyNotFound))
+	for info, err := range s.All(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(info.Key, "is removed:", s.RemoveTask(ctx, info.Key))
+	}
+	exist, err := s.Exist(ctx, "ada")
+	fmt.Println(exist, err, s.Len())
+
+	stats := s.Stats()
+	fmt.Println(stats.Added, "added,", stats.Removed, "removed,", stats.Pending, "pending")
+	// Output:
+	// 6 a month, 12 times, in a day: true
+	// bob: 0 <nil>
+	// bob: true
+	// ada is removed: <nil>
+	// false <nil> 0
+	// 2 added, 2 removed, 0 pending
+}
+
+// A run may be attempted again after it has done its work, by this process or the next. Its token does not
+// change, so that the handler can tell.
+func ExampleScheduler_Handle() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithTick(time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+
+	paid := make(map[durable.Token]bool) // in a real program a table, written together with the payment
+	done := make(chan bool)
+	var pay durable.Handler = func(_ context.Context, run durable.Run) error {
+		if paid[run.Token] {
+			fmt.Printf("attempt %d: %s is paid already\n", run.Attempt, run.Key)
+			close(done)
+			return nil
+		}
+		paid[run.Token] = true
+		fmt.Printf("attempt %d: %s is paid\n", run.Attempt, run.Key)
+		return errors.New("the connection broke after that")
+	}
+	if err := s.Handle("pay", pay, durable.WithRetry(5, time.Millisecond, time.Minute)); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.AddTask(ctx, durable.Task{Key: "ada", Kind: "pay", Delay: time.Millisecond}); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+	// Output:
+	// attempt 1: ada is paid
+	// attempt 2: ada is paid already
+}
+
+// Tasks that are due every minute, and a process that comes back after three and a half.
+func ExampleWithMissed() {
+	ctx := context.Background()
+	store := memstore.New()
+	before, err := durable.New(store)
+	if err != nil {
+		log.Fatal(err)
+	}
+	kinds := map[string]durable.Missed{
+		"back up": durable.MissedOnce, // one backup now makes up for all that were missed
+		"remind":  durable.MissedSkip, // a reminder at the wrong time is worse than none
+		"bill":    durable.MissedAll,  // each one counts
+	}
+	for kind := range kinds {
+		err := before.Handle(kind, func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = before.AddTask(ctx, durable.Task{
+			Key: kind, Kind: kind, At: time.Now().Add(-210 * time.Second),
+			Interval: time.Minute, Times: durable.Forever,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	s, err := durable.New(store.Reopen())
+	if err != nil {
+		log.Fatal(err)
+	}
+	runs := make(chan string)
+	for kind, missed := range kinds {
+		err := s.Handle(kind, func(_ context.Context, run durable.Run) error {
+			runs <- run.Key
+			return nil
+		}, durable.WithMissed(missed))
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.Start(); err != nil {
+		log.Fatal(err)
+	}
+	count := make(map[string]int)
+	for range 1 + 4 {
+		count[<-runs]++
+	}
+	fmt.Println(count)
+	for _, s := range []*durable.Scheduler{before, s} {
+		if err := s.Shutdown(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output: map[back up:1 bill:4]
+}
+
+// A copy of a store, made in batches while no scheduler has it.
+func ExampleStore() {
+	var from, to durable.Store = memstore.New(), memstore.New()
+	err := from.Commit([]durable.Change{
+		{Key: "ada", From: durable.None, Due: 100, Data: []byte("what a scheduler writes")},
+		{Key: "bob", From: durable.None, Due: math.MaxInt64},
+		{Key: "eve", From: durable.None, Due: 200},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	const most = 2 // records in a batch
+	for at := (durable.Position{Due: durable.None}); to.Len() < from.Len(); {
+		var batch []durable.Change
+		for r, err := range from.Due(at, math.MaxInt64) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			batch = append(batch, durable.Change{Key: r.Key, From: durable.None, Due: r.Due, Data: r.Data})
+			if at = r.Position(); len(batch) == most {
+				break
+			}
+		}
+		if err := to.Commit(batch); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("up to", at.Key)
+	}
+	r, ok, err := to.Get("bob")
+	fmt.Println("bob is parked:", r.Due == math.MaxInt64, ok, err)
+	// Output:
+	// up to eve
+	// up to bob
+	// bob is parked: true true <nil>
+}
+
+// What a scheduler has written, read without one.
+func ExampleRecord_Info() {
+	record := durable.Record{Key: "ada", Due: 100, Data: []byte("no task")}
+	switch info, err := record.Info(); {
+	case err == nil:
+		fmt.Println(info.Key, "is a task of the kind", info.Kind)
+	case errors.Is(err, durable.ErrVersion):
+		fmt.Println("a later version of durable wrote it")
+	case errors.Is(err, durable.ErrCorrupt):
+		fmt.Println("it is damaged")
+	}
+	// Output: a later version of durable wrote it
+}
+
+// A leased store belongs to this machine as long as it has a lease.
+type leased struct {
+	durable.Store
+	lost chan struct{}
+}
+
+func (l leased) Failed() <-chan struct{} { return l.lost }
+func (l leased) Err() error              { return errors.New("another machine has the lease") }
+
+// A store can fail between two calls. The scheduler then stops running tasks at once.
+func ExampleFailureReporter() {
+	ctx := context.Background()
+	store := leased{memstore.New(), make(chan struct{})}
+	var _ durable.FailureReporter = store
+
+	quiet := logrus.New() // the failure is logged in any case
+	quiet.SetOutput(io.Discard)
+	s, err := durable.New(store, durable.WithLogger(quiet))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Err())
+	close(store.lost)
+	for !errors.Is(s.RemoveTask(ctx, "ada"), durable.ErrBroken) { // a verb may be quicker than the news
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(s.Err())
+	fmt.Println(s.Shutdown(ctx) != nil)
+	// Output:
+	// <nil>
+	// durable: the store has failed: another machine has the lease
+	// true
 }

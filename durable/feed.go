@@ -14,9 +14,9 @@ import (
 //	overdue   up to the start, into the backlog, as much as that has room for
 //	ahead     from the start to a window before what is due, into the wheel
 //
-// A task that is due and whose kind has no handler is set aside: it is in the store alone, and counted. When its
-// kind is handled after all, everything due by then becomes the stretch of the overdue feed, which is read
-// again from its beginning and passes over what is in memory.
+// A task that is due and whose kind has no handler is set aside: it is in the store alone, and counted. When
+// its kind is handled after all, everything due by then becomes the stretch of the overdue feed, which is
+// read again from its beginning and passes over what is in memory.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at

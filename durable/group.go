@@ -13,7 +13,7 @@ type group struct {
 	index  map[string]int // where in order a key is, for the first of them:
 	ready  int            // as many as find has needed; what nothing asks for is never put in
 	tally  tally          // what is to be counted
-	parked *record        // the last of those that were parked
+	parked *record        // the record that was parked last
 }
 
 // tally is what the operations of a group have done.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic or
-// a runtime.Goexit the run is tried again. ctx is done when Shutdown stops waiting for the run.
+// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic
+// or a runtime.Goexit the run is tried again. ctx is done when Shutdown stops waiting for the run.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt differs from one attempt to the next.
@@ -26,8 +26,8 @@ type Run struct {
 	Missed  uint64    // periods that passed without a run, since the task was added
 }
 
-// A Token identifies a run. No other run has the same token, of this task or another, in this process or a later
-// one.
+// A Token identifies a run. No other run has the same token, of this task or another, in this process or a
+// later one.
 type Token struct {
 	Key        string
 	Generation uint64 // increases with every task that uses the key, unless the clock is set back
@@ -57,8 +57,8 @@ type KindOption func(*kind) error
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
-			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: attempts and the first wait must be "+
-				"positive, and the waits must not decrease", attempts, least, most)
+			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: "+
+				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
 		k.attempts, k.least, k.most = uint64(attempts), least, most
 		return nil
@@ -121,7 +121,7 @@ func newKind(h Handler, opts []KindOption) (*kind, error) {
 	return k, nil
 }
 
-// kinds are those that are registered.
+// kinds are the registered kinds.
 type kinds struct {
 	mu sync.RWMutex // protects of
 	of map[string]*kind

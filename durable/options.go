@@ -57,8 +57,9 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithWindow sets how long before its due time a task is read into memory. The default is one minute. Only tasks
-// that are due within the window take memory. A window is at least 100 ms and two ticks long. d must be positive.
+// WithWindow sets how long before its due time a task is read into memory. The default is one minute. Only
+// tasks that are due within the window take memory. A window is at least 100 ms and two ticks long. d must be
+// positive.
 func WithWindow(d time.Duration) Option {
 	return func(c *config) error {
 		c.window = d
@@ -95,9 +96,9 @@ func WithoutFingerprints() Option {
 }
 
 // WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
-// scheduler logs parked tasks, kinds without a handler, a store that fails, and handlers that panic. It never logs
-// a task or a run that succeeds. A hook of l may call the scheduler. A slow logger delays nothing else: events
-// that happen in the meantime share one line. l must not be nil.
+// scheduler logs parked tasks, kinds without a handler, a store that fails, and handlers that panic. It never
+// logs a task or a run that succeeds. A hook of l may call the scheduler. A slow logger delays nothing else:
+// events that happen in the meantime share one line. l must not be nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {

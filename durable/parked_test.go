@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // park leaves n parked tasks behind, with the kind "once".
@@ -25,7 +26,7 @@ func (r *rig) park(n int) {
 	for i := range n {
 		r.add(durable.Task{Key: fmt.Sprint("parked", i), Kind: "once", Delay: sec})
 	}
-	r.after(hour)
+	testkit.Settle(hour)
 	r.parked(n, uint64(n))
 	r.crash()
 	r.once()
@@ -36,7 +37,7 @@ func (r *rig) once() {
 	r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
 }
 
-// parked fails the test unless so many tasks are parked, and so many were since New.
+// parked fails the test unless now tasks are parked, and tasks were parked total times since New.
 func (r *rig) parked(now int, total uint64) {
 	r.t.Helper()
 	n := 0
@@ -60,7 +61,7 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 		synctest.Wait()
 		r.parked(5, 0) // before Start, too
 		r.start()
-		r.after(sec)
+		testkit.Settle(sec)
 		err := errors.Join(
 			r.RemoveTask(ctx, "parked0"),
 			r.Reschedule(ctx, "parked1", hour),
@@ -69,7 +70,7 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.parked(2, 0)
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		r.parked(3, 1) // the one that was rescheduled is parked again
 	})
 }
@@ -127,7 +128,7 @@ func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			r.after(sec)
+			testkit.Settle(sec)
 			r.parked(now, total)
 		})
 	}

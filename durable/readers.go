@@ -4,8 +4,8 @@ package durable
 
 import "sync"
 
-// Readers counts the reads of the store in progress, during which it must not be closed. Unlike with a read-write
-// lock, a reader may enter again while stop waits for all to leave.
+// Readers counts the reads of the store in progress, during which it must not be closed. Unlike with a
+// read-write lock, a reader may enter again while stop waits for all to leave.
 type readers struct {
 	mu   sync.Mutex // protects below
 	n    int

@@ -24,7 +24,7 @@ type reporter struct {
 type notices struct {
 	unhandled map[string]int // due tasks by kinds without a handler; each kind comes up once
 	parked    uint64
-	last      *record // of those that were parked
+	last      *record // the record that was parked last
 	failure   error
 }
 

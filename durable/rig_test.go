@@ -5,7 +5,6 @@ package durable_test
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/sirupsen/logrus"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var ctx = context.Background()
@@ -42,12 +41,6 @@ type rig struct {
 
 var errFail = errors.New("it fails")
 
-func quiet() *logrus.Logger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
-}
-
 // inBubble runs the test on a started scheduler, and shuts that down; and once more on one without
 // fingerprints.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Option) {
@@ -60,7 +53,7 @@ func inOneBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, store: memstore.New(), begin: time.Now()}
-		r.opts = append([]durable.Option{durable.WithTick(tick), durable.WithLogger(quiet())}, opts...)
+		r.opts = append([]durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}, opts...)
 		r.open()
 		r.start()
 		defer func() {
@@ -114,7 +107,7 @@ func (r *rig) crash(except ...string) {
 	left := r.store.Reopen()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = r.Shutdown(gone) // its error is that runs go on
+	_ = r.Shutdown(gone) // its error is that jobs are still running
 	r.store = left
 	r.open(except...)
 }
@@ -124,12 +117,6 @@ func (r *rig) add(tasks ...durable.Task) {
 	if err := r.AddTask(ctx, tasks...); err != nil {
 		r.t.Fatal(err)
 	}
-}
-
-// after lets time pass, and all that happens in it.
-func (r *rig) after(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 // runs returns what was run since the last time it was asked, sorted by time and key.

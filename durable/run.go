@@ -108,8 +108,8 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// acknowledge sends the keeper the result of a run: why it failed, or nothing. Nothing waits for it: until it is
-// durable the task counts as running, and has no other run.
+// acknowledge sends the keeper the result of a run: why it failed, or nothing. Nothing waits for it: until it
+// is durable the task counts as running, and has no other run.
 func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 	now := time.Now().UnixNano()
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {

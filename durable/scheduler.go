@@ -80,14 +80,14 @@ func (s *Scheduler) Start() error {
 	return nil
 }
 
-// Shutdown starts no further run, waits until the running ones have ended and been acknowledged, and closes the
-// store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without waiting
-// for them, and returns an error with their number. Those runs will run again.
+// Shutdown starts no further run, waits until the running ones have ended and been acknowledged, and closes
+// the store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without
+// waiting for them, and returns an error with their number. Those runs will run again.
 //
-// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is
-// still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
-// includes that of Err. A second Shutdown waits for the first, or until its own ctx is done, and returns the same
-// error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
+// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store
+// is still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
+// includes that of Err. A second Shutdown waits for the first, or until its own ctx is done, and returns the
+// same error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -264,9 +264,9 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	})
 }
 
-// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at
-// the task's interval. A run in progress is not interrupted, but its result no longer counts. Reschedule makes a
-// parked task run again, with all of its attempts.
+// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow
+// at the task's interval. A run in progress is not interrupted, but its result no longer counts. Reschedule
+// makes a parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
 	return s.change(ctx, key, func(_ *group, old *record) *record {
@@ -319,8 +319,8 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 }
 
 // All returns an iterator over the tasks in due order, parked tasks last. It yields every task that exists
-// during the whole walk. It may or may not yield a task that is added, moved or removed during the walk. An error
-// ends the walk, and so does Shutdown.
+// during the whole walk. It may or may not yield a task that is added, moved or removed during the walk. An
+// error ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		if !s.reads.enter() {

@@ -21,7 +21,7 @@ type Stats struct {
 
 	Started   uint64 // calls of handlers
 	Succeeded uint64 // calls that returned nil and were acknowledged
-	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, if their task was still there
+	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, with the task still there
 }
 
 type counts struct {

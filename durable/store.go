@@ -42,9 +42,9 @@ type Store interface {
 	Close() error
 }
 
-// A FailureReporter is a [Store] that can fail while no call is there to return the error: in the background, or
-// while a call hangs. A scheduler on such a store fails as soon as the store does: Scheduler.Err returns the
-// cause, waiting verbs return ErrBroken at once, and nothing runs any more.
+// A FailureReporter is a [Store] that can fail while no call is there to return the error: in the background,
+// or while a call hangs. A scheduler on such a store fails as soon as the store does: Scheduler.Err returns
+// the cause, waiting verbs return ErrBroken at once, and nothing runs any more.
 type FailureReporter interface {
 	// Failed returns a channel that is closed when the store has failed. It is always the same.
 	Failed() <-chan struct{}

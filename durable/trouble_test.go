@@ -17,12 +17,13 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
 
 func newStore() *memstore.Store { return memstore.New() }
 
-// A failing store does so as long as it is told to, with errDisk, or with errDamage if the store is damaged.
+// A failing store fails while its flags are set: with errDisk, or with errDamage if damaged is set, too.
 type failing struct {
 	*memstore.Store
 	commit, get, due, keys, damaged atomic.Bool
@@ -72,7 +73,7 @@ func (f *failing) Keys() iter.Seq2[string, error] {
 func withFailing(t *testing.T, test func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{Store: newStore()}
-		s, err := durable.New(f, durable.WithLogger(quiet()))
+		s, err := durable.New(f, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +133,7 @@ func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.commit.Store(true)
-		time.Sleep(2 * sec)
-		synctest.Wait()
+		testkit.Settle(2 * sec)
 		if ran.Load() != 1 || !errors.Is(s.Err(), errDisk) {
 			t.Errorf("%d runs, and Err is %v", ran.Load(), s.Err())
 		}
@@ -170,20 +170,18 @@ func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
 		if err := s.Reschedule(ctx, "far", sec); err != nil || s.Err() != nil {
 			t.Errorf("Reschedule: %v, Err: %v", err, s.Err())
 		}
-		time.Sleep(2 * sec)
-		synctest.Wait()
+		testkit.Settle(2 * sec)
 		if ran.Load() != 1 {
 			t.Errorf("%d runs", ran.Load())
 		}
 	})
 }
 
-// A scheduler that cannot read what is due must not go on as if nothing were.
+// A scheduler that cannot read what is due must not behave as if nothing were due.
 func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
 		f.due.Store(true)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		testkit.Settle(2 * time.Minute)
 		if !errors.Is(s.Err(), errDisk) {
 			t.Errorf("Err is %v", s.Err())
 		}
@@ -197,7 +195,7 @@ func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &failing{Store: newStore()}
 				f.keys.Store(true)
-				s, err := durable.New(f, append(opts, durable.WithLogger(quiet()))...)
+				s, err := durable.New(f, append(opts, durable.WithLogger(testkit.Quiet()))...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -234,8 +232,7 @@ func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
 		},
 		"the keeper": func(s *durable.Scheduler, f *failing) error {
 			f.due.Store(true)
-			time.Sleep(2 * time.Minute)
-			synctest.Wait()
+			testkit.Settle(2 * time.Minute)
 			return s.Err()
 		},
 	} {
@@ -259,7 +256,7 @@ func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
 	}
 }
 
-// A reporting store fails when it is told to, and hangs in Commit until then.
+// A reporting store reports its failure when failed is closed. While hangs is set, Commit hangs.
 type reporting struct {
 	*memstore.Store
 	failed chan struct{}
@@ -279,7 +276,7 @@ func (r *reporting) Commit(changes []durable.Change) error {
 func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &reporting{Store: newStore(), failed: make(chan struct{})}
-		s, err := durable.New(store, durable.WithLogger(quiet()))
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +318,8 @@ func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 // A store that can report failures, and has none, leaves no goroutine behind: the bubble would not end.
 func TestStoreFails_notInTheBackground_watchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(&reporting{Store: newStore(), failed: make(chan struct{})}, durable.WithLogger(quiet()))
+		store := &reporting{Store: newStore(), failed: make(chan struct{})}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +338,7 @@ func (h callingHook) Fire(e *logrus.Entry) error { h(e); return nil }
 // The keeper calls no logger: one that calls the scheduler, blocks, panics or ends its goroutine holds up
 // nothing.
 func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
-	log := quiet()
+	log := testkit.Quiet()
 	log.SetLevel(logrus.DebugLevel)
 	var r *rig
 	var parked, added atomic.Int32
@@ -367,7 +365,7 @@ func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 		for i := range 20 {
 			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
 		}
-		r.after(25 * sec)
+		testkit.Settle(25 * sec)
 		if s := r.Stats(); s.ParkedTotal != 20 {
 			t.Errorf("the accounts are %+v", s)
 		}
@@ -396,8 +394,7 @@ func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {
 				if !errors.Is(err, want) || !strings.Contains(err.Error(), "bad") {
 					t.Errorf("Get: %v", err)
 				}
-				time.Sleep(2 * hour)
-				synctest.Wait()
+				testkit.Settle(2 * hour)
 				if !errors.Is(s.Err(), want) {
 					t.Errorf("Err is %v", s.Err())
 				}
@@ -457,7 +454,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		// As large as it may be.
 		r.add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		if calls := r.runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
 			t.Errorf("these ran: %d", len(calls))
 		}

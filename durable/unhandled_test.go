@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
 
@@ -28,9 +29,9 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 		r.add(durable.Task{Key: "overdue", Kind: "note", Delay: sec}, durable.Task{Key: "due", Kind: "note", Delay: 2 * hour},
 			durable.Task{Key: "far", Kind: "note", Delay: 5 * hour}, durable.Task{Key: "handled", Kind: "fail", Delay: sec})
 		r.crash("note")
-		r.after(hour)
+		testkit.Settle(hour)
 		r.start()
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		for _, key := range []string{"overdue", "due"} {
 			if i := r.info(key); i.Parked || i.Attempts != 0 || i.Failure != "" || i.Next.After(time.Now()) {
 				t.Errorf("the task is %+v", i)
@@ -43,13 +44,13 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 		r.runs()
 		r.crash()
 		r.start()
-		r.after(sec)
+		testkit.Settle(sec)
 		calls := r.runs()
 		if len(calls) != 2 || calls[0].Key != "overdue" || calls[1].Key != "due" || calls[0].Attempt != 1 {
 			t.Errorf("these ran: %v", brief(calls))
 		}
 		r.unhandled(0)
-		r.after(3 * hour)
+		testkit.Settle(3 * hour)
 		r.ranAt("far", 5*hour)
 	}, durable.WithPoolSize(1))
 }
@@ -61,7 +62,7 @@ func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 		r.overdue(tasks, "late")
 		r.start()
 		r.add(durable.Task{Key: "live", Kind: "note", Interval: sec, Times: durable.Forever})
-		r.after(10 * sec)
+		testkit.Settle(10 * sec)
 		r.unhandled(tasks)
 		if err := r.RemoveTask(ctx, "late7"); err != nil {
 			t.Fatal(err)
@@ -76,11 +77,11 @@ func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 		r.runs()
 		r.handle("late", sleeper(0))
 		began := time.Since(r.begin)
-		r.after(5 * sec)
+		testkit.Settle(5 * sec)
 		if n := r.Stats().Unhandled; n != 0 {
 			t.Errorf("with a handler %d are unhandled", n)
 		}
-		r.after(20 * sec)
+		testkit.Settle(20 * sec)
 		n, due := 0, time.Time{}
 		for _, c := range r.runs() {
 			if c.Kind != "late" {
@@ -99,12 +100,12 @@ func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 			t.Errorf("%d ran, want %d", n, tasks-3)
 		}
 		r.unhandled(0)
-		r.after(hour)
+		testkit.Settle(hour)
 		if err := r.RemoveTask(ctx, "live"); err != nil {
 			t.Fatal(err)
 		}
 		r.runs()
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		if n := r.Len(); n != 0 {
 			t.Errorf("%d are left", n)
 		}
@@ -112,7 +113,7 @@ func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 }
 
 func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
-	log := quiet()
+	log := testkit.Quiet()
 	var lines []string
 	log.AddHook(callingHook(func(e *logrus.Entry) {
 		if e.Level == logrus.WarnLevel {
@@ -125,9 +126,9 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 			r.add(durable.Task{Key: fmt.Sprint("later", i), Kind: "note", Delay: hour})
 		}
 		r.crash("note", "fail")
-		r.after(10 * sec)
+		testkit.Settle(10 * sec)
 		r.start()
-		r.after(2 * hour)
+		testkit.Settle(2 * hour)
 		slices.Sort(lines)
 		if got := strings.Join(lines, ", "); got != "fail 150, note 150" {
 			t.Errorf("these were logged: %s", got)
@@ -150,7 +151,7 @@ func TestUnhandled_randomWalk_agreesWithTheStore(t *testing.T) {
 				r.add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
 			}
 			r.crash()
-			r.after(time.Duration(rnd.Int64N(int64(2 * hour))))
+			testkit.Settle(time.Duration(rnd.Int64N(int64(2 * hour))))
 			r.start()
 			handled := map[string]bool{}
 			for range 60 {
@@ -167,12 +168,12 @@ func TestUnhandled_randomWalk_agreesWithTheStore(t *testing.T) {
 						r.handle(kind, sleeper(0))
 					}
 				default:
-					r.after(time.Duration(rnd.Int64N(int64(10 * time.Minute))))
+					testkit.Settle(time.Duration(rnd.Int64N(int64(10 * time.Minute))))
 				}
 				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
 					t.Fatal(err)
 				}
-				r.after(sec)
+				testkit.Settle(sec)
 				want := 0
 				for i, err := range r.All(ctx) {
 					switch {

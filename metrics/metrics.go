@@ -19,7 +19,7 @@
 //	timewheel_runs_due_total, _started_total, _missed_total,
 //	    _withdrawn_total, _panicked_total                              counters
 //	timewheel_runs_waiting, timewheel_runs_running                     gauges
-//	timewheel_workers                                                  gauge: how many runs may be running at once
+//	timewheel_workers                                                  gauge: how many runs may run at once
 //	timewheel_oldest_wait_seconds                                      gauge: of the run that has waited longest
 //	timewheel_run_tick_delay_seconds                                   histogram: due until dispatched
 //	timewheel_run_wait_seconds                                         histogram: dispatched until started
@@ -62,7 +62,8 @@ func NewRuns() *Runs {
 	}
 	return &Runs{
 		tick: histogram("timewheel_run_tick_delay_seconds",
-			"Time from when a run was due until the event loop dispatched it: less than a tick unless the machine was busy."),
+			"Time from when a run was due until the event loop dispatched it: "+
+				"less than a tick unless the machine was busy."),
 		wait: histogram("timewheel_run_wait_seconds",
 			"Time from when the event loop dispatched a run until a worker began it."),
 		duration: histogram("timewheel_run_duration_seconds",
@@ -135,7 +136,8 @@ var accounts = []account{
 		counter, func(s timewheel.Stats) float64 { return float64(s.Due) }),
 	newAccount("runs_started_total", "Runs that began.",
 		counter, func(s timewheel.Stats) float64 { return float64(s.Started) }),
-	newAccount("runs_missed_total", "Runs of a repeating task that fell due while an earlier one waited or was overdue.",
+	newAccount("runs_missed_total",
+		"Runs of a repeating task that fell due while an earlier one waited or was overdue.",
 		counter, func(s timewheel.Stats) float64 { return float64(s.Missed) }),
 	newAccount("runs_withdrawn_total", "Due runs whose task was removed, replaced or moved while they waited.",
 		counter, func(s timewheel.Stats) float64 { return float64(s.Withdrawn) }),

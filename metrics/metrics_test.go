@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 	"github.com/sirupsen/logrus"
@@ -62,8 +63,7 @@ func work(t *testing.T, tw *timewheel.TimeWheel) {
 	time.Sleep(2 * time.Second)
 	add(t, tw, timewheel.Task{Key: "runs", Interval: tick, Job: func(*timewheel.Task) { time.Sleep(2 * time.Second) }})
 	add(t, tw, timewheel.Task{Key: "waits again", Interval: 2 * tick, Job: nothing})
-	time.Sleep(10 * tick)
-	synctest.Wait()
+	testkit.Settle(10 * tick)
 }
 
 func TestCollector_tellsTheAccounts(t *testing.T) {
@@ -199,7 +199,7 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	})
 }
 
-// A mistake is told where it is made, and not by the end of the process at the first scrape.
+// A mistake panics where it is made, and does not wait for the first scrape to end the process.
 func TestNewCollector_ofNothing_panics(t *testing.T) {
 	for what, do := range map[string]func(){
 		"wheel": func() { metrics.NewCollector(nil, "name") },

@@ -4,6 +4,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -27,10 +28,10 @@ func Example() {
 		fmt.Println(err)
 	}
 	fmt.Println(squares)
-	fmt.Println(p.Submit(func() {}))
+	fmt.Println(errors.Is(p.Submit(func() {}), pool.ErrClosed))
 	// Output:
 	// [0 1 4 9 16]
-	// pool: closed
+	// true
 }
 
 func ExamplePool_Close() {
@@ -56,6 +57,34 @@ func ExamplePool_Close() {
 	// Output:
 	// pool: close: running: 1, waiting: 1: context canceled
 	// submitted before Close, and so run
+	// <nil>
+}
+
+// The queue has no bound of its own. A program can refuse work while too many jobs wait.
+func ExamplePool_Waiting() {
+	p, err := pool.New(1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	began, release := make(chan bool), make(chan bool)
+	_ = p.Submit(func() {
+		began <- true
+		<-release
+	})
+	<-began
+	for i := range 5 {
+		if p.Waiting() >= 3*p.Cap() {
+			fmt.Println("job", i, "is refused:", p.Running(), "is running,", p.Waiting(), "wait")
+			continue
+		}
+		_ = p.Submit(func() {})
+	}
+	close(release)
+	fmt.Println(p.Close(context.Background()))
+	// Output:
+	// job 3 is refused: 1 is running, 3 wait
+	// job 4 is refused: 1 is running, 3 wait
 	// <nil>
 }
 

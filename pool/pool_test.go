@@ -19,9 +19,10 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/crew"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A rig is a pool in a synctest bubble, which tells when all is quiet.
+// A rig is a pool in a synctest bubble, where the test can wait until all is quiet.
 type rig struct {
 	*testing.T
 	*Pool
@@ -523,13 +524,11 @@ func TestPool_atRest_holdsNoGoroutineAfterASecond(t *testing.T) {
 			p.want(0, 0)
 			time.Sleep(time.Second / 2)
 			p.submit(func() {}) // another job puts it off
-			time.Sleep(time.Second - 1)
-			synctest.Wait()
+			testkit.Settle(time.Second - 1)
 			if n := antsGoroutines() - before; n == 0 {
 				t.Errorf("round %d: the goroutines are gone before their time", round)
 			}
-			time.Sleep(time.Nanosecond)
-			synctest.Wait()
+			testkit.Settle(time.Nanosecond)
 			if n := antsGoroutines() - before; n != 0 {
 				t.Errorf("round %d: at rest %d goroutines are left", round, n)
 			}

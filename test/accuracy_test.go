@@ -12,87 +12,93 @@ import (
 // These run in real time. How late a run is depends on the machine; that it is not early does not.
 
 func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real time")
-	}
-	for _, tick := range []time.Duration{100 * time.Microsecond, ms, 7 * ms, 50 * ms} {
-		tw := startWheel(t, tick, 32)
-		random := seeded()
-		const n = 500
-		early := make(chan time.Duration, n)
-		for range n {
-			d := time.Duration(random.Int64N(int64(150 * ms)))
-			start := time.Now()
-			tw.AfterFunc(d, func() { early <- d - time.Since(start) })
+	eachLayout(t, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("takes real time")
 		}
-		for range n {
-			select {
-			case e := <-early:
-				if e > 0 {
-					t.Errorf("tick %v: a run began %v early", tick, e)
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("tick %v: not all of %d tasks have run within a minute", tick, n)
+		for _, tick := range []time.Duration{100 * time.Microsecond, ms, 7 * ms, 50 * ms} {
+			tw := startWheel(t, tick, 32)
+			random := seeded()
+			const n = 500
+			early := make(chan time.Duration, n)
+			for range n {
+				d := time.Duration(random.Int64N(int64(150 * ms)))
+				start := time.Now()
+				tw.AfterFunc(d, func() { early <- d - time.Since(start) })
 			}
+			for range n {
+				select {
+				case e := <-early:
+					if e > 0 {
+						t.Errorf("tick %v: a run began %v early", tick, e)
+					}
+				case <-time.After(time.Minute):
+					t.Fatalf("tick %v: not all of %d tasks have run within a minute", tick, n)
+				}
+			}
+			balanced(t, tw, n)
 		}
-		balanced(t, tw, n)
-	}
+	})
 }
 
 // A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due
 // between that and the tick, must not miss a period for it. A busy machine may be late by whole ticks;
 // not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real time")
-	}
-	const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
-	var missed []uint64
-	for range tries {
-		made := time.Now() // from where on the wheel counts its ticks, but for some microseconds
-		tw := startWheel(t, tick, 16)
-		for i := range tasks {
-			for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
-				continue
+	eachLayout(t, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("takes real time")
+		}
+		const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
+		var missed []uint64
+		for range tries {
+			made := time.Now() // from where on the wheel counts its ticks, but for some microseconds
+			tw := startWheel(t, tick, 16)
+			for i := range tasks {
+				for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
+					continue
+				}
+				must(t, tw.AddTask(every(name(i), tick, nothing)))
 			}
-			must(t, tw.AddTask(every(name(i), tick, nothing)))
+			for tw.Stats().Due < tasks*periods {
+				<-time.After(tick)
+			}
+			tw.Stop()
+			s := tw.Stats()
+			if missed = append(missed, s.Missed); s.Missed == 0 {
+				return
+			}
 		}
-		for tw.Stats().Due < tasks*periods {
-			<-time.After(tick)
-		}
-		tw.Stop()
-		s := tw.Stats()
-		if missed = append(missed, s.Missed); s.Missed == 0 {
-			return
-		}
-	}
-	t.Errorf("at each of %d tries some of about %d periods were missed: %v", tries, tasks*periods, missed)
+		t.Errorf("at each of %d tries some of about %d periods were missed: %v", tries, tasks*periods, missed)
+	})
 }
 
 func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real time")
-	}
-	const interval, n = 7 * ms, 30
-	runs := make(chan timewheel.Run, n)
-	tw := startWheel(t, 2*ms, 16, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
-	start := time.Now()
-	must(t, tw.AddTask(times("k", interval, n, nothing)))
-	latest := time.Now()
-	var first time.Time
-	for k := range n {
-		r := <-runs
-		if k == 0 {
-			first = r.Due
-			if first.Before(start.Add(interval)) || first.After(latest.Add(interval)) {
-				t.Errorf("the first run was due %v after AddTask", first.Sub(start))
+	eachLayout(t, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("takes real time")
+		}
+		const interval, n = 7 * ms, 30
+		runs := make(chan timewheel.Run, n)
+		tw := startWheel(t, 2*ms, 16, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
+		start := time.Now()
+		must(t, tw.AddTask(times("k", interval, n, nothing)))
+		latest := time.Now()
+		var first time.Time
+		for k := range n {
+			r := <-runs
+			if k == 0 {
+				first = r.Due
+				if first.Before(start.Add(interval)) || first.After(latest.Add(interval)) {
+					t.Errorf("the first run was due %v after AddTask", first.Sub(start))
+				}
+			}
+			// The order of the accounts may differ from that of the runs, and a stalled machine misses periods.
+			if off := r.Due.Sub(first) % interval; off != 0 || r.Started.Before(r.Due) || r.Handed.Before(r.Due) {
+				t.Errorf("%v off the grid; due %v, handed %v, started %v", off, r.Due, r.Handed, r.Started)
 			}
 		}
-		// The order of the accounts may differ from that of the runs, and a stalled machine misses periods.
-		if off := r.Due.Sub(first) % interval; off != 0 || r.Started.Before(r.Due) || r.Handed.Before(r.Due) {
-			t.Errorf("%v off the grid; due %v, handed %v, started %v", off, r.Due, r.Handed, r.Started)
-		}
-	}
-	tw.Stop()
-	balanced(t, tw, 1)
+		tw.Stop()
+		balanced(t, tw, 1)
+	})
 }

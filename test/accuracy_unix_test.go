@@ -21,18 +21,25 @@ import (
 // suspendable names the environment variable that makes the test below play the process that is suspended.
 const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 
-// A process is stopped by a signal and goes on half a second later: what is overdue runs at once, in due
-// order, and what repeats runs once and rejoins its grid.
+// A process is stopped by a signal and continues half a second later. Overdue tasks run at once, in due
+// order, and a repeating task runs once and rejoins its grid.
 func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
-	if os.Getenv(suspendable) != "" {
-		catchUp(t)
-		return
-	}
 	if testing.Short() {
 		t.Skip("takes real time")
 	}
-	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	child.Env = append(os.Environ(), suspendable+"=1", onlyLayout+"="+layout.String())
+	eachLayout(t, func(t *testing.T) {
+		if os.Getenv(suspendable) != "" {
+			catchUp(t)
+		} else {
+			suspend(t)
+		}
+	})
+}
+
+// suspend runs the same test in a process of its own, and suspends that.
+func suspend(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	child.Env = append(os.Environ(), suspendable+"=1")
 	input, err := child.StdinPipe()
 	must(t, err)
 	output, err := child.StdoutPipe()

@@ -13,13 +13,10 @@ import (
 
 // TestContract_ofEveryScheduler is the suite that the durable scheduler passes, too.
 func TestContract_ofEveryScheduler(t *testing.T) {
-	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
-		tw, err := timewheel.New(c.Tick, 64,
-			timewheel.WithPoolSize(c.PoolSize), timewheel.WithLayout(layout), quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return subject{tw}
+	eachLayout(t, func(t *testing.T) {
+		contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
+			return subject{newWheel(t, c.Tick, 64, timewheel.WithPoolSize(c.PoolSize), quiet())}
+		})
 	})
 }
 

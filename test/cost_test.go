@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -98,7 +98,7 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 	} {
 		for _, way := range ways {
 			t.Run(state+"_"+way.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw := newWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 					if state != "before_Start" {
 						tw.Start()
@@ -111,11 +111,11 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 					job = nil
 					switch state {
 					case "waiting_for_a_worker":
-						settle(50 * ms)
+						testkit.Settle(50 * ms)
 					case "after_Stop":
 						tw.Stop()
 					case "waiting_after_Stop":
-						settle(50 * ms)
+						testkit.Settle(50 * ms)
 						tw.Stop()
 					}
 					runtime.GC()
@@ -124,7 +124,7 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 					}
 					must(t, remove())
 					remove = nil
-					settle(10 * ms) // the loop may be in the middle of other work
+					testkit.Settle(10 * ms) // the loop may be in the middle of other work
 					if !freed(w) {
 						t.Error("the job of a task that was taken out is held")
 					}
@@ -136,7 +136,7 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 }
 
 func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4)
 		runs := 0
 		add := func() weak.Pointer[ballast] {
@@ -149,7 +149,7 @@ func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
 			return w
 		}
 		w := add()
-		settle(70 * ms)
+		testkit.Settle(70 * ms)
 		wantEqual(t, "runs", runs, 3)
 		if !freed(w) {
 			t.Error("the job of a task that has run is held")
@@ -187,7 +187,7 @@ func TestC3_nothingDueSoon_doesNotWakeUpAtEveryTick(t *testing.T) {
 			for i := range 100 {
 				must(t, tw.AddTask(every(name(i), time.Duration(i+1)*ms, nothing)))
 			}
-			settle(time.Second)
+			testkit.Settle(time.Second)
 			for i := range 100 {
 				must(t, tw.RemoveTask(name(i)))
 			}
@@ -195,7 +195,7 @@ func TestC3_nothingDueSoon_doesNotWakeUpAtEveryTick(t *testing.T) {
 		{"pushed_back", func(t *testing.T, tw *timewheel.TimeWheel) {
 			must(t, tw.AddTask(once("far", 100*ms, nothing)))
 			for range 100 {
-				settle(10 * ms)
+				testkit.Settle(10 * ms)
 				must(t, tw.Reschedule("far", 200*year))
 			}
 		}},
@@ -205,19 +205,19 @@ func TestC3_nothingDueSoon_doesNotWakeUpAtEveryTick(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw := startWheel(t, ms, 60, timewheel.WithPoolSize(1))
 				c.fill(t, tw)
-				settle(10 * time.Second)
+				testkit.Settle(10 * time.Second)
 				before := wakeUps()
-				settle(20 * time.Minute)
+				testkit.Settle(20 * time.Minute)
 				if n := wakeUps() - before; n > 120_000 {
 					t.Fatalf("about %d wake-ups in 20 minutes of 1,200,000 ticks", n)
 				}
 				if c.name == "waiting_for_a_worker" {
 					return // the pool has a goroutine that wakes up twice a second
 				}
-				settle(100 * year)
+				testkit.Settle(100 * year)
 				wantEqual(t, "runs of the far tasks", tw.Stats().Missed, uint64(0))
 			})
 		})

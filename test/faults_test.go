@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -74,14 +74,14 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 	for name := range names {
 		for _, end := range []string{"at rest", "Stop", "Shutdown", "Drain"} {
 			t.Run(name+"/"+end, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					release := make(chan struct{})
 					f := faults(release)[name]
 					tw := startWheel(t, ms, 16, append([]timewheel.Option{quiet()}, f.opts...)...)
 					for i := range tasks {
 						must(t, tw.AddTask(times(fmt.Sprint(i), time.Duration(1+i%20)*ms, 1+i%3, f.job)))
 					}
-					settle(15 * ms)
+					testkit.Settle(15 * ms)
 					balanced(t, tw, tasks)
 					switch end {
 					case "Stop":
@@ -96,10 +96,10 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 					}
 					balanced(t, tw, tasks)
 					close(release)
-					settle(10 * time.Second)
+					testkit.Settle(10 * time.Second)
 					s := balanced(t, tw, tasks)
 					if s.Running != 0 {
-						t.Errorf("runs go on: %+v", s)
+						t.Errorf("jobs are still running: %+v", s)
 					}
 					if end == "at rest" && (s.Finished != tasks || s.Started != tasks*2) {
 						t.Errorf("not all have run: %+v", s)
@@ -110,99 +110,64 @@ func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 	}
 }
 
-func TestFaults_jobCallsEveryVerb_andStopsTheWheel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, ms, 16, timewheel.WithPoolSize(4), quiet())
-		done := false
-		must(t, tw.AddTask(once("k", 10*ms, func(task *timewheel.Task) {
-			must(t, tw.AddTask(once(task.Key, time.Hour, nothing))) // its own key, which is free
-			must(t, tw.SetTask(once(task.Key, time.Hour, nothing)))
-			must(t, tw.Reschedule(task.Key, time.Minute))
-			wantEqual(t, "Exist", tw.Exist(task.Key), true)
-			wantEqual(t, "GetTaskTimes", tw.GetTaskTimes(task.Key), 1)
-			info, ok := tw.Get(task.Key)
-			wantEqual(t, "Get", ok && info.Key == task.Key, true)
-			for range tw.All() {
-				wantEqual(t, "Len", tw.Len(), 1)
-			}
-			timer := tw.AfterFunc(time.Hour, func() {})
-			wantEqual(t, "Reset", timer.Reset(time.Minute), true)
-			wantEqual(t, "Stop of a timer", timer.Stop(), true)
-			must(t, tw.RemoveTask(task.Key))
-			must(t, tw.AddTask(once(task.Key, time.Hour, nothing)))
-			n, err := tw.Drain(nothing)
-			must(t, err)
-			wantEqual(t, "drained", n, 1)
-			wantEqual(t, "Running", tw.Stats().Running, 1)
-			tw.Start()
-			tw.Stop()
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			if err := tw.Shutdown(ctx); err == nil {
-				t.Error("a job that waits for itself does not wait")
-			}
-			done = true
-		})))
-		settle(time.Second)
-		wantEqual(t, "the job came to its end", done, true)
-		balanced(t, tw, 5)
-	})
-}
-
 func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
-	n := 100_000
-	if testing.Short() {
-		n = 10_000
-	}
-	tw := startWheel(t, ms, 512, quiet())
-	var won, lost, runs atomic.Int64
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			key := name(i / 2) // two for each
-			<-start
-			err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { runs.Add(1) }))
-			switch {
-			case err == nil:
-				won.Add(1)
-			case errors.Is(err, timewheel.ErrDuplicateTaskKey):
-				lost.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
-	if won.Load() != int64(n/2) || lost.Load() != int64(n/2) {
-		t.Errorf("of %d adds of %d keys %d won and %d lost", n, n/2, won.Load(), lost.Load())
-	}
-	for i := range n / 2 {
-		wg.Go(func() { should(t, tw.Reschedule(name(i), 0)) })
-	}
-	wg.Wait()
-	for deadline := time.Now().Add(time.Minute); tw.Len() > 0 && time.Now().Before(deadline); {
-		time.Sleep(ms)
-	}
-	tw.Stop()
-	must(t, tw.Shutdown(t.Context()))
-	if runs.Load() != won.Load() {
-		t.Errorf("%d tasks were added, and %d ran", won.Load(), runs.Load())
-	}
-	balanced(t, tw, n/2)
+	eachLayout(t, func(t *testing.T) {
+		n := 100_000
+		if testing.Short() {
+			n = 10_000
+		}
+		tw := startWheel(t, ms, 512, quiet())
+		var won, lost, runs atomic.Int64
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for i := range n {
+			wg.Go(func() {
+				key := name(i / 2) // two for each
+				<-start
+				err := tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { runs.Add(1) }))
+				switch {
+				case err == nil:
+					won.Add(1)
+				case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+					lost.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if won.Load() != int64(n/2) || lost.Load() != int64(n/2) {
+			t.Errorf("of %d adds of %d keys %d won and %d lost", n, n/2, won.Load(), lost.Load())
+		}
+		for i := range n / 2 {
+			wg.Go(func() { should(t, tw.Reschedule(name(i), 0)) })
+		}
+		wg.Wait()
+		for deadline := time.Now().Add(time.Minute); tw.Len() > 0 && time.Now().Before(deadline); {
+			time.Sleep(ms)
+		}
+		tw.Stop()
+		must(t, tw.Shutdown(t.Context()))
+		if runs.Load() != won.Load() {
+			t.Errorf("%d tasks were added, and %d ran", won.Load(), runs.Load())
+		}
+		balanced(t, tw, n/2)
+	})
 }
 
 // Five million tasks in 1.25 GB: 250 bytes for each, its key included, and what the collector needs to work.
 func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
-	if testing.Short() || raceDetector || layout != timewheel.Hashed {
-		t.Skip("takes a gigabyte, once")
+	if testing.Short() || raceDetector {
+		t.Skip("takes a gigabyte")
 	}
 	const n, limit = 5_000_000, 1_250 << 20
 	runtime.GC()
 	old := debug.SetMemoryLimit(limit)
 	defer debug.SetMemoryLimit(old)
-	tw := startWheel(t, 10*ms, 1024, quiet())
+	tw := timewheel.NewTimeWheel(10*ms, 1024, quiet())
+	tw.Start()
+	defer tw.Stop()
 	for i := range n {
 		must(t, tw.AddTask(once(name(i), time.Hour+time.Duration(i), nothing)))
 	}
@@ -220,45 +185,4 @@ func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "drained tasks", removed, n/2)
 	balanced(t, tw, n)
-}
-
-// What the user gave to be called, and it panics, is logged each time; what does not panic is not.
-func TestFault_observerOrPanicHandlerThatPanics_isLogged(t *testing.T) {
-	observer := func(panics bool) timewheel.Option {
-		return timewheel.WithObserver(func(timewheel.Run) { panicIf(panics) })
-	}
-	handler := func(panics bool) timewheel.Option {
-		return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panicIf(panics) })
-	}
-	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		synctest.Test(t, func(t *testing.T) {
-			var book logBook
-			tw := startWheel(t, time.Millisecond, 8,
-				observer(c.observer), handler(c.handler), timewheel.WithLogger(book.logger()))
-			defer tw.Stop()
-			task := &timewheel.Task{
-				Key: "k", Interval: time.Second, Times: 3, Job: func(*timewheel.Task) { panic("on purpose") },
-			}
-			if err := tw.AddTask(task); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
-			for what, panics := range map[string]bool{"observer panicked": c.observer, "panic handler panicked": c.handler} {
-				want := 0
-				if panics {
-					want = 3
-				}
-				if n := len(book.with(what)); n != want {
-					t.Errorf("%+v: %d entries that the %s, want %d", c, n, what, want)
-				}
-			}
-		})
-	}
-}
-
-func panicIf(panics bool) {
-	if panics {
-		panic("trouble")
-	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -87,12 +88,6 @@ func every(key string, interval time.Duration, job timewheel.Job) *timewheel.Tas
 }
 
 func nothing(*timewheel.Task) {}
-
-// settle lets d pass in the bubble and everything come to rest that comes of it.
-func settle(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
 
 // A journal notes which runs began and when.
 type journal struct {
@@ -165,9 +160,9 @@ func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	synctest.Wait()
 	for i := 0; tw.Stats().Running < running+n; i++ {
 		if i == 1000 {
-			t.Fatalf("%d runs go on, want %d", tw.Stats().Running, running+n)
+			t.Fatalf("%d jobs are running, want %d", tw.Stats().Running, running+n)
 		}
-		settle(ms)
+		testkit.Settle(ms)
 	}
 	release = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(release)
@@ -241,7 +236,7 @@ func (b *logBook) with(texts ...string) []string {
 }
 
 // quiet is an option for wheels whose jobs panic: what they log is of no interest to the test.
-func quiet() timewheel.Option { return timewheel.WithLogger(new(logBook).logger()) }
+func quiet() timewheel.Option { return timewheel.WithLogger(testkit.Quiet()) }
 
 // name returns the key of the i-th of many tasks.
 func name(i int) string { return fmt.Sprintf("task-%06d", i) }

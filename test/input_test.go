@@ -15,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -61,24 +62,26 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 
 // What only a programmer can have written panics, as in package time.
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
-	tw := newWheel(t, ms, 60)
-	must(t, tw.AddTask(once("k", time.Hour, nothing)))
-	for want, f := range map[string]func(){
-		"timewheel: nil executor":               func() { timewheel.WithExecutor(nil) },
-		"timewheel: nil logger":                 func() { timewheel.WithLogger(nil) },
-		"timewheel: nil slog logger":            func() { timewheel.WithSlog(nil) },
-		"timewheel: nil panic handler":          func() { timewheel.WithPanicHandler(nil) },
-		"timewheel: nil observer":               func() { timewheel.WithObserver(nil) },
-		"timewheel: option 2 is nil":            func() { _, _ = timewheel.New(ms, 60, timewheel.WithPoolSize(1), nil) },
-		"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
-		"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
-		"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
-	} {
-		if value := panicOf(f); value != want {
-			t.Errorf("it panics with %v, want %s", value, want)
+	eachLayout(t, func(t *testing.T) {
+		tw := newWheel(t, ms, 60)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		for want, f := range map[string]func(){
+			"timewheel: nil executor":               func() { timewheel.WithExecutor(nil) },
+			"timewheel: nil logger":                 func() { timewheel.WithLogger(nil) },
+			"timewheel: nil slog logger":            func() { timewheel.WithSlog(nil) },
+			"timewheel: nil panic handler":          func() { timewheel.WithPanicHandler(nil) },
+			"timewheel: nil observer":               func() { timewheel.WithObserver(nil) },
+			"timewheel: option 2 is nil":            func() { _, _ = timewheel.New(ms, 60, timewheel.WithPoolSize(1), nil) },
+			"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
+			"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
+			"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
+		} {
+			if value := panicOf(f); value != want {
+				t.Errorf("it panics with %v, want %s", value, want)
+			}
 		}
-	}
-	balanced(t, tw, 1)
+		balanced(t, tw, 1)
+	})
 }
 
 func TestNew_goodArguments_areTaken(t *testing.T) {
@@ -160,13 +163,13 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {
 			t.Run(c.name+"_"+strings.Join(c.want, "_"), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw := newWheel(t, 10*ms, 16)
 					must(t, tw.AddTask(times("live", time.Second, 3, nothing)))
 					if started {
 						tw.Start()
 					}
-					settle(100 * ms)
+					testkit.Settle(100 * ms)
 					stats, all := tw.Stats(), infosOf(tw)
 					err := c.call(tw)
 					if !errors.Is(err, c.is) {
@@ -187,17 +190,19 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 }
 
 func TestQueries_ofNoSuchTask_findNothing(t *testing.T) {
-	tw := newWheel(t, ms, 8)
-	for _, key := range []string{"", "no such"} {
-		info, ok := tw.Get(key)
-		if ok || info != (timewheel.Info{}) || tw.Exist(key) || tw.GetTaskTimes(key) != 0 {
-			t.Errorf("%q: %+v, %v, Exist %v, %d runs left", key, info, ok, tw.Exist(key), tw.GetTaskTimes(key))
+	eachLayout(t, func(t *testing.T) {
+		tw := newWheel(t, ms, 8)
+		for _, key := range []string{"", "no such"} {
+			info, ok := tw.Get(key)
+			if ok || info != (timewheel.Info{}) || tw.Exist(key) || tw.GetTaskTimes(key) != 0 {
+				t.Errorf("%q: %+v, %v, Exist %v, %d runs left", key, info, ok, tw.Exist(key), tw.GetTaskTimes(key))
+			}
 		}
-	}
-	n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
-	must(t, err)
-	wantEqual(t, "drained", n, 0)
-	wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{Workers: 1024})
+		n, err := tw.Drain(func(task *timewheel.Task) { t.Errorf("drained %+v", task) })
+		must(t, err)
+		wantEqual(t, "drained", n, 0)
+		wantEqual(t, "Stats of an empty wheel", tw.Stats(), timewheel.Stats{Workers: 1024})
+	})
 }
 
 // panicOf returns what f panics with.
@@ -218,11 +223,11 @@ func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
 
 // A key, a delay and a job are a task that runs once.
 func TestAddTask_delayAlone_runsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(&timewheel.Task{Key: "k", Delay: 50 * ms, Job: j.job}))
 		must(t, tw.SetTask(&timewheel.Task{Key: "one", Delay: 30 * ms, Times: 1, Job: j.job}))
-		settle(time.Hour)
+		testkit.Settle(time.Hour)
 		j.want(t, "k", 50*ms)
 		j.want(t, "one", 30*ms)
 		for _, n := range []int{2, timewheel.Forever} {
@@ -236,7 +241,7 @@ func TestAddTask_delayAlone_runsOnce(t *testing.T) {
 }
 
 func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var called []string
 		handler := func(name string) timewheel.Option {
 			return timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) {
@@ -252,19 +257,19 @@ func TestOptions_observersAndPanicHandlers_addUp(t *testing.T) {
 		}
 		tw := startWheel(t, 10*ms, 16, handler("h1"), observer("o1"), handler("h2"), observer("o2"), quiet())
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "calls", called, []string{"h1", "h2", "o1", "o2"})
 		balanced(t, tw, 1)
 	})
 }
 
 func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var book logBook
 		tw := startWheel(t, 10*ms, 16,
 			timewheel.WithSlog(slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("on purpose") })))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		tw.Stop()
 		for _, texts := range [][]string{
 			{"level=DEBUG", "timewheel: started"}, {"level=DEBUG", "timewheel: stopped"},

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -39,7 +40,7 @@ var states = []struct {
 func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 	for _, state := range states {
 		t.Run(state.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				state.in(t, func(tw *timewheel.TimeWheel) {
 					before := tw.Len()
 					for range 100 { // nothing in between gives the loop time
@@ -72,35 +73,37 @@ func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 }
 
 func TestK1_addsOfOneKeyAtTheSameTime_oneWins(t *testing.T) {
-	const rounds, adders = 5000, 3
-	tw := startWheel(t, ms, 16)
-	var ready, won, others atomic.Int64
-	together(adders, func(int) {
-		for round := range int64(rounds) {
-			// Nobody is woken up, which would take longer than the add: all wait for the last.
-			for ready.Add(1); ready.Load() < (2*round+1)*adders; {
-				runtime.Gosched()
+	eachLayout(t, func(t *testing.T) {
+		const rounds, adders = 5000, 3
+		tw := startWheel(t, ms, 16)
+		var ready, won, others atomic.Int64
+		together(adders, func(int) {
+			for round := range int64(rounds) {
+				// No goroutine is woken up, which would take longer than the add: all wait for the last.
+				for ready.Add(1); ready.Load() < (2*round+1)*adders; {
+					runtime.Gosched()
+				}
+				switch err := tw.AddTask(once(name(int(round)), time.Hour, nothing)); {
+				case err == nil:
+					won.Add(1)
+				case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+					others.Add(1)
+				default:
+					t.Error(err)
+				}
+				for ready.Add(1); ready.Load() < (2*round+2)*adders; {
+					runtime.Gosched()
+				}
 			}
-			switch err := tw.AddTask(once(name(int(round)), time.Hour, nothing)); {
-			case err == nil:
-				won.Add(1)
-			case errors.Is(err, timewheel.ErrDuplicateTaskKey):
-				others.Add(1)
-			default:
-				t.Error(err)
-			}
-			for ready.Add(1); ready.Load() < (2*round+2)*adders; {
-				runtime.Gosched()
-			}
-		}
+		})
+		wantEqual(t, "adds that won", won.Load(), int64(rounds))
+		wantEqual(t, "adds that did not", others.Load(), int64(rounds*(adders-1)))
+		balanced(t, tw, rounds)
 	})
-	wantEqual(t, "adds that won", won.Load(), int64(rounds))
-	wantEqual(t, "adds that did not", others.Load(), int64(rounds*(adders-1)))
-	balanced(t, tw, rounds)
 }
 
 func TestK2_repeatingTask_neverFlickers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		var runs atomic.Int64
 		const n = 20
@@ -121,7 +124,7 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 			if !tw.Exist("k") && tw.Stats().Running == 0 {
 				t.Fatalf("after %d of %d runs the task is gone", runs.Load(), n)
 			}
-			settle(ms)
+			testkit.Settle(ms)
 		}
 		if tw.Exist("k") {
 			t.Error("the task is there after its last run")
@@ -132,39 +135,43 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 	})
 }
 
-// K2 in real time: whoever asks at any instant finds the task.
+// K2 in real time: a look-up at any instant finds the task.
 func TestK2_askedWithoutAPause_isAlwaysThere(t *testing.T) {
-	tw := startWheel(t, ms, 4)
-	done := make(chan struct{})
-	runs := 0
-	must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) {
-		if runs++; runs == 50 {
-			close(done)
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 4)
+		done := make(chan struct{})
+		runs := 0
+		must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) {
+			if runs++; runs == 50 {
+				close(done)
+			}
+		})))
+		for asked := 0; ; asked++ {
+			if !tw.Exist("k") || tw.GetTaskTimes("k") != timewheel.Forever {
+				t.Fatalf("the task was not there when asked for the %d-th time", asked)
+			}
+			if _, ok := tw.Get("k"); !ok {
+				t.Fatalf("Get did not find the task at the %d-th time", asked)
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
 		}
-	})))
-	for asked := 0; ; asked++ {
-		if !tw.Exist("k") || tw.GetTaskTimes("k") != timewheel.Forever {
-			t.Fatalf("the task was not there when asked for the %d-th time", asked)
-		}
-		if _, ok := tw.Get("k"); !ok {
-			t.Fatalf("Get did not find the task at the %d-th time", asked)
-		}
-		select {
-		case <-done:
-			return
-		default:
-		}
-	}
+	})
 }
 
 func TestK2_replacedTask_neverFlickers(t *testing.T) {
-	tw := startWheel(t, ms, 4)
-	must(t, tw.AddTask(once("k", time.Hour, nothing)))
-	meanwhile(t, func() error { return tw.SetTask(once("k", time.Hour, nothing)) }, 20_000, func() error {
-		if !tw.Exist("k") {
-			return errors.New("the key was free")
-		}
-		return nil
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 4)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		meanwhile(t, func() error { return tw.SetTask(once("k", time.Hour, nothing)) }, 20_000, func() error {
+			if !tw.Exist("k") {
+				return errors.New("the key was free")
+			}
+			return nil
+		})
 	})
 }
 
@@ -190,11 +197,11 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 	for _, w := range withdrawals {
 		for _, n := range []int{1, 2, timewheel.Forever} {
 			t.Run(w.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 					release := occupy(t, tw, 2)
 					must(t, tw.AddTask(times("k", 30*ms, n, j.job)))
-					settle(50 * ms)
+					testkit.Settle(50 * ms)
 					if info, ok := tw.Get("k"); !ok || !info.Waiting || info.Slot != 0 || info.Circle != 0 {
 						t.Fatalf("does not wait for a worker: %+v", info)
 					}
@@ -204,7 +211,7 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 					}
 					wantEqual(t, "live tasks", tw.Len(), w.stays)
 					release()
-					settle(time.Second)
+					testkit.Settle(time.Second)
 					j.want(t, "k")
 					added := 3
 					if w.name == "SetTask" {
@@ -220,12 +227,12 @@ func TestK3_removedWhileWaiting_neverRuns(t *testing.T) {
 func TestK3_removedBeforeItIsDue_neverRuns(t *testing.T) {
 	for _, w := range withdrawals {
 		t.Run(w.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw, j := startWheel(t, 10*ms, 16), newJournal()
 				must(t, tw.AddTask(every("k", 30*ms, j.job)))
-				settle(75 * ms)
+				testkit.Settle(75 * ms)
 				w.apply(t, tw)
-				settle(time.Minute)
+				testkit.Settle(time.Minute)
 				j.want(t, "k", 30*ms, 60*ms)
 				wantEqual(t, "live tasks", tw.Len(), w.stays)
 			})
@@ -234,16 +241,16 @@ func TestK3_removedBeforeItIsDue_neverRuns(t *testing.T) {
 }
 
 func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, ended := startWheel(t, 10*ms, 16), 0
 		must(t, tw.AddTask(every("k", 30*ms, func(task *timewheel.Task) {
 			time.Sleep(10 * ms)
 			should(t, task.Context().Err())
 			ended++
 		})))
-		settle(35 * ms)
+		testkit.Settle(35 * ms)
 		must(t, tw.RemoveTask("k"))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs that ended", ended, 1)
 		balanced(t, tw, 1)
 	})
@@ -251,7 +258,7 @@ func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
 
 // The executor has been asked for workers, and they come after the removal.
 func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var held []func()
 		tw := startWheel(t, 10*ms, 16, timewheel.WithExecutor(executor(func(f func()) error {
 			held = append(held, f)
@@ -261,7 +268,7 @@ func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
 		for i := range 8 {
 			must(t, tw.AddTask(once(name(i), 10*ms, j.job)))
 		}
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		if len(held) == 0 {
 			t.Fatal("the executor was not asked")
 		}
@@ -280,7 +287,7 @@ func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
 }
 
 func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithMaxPending(1))
 		runs := 0
 		var job timewheel.Job
@@ -296,7 +303,7 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 			}
 		}
 		must(t, tw.AddTask(times("k", 20*ms, 2, job)))
-		settle(205 * ms)
+		testkit.Settle(205 * ms)
 		wantEqual(t, "runs", runs, 10)
 		wantEqual(t, "runs left", tw.GetTaskTimes("k"), 2)
 		balanced(t, tw, 6)
@@ -304,22 +311,22 @@ func TestK4_keyIsFreeWhenTheLastRunBegins(t *testing.T) {
 }
 
 func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, old, young := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal(), newJournal()
 		release := occupy(t, tw, 1)
 		added := 1
 		for i := range 50 { // the old and the young are now and then waiting, or in the very same slot
 			must(t, tw.AddTask(every("k", time.Duration(1+i%3)*20*ms, old.job)))
-			settle(time.Duration(i%5) * 10 * ms)
+			testkit.Settle(time.Duration(i%5) * 10 * ms)
 			must(t, tw.RemoveTask("k"))
 			must(t, tw.AddTask(once("k", 20*ms, young.job)))
 			if i%2 == 0 {
-				settle(30 * ms)
+				testkit.Settle(30 * ms)
 				must(t, tw.RemoveTask("k"))
 				must(t, tw.AddTask(once("k", 20*ms, young.job)))
 				added++
 			}
-			settle(30 * ms)
+			testkit.Settle(30 * ms)
 			if info, ok := tw.Get("k"); !ok || !info.Waiting || tw.GetTaskTimes("k") != 1 {
 				t.Fatalf("round %d: the young task is not there: %+v", i, info)
 			}
@@ -328,7 +335,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 		}
 		must(t, tw.AddTask(once("k", 20*ms, young.job)))
 		release()
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs of the old tasks", old.count("k"), 0)
 		wantEqual(t, "runs of the young tasks", young.count("k"), 1)
 		balanced(t, tw, added+1)
@@ -337,30 +344,30 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 
 // A job that ends while a later task has its key must not take that one along.
 func TestK5_lastRunThatEnds_leavesTheLaterTask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { time.Sleep(50 * ms) })))
-		settle(30 * ms)
+		testkit.Settle(30 * ms)
 		j := newJournal()
 		must(t, tw.AddTask(once("k", 100*ms, j.job)))
-		settle(60 * ms)
+		testkit.Settle(60 * ms)
 		if !tw.Exist("k") {
 			t.Error("the later task is gone")
 		}
-		settle(60 * ms)
+		testkit.Settle(60 * ms)
 		j.want(t, "k", 100*ms)
 		balanced(t, tw, 2)
 	})
 }
 
 func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		timer := tw.AfterFunc(50*ms, func() { j.note("timer") })
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		wantEqual(t, "Stop", timer.Stop(), true)
 		wantEqual(t, "Reset", timer.Reset(70*ms), false)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "timer", 90*ms)
 		balanced(t, tw, 2)
 	})
@@ -368,7 +375,7 @@ func TestK5_stoppedTimer_isNotHitByItsOldSetting(t *testing.T) {
 
 func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 	for n, first := range map[int]int{0: 1, 1: 1, 5: 5, timewheel.Forever: timewheel.Forever} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 			var left atomic.Int64
 			count := func(when string) {
@@ -390,14 +397,14 @@ func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 			left.Store(int64(first))
 			count("after AddTask")
 			for range 7 {
-				settle(20 * ms)
+				testkit.Settle(20 * ms)
 				count("between runs")
 			}
 			if left.Load() == 0 {
 				return
 			}
 			occupy(t, tw, 1)
-			settle(50 * ms)
+			testkit.Settle(50 * ms)
 			count("waiting")
 			must(t, tw.RemoveTask("k"))
 			left.Store(0)
@@ -407,16 +414,16 @@ func TestK6_getTaskTimes_isTheRunsThatHaveNotBegun(t *testing.T) {
 }
 
 func TestK6_waitingRuns_haveNotBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 4, timewheel.WithPoolSize(1))
 		release := occupy(t, tw, 1)
 		must(t, tw.AddTask(times("k", 20*ms, 3, nothing)))
-		settle(time.Second) // 50 periods
+		testkit.Settle(time.Second) // 50 periods
 		wantEqual(t, "runs left while it waits", tw.GetTaskTimes("k"), 3)
 		release()
 		synctest.Wait()
 		wantEqual(t, "runs left after one", tw.GetTaskTimes("k"), 2)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs left after all", tw.GetTaskTimes("k"), 0)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The two goroutines that importing ants starts are those that the README has a leak check ignore.
+// The README has a leak check ignore two goroutines: exactly the two that importing ants starts.
 func TestReadme_leakCheck_ignoresTheGoroutinesOfAnts(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -67,7 +68,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 		}, func(func()) { runtime.Goexit() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				stuck := func() { <-gate }
 				opts := []timewheel.Option{timewheel.WithPoolSize(2)}
@@ -83,7 +84,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 					must(t, tw.AddTask(once(name(i), d, func(*timewheel.Task) { j.note("other") })))
 					want = append(want, d)
 				}
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				j.want(t, "other", want...)
 				wantEqual(t, "runs that go on", tw.Stats().Running, 1)
 				balanced(t, tw, 21)
@@ -92,7 +93,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 	}
 }
 
-// With no worker to be had the loop goes on to tell what is due, and answers.
+// With no free worker the loop still notices what is due, and answers.
 func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -136,7 +137,7 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				tw, j := startWheel(t, 10*ms, 16, c.option(gate), quiet()), newJournal()
 				release := sync.OnceFunc(func() { close(gate) })
@@ -146,18 +147,18 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 					must(t, tw.AddTask(once(name(i), time.Duration(i+2)*10*ms, j.job)))
 				}
 				for i := range 100 {
-					settle(10 * ms)
+					testkit.Settle(10 * ms)
 					if due := tw.Stats().Due; due != uint64(i+1) {
 						t.Fatalf("after %d ticks %d runs were due", i+1, due)
 					}
 				}
-				settle(10 * ms)
+				testkit.Settle(10 * ms)
 				everyVerb(t, tw)
 				synctest.Wait()
 				wantEqual(t, "runs that began", len(j.keys()), 0)
 				balanced(t, tw, 101+verbsAdded)
 				release()
-				settle(100 * ms)
+				testkit.Settle(100 * ms)
 				if got := j.keys(); len(got) != 100 {
 					t.Errorf("%d runs began once there were workers, want 100", len(got))
 				}
@@ -209,7 +210,7 @@ func everyVerb(t *testing.T, tw *timewheel.TimeWheel) {
 }
 
 func TestL2_fullPool_losesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const workers, n = 4, 3000
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(workers)), newJournal()
 		var now, most atomic.Int64
@@ -221,11 +222,11 @@ func TestL2_fullPool_losesNothing(t *testing.T) {
 				time.Sleep(ms)
 			})))
 		}
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		if s := balanced(t, tw, n); s.Running != workers || s.Waiting != n-workers || s.Pending != n-workers {
 			t.Errorf("Running %d, Waiting %d, Pending %d", s.Running, s.Waiting, s.Pending)
 		}
-		settle(time.Minute)
+		testkit.Settle(time.Minute)
 		keys := j.keys()
 		slices.Sort(keys)
 		if len(slices.Compact(keys)) != n || len(j.keys()) != n {
@@ -237,7 +238,7 @@ func TestL2_fullPool_losesNothing(t *testing.T) {
 }
 
 func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 1000
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		release := occupy(t, tw, 1)
@@ -250,7 +251,7 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 				want = want[:len(want)-1]
 			}
 		}
-		settle(n*10*ms + 10*ms)
+		testkit.Settle(n*10*ms + 10*ms)
 		for i := 0; i < n; i += 7 { // some go out from the middle
 			must(t, tw.RemoveTask(name(i)))
 		}
@@ -266,14 +267,14 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 	const interval = 25 * ms
 	for _, n := range []int{3, timewheel.Forever} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1))
 			release, j := occupy(t, tw, 1), newJournal()
 			for i := range 5 {
 				must(t, tw.AddTask(times(name(i), interval, n, j.job)))
 			}
 			for k := 2; k <= 40; k += 2 {
-				settle(2 * interval)
+				testkit.Settle(2 * interval)
 				s := balanced(t, tw, 6)
 				if s.Waiting != 5 || s.Missed != uint64(5*(k-1)) || s.Due != uint64(5*k+1) || s.Started != 1 {
 					t.Fatalf("after %d periods: %+v", k, s)
@@ -284,8 +285,8 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 			for i := range 5 {
 				j.want(t, name(i), time.Second)
 			}
-			settle(time.Second)
-			// The grid goes on, and the missed periods did not use up the runs.
+			testkit.Settle(time.Second)
+			// The grid continues, and the missed periods did not use up the runs.
 			at := []time.Duration{time.Second}
 			for due := time.Second + interval; due <= 2*time.Second && len(at) != n; due += interval {
 				at = append(at, (due+10*ms-1)/(10*ms)*(10*ms))
@@ -299,7 +300,7 @@ func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 }
 
 func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, timewheel.WithMaxPending(3))
 		full := func(what string, err error) {
 			t.Helper()
@@ -320,7 +321,7 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 		must(t, tw.RemoveTask("a"))
 		must(t, tw.AddTask(once("d", time.Hour, nothing)))
 		full("AddTask after one was removed and one added", tw.AddTask(once("a", time.Hour, nothing)))
-		settle(60 * ms) // c has run
+		testkit.Settle(60 * ms) // c has run
 		must(t, tw.AddTask(once("a", time.Hour, nothing)))
 		full("AddTask after one has run and one was added", tw.AddTask(once("e", time.Hour, nothing)))
 
@@ -335,37 +336,41 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 
 // A bound that a SetTask could lift for an instant would let one more task in for each.
 func TestL3_replacingTasks_keepsTheBound(t *testing.T) {
-	const bound = 2
-	tw := startWheel(t, ms, 16, timewheel.WithMaxPending(bound))
-	must(t, tw.AddTask(once("a", time.Hour, nothing)))
-	must(t, tw.AddTask(once("b", time.Hour, nothing)))
-	replacements := 0
-	meanwhile(t, func() error {
-		replacements++
-		return tw.SetTask(once("a", time.Hour, nothing))
-	}, 50_000, func() error {
-		if err := tw.AddTask(once("c", time.Hour, nothing)); !errors.Is(err, timewheel.ErrFull) {
-			return fmt.Errorf("a third task beside two that were there all the while: %v", err)
-		}
-		return nil
+	eachLayout(t, func(t *testing.T) {
+		const bound = 2
+		tw := startWheel(t, ms, 16, timewheel.WithMaxPending(bound))
+		must(t, tw.AddTask(once("a", time.Hour, nothing)))
+		must(t, tw.AddTask(once("b", time.Hour, nothing)))
+		replacements := 0
+		meanwhile(t, func() error {
+			replacements++
+			return tw.SetTask(once("a", time.Hour, nothing))
+		}, 50_000, func() error {
+			if err := tw.AddTask(once("c", time.Hour, nothing)); !errors.Is(err, timewheel.ErrFull) {
+				return fmt.Errorf("a third task beside two that were there all the while: %v", err)
+			}
+			return nil
+		})
+		balanced(t, tw, 2+replacements)
 	})
-	balanced(t, tw, 2+replacements)
 }
 
 // An add that fails must not take the place of one that need not.
 func TestL3_addsThatFail_refuseNoOther(t *testing.T) {
-	tw := startWheel(t, ms, 16, timewheel.WithMaxPending(2))
-	must(t, tw.AddTask(once("a", time.Hour, nothing)))
-	meanwhile(t, func() error {
-		if err := tw.AddTask(once("a", time.Hour, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
-			return fmt.Errorf("AddTask of a key that is there: %v", err)
-		}
-		return nil
-	}, 50_000, func() error {
-		if err := tw.AddTask(once("b", time.Hour, nothing)); err != nil {
-			return fmt.Errorf("a second task where two are allowed: %w", err)
-		}
-		return tw.RemoveTask("b")
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 16, timewheel.WithMaxPending(2))
+		must(t, tw.AddTask(once("a", time.Hour, nothing)))
+		meanwhile(t, func() error {
+			if err := tw.AddTask(once("a", time.Hour, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
+				return fmt.Errorf("AddTask of a key that is there: %v", err)
+			}
+			return nil
+		}, 50_000, func() error {
+			if err := tw.AddTask(once("b", time.Hour, nothing)); err != nil {
+				return fmt.Errorf("a second task where two are allowed: %w", err)
+			}
+			return tw.RemoveTask("b")
+		})
 	})
 }
 
@@ -389,7 +394,7 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 		{"Goexit", runtime.Goexit, "Goexit", func(v any) bool { _, ok := v.(error); return ok }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var book logBook
 				var handled []any
 				var observed []timewheel.Run
@@ -409,7 +414,7 @@ func TestL4_jobThatPanics_harmsNothingElse(t *testing.T) {
 					c.fail()
 				})))
 				must(t, tw.AddTask(every("good", 20*ms, j.job)))
-				settle(100 * ms)
+				testkit.Settle(100 * ms)
 
 				j.want(t, "bad", 20*ms, 40*ms, 60*ms)
 				j.want(t, "good", 20*ms, 40*ms, 60*ms, 80*ms, 100*ms)
@@ -442,7 +447,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 		{"Goexit", runtime.Goexit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				calls := 0
 				opts := append(hooks(func() {
 					if calls++; calls > 1 { // not at Start, where it would end the test's own goroutine
@@ -453,7 +458,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 				j := newJournal()
 				must(t, tw.AddTask(every("bad", 20*ms, func(*timewheel.Task) { panic("trouble") })))
 				must(t, tw.AddTask(every("good", 20*ms, j.job)))
-				settle(105 * ms)
+				testkit.Settle(105 * ms)
 				j.want(t, "good", 20*ms, 40*ms, 60*ms, 80*ms, 100*ms)
 				if s := balanced(t, tw, 2); s.Panicked != 5 || s.Started != 10 || s.Running != 0 {
 					t.Errorf("Panicked %d, Started %d, Running %d", s.Panicked, s.Started, s.Running)
@@ -466,24 +471,44 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 	}
 }
 
-// What a handler of the user's does wrong is logged as well.
+// What a handler of the user's does wrong is logged each time as well; what does nothing wrong is not.
 func TestL4_handlersThatPanic_areLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var book logBook
-		tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
-			timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { panic("the handler fails") }),
-			timewheel.WithObserver(func(timewheel.Run) { panic("the observer fails") }))
-		must(t, tw.AddTask(once("k", 20*ms, func(*timewheel.Task) { panic("the job fails") })))
-		settle(time.Second)
-		for _, text := range []string{"the job fails", "the handler fails", "the observer fails"} {
-			wantEqual(t, "entries with "+text, len(book.with("level=error", text, "load_test.go")), 1)
-		}
-		balanced(t, tw, 1)
-	})
+	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		inBubble(t, func(t *testing.T) {
+			fail := func(fails bool, text string) {
+				if fails {
+					panic(text)
+				}
+			}
+			var book logBook
+			tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
+				timewheel.WithPanicHandler(func(*timewheel.Task, any, []byte) { fail(c.handler, "this one fails, too") }),
+				timewheel.WithObserver(func(timewheel.Run) { fail(c.observer, "the last one fails") }))
+			must(t, tw.AddTask(times("k", time.Second, 3, func(*timewheel.Task) { fail(true, "the job fails") })))
+			testkit.Settle(5 * time.Second)
+			for _, entry := range []struct {
+				fails      bool
+				what, text string
+			}{
+				{true, "job panicked", "the job fails"},
+				{c.handler, "panic handler panicked", "this one fails, too"},
+				{c.observer, "observer panicked", "the last one fails"},
+			} {
+				want := 0
+				if entry.fails {
+					want = 3
+				}
+				wantEqual(t, "entries that the "+entry.what, len(book.with(entry.what)), want)
+				wantEqual(t, "of them with value and stack",
+					len(book.with(entry.what, "level=error", entry.text, "load_test.go")), want)
+			}
+			balanced(t, tw, 1)
+		})
+	}
 }
 
 func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(3), quiet())
 		random := seeded()
 		added := 0
@@ -529,7 +554,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 					must(t, err)
 				}
 			}
-			settle(time.Duration(random.IntN(int(20 * ms))))
+			testkit.Settle(time.Duration(random.IntN(int(20 * ms))))
 			if balanced(t, tw, added); t.Failed() {
 				return
 			}
@@ -544,7 +569,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 			}
 		}
 		tw.Stop()
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		balanced(t, tw, added)
 		n, err := tw.Drain(func(*timewheel.Task) {})
 		must(t, err)
@@ -553,9 +578,9 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 	})
 }
 
-// What the wheel tells of each run adds up to what it tells of all.
+// The accounts of the single runs add up to the accounts of the wheel.
 func TestL5_observer_isToldOfEveryRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var runs []timewheel.Run
 		var mu sync.Mutex
 		tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1), timewheel.WithObserver(func(r timewheel.Run) {
@@ -567,7 +592,7 @@ func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 		must(t, tw.AddTask(once("first", 15*ms, func(*timewheel.Task) { time.Sleep(30 * ms) })))
 		must(t, tw.AddTask(once("second", 31*ms, func(*timewheel.Task) { time.Sleep(5 * ms) })))
 		tw.AfterFunc(60*ms, func() {})
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		at := func(d time.Duration) time.Time { return origin.Add(d) }
 		want := []timewheel.Run{
 			{Key: "first", Due: at(15 * ms), Handed: at(20 * ms), Started: at(20 * ms), Ended: at(50 * ms)},
@@ -598,7 +623,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 		{"panic", func() error { panic("not now") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var book logBook
 				refusals := 0
 				tw := startWheel(t, 10*ms, 16, timewheel.WithLogger(book.logger()),
@@ -614,7 +639,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 				for i := range 100 {
 					must(t, tw.AddTask(once(name(i), 10*ms, j.job)))
 				}
-				settle(time.Second)
+				testkit.Settle(time.Second)
 				wantEqual(t, "runs", len(j.keys()), 100)
 				wantEqual(t, "refusals", refusals, 20)
 				wantEqual(t, "warnings", len(book.with("level=warning", "not now")), 1) // one, not one per refusal
@@ -626,7 +651,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 
 // A job on an executor that runs it at once may end the goroutine that called the executor.
 func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, quiet(), timewheel.WithExecutor(executor(func(f func()) error {
 			f()
 			return nil
@@ -645,7 +670,7 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 				}
 			})))
 		}
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		wantEqual(t, "runs", len(j.keys()), 40)
 		if s := balanced(t, tw, 40+10*verbsAdded); s.Panicked != 20 || s.Running != 0 {
 			t.Errorf("Panicked %d, Running %d", s.Panicked, s.Running)
@@ -656,38 +681,40 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 // A task that is gone no longer counts. One that is just ending may take its room for a moment still; the job of its last
 // run finds it free, and so does the caller of a RemoveTask that has returned.
 func TestL3_goneTask_hasLeftItsRoom(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		delay time.Duration
-		end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
-	}{
-		{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
-		{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
-			for range 500 {
-				must(t, tw.AddTask(once("k", c.delay, nothing)))
-				ended := make(chan error)
-				go func() { ended <- c.end(tw) }()
-				later := once("k", time.Hour, nothing)
-				err := tw.AddTask(later)
-				for errors.Is(err, timewheel.ErrDuplicateTaskKey) || errors.Is(err, timewheel.ErrFull) {
-					runtime.Gosched()
-					err = tw.AddTask(later)
+	eachLayout(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name  string
+			delay time.Duration
+			end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
+		}{
+			{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
+			{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
+				for range 500 {
+					must(t, tw.AddTask(once("k", c.delay, nothing)))
+					ended := make(chan error)
+					go func() { ended <- c.end(tw) }()
+					later := once("k", time.Hour, nothing)
+					err := tw.AddTask(later)
+					for errors.Is(err, timewheel.ErrDuplicateTaskKey) || errors.Is(err, timewheel.ErrFull) {
+						runtime.Gosched()
+						err = tw.AddTask(later)
+					}
+					must(t, <-ended)
+					if err != nil {
+						t.Fatalf("the only task is gone: %v", err)
+					}
+					must(t, tw.RemoveTask("k"))
+					must(t, tw.AddTask(later))
+					must(t, tw.RemoveTask("k"))
+					inside := make(chan error)
+					must(t, tw.AddTask(once("k", ms, func(*timewheel.Task) { inside <- tw.AddTask(later) })))
+					must(t, <-inside)
+					must(t, tw.RemoveTask("k"))
 				}
-				must(t, <-ended)
-				if err != nil {
-					t.Fatalf("the only task is gone: %v", err)
-				}
-				must(t, tw.RemoveTask("k"))
-				must(t, tw.AddTask(later))
-				must(t, tw.RemoveTask("k"))
-				inside := make(chan error)
-				must(t, tw.AddTask(once("k", ms, func(*timewheel.Task) { inside <- tw.AddTask(later) })))
-				must(t, <-inside)
-				must(t, tw.RemoveTask("k"))
-			}
-		})
-	}
+			})
+		}
+	})
 }

@@ -8,30 +8,39 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// layout is that of the wheels under test.
-var layout timewheel.Layout
+// layout is that of the wheels under test. Outside of eachLayout it is none, and no wheel can be made with it.
+var layout = noLayout
 
-// onlyLayout names the environment variable that has the tests run for one layout, of that name, alone.
-const onlyLayout = "TIMEWHEEL_TEST_LAYOUT"
+const noLayout timewheel.Layout = -1
 
-// TestMain runs all tests for each layout, and lets no goroutine of a wheel outlive them.
+// eachLayout runs the test once for each layout of the wheels that it makes.
+func eachLayout(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for _, l := range []timewheel.Layout{timewheel.Hashed, timewheel.Hierarchical} {
+		t.Run(l.String(), func(t *testing.T) {
+			layout = l
+			defer func() { layout = noLayout }()
+			test(t)
+		})
+	}
+}
+
+// inBubble is eachLayout, each time in a bubble of virtual time.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	eachLayout(t, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// TestMain lets no goroutine of a wheel outlive the tests.
 func TestMain(m *testing.M) {
 	before := goroutines()
-	code := 0
-	for _, layout = range []timewheel.Layout{timewheel.Hashed, timewheel.Hierarchical} {
-		if only := os.Getenv(onlyLayout); only != "" && only != layout.String() {
-			continue
-		}
-		if code = m.Run(); code != 0 {
-			fmt.Fprintf(os.Stderr, "with the %v layout\n", layout)
-			break
-		}
-	}
+	code := m.Run()
 	if left := leaked(before); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "%d goroutines were left behind:\n\n%s\n", len(left), strings.Join(left, "\n\n"))
 		code = 1

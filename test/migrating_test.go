@@ -10,14 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // The right-hand column of MIGRATING.md is here word for word, section by section, and does what it says.
-// What the cache has in place of it is tested beside the cache.
+// What the cache has in place of it is tested in the package of the cache.
 var migrating = map[string]func(t *testing.T){
 	"the classic ants + concurrent-map wheel": migrateClassic,
 	"RussellLuo/timingwheel":                  migrateRussellLuo,
@@ -53,7 +53,7 @@ func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 					t.Errorf("not compiled: %s", row[1])
 				}
 			}
-			synctest.Test(t, run)
+			inBubble(t, run)
 		})
 	}
 }
@@ -68,7 +68,7 @@ func migrateClassic(t *testing.T) {
 	must(t, err)
 	err = tw.AddTask(&timewheel.Task{Key: "f", Interval: time.Second, Times: timewheel.Forever, Job: job})
 	must(t, err)
-	settle(time.Second + 10*ms)
+	testkit.Settle(time.Second + 10*ms)
 	ok := tw.Exist("k")
 	left := tw.GetTaskTimes("k")
 	if runs.Load() != 2 || !ok || left != 2 {
@@ -78,16 +78,16 @@ func migrateClassic(t *testing.T) {
 	must(t, err)
 	err = tw.Reschedule("f", time.Minute)
 	must(t, err)
-	settle(time.Minute - ms)
+	testkit.Settle(time.Minute - ms)
 	if runs.Load() != 2 {
 		t.Errorf("%d runs of what was removed and what was moved", runs.Load()-2)
 	}
-	settle(20 * ms)
+	testkit.Settle(20 * ms)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs after a minute, want 1", runs.Load()-2)
 	}
 	tw.Stop()
-	settle(time.Hour)
+	testkit.Settle(time.Hour)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs after Stop", runs.Load()-3)
 	}
@@ -111,10 +111,10 @@ func migrateRussellLuo(t *testing.T) {
 	}
 	err = tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: job})
 	must(t, err)
-	settle(2*time.Second + ms)
+	testkit.Settle(2*time.Second + ms)
 	err = tw.RemoveTask("k")
 	must(t, err)
-	settle(time.Minute)
+	testkit.Settle(time.Minute)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs, want one of the timer and two of the task", runs.Load())
 	}
@@ -137,11 +137,11 @@ func migrateOuqiang(t *testing.T) {
 	}
 	err = tw.SetTask(&timewheel.Task{Key: "k", Delay: 5 * time.Second, Job: func(*timewheel.Task) { job(data) }})
 	must(t, err)
-	settle(5*time.Second - ms)
+	testkit.Settle(5*time.Second - ms)
 	if got.Load() != 0 {
 		t.Error("it ran too early")
 	}
-	settle(time.Second)
+	testkit.Settle(time.Second)
 	if got.Load() != data {
 		t.Errorf("the job got %d", got.Load())
 	}
@@ -149,7 +149,7 @@ func migrateOuqiang(t *testing.T) {
 	must(t, err)
 	err = tw.RemoveTask("k")
 	must(t, err)
-	settle(time.Minute)
+	testkit.Settle(time.Minute)
 	if got.Load() != data {
 		t.Error("what was removed ran")
 	}
@@ -172,12 +172,12 @@ func migrateRfyiamcool(t *testing.T) {
 	timer := tw.AfterFunc(time.Second, func() { runs.Add(1) })
 	active := timer.Reset(2 * time.Second)
 	tw.AfterFunc(time.Second, func() { c <- time.Now() })
-	settle(time.Second + 10*ms)
+	testkit.Settle(time.Second + 10*ms)
 	if len(c) != 1 || runs.Load() != 1 || !active {
 		t.Errorf("after a second: %d from the channel, %d runs; Reset returns %v", len(c), runs.Load(), active)
 	}
 	stopped := timer.Stop()
-	settle(time.Second)
+	testkit.Settle(time.Second)
 	if runs.Load() != 2 || !stopped {
 		t.Errorf("after two: %d runs; Stop returns %v", runs.Load(), stopped)
 	}
@@ -199,13 +199,13 @@ func migrateAntlabs(t *testing.T) {
 	}
 	err = tw.AddTask(&timewheel.Task{Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: job})
 	must(t, err)
-	settle(2*time.Second + 10*ms)
+	testkit.Settle(2*time.Second + 10*ms)
 	if runs.Load() != 3 {
 		t.Errorf("%d runs, want one of the timer and two of the task", runs.Load())
 	}
 	err = tw.RemoveTask("k")
 	must(t, err)
-	settle(time.Minute)
+	testkit.Settle(time.Minute)
 	if runs.Load() != 3 {
 		t.Error("what was removed ran")
 	}
@@ -233,11 +233,11 @@ func migrateGoZero(t *testing.T) {
 	must(t, err)
 	err = tw.Reschedule("k", 2*time.Minute)
 	must(t, err)
-	settle(2*time.Minute - ms)
+	testkit.Settle(2*time.Minute - ms)
 	if count() != 0 {
 		t.Error("it ran too early")
 	}
-	settle(time.Second)
+	testkit.Settle(time.Second)
 	if count() != 2 || got[0] != "k" || got[1] != value {
 		t.Errorf("execute got %v", got)
 	}
@@ -287,13 +287,13 @@ func migrateAfterFunc(t *testing.T) {
 	if !ok || n != 2 || !timer.Reset(time.Minute) {
 		t.Errorf("Exist returns %v, Len %d", ok, n)
 	}
-	settle(90 * time.Second)
+	testkit.Settle(90 * time.Second)
 	if runs.Load() != 1 {
 		t.Errorf("%d runs, want one of the timer", runs.Load())
 	}
 	err = tw.RemoveTask("k")
 	must(t, err)
-	settle(time.Hour)
+	testkit.Settle(time.Hour)
 	if runs.Load() != 1 {
 		t.Errorf("what was removed ran %d times", runs.Load()-1)
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Mutation testing of the library with gremlins: it changes one operator at a time and runs the tests of that
-# package. What survives is told line by line; test/MUTANTS.md says why it may.
+# package. It prints a line for each survivor; test/MUTANTS.md says why it may survive.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -8,7 +8,7 @@ export GOWORK=off
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 GOBIN="$bin" go install github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
-# The time limit of a mutant is so many times what the tests take, which must not come from go's cache.
+# A mutant may take a multiple of the time that the tests take, so their results must not come from go's cache.
 export GOFLAGS="-short -count=1"
 run() {
 	"$bin/gremlins" unleash "$1" --workers "${WORKERS:-2}" --timeout-coefficient 5 --output-statuses ltkv

@@ -4,5 +4,5 @@
 
 package test
 
-// raceDetector tells that the tests run under the race detector, which takes many times the memory.
+// raceDetector reports whether the tests run under the race detector, which takes many times the memory.
 const raceDetector = false

@@ -49,365 +49,382 @@ func together(n int, f func(i int)) {
 }
 
 func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
-	before := goroutines()
-	for round := range 20 {
-		var ran atomic.Uint64
-		tw := newWheel(t, ms, 16, timewheel.WithPoolSize(4))
-		for i := range 50 {
-			must(t, tw.AddTask(every(name(i), time.Duration(1+i%3)*ms, func(*timewheel.Task) { ran.Add(1) })))
-		}
-		if round%2 == 0 {
-			tw.Start()
-		}
-		together(10, func(i int) {
-			random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
-			for range 50 {
-				switch random.IntN(5) {
-				case 0:
-					tw.Start()
-				case 1:
-					tw.Stop()
-				case 2:
-					should(t, tw.Shutdown(t.Context()))
-				case 3:
-					tw.AfterFunc(0, func() {
-						ran.Add(1)
+	eachLayout(t, func(t *testing.T) {
+		before := goroutines()
+		for round := range 20 {
+			var ran atomic.Uint64
+			tw := newWheel(t, ms, 16, timewheel.WithPoolSize(4))
+			for i := range 50 {
+				must(t, tw.AddTask(every(name(i), time.Duration(1+i%3)*ms, func(*timewheel.Task) { ran.Add(1) })))
+			}
+			if round%2 == 0 {
+				tw.Start()
+			}
+			together(10, func(i int) {
+				random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
+				for range 50 {
+					switch random.IntN(5) {
+					case 0:
+						tw.Start()
+					case 1:
 						tw.Stop()
-					})
-				case 4:
-					key := name(1000 + 100*i)
-					if err := tw.AddTask(once(key, time.Hour, nothing)); err == nil {
-						should(t, tw.RemoveTask(key))
-					} else if !errors.Is(err, timewheel.ErrStopped) {
-						t.Error(err)
+					case 2:
+						should(t, tw.Shutdown(t.Context()))
+					case 3:
+						tw.AfterFunc(0, func() {
+							ran.Add(1)
+							tw.Stop()
+						})
+					case 4:
+						key := name(1000 + 100*i)
+						if err := tw.AddTask(once(key, time.Hour, nothing)); err == nil {
+							should(t, tw.RemoveTask(key))
+						} else if !errors.Is(err, timewheel.ErrStopped) {
+							t.Error(err)
+						}
 					}
 				}
+			})
+			must(t, tw.Shutdown(t.Context()))
+			if tw.IsRunning() {
+				t.Error("runs after Stop")
 			}
-		})
-		must(t, tw.Shutdown(t.Context()))
-		if tw.IsRunning() {
-			t.Error("runs after Stop")
+			if s := tw.Stats(); s.Started != ran.Load() || s.Running != 0 {
+				t.Errorf("%d runs began, the accounts say %d, and %d go on", ran.Load(), s.Started, s.Running)
+			}
 		}
-		if s := tw.Stats(); s.Started != ran.Load() || s.Running != 0 {
-			t.Errorf("%d runs began, the accounts say %d, and %d go on", ran.Load(), s.Started, s.Running)
+		for _, stack := range leaked(before) {
+			t.Errorf("left behind:\n%s", stack)
 		}
-	}
-	for _, stack := range leaked(before) {
-		t.Errorf("left behind:\n%s", stack)
-	}
+	})
 }
 
 // S3 with the loop, workers and many due runs in full swing. A run that the accounts show as begun when Stop
 // returns may still be on its way to the job's first line; none may begin after that.
 func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
-	for round := range 100 {
-		var ran atomic.Uint64
-		tw := newWheel(t, ms, 16, timewheel.WithPoolSize(1+round%4))
-		for i := range 200 {
-			must(t, tw.AddTask(every(name(i), ms, func(*timewheel.Task) { ran.Add(1) })))
+	eachLayout(t, func(t *testing.T) {
+		for round := range 100 {
+			var ran atomic.Uint64
+			tw := newWheel(t, ms, 16, timewheel.WithPoolSize(1+round%4))
+			for i := range 200 {
+				must(t, tw.AddTask(every(name(i), ms, func(*timewheel.Task) { ran.Add(1) })))
+			}
+			tw.Start()
+			for ran.Load() < uint64(10*round) {
+				runtime.Gosched()
+			}
+			tw.Stop()
+			began := tw.Stats().Started
+			must(t, tw.Shutdown(t.Context()))
+			for range 100 {
+				runtime.Gosched()
+			}
+			if s := balanced(t, tw, 200); s.Started != began || ran.Load() != began {
+				t.Fatalf("%d runs had begun when Stop returned, %d in the end; %d jobs ran", began, s.Started, ran.Load())
+			}
 		}
-		tw.Start()
-		for ran.Load() < uint64(10*round) {
-			runtime.Gosched()
-		}
-		tw.Stop()
-		began := tw.Stats().Started
-		must(t, tw.Shutdown(t.Context()))
-		for range 100 {
-			runtime.Gosched()
-		}
-		if s := balanced(t, tw, 200); s.Started != began || ran.Load() != began {
-			t.Fatalf("%d runs had begun when Stop returned, %d in the end; %d jobs ran", began, s.Started, ran.Load())
-		}
-	}
+	})
 }
 
-// Whoever takes a task out just as it falls due either succeeds, and it does not run, or does not, and it
-// does. One after the other falls due, and each is taken out when the loop is about to wake up for it.
+// A task is taken out just as it falls due: either that succeeds and the task does not run, or it fails and the
+// task runs. One after the other falls due, and each is taken out when the loop is about to wake up for it.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
-	const n, rounds, apart, latency = 1000, 20, 20 * time.Microsecond, 150 * time.Microsecond
-	for _, c := range []struct {
-		name string
-		// takeOut takes out the i-th task, and those in whose place ok is called.
-		takeOut func(tw *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(i int))
-	}{
-		{"RemoveTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			if tw.RemoveTask(name(i)) == nil {
-				ok(i)
-			}
-		}},
-		{"SetTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			removed := tw.Stats().Removed // nobody else removes anything
-			if tw.SetTask(once(name(i), time.Hour, nothing)) == nil && tw.Stats().Removed > removed {
-				ok(i)
-			}
-		}},
-		{"Reschedule", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			if tw.Reschedule(name(i), time.Hour) == nil {
-				ok(i)
-			}
-		}},
-		{"Drain", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
-			if i == n/2 {
-				_, err := tw.Drain(func(task *timewheel.Task) { ok(number(task.Key)) })
-				should(t, err)
-			}
-		}},
-		{"Timer_Stop", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
-			if timers[i].Stop() {
-				ok(i)
-			}
-		}},
-		{"Timer_Reset", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
-			if timers[i].Reset(time.Hour) {
-				ok(i)
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			random := seeded()
-			total := 0
-			for round := range rounds {
-				ran, out := make([]atomic.Bool, n), make([]bool, n)
-				tw := startWheel(t, 10*time.Microsecond, 512, timewheel.WithPoolSize(1+round%3))
-				var timers []*timewheel.Timer
-				first := time.Now().Add(5 * ms)
-				due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
-				for i := range n {
-					delay, run := time.Until(due(i)), func() { ran[i].Store(true) }
-					if strings.HasPrefix(c.name, "Timer") {
-						timers = append(timers, tw.AfterFunc(delay, run))
-					} else {
-						must(t, tw.AddTask(once(name(i), max(delay, 1), func(*timewheel.Task) { run() })))
+	eachLayout(t, func(t *testing.T) {
+		const n, rounds, apart, latency = 1000, 20, 20 * time.Microsecond, 150 * time.Microsecond
+		for _, c := range []struct {
+			name string
+			// takeOut takes out the i-th task, and those in whose place ok is called.
+			takeOut func(tw *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(i int))
+		}{
+			{"RemoveTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				if tw.RemoveTask(name(i)) == nil {
+					ok(i)
+				}
+			}},
+			{"SetTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				removed := tw.Stats().Removed // nothing else is removed
+				if tw.SetTask(once(name(i), time.Hour, nothing)) == nil && tw.Stats().Removed > removed {
+					ok(i)
+				}
+			}},
+			{"Reschedule", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				if tw.Reschedule(name(i), time.Hour) == nil {
+					ok(i)
+				}
+			}},
+			{"Drain", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				if i == n/2 {
+					_, err := tw.Drain(func(task *timewheel.Task) { ok(number(task.Key)) })
+					should(t, err)
+				}
+			}},
+			{"Timer_Stop", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
+				if timers[i].Stop() {
+					ok(i)
+				}
+			}},
+			{"Timer_Reset", func(_ *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(int)) {
+				if timers[i].Reset(time.Hour) {
+					ok(i)
+				}
+			}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				random := seeded()
+				total := 0
+				for round := range rounds {
+					ran, out := make([]atomic.Bool, n), make([]bool, n)
+					tw := startWheel(t, 10*time.Microsecond, 512, timewheel.WithPoolSize(1+round%3))
+					var timers []*timewheel.Timer
+					first := time.Now().Add(5 * ms)
+					due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
+					for i := range n {
+						delay, run := time.Until(due(i)), func() { ran[i].Store(true) }
+						if strings.HasPrefix(c.name, "Timer") {
+							timers = append(timers, tw.AfterFunc(delay, run))
+						} else {
+							must(t, tw.AddTask(once(name(i), max(delay, 1), func(*timewheel.Task) { run() })))
+						}
 					}
-				}
-				for i := range n {
-					for meet := due(i).Add(time.Duration(random.Int64N(int64(latency)))); time.Now().Before(meet); {
-						continue
+					for i := range n {
+						for meet := due(i).Add(time.Duration(random.Int64N(int64(latency)))); time.Now().Before(meet); {
+							continue
+						}
+						c.takeOut(tw, timers, i, func(i int) { out[i] = true })
 					}
-					c.takeOut(tw, timers, i, func(i int) { out[i] = true })
-				}
-				for tw.Stats().Started < uint64(n-count(out)) {
-					runtime.Gosched()
-				}
-				must(t, tw.Shutdown(t.Context()))
-				for i := range n {
-					if ran[i].Load() == out[i] {
-						t.Fatalf("round %d: task %d was taken out: %v; it ran: %v", round, i, out[i], ran[i].Load())
+					for tw.Stats().Started < uint64(n-count(out)) {
+						runtime.Gosched()
 					}
+					must(t, tw.Shutdown(t.Context()))
+					if s := tw.Stats(); s.Started != uint64(n-count(out)) || s.Panicked != 0 {
+						t.Fatalf("round %d: %d were taken out, and %d of %d began: %+v", round, count(out), s.Started, n, s)
+					}
+					for i := range n {
+						if ran[i].Load() == out[i] {
+							t.Fatalf("round %d: task %d was taken out: %v; it ran: %v", round, i, out[i], ran[i].Load())
+						}
+					}
+					total += count(out)
 				}
-				total += count(out)
-			}
-			if total == 0 || total == n*rounds {
-				t.Errorf("%d of %d were taken out: none fell due just then", total, n*rounds)
-			}
-		})
-	}
+				if total == 0 || total == n*rounds {
+					t.Errorf("%d of %d were taken out: none fell due just then", total, n*rounds)
+				}
+			})
+		}
+	})
 }
 
 // K5: the last run of one task begins while another is added under its key.
 func TestK5_keyTakenAsItFallsFree_staysTaken(t *testing.T) {
-	tw := startWheel(t, ms, 4)
-	const rounds, keys = 60, 30
-	added := 0
-	for range rounds {
-		for i := range keys {
-			must(t, tw.AddTask(once(name(i), time.Duration(1+i%3)*ms, nothing)))
-		}
-		for i := range keys { // by this goroutine as soon as the worker lets go of it
-			for {
-				err := tw.AddTask(once(name(i), time.Hour, nothing))
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
-					t.Fatal(err)
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 4)
+		const rounds, keys = 60, 30
+		added := 0
+		for range rounds {
+			for i := range keys {
+				must(t, tw.AddTask(once(name(i), time.Duration(1+i%3)*ms, nothing)))
+			}
+			for i := range keys { // by this goroutine as soon as the worker lets go of it
+				for {
+					err := tw.AddTask(once(name(i), time.Hour, nothing))
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
+						t.Fatal(err)
+					}
 				}
 			}
-		}
-		for i := range keys {
-			if !tw.Exist(name(i)) {
-				t.Fatalf("%s was added as the last run of an earlier task began, and is gone", name(i))
+			for i := range keys {
+				if !tw.Exist(name(i)) {
+					t.Fatalf("%s was added as the last run of an earlier task began, and is gone", name(i))
+				}
+				must(t, tw.RemoveTask(name(i)))
 			}
-			must(t, tw.RemoveTask(name(i)))
+			added += 2 * keys
 		}
-		added += 2 * keys
-	}
-	balanced(t, tw, added)
+		balanced(t, tw, added)
+	})
 }
 
 // C2: what Drain takes out while others add is let go of, too. It has much to do at first, so that much is
 // added meanwhile.
 func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
-	tw := startWheel(t, ms, 64)
-	const adders, each, before = 2, 10_000, 50_000
-	for i := range before {
-		must(t, tw.AddTask(once(name(adders*each+i), time.Hour, nothing)))
-	}
-	held := make([][]weak.Pointer[[64]byte], adders)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		together(adders, func(i int) {
-			for k := range each {
-				b := new([64]byte)
-				held[i] = append(held[i], weak.Make(b))
-				key := name(i*each + k)
-				should(t, tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { b[0]++ })))
-			}
-		})
-	}()
-	_, err := tw.Drain(func(*timewheel.Task) {})
-	must(t, err)
-	<-done
-	for key := range infosOf(tw) { // a second Drain would make good for what the first had left behind
-		must(t, tw.RemoveTask(key))
-	}
-	wantEqual(t, "Pending", balanced(t, tw, adders*each+before).Pending, 0)
-	left := 0
-	for range 20 {
-		runtime.GC()
-		left = 0
-		for _, pointers := range held {
-			for _, w := range pointers {
-				if w.Value() != nil {
-					left++
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 64)
+		const adders, each, before = 2, 10_000, 50_000
+		for i := range before {
+			must(t, tw.AddTask(once(name(adders*each+i), time.Hour, nothing)))
+		}
+		held := make([][]weak.Pointer[[64]byte], adders)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			together(adders, func(i int) {
+				for k := range each {
+					b := new([64]byte)
+					held[i] = append(held[i], weak.Make(b))
+					key := name(i*each + k)
+					should(t, tw.AddTask(once(key, time.Hour, func(*timewheel.Task) { b[0]++ })))
+				}
+			})
+		}()
+		_, err := tw.Drain(func(*timewheel.Task) {})
+		must(t, err)
+		<-done
+		for key := range infosOf(tw) { // a second Drain would make good for what the first had left behind
+			must(t, tw.RemoveTask(key))
+		}
+		wantEqual(t, "Pending", balanced(t, tw, adders*each+before).Pending, 0)
+		left := 0
+		for range 20 {
+			runtime.GC()
+			left = 0
+			for _, pointers := range held {
+				for _, w := range pointers {
+					if w.Value() != nil {
+						left++
+					}
 				}
 			}
+			if left == 0 {
+				break
+			}
 		}
-		if left == 0 {
-			break
+		if left > 0 {
+			t.Errorf("%d of %d tasks that were drained or removed are held", left, adders*each)
 		}
-	}
-	if left > 0 {
-		t.Errorf("%d of %d tasks that were drained or removed are held", left, adders*each)
-	}
-	runtime.KeepAlive(tw)
+		runtime.KeepAlive(tw)
+	})
 }
 
 func TestSkipIfRunning_underManyCalls_runsOneAtATime(t *testing.T) {
-	tw := startWheel(t, ms, 16)
-	var now, ran, called atomic.Int64
-	job := timewheel.SkipIfRunning(func(*timewheel.Task) {
-		if now.Add(1) > 1 {
-			t.Error("two runs go on at the same time")
+	eachLayout(t, func(t *testing.T) {
+		tw := startWheel(t, ms, 16)
+		var now, ran, called atomic.Int64
+		job := timewheel.SkipIfRunning(func(*timewheel.Task) {
+			if now.Add(1) > 1 {
+				t.Error("two runs go on at the same time")
+			}
+			for range 50 {
+				runtime.Gosched()
+			}
+			ran.Add(1)
+			now.Add(-1)
+		})
+		const tasks, runs = 20, 10
+		for i := range tasks {
+			must(t, tw.AddTask(times(name(i), ms, runs, func(task *timewheel.Task) {
+				job(task)
+				called.Add(1)
+			})))
 		}
-		for range 50 {
+		for called.Load() < tasks*runs {
 			runtime.Gosched()
 		}
-		ran.Add(1)
-		now.Add(-1)
+		if n := ran.Load(); n == 0 || n > tasks*runs {
+			t.Errorf("%d of %d calls did something", n, tasks*runs)
+		}
+		must(t, tw.Shutdown(t.Context()))
+		balanced(t, tw, tasks)
 	})
-	const tasks, runs = 20, 10
-	for i := range tasks {
-		must(t, tw.AddTask(times(name(i), ms, runs, func(task *timewheel.Task) {
-			job(task)
-			called.Add(1)
-		})))
-	}
-	for called.Load() < tasks*runs {
-		runtime.Gosched()
-	}
-	if n := ran.Load(); n == 0 || n > tasks*runs {
-		t.Errorf("%d of %d calls did something", n, tasks*runs)
-	}
-	must(t, tw.Shutdown(t.Context()))
-	balanced(t, tw, tasks)
 }
 
 // S6: every verb, by many goroutines and jobs at once, for the race detector; and L5 after it.
 func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		opts []timewheel.Option
-	}{
-		{"pool", []timewheel.Option{timewheel.WithPoolSize(3)}},
-		{"executor", []timewheel.Option{timewheel.WithExecutor(executor(func(f func()) error {
-			if rand.IntN(3) == 0 {
-				return errors.New("not now")
-			}
-			go f()
-			return nil
-		}))}},
-		{"executor_that_runs_at_once", []timewheel.Option{timewheel.WithExecutor(executor(func(f func()) error {
-			f()
-			return nil
-		}))}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tw := startWheel(t, ms, 8, append(c.opts, quiet(), timewheel.WithObserver(func(timewheel.Run) {}))...)
-			var added atomic.Int64
-			together(8, func(i int) {
-				random := rand.New(rand.NewPCG(7, uint64(i)))
-				timer := tw.AfterFunc(ms, func() {})
-				added.Add(1)
-				for n := 0; n < 1000 || tw.Stats().Started < 100; n++ {
-					key := name(random.IntN(200))
-					task := times(key, time.Duration(1+random.IntN(int(ms))), random.IntN(4), nil)
-					bad := random.IntN(4)
-					task.Job = func(task *timewheel.Task) {
-						switch bad {
-						case 0:
-							panic("trouble")
-						case 1:
-							runtime.Goexit()
-						case 2:
-							if tw.AddTask(once(task.Key, ms, nothing)) == nil {
+	eachLayout(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			opts []timewheel.Option
+		}{
+			{"pool", []timewheel.Option{timewheel.WithPoolSize(3)}},
+			{"executor", []timewheel.Option{timewheel.WithExecutor(executor(func(f func()) error {
+				if rand.IntN(3) == 0 {
+					return errors.New("not now")
+				}
+				go f()
+				return nil
+			}))}},
+			{"executor_that_runs_at_once", []timewheel.Option{timewheel.WithExecutor(executor(func(f func()) error {
+				f()
+				return nil
+			}))}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				tw := startWheel(t, ms, 8, append(c.opts, quiet(), timewheel.WithObserver(func(timewheel.Run) {}))...)
+				var added atomic.Int64
+				together(8, func(i int) {
+					random := rand.New(rand.NewPCG(7, uint64(i)))
+					timer := tw.AfterFunc(ms, func() {})
+					added.Add(1)
+					for n := 0; n < 1000 || tw.Stats().Started < 100; n++ {
+						key := name(random.IntN(200))
+						task := times(key, time.Duration(1+random.IntN(int(ms))), random.IntN(4), nil)
+						bad := random.IntN(4)
+						task.Job = func(task *timewheel.Task) {
+							switch bad {
+							case 0:
+								panic("trouble")
+							case 1:
+								runtime.Goexit()
+							case 2:
+								if tw.AddTask(once(task.Key, ms, nothing)) == nil {
+									added.Add(1)
+								}
+							}
+						}
+						switch random.IntN(10) {
+						case 0, 1:
+							if tw.AddTask(task) == nil {
 								added.Add(1)
 							}
-						}
-					}
-					switch random.IntN(10) {
-					case 0, 1:
-						if tw.AddTask(task) == nil {
+						case 2:
+							should(t, tw.SetTask(task))
 							added.Add(1)
-						}
-					case 2:
-						should(t, tw.SetTask(task))
-						added.Add(1)
-					case 3:
-						_ = tw.RemoveTask(key)
-					case 4:
-						_ = tw.Reschedule(key, task.Interval)
-					case 5:
-						if !timer.Reset(task.Interval) {
-							added.Add(1)
-						}
-					case 6:
-						timer.Stop()
-					case 7:
-						if info, ok := tw.Get(key); ok && (info.Key != key || info.Times < 0 || info.Times > 3) {
-							t.Errorf("Get(%q): %+v", key, info)
-						}
-						if left := tw.GetTaskTimes(key); left < 0 || left > 3 || tw.Stats().Running < 0 {
-							t.Errorf("%d runs left of %q", left, key)
-						}
-					case 8:
-						for info := range tw.All() {
-							if info.Key == "" {
-								t.Error("All tells of a task with no key")
+						case 3:
+							_ = tw.RemoveTask(key)
+						case 4:
+							_ = tw.Reschedule(key, task.Interval)
+						case 5:
+							if !timer.Reset(task.Interval) {
+								added.Add(1)
+							}
+						case 6:
+							timer.Stop()
+						case 7:
+							if info, ok := tw.Get(key); ok && (info.Key != key || info.Times < 0 || info.Times > 3) {
+								t.Errorf("Get(%q): %+v", key, info)
+							}
+							if left := tw.GetTaskTimes(key); left < 0 || left > 3 || tw.Stats().Running < 0 {
+								t.Errorf("%d runs left of %q", left, key)
+							}
+						case 8:
+							for info := range tw.All() {
+								if info.Key == "" {
+									t.Error("All yields a task with no key")
+								}
+							}
+						case 9:
+							if random.IntN(20) == 0 {
+								_, err := tw.Drain(func(*timewheel.Task) {})
+								should(t, err)
 							}
 						}
-					case 9:
-						if random.IntN(20) == 0 {
-							_, err := tw.Drain(func(*timewheel.Task) {})
-							should(t, err)
-						}
+					}
+				})
+				for deadline := time.Now().Add(30 * time.Second); tw.Len() > 0; runtime.Gosched() {
+					if time.Now().After(deadline) {
+						t.Fatalf("%d tasks are left", tw.Len())
 					}
 				}
-			})
-			for deadline := time.Now().Add(30 * time.Second); tw.Len() > 0; runtime.Gosched() {
-				if time.Now().After(deadline) {
-					t.Fatalf("%d tasks are left", tw.Len())
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				must(t, tw.Shutdown(ctx))
+				// A run that was the last may have added one more.
+				if s := balanced(t, tw, int(added.Load())); s.Running != 0 || s.Panicked == 0 {
+					t.Errorf("Started %d, Panicked %d, Running %d", s.Started, s.Panicked, s.Running)
 				}
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			must(t, tw.Shutdown(ctx))
-			// A run that was the last may have added one more.
-			if s := balanced(t, tw, int(added.Load())); s.Running != 0 || s.Panicked == 0 {
-				t.Errorf("Started %d, Panicked %d, Running %d", s.Started, s.Panicked, s.Running)
-			}
-		})
-	}
+			})
+		}
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -79,9 +80,9 @@ func latenesses(t *testing.T, tick time.Duration, slots int) (late []time.Durati
 				must(t, verb(name(n), max(delay, 1)))
 				n++
 			}
-			settle(time.Duration(random.Int64N(int64(tick) * 2)))
+			testkit.Settle(time.Duration(random.Int64N(int64(tick) * 2)))
 		}
-		settle(tick * time.Duration(slots) * 4)
+		testkit.Settle(tick * time.Duration(slots) * 4)
 		if len(late) != n {
 			t.Fatalf("%d of %d tasks ran", len(late), n)
 		}
@@ -99,26 +100,30 @@ var wheelSizes = []struct {
 }
 
 func TestT1_neverEarly(t *testing.T) {
-	for _, size := range wheelSizes {
-		if early := slices.Min(latenesses(t, size.tick, size.slots)); early < 0 {
-			t.Errorf("tick %v, %d slots: a run began %v early", size.tick, size.slots, -early)
+	eachLayout(t, func(t *testing.T) {
+		for _, size := range wheelSizes {
+			if early := slices.Min(latenesses(t, size.tick, size.slots)); early < 0 {
+				t.Errorf("tick %v, %d slots: a run began %v early", size.tick, size.slots, -early)
+			}
 		}
-	}
+	})
 }
 
 func TestT2_lateByLessThanOneTick(t *testing.T) {
-	for _, size := range wheelSizes {
-		if late := slices.Max(latenesses(t, size.tick, size.slots)); late >= size.tick {
-			t.Errorf("tick %v, %d slots: a run began %v late", size.tick, size.slots, late)
+	eachLayout(t, func(t *testing.T) {
+		for _, size := range wheelSizes {
+			if late := slices.Max(latenesses(t, size.tick, size.slots)); late >= size.tick {
+				t.Errorf("tick %v, %d slots: a run began %v late", size.tick, size.slots, late)
+			}
 		}
-	}
+	})
 }
 
 // While adds keep the loop busy it looks for them now and then; a task that is due before the next look must
 // not wait for that.
 func TestT2_amidManyAdds_lateByLessThanOneTick(t *testing.T) {
 	const tick, rounds, far = 10 * time.Microsecond, 100, 300
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, tick, 64)
 		for round := range rounds {
 			for i := range far {
@@ -126,11 +131,11 @@ func TestT2_amidManyAdds_lateByLessThanOneTick(t *testing.T) {
 			}
 			j := newJournal()
 			must(t, tw.AddTask(once("k", tick, j.job)))
-			settle(time.Second)
+			testkit.Settle(time.Second)
 			if at := j.at("k"); len(at) != 1 || at[0] < tick || at[0] >= 2*tick {
 				t.Fatalf("round %d: a task that was due after %v ran at %v", round, tick, at)
 			}
-			settle(tick / 3)
+			testkit.Settle(tick / 3)
 		}
 	})
 }
@@ -155,7 +160,7 @@ func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 		{0, time.Nanosecond, 100},
 	} {
 		t.Run(fmt.Sprintf("%v_then_%v", c.delay, c.interval), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				var runs []timewheel.Run
 				tw := startWheel(t, tick, 8, timewheel.WithPoolSize(1), timewheel.WithObserver(func(r timewheel.Run) {
 					runs = append(runs, r)
@@ -164,7 +169,7 @@ func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 				task := every("grid", c.interval, nothing)
 				task.Delay = c.delay
 				must(t, tw.AddTask(task))
-				settle(time.Second)
+				testkit.Settle(time.Second)
 
 				wantEqual(t, "runs in one second", len(runs), c.perSecond)
 				due := c.delay
@@ -187,32 +192,21 @@ func TestT3_repeatsKeepTheirGrid(t *testing.T) {
 }
 
 func TestT3_slowJob_keepsTheGrid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 8), newJournal()
 		must(t, tw.AddTask(every("slow", 50*ms, func(task *timewheel.Task) {
 			j.job(task)
 			time.Sleep(120 * ms) // runs overlap
 		})))
-		settle(220 * ms)
+		testkit.Settle(220 * ms)
 		j.want(t, "slow", 50*ms, 100*ms, 150*ms, 200*ms)
 		must(t, tw.RemoveTask("slow"))
 	})
 }
 
-func TestT3_rescheduled_laterRunsFollowAtTheInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tw, j := startWheel(t, 10*ms, 8), newJournal()
-		must(t, tw.AddTask(times("k", 100*ms, 4, j.job)))
-		settle(250 * ms) // at 100 and 200
-		must(t, tw.Reschedule("k", 30*ms))
-		settle(time.Second)
-		j.want(t, "k", 100*ms, 200*ms, 280*ms, 380*ms)
-	})
-}
-
 // A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is no order.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const tick, n = 10 * ms, 10_000
 		tw, j := newWheel(t, tick, 16, timewheel.WithPoolSize(1)), newJournal()
 		due := make(map[string]time.Duration)
@@ -220,7 +214,7 @@ func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T
 			due[name(i)] = ms + time.Duration(i)*50*time.Microsecond
 			must(t, tw.AddTask(once(name(i), due[name(i)], j.job)))
 		}
-		settle(time.Hour)
+		testkit.Settle(time.Hour)
 		tw.Start()
 		synctest.Wait() // no time passes
 		keys := j.keys()
@@ -237,28 +231,28 @@ func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T
 }
 
 func TestT4_afterAStall_ticksAreComputedAndNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, 10*ms, 16)
-		settle(time.Hour + 3*ms)
+		testkit.Settle(time.Hour + 3*ms)
 		tw.Start()
-		settle(7 * ms)
+		testkit.Settle(7 * ms)
 		j := newJournal()
 		must(t, tw.AddTask(once("k", 95*ms, j.job)))
-		settle(time.Minute)
+		testkit.Settle(time.Minute)
 		j.want(t, "k", 100*ms)
 	})
 }
 
 func TestT4_afterAStall_repeatsRunOnceAndRejoinTheirGrid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := newWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(times("k", 25*ms, 3, j.job)))
-		settle(1010 * ms) // due 40 times, at 25 ms to 1 s
+		testkit.Settle(1010 * ms) // due 40 times, at 25 ms to 1 s
 		tw.Start()
 		synctest.Wait()
 		j.want(t, "k", 1010*ms)
 		wantEqual(t, "runs left", tw.GetTaskTimes("k"), 2)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "k", 1010*ms, 1030*ms, 1050*ms) // due at 1025 and 1050
 		if s := balanced(t, tw, 1); s.Missed != 39 || s.Due != 42 {
 			t.Errorf("Due %d and Missed %d, want 42 and 39", s.Due, s.Missed)
@@ -305,22 +299,24 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 	}
 }
 
-// What the wheel tells as a time.Time can be compared with the present whatever happens to the wall clock.
+// A time.Time from the wheel can be compared with the present whatever happens to the wall clock.
 func TestT5_timesCarryAMonotonicReading(t *testing.T) {
-	runs := make(chan timewheel.Run, 1)
-	tw := startWheel(t, ms, 8, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
-	must(t, tw.AddTask(once("far", time.Hour, nothing)))
-	tw.AfterFunc(0, func() {})
-	info, ok := tw.Get("far")
-	r := <-runs
-	for what, at := range map[string]time.Time{
-		"Info.Next": info.Next,
-		"Run.Due":   r.Due, "Run.Handed": r.Handed, "Run.Started": r.Started, "Run.Ended": r.Ended,
-	} {
-		if !ok || at == at.Round(0) { // Round drops the reading and changes nothing else
-			t.Errorf("%s has no monotonic reading: %v", what, at)
+	eachLayout(t, func(t *testing.T) {
+		runs := make(chan timewheel.Run, 1)
+		tw := startWheel(t, ms, 8, timewheel.WithObserver(func(r timewheel.Run) { runs <- r }))
+		must(t, tw.AddTask(once("far", time.Hour, nothing)))
+		tw.AfterFunc(0, func() {})
+		info, ok := tw.Get("far")
+		r := <-runs
+		for what, at := range map[string]time.Time{
+			"Info.Next": info.Next,
+			"Run.Due":   r.Due, "Run.Handed": r.Handed, "Run.Started": r.Started, "Run.Ended": r.Ended,
+		} {
+			if !ok || at == at.Round(0) { // Round drops the reading and changes nothing else
+				t.Errorf("%s has no monotonic reading: %v", what, at)
+			}
 		}
-	}
+	})
 }
 
 func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
@@ -330,9 +326,9 @@ func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
 			hands = append(hands, turns*slots-1, turns*slots, turns*slots+slots/2)
 		}
 		for _, hand := range hands {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				tw := startWheel(t, time.Second, slots)
-				settle(time.Duration(hand) * time.Second)
+				testkit.Settle(time.Duration(hand) * time.Second)
 				j := newJournal()
 				delays := map[int]bool{}
 				for _, turns := range []int{1, 2, 3, 63, 64, 65, 127, 128, 4095, 4096, 4097} {
@@ -348,7 +344,7 @@ func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
 						t.Errorf("%d slots, hand at %d, %d ticks: %+v, want circle %d", slots, hand, d, info, circle)
 					}
 				}
-				settle(time.Duration(4200*slots) * time.Second)
+				testkit.Settle(time.Duration(4200*slots) * time.Second)
 				for d := range delays {
 					j.want(t, name(d), time.Duration(d)*time.Second)
 				}
@@ -364,9 +360,9 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 		tick  time.Duration
 		slots int
 	}{{1, 1}, {1, 1 << 10}, {ms, 60}, {time.Hour, 7}, {longest / 2, 3}, {longest, 1}} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := startWheel(t, size.tick, size.slots), newJournal()
-			settle(5 * ms)
+			testkit.Settle(5 * ms)
 			for i, d := range []time.Duration{longest, longest - 1, longest/2 + 1, 1<<62 - 1, 250 * year} {
 				key := func(verb string) string { return fmt.Sprint(verb, i) }
 				must(t, tw.AddTask(once(key("once"), d, j.job)))
@@ -387,7 +383,7 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 					}
 				}
 			}
-			settle(100 * year)
+			testkit.Settle(100 * year)
 			if keys := j.keys(); len(keys) > 0 {
 				t.Errorf("tick %v: %v ran early", size.tick, keys)
 			}
@@ -406,12 +402,12 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 
 // The first run is soon, and the grid after it leaves the reach of every clock.
 func TestT6_longestInterval_runsOnceAndStaysPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, 60), newJournal()
 		task := every("k", math.MaxInt64, j.job)
 		task.Delay = 5 * time.Second
 		must(t, tw.AddTask(task))
-		settle(200 * year)
+		testkit.Settle(200 * year)
 		j.want(t, "k", 5*time.Second)
 		wantEqual(t, "runs left", tw.GetTaskTimes("k"), timewheel.Forever)
 	})

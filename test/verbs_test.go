@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -57,10 +58,10 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 			case '-':
 				say("reset", tm.Reset(-1))
 			case '.':
-				settle(20 * ms)
+				testkit.Settle(20 * ms)
 			}
 		}
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		return append(log, fires...)
 	}
 	for _, script := range []string{
@@ -68,7 +69,7 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 		"f...r....r...s", "fR", "f.R...r", "fsr", "fs.r", "fsrs", "f0", "f.0.", "f-", "f.-.s", "f...0.r.s", "fsRr",
 		"f..R.....r.R..r.s.r", "z.r",
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			want := play(script, func(d time.Duration, f func()) timer { return time.AfterFunc(d, f) })
 			tw := startWheel(t, 10*ms, 16)
 			got := play(script, func(d time.Duration, f func()) timer { return tw.AfterFunc(d, f) })
@@ -83,19 +84,19 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 }
 
 func TestTimer_thatWaitsForAWorker_canBeStoppedAndMoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 		release := occupy(t, tw, 1)
 		stopped := tw.AfterFunc(20*ms, func() { j.note("stopped") })
 		moved := tw.AfterFunc(20*ms, func() { j.note("moved") })
 		left := tw.AfterFunc(20*ms, func() { j.note("left") })
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		wantEqual(t, "Stop", stopped.Stop(), true)
 		wantEqual(t, "Reset", moved.Reset(50*ms), true)
 		release()
 		synctest.Wait()
 		wantEqual(t, "Stop of one that has fired", left.Stop(), false)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "stopped")
 		j.want(t, "moved", 100*ms)
 		j.want(t, "left", 50*ms)
@@ -106,24 +107,24 @@ func TestTimer_thatWaitsForAWorker_canBeStoppedAndMoved(t *testing.T) {
 }
 
 func TestTimer_resetWhileItRuns_runsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		timer := tw.AfterFunc(20*ms, func() {
 			j.note("k")
 			time.Sleep(100 * ms)
 		})
-		settle(30 * ms)
+		testkit.Settle(30 * ms)
 		wantEqual(t, "Stop", timer.Stop(), false)
 		wantEqual(t, "Reset", timer.Reset(20*ms), false)
 		wantEqual(t, "Reset", timer.Reset(30*ms), true)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "k", 20*ms, 60*ms)
 		balanced(t, tw, 2)
 	})
 }
 
 func TestAddTask_copiesTheTask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		task := &timewheel.Task{Key: "k", Interval: 20 * ms, Delay: 30 * ms, Times: 3}
 		task.Job = func(run *timewheel.Task) {
@@ -135,13 +136,13 @@ func TestAddTask_copiesTheTask(t *testing.T) {
 		}
 		original := *task
 		must(t, tw.AddTask(task))
-		settle(10 * ms)
+		testkit.Settle(10 * ms)
 		if task.Key != original.Key || task.Delay != original.Delay || task.Times != original.Times {
 			t.Errorf("the task was changed: %+v", task)
 		}
 		*task = timewheel.Task{Key: "k2", Interval: 70 * ms, Job: j.job}
 		must(t, tw.AddTask(task)) // the caller may use it again
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "k", 30*ms, 50*ms, 70*ms)
 		j.want(t, "k2", 80*ms)
 		wantEqual(t, "times of the caller's task", task.Times, 0)
@@ -149,21 +150,21 @@ func TestAddTask_copiesTheTask(t *testing.T) {
 }
 
 func TestSetTask_addsOrReplaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		old := func(*timewheel.Task) { j.note("old") }
 		must(t, tw.SetTask(every("k", 20*ms, old))) // adds
-		settle(50 * ms)
+		testkit.Settle(50 * ms)
 		must(t, tw.SetTask(&timewheel.Task{Key: "k", Interval: 100 * ms, Delay: 30 * ms, Times: 2, Job: j.job}))
 		info, ok := tw.Get("k")
 		if !ok || info.Interval != 100*ms || info.Times != 2 || time.Until(info.Next) != 30*ms {
 			t.Errorf("Get: %+v, %v", info, ok)
 		}
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "old", 20*ms, 40*ms)
 		j.want(t, "k", 80*ms, 180*ms)
 		must(t, tw.SetTask(once("k", 20*ms, j.job))) // its last run has begun: adds again
-		settle(20 * ms)
+		testkit.Settle(20 * ms)
 		wantEqual(t, "runs of k", j.count("k"), 3)
 		if s := balanced(t, tw, 3); s.Removed != 1 || s.Finished != 2 {
 			t.Errorf("Removed %d, Finished %d", s.Removed, s.Finished)
@@ -172,14 +173,14 @@ func TestSetTask_addsOrReplaces(t *testing.T) {
 }
 
 func TestReschedule_movesTheNextRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		must(t, tw.AddTask(once("pushed back", 100*ms, j.job)))
 		must(t, tw.AddTask(once("nearer", time.Hour, j.job)))
 		must(t, tw.AddTask(once("at once", time.Hour, j.job)))
 		must(t, tw.AddTask(once("away and back", 50*ms, j.job)))
 		for range 20 { // a deadline that moves with each sign of life
-			settle(50 * ms)
+			testkit.Settle(50 * ms)
 			must(t, tw.Reschedule("pushed back", 100*ms))
 			if _, ok := tw.Get("away and back"); ok {
 				must(t, tw.Reschedule("away and back", time.Hour))
@@ -193,7 +194,7 @@ func TestReschedule_movesTheNextRun(t *testing.T) {
 		if info, _ := tw.Get("nearer"); time.Until(info.Next) != 30*ms || info.Times != 1 {
 			t.Errorf("Get: %+v", info)
 		}
-		settle(time.Hour)
+		testkit.Settle(time.Hour)
 		j.want(t, "nearer", 1030*ms)
 		j.want(t, "pushed back", 1100*ms)
 		wantEqual(t, "runs of the one that went away and back", j.count("away and back"), 1)
@@ -204,11 +205,37 @@ func TestReschedule_movesTheNextRun(t *testing.T) {
 	})
 }
 
+// Every way from one slot to another, with the hand before, at and after both of them.
+func TestReschedule_fromAnySlotToAnyOther_isRight(t *testing.T) {
+	const slots = 5
+	inBubble(t, func(t *testing.T) {
+		tw, j := startWheel(t, time.Second, slots), newJournal()
+		want := map[string]time.Duration{}
+		for from := 1; from <= 3*slots; from++ {
+			for after := range min(from, slots+1) {
+				for to := 1; to <= 3*slots; to++ {
+					key := name(len(want))
+					want[key] = time.Duration(after+to) * time.Second
+					must(t, tw.AddTask(once(key, time.Duration(from)*time.Second, j.job)))
+					time.AfterFunc(time.Duration(after)*time.Second, func() {
+						should(t, tw.Reschedule(key, time.Duration(to)*time.Second))
+					})
+				}
+			}
+		}
+		testkit.Settle(time.Hour)
+		for key, at := range want {
+			j.want(t, key, at)
+		}
+		balanced(t, tw, len(want))
+	})
+}
+
 func TestGet_tellsWhereTheTaskIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const slots = 10
 		tw := startWheel(t, time.Second, slots, timewheel.WithPoolSize(1))
-		settle(33 * time.Second)
+		testkit.Settle(33 * time.Second)
 		for i := 1; i <= 3*slots; i++ {
 			must(t, tw.AddTask(&timewheel.Task{
 				Key: name(i), Interval: time.Minute, Delay: time.Duration(i) * time.Second, Times: i, Job: nothing,
@@ -227,10 +254,10 @@ func TestGet_tellsWhereTheTaskIs(t *testing.T) {
 					t.Errorf("after %d s: Get %+v, %v, want %+v", passed, got, ok, want)
 				}
 			}
-			settle(time.Second)
+			testkit.Settle(time.Second)
 		}
 		occupy(t, tw, 1)
-		settle(10 * time.Second)
+		testkit.Settle(10 * time.Second)
 		for i := 9; i <= 17; i++ {
 			info, ok := tw.Get(name(i))
 			due := time.Now().Add(time.Duration(i-18) * time.Second)
@@ -247,7 +274,7 @@ func withoutNext(info timewheel.Info) timewheel.Info {
 }
 
 func TestAll_isAWalkWithoutALock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
 		const n = 1000
 		for i := range n {
@@ -258,7 +285,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 		for info := range tw.All() {
 			seen[info.Key]++
 			if got, ok := tw.Get(info.Key); !ok || got != info {
-				t.Fatalf("All tells %+v and Get %+v, %v", info, got, ok)
+				t.Fatalf("All yields %+v, and Get returns %+v, %v", info, got, ok)
 			}
 			everyVerb(t, tw)
 			must(t, tw.RemoveTask(info.Key))
@@ -277,7 +304,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 			}
 		}
 		wantEqual(t, "steps of a walk that is left", walked, 3)
-		for info := range tw.All() { // those that are gone when the walk comes by are not seen
+		for info := range tw.All() { // a task that is gone when the walk comes by is not seen
 			if !tw.Exist(info.Key) {
 				t.Fatalf("%s is not there", info.Key)
 			}
@@ -290,7 +317,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 
 func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 	for _, state := range []string{"running", "before Start", "after Stop"} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw, j := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
 			var release func()
 			added := 9
@@ -308,7 +335,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 			must(t, tw.AddTask(once("f", ms, j.job)))
 			tw.AfterFunc(2*time.Hour, func() { j.note("timer") })
 			stopped := tw.AfterFunc(time.Hour, func() { j.note("timer") })
-			settle(50 * ms) // a and b are due, and wait
+			testkit.Settle(50 * ms) // a and b are due, and wait
 			must(t, tw.Reschedule("f", 3*time.Hour))
 			must(t, tw.Reschedule("d", time.Hour-60*ms)) // before e
 			must(t, tw.RemoveTask("removed"))
@@ -347,7 +374,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 				release()
 			}
 			tw.Start()
-			settle(24 * time.Hour)
+			testkit.Settle(24 * time.Hour)
 			wantEqual(t, "runs", j.keys(), []string{"c"}) // by hand
 			balanced(t, tw, added)
 		})
@@ -355,19 +382,35 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 }
 
 func TestDrain_isEnoughToGoOnElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		from, to, j := startWheel(t, 10*ms, 16), startWheel(t, 10*ms, 7), newJournal()
 		must(t, from.AddTask(times("a", 100*ms, 4, j.job)))
 		must(t, from.AddTask(once("b", 333*ms, j.job)))
-		settle(150 * ms)
+		testkit.Settle(150 * ms)
 		n, err := from.Drain(func(task *timewheel.Task) { must(t, to.AddTask(task)) })
 		must(t, err)
 		wantEqual(t, "drained tasks", n, 2)
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "a", 100*ms, 200*ms, 300*ms, 400*ms)
 		j.want(t, "b", 340*ms)
 		balanced(t, from, 2)
 		balanced(t, to, 2)
+	})
+}
+
+func TestDrain_keyAddedAgain_runs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw, j := startWheel(t, 10*ms, 60), newJournal()
+		for range 3 {
+			must(t, tw.AddTask(once("k", 50*ms, j.job)))
+			testkit.Settle(20 * ms)
+			n, err := tw.Drain(func(*timewheel.Task) {})
+			must(t, err)
+			wantEqual(t, "drained tasks", n, 1)
+		}
+		must(t, tw.AddTask(once("k", 50*ms, j.job)))
+		testkit.Settle(time.Second)
+		j.want(t, "k", 110*ms)
 	})
 }
 
@@ -380,7 +423,7 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 		{[]timewheel.Option{timewheel.WithPoolSize(1)}, 1},
 		{[]timewheel.Option{timewheel.WithPoolSize(37)}, 37},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			tw := startWheel(t, 10*ms, 16, c.opts...)
 			var now, most atomic.Int64
 			for i := range 3000 {
@@ -393,11 +436,11 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 					now.Add(-1)
 				})))
 			}
-			settle(100 * ms)
+			testkit.Settle(100 * ms)
 			s := balanced(t, tw, 3000)
 			wantEqual(t, "Running", s.Running, c.want)
 			wantEqual(t, "Waiting", s.Waiting, 3000-c.want)
-			settle(time.Hour)
+			testkit.Settle(time.Hour)
 			wantEqual(t, "most runs at the same time", most.Load(), int64(c.want))
 			wantEqual(t, "runs", balanced(t, tw, 3000).Started, uint64(3000))
 		})
@@ -405,7 +448,7 @@ func TestPoolSize_boundsTheRunsThatGoOn(t *testing.T) {
 }
 
 func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, quiet()), newJournal()
 		trouble := false
 		must(t, tw.AddTask(times("k", 100*ms, 10, timewheel.SkipIfRunning(func(task *timewheel.Task) {
@@ -415,7 +458,7 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 				panic("trouble") // the next run is not skipped for that
 			}
 		}))))
-		settle(10 * time.Second)
+		testkit.Settle(10 * time.Second)
 		j.want(t, "k", 100*ms, 400*ms, 700*ms, 1000*ms)
 		if s := balanced(t, tw, 1); s.Started != 10 || s.Finished != 1 {
 			t.Errorf("Started %d and Finished %d: a run that is skipped is a run", s.Started, s.Finished)
@@ -425,7 +468,7 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 
 // A job may do all that anybody else may.
 func TestJob_thatCallsEveryVerb_doesNotWaitForItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()
 		must(t, tw.AddTask(times("k", 20*ms, 3, func(task *timewheel.Task) {
 			j.job(task)
@@ -444,7 +487,7 @@ func TestJob_thatCallsEveryVerb_doesNotWaitForItself(t *testing.T) {
 				})))
 			}
 		})))
-		settle(time.Second)
+		testkit.Settle(time.Second)
 		j.want(t, "k", 20*ms, 70*ms, 100*ms)
 		wantEqual(t, "IsRunning", tw.IsRunning(), false)
 		balanced(t, tw, 3+2*verbsAdded)

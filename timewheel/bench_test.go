@@ -194,7 +194,7 @@ func BenchmarkLayout_longestVisit(b *testing.B) {
 	}
 }
 
-// A tick with so many due, up to the end of the last job. The jobs do nothing, and the tasks repeat.
+// A tick with n tasks due, up to the end of the last job. The jobs do nothing, and the tasks repeat.
 func BenchmarkDispatch(b *testing.B) {
 	for _, due := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("due=%d", due), func(b *testing.B) {

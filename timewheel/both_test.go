@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Both layouts are driven through the same operations, and must have run the same tasks after each step and
-// tell the same of those that wait.
+// Both layouts are driven through the same operations. After each step they must have run the same tasks, and
+// report the same of the tasks that wait.
 func TestLayouts_anyOperations_differInNothing(t *testing.T) {
 	for seed := range uint64(150) {
 		r := random(seed)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/crew"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
@@ -53,7 +54,7 @@ func TestDispatch_moreDueThanAChunk_allRun(t *testing.T) {
 // A worker that has ended a run waits for the lock, and others rely on it to take the next one. It may end
 // its goroutine instead.
 func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
-	tw := NewTimeWheel(time.Millisecond, 64, WithPoolSize(4), WithLogger(quietLogger()))
+	tw := NewTimeWheel(time.Millisecond, 64, WithPoolSize(4), WithLogger(testkit.Quiet()))
 	defer tw.Stop()
 	tw.Start()
 	const tasks = 20_000
@@ -215,8 +216,9 @@ func TestSubmitter_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
 	})
 }
 
-// An executor may run functions before Submit returns; a job that ends its goroutine then ends the asker's.
-func TestSubmitter_jobEndsItsGoroutine_theNextAskerGoesOn(t *testing.T) {
+// An executor may run functions before Submit returns; a job that ends its goroutine then ends the one that
+// submits.
+func TestSubmitter_jobEndsItsGoroutine_anotherSubmits(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	p := with(func(work func()) error {
 		work()

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/seed581295f1/timewheel/pool"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -41,6 +45,27 @@ func Example() {
 	// 0 orders are open
 }
 
+// Values that come from a configuration may be wrong. New returns an error where NewTimeWheel panics.
+func ExampleNew() {
+	for _, size := range []int{-1, 100} {
+		tw, err := timewheel.New(10*time.Millisecond, 1024,
+			timewheel.WithPoolSize(size),
+			timewheel.WithLayout(timewheel.Hierarchical))
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		tw.Start()
+		fmt.Println("running:", tw.IsRunning(), "with", tw.Stats().Workers, "workers")
+		tw.Stop()
+		fmt.Println("running:", tw.IsRunning())
+	}
+	// Output:
+	// timewheel: pool size -1 is not positive
+	// running: true with 100 workers
+	// running: false
+}
+
 func ExampleTimeWheel_AddTask() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()
@@ -63,6 +88,76 @@ func ExampleTimeWheel_AddTask() {
 	// timewheel: duplicate task key: "poll"
 	// 2 1 0
 	// false
+}
+
+// What a program may do about each error of AddTask.
+func ExampleTimeWheel_AddTask_errors() {
+	tw := timewheel.NewTimeWheel(time.Second, 60, timewheel.WithMaxPending(1))
+	add := func(key string, delay time.Duration) {
+		err := tw.AddTask(&timewheel.Task{Key: key, Delay: delay, Job: func(*timewheel.Task) {}})
+		switch {
+		case errors.Is(err, timewheel.ErrInvalidTask):
+			fmt.Println("refuse the request:", err)
+		case errors.Is(err, timewheel.ErrDuplicateTaskKey):
+			fmt.Println("do nothing, it was added before:", err)
+		case errors.Is(err, timewheel.ErrFull):
+			fmt.Println("try again later:", err)
+		case errors.Is(err, timewheel.ErrStopped):
+			fmt.Println("leave it to the next process:", err)
+		}
+	}
+	add("order-1", -time.Minute)
+	add("order-1", time.Minute)
+	add("order-1", time.Minute)
+	add("order-2", time.Minute)
+	tw.Stop()
+	add("order-3", time.Minute)
+	// Output:
+	// refuse the request: timewheel: invalid task: delay -1m0s is negative
+	// do nothing, it was added before: timewheel: duplicate task key: "order-1"
+	// try again later: timewheel: full: 1 tasks are pending
+	// leave it to the next process: timewheel: stopped
+}
+
+func ExampleTimeWheel_Get() {
+	tw := timewheel.NewTimeWheel(time.Second, 60)
+	defer tw.Stop()
+
+	for key, times := range map[string]int{"reminder": 3, "backup": timewheel.Forever} {
+		task := &timewheel.Task{Key: key, Interval: time.Hour, Times: times, Job: func(*timewheel.Task) {}}
+		if err := tw.AddTask(task); err != nil {
+			fmt.Println(err)
+		}
+	}
+	if info, ok := tw.Get("reminder"); ok {
+		fmt.Println(info.Key, "runs", info.Times, "times, every", info.Interval)
+		fmt.Println("within the hour:", time.Until(info.Next) <= time.Hour)
+	}
+	fmt.Println("the backup runs forever:", tw.GetTaskTimes("backup") == timewheel.Forever)
+	// Output:
+	// reminder runs 3 times, every 1h0m0s
+	// within the hour: true
+	// the backup runs forever: true
+}
+
+// A customer leaves, and all tasks of that customer with them.
+func ExampleTimeWheel_All() {
+	tw := timewheel.NewTimeWheel(time.Second, 60)
+	defer tw.Stop()
+
+	for _, key := range []string{"ada/trial", "grace/trial", "ada/invoice"} {
+		task := &timewheel.Task{Key: key, Delay: time.Hour, Job: func(*timewheel.Task) {}}
+		if err := tw.AddTask(task); err != nil {
+			fmt.Println(err)
+		}
+	}
+	for info := range tw.All() {
+		if strings.HasPrefix(info.Key, "ada/") {
+			_ = tw.RemoveTask(info.Key) // unless it has just run
+		}
+	}
+	fmt.Println(tw.Exist("ada/trial"), tw.Exist("ada/invoice"), tw.Exist("grace/trial"))
+	// Output: false false true
 }
 
 func ExampleTimeWheel_SetTask() {
@@ -180,6 +275,30 @@ func ExampleTimeWheel_AfterFunc() {
 	// false
 }
 
+// A job that takes long ends early when the wheel is stopped.
+func ExampleTask_Context() {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
+	tw.Start()
+
+	began, ended := make(chan bool), make(chan error)
+	err := tw.AddTask(&timewheel.Task{
+		Key:   "report",
+		Delay: time.Millisecond,
+		Job: func(task *timewheel.Task) {
+			began <- true
+			<-task.Context().Done() // as a query does that is given this context
+			ended <- task.Context().Err()
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	<-began
+	tw.Stop()
+	fmt.Println(<-ended)
+	// Output: context canceled
+}
+
 func ExampleTimeWheel_Shutdown() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()
@@ -245,6 +364,59 @@ func ExampleWithMaxPending() {
 	// Output: c has to come later
 }
 
+// Wheels can share one pool. Anything that has this method Submit will do.
+func ExampleWithExecutor() {
+	jobs, err := pool.New(8)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var shared timewheel.Executor = jobs
+	ran := make(chan string)
+	for _, tick := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
+		tw := timewheel.NewTimeWheel(tick, 60, timewheel.WithExecutor(shared))
+		tw.Start()
+		defer tw.Stop()
+		tw.AfterFunc(0, func() { ran <- tick.String() })
+		fmt.Println("ran on the wheel of", <-ran)
+	}
+	fmt.Println(jobs.Close(context.Background())) // the wheels do not close it
+	// Output:
+	// ran on the wheel of 1ms
+	// ran on the wheel of 5ms
+	// <nil>
+}
+
+func ExampleWithLayout() {
+	for _, layout := range []timewheel.Layout{timewheel.Hashed, timewheel.Hierarchical} {
+		tw := timewheel.NewTimeWheel(time.Minute, 60, timewheel.WithLayout(layout))
+		hand := tw.Hand()
+		fmt.Println(hand.Layout, hand.Slots, hand.Tick)
+		tw.Stop()
+	}
+	// Output:
+	// hashed 60 1m0s
+	// hierarchical 60 1m0s
+}
+
+func ExampleWithSlog() {
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		Level: slog.LevelDebug, ReplaceAttr: withoutTime,
+	}))
+	tw := timewheel.NewTimeWheel(time.Second, 60, timewheel.WithSlog(log.With("wheel", "orders")))
+	tw.Start()
+	tw.Stop()
+	// Output:
+	// level=DEBUG msg="timewheel: started" wheel=orders
+	// level=DEBUG msg="timewheel: stopped" wheel=orders
+}
+
 func ExampleWithPanicHandler() {
 	quiet := logrus.New() // a panic is logged in any case
 	quiet.SetOutput(io.Discard)
@@ -267,7 +439,7 @@ func ExampleWithPanicHandler() {
 		fmt.Println(err)
 	}
 	fmt.Println(<-panics)
-	fmt.Println(<-panics) // a task goes on after a panic
+	fmt.Println(<-panics) // a repeating task runs again after a panic
 	// Output:
 	// print: no paper
 	// print: no paper
@@ -314,4 +486,58 @@ func ExampleTimeWheel_Stats() {
 	// Output:
 	// 3 added = 1 finished + 1 removed + 1 pending
 	// 1 due = 1 started + 0 missed + 0 waiting + 0 withdrawn
+}
+
+// Where the tasks of a wheel wait: sixty slots of a minute, in four parts.
+func ExampleTimeWheel_Occupancy() {
+	tw := timewheel.NewTimeWheel(time.Minute, 60)
+	defer tw.Stop()
+
+	for key, delay := range map[string]time.Duration{
+		"tea": 5 * time.Minute, "cake": 20 * time.Minute, "bread": 25 * time.Minute, "jam": 50 * time.Minute,
+	} {
+		if err := tw.AddTask(&timewheel.Task{Key: key, Delay: delay, Job: func(*timewheel.Task) {}}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println("the hand is at slot", tw.Hand().Slot)
+	for i, sector := range tw.Occupancy(4) {
+		fmt.Printf("quarter %d: %d slots, %d tasks\n", i+1, sector.Slots, sector.Tasks)
+	}
+	for _, info := range tw.Upcoming(2) {
+		fmt.Println("soon:", info.Key)
+	}
+	// Output:
+	// the hand is at slot 0
+	// quarter 1: 15 slots, 1 tasks
+	// quarter 2: 15 slots, 2 tasks
+	// quarter 3: 15 slots, 0 tasks
+	// quarter 4: 15 slots, 1 tasks
+	// soon: tea
+	// soon: cake
+}
+
+func ExampleTimeWheel_LongestRuns() {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
+	tw.Start()
+	defer tw.Stop()
+
+	began, release := make(chan bool), make(chan bool)
+	err := tw.AddTask(&timewheel.Task{
+		Key:   "import",
+		Delay: time.Millisecond,
+		Job: func(*timewheel.Task) {
+			began <- true
+			<-release
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	<-began
+	for _, run := range tw.LongestRuns(10) {
+		fmt.Println(run.Key, "is running")
+	}
+	close(release)
+	// Output: import is running
 }

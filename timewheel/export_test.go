@@ -77,7 +77,7 @@ func (tw *TimeWheel) Check() (err error) {
 	return err
 }
 
-// check walks all lists, tells fail what does not fit, and visit every entry and the number of its level.
+// check walks all lists. It calls fail for what does not fit, and visit with every entry and its level.
 func (l *layout) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
 	n := uint64(len(l.slots))
 	for i := range l.slots {

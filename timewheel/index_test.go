@@ -195,8 +195,8 @@ func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 	}
 }
 
-// Whoever chooses the keys can choose them so that concurrent-map's own hash, FNV-1, puts them all into one
-// shard, behind one lock. The index does not use that hash.
+// An attacker can choose keys that concurrent-map's own hash, FNV-1, puts all into one shard, behind one lock.
+// The index does not use that hash.
 func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 	x := newIndex(0)
 	shards := cmap.SHARD_COUNT
@@ -217,7 +217,7 @@ func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 		}
 	}
 	if y := newIndex(0); slices.Equal(hashes(x), hashes(y)) {
-		t.Error("two indexes have the same hash: who knows one knows the other")
+		t.Error("two indexes have the same hash: to know one is to know the other")
 	}
 }
 

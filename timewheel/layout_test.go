@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A modelled layout goes through its operations beside the plainest model there is. After each it is checked
-// that the two agree, that the layout is in order, and that no entry was moved but one level down, and not
-// more of them than may be.
+// A modelled layout goes through the same operations as the plainest model there is. After each operation the
+// two must agree, and the layout must be in order. Entries may have moved one level down only, and no more of
+// them than allowed.
 type modelled struct {
 	*testing.T
 	*layout

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
@@ -456,7 +457,7 @@ func TestLoop_heldUp_firesInTheOrderOfTheTicks(t *testing.T) {
 	})
 }
 
-// A caller may be suspended between his reading of the clock and his operation. Its tick has passed then.
+// A caller may be suspended between reading the clock and its operation. By then its tick has passed.
 func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -535,7 +536,7 @@ func TestLoop_entryInTheWrongSlot_panics(t *testing.T) {
 	tw.loop.advanceLoop(tw.loop.now())
 }
 
-// The real clock tells the bubble's time, so these are hours of a wheel as users have it.
+// The real clock reads the bubble's time, so this wheel runs for hours exactly as a user's does.
 func TestLoop_realClock_sleepsThroughTheNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := NewTimeWheel(time.Millisecond, 4096)
@@ -547,8 +548,7 @@ func TestLoop_realClock_sleepsThroughTheNight(t *testing.T) {
 		if err := tw.AddTask(task); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(24 * time.Hour)
-		synctest.Wait()
+		testkit.Settle(24 * time.Hour)
 		if ran < 8*time.Hour || ran >= 8*time.Hour+time.Millisecond {
 			t.Errorf("the task ran after %v", ran)
 		}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A model is a wheel in the plainest form: a map of tasks that is searched from end to end at every step. A
@@ -244,7 +245,7 @@ type walk struct {
 	keys   []string
 	timers map[string]*Timer
 	gate   chan struct{}
-	runs   []string // only the one worker appends, and only while it does is nobody reading
+	runs   []string // only the one worker appends, and nothing reads it meanwhile
 	step   string
 }
 
@@ -272,7 +273,7 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	tick := ticks[w.draw(len(ticks))]
 	start := starts[w.draw(len(starts))]
 	if start < 1<<63-500 && start*tick/tick == start && start*tick < 1<<63 {
-		start *= tick // so many ticks, as far as the clock reaches
+		start *= tick // a number of ticks, if the clock reaches that far
 	}
 	for i := range 6 {
 		w.keys = append(w.keys, string(rune('a'+i)))
@@ -281,7 +282,8 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	w.model = model{tick: tick, now: start + tick, tasks: make(map[string]*modelTask), max: 8, hint: w.begun}
 	var err error
 	w.tw, err = New(time.Duration(tick), w.slots,
-		WithLayout(Layout(w.draw(2))), WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max), WithLogger(quietLogger()))
+		WithLayout(Layout(w.draw(2))), WithClock(w.clock), WithPoolSize(1), WithMaxPending(w.model.max),
+		WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +344,7 @@ func (w *walk) delay() time.Duration {
 	}
 }
 
-// job returns the job of a task that does as told, and is counted.
+// job returns a job that behaves as given, and whose runs are counted.
 func (w *walk) job(name string, does behaviour) Job {
 	return func(task *Task) {
 		w.runs = append(w.runs, fmt.Sprintf("%s, %d left, at %d", name, task.Times, w.tw.loop.now()))

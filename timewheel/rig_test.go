@@ -3,7 +3,6 @@
 package timewheel
 
 import (
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
@@ -54,7 +51,7 @@ func (t watchedTimer) Stop() {
 	t.Timer.Stop()
 }
 
-// A rig is a wheel with a clock that is turned by hand, in a synctest bubble that tells when all is quiet.
+// A rig is a wheel with a clock that is set by hand, in a synctest bubble, where the test can wait for quiet.
 type rig struct {
 	*testing.T
 	*TimeWheel
@@ -211,11 +208,5 @@ func eachLayout(t *testing.T, f func(t *testing.T, kind Layout)) {
 }
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
-func quietLogger() *logrus.Logger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
-}
 
 func ignore(*Task) {}

@@ -12,10 +12,9 @@ import (
 	"time"
 
 	cmap "github.com/orcaman/concurrent-map/v2"
-)
 
-// patience is how long a test waits for what should happen at once, before it calls it a deadlock.
-const patience = 20 * time.Second
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
 
 // A walk over the tasks, and an add into a growing map, hold a shard's lock for long. Ticks must not wait for
 // them.
@@ -49,11 +48,7 @@ func TestL1_indexIsLocked_timersFire(t *testing.T) {
 		}
 	}()
 	for range 3 {
-		select {
-		case <-ran:
-		case <-time.After(patience):
-			t.Fatal("no timer fires while the index is locked")
-		}
+		testkit.Returns(t, "a wait for a timer, while the index is locked,", func() { <-ran })
 	}
 }
 
@@ -76,26 +71,16 @@ func TestL3_addToAFullWheel_whileFiredTimersAreStopped_isRefusedAtOnce(t *testin
 			}
 		})
 	}
-	refused := make(chan error)
-	go func() {
+	defer stoppers.Wait()
+	defer enough.Store(true)
+	testkit.Returns(t, "one of many adds to a full wheel", func() {
 		for range 30_000 {
 			if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Job: ignore}); !errors.Is(err, ErrFull) {
-				refused <- err
+				t.Errorf("an add to a full wheel: %v", err)
 				return
 			}
 		}
-		refused <- nil
-	}()
-	defer stoppers.Wait()
-	defer enough.Store(true)
-	select {
-	case err := <-refused:
-		if err != nil {
-			t.Errorf("an add to a full wheel: %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("an add to a full wheel does not return")
-	}
+	})
 	runtime.Gosched()
 }
 

@@ -187,8 +187,8 @@ func TestGrid_anyPeriod_nextIsTheFirstAfterNowAndOnTheGrid(t *testing.T) {
 	}
 }
 
-// FuzzPlacement places one task, with everything at its wildest, and lets the ring visit until the task
-// comes out.
+// FuzzPlacement places one task, with everything at its wildest, and lets the layout visit until the
+// task comes out.
 func FuzzPlacement(f *testing.F) {
 	const revolution = 60 * int64(time.Second)
 	delays := []int64{0, 1, revolution - 1, revolution, revolution + 1, math.MaxInt64, math.MinInt64}
@@ -202,7 +202,7 @@ func FuzzPlacement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tick int64, slots uint16, now uint64, delay int64) {
 		length := ticks(max(tick&math.MaxInt64, 1))
 		n := uint64(max(slots%1024, 1))
-		now = later(now, time.Duration(length)) // as the loop tells the time
+		now = later(now, time.Duration(length)) // as the loop reads the time
 		due := later(now, time.Duration(delay&math.MaxInt64))
 		passed, at := length.down(now), length.up(due)
 		if length.instant(at) < due || length.instant(at-1) >= due {

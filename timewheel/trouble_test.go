@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A caller that saw the loop run may change the alarm after the loop has ended.
@@ -81,7 +83,7 @@ func TestExecutor_thatEndsItsCaller_isAskedAgain(t *testing.T) {
 func TestObserver_isToldOfARun_whosePanicHandlerEndsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Run
-		tw := NewTimeWheel(time.Millisecond, 8, WithLogger(quietLogger()),
+		tw := NewTimeWheel(time.Millisecond, 8, WithLogger(testkit.Quiet()),
 			WithPanicHandler(func(*Task, any, []byte) { runtime.Goexit() }),
 			WithObserver(func(r Run) { told = append(told, r) }))
 		tw.Start()

@@ -202,7 +202,7 @@ func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 	})
 }
 
-// The loop looks at a bounded number of tasks, whatever the number of those that are due, or were put off.
+// The loop looks at a bounded number of tasks, however many are due or were put off.
 func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
 		for i := range 3 * maxVisit {
@@ -212,7 +212,7 @@ func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 			}
 		}
 		if got := len(w.Upcoming(8)); got != 0 {
-			t.Errorf("%d of those that were put off beyond a turn come next", got)
+			t.Errorf("%d tasks that were put off beyond a turn come next", got)
 		}
 		for i := range 2 * maxVisit {
 			w.once(fmt.Sprint("next ", i), time.Microsecond)

@@ -5,7 +5,6 @@ package ttlcache
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -18,14 +17,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 const tick = time.Millisecond
 
-// A kit is a cache of ints by strings in a bubble, with its wheel and what OnEvict was told.
+// A kit is a cache of ints by strings in a bubble, with its wheel and the calls of OnEvict.
 type kit struct {
 	*testing.T
 	*Cache[string, int]
@@ -66,7 +64,7 @@ func (k *kit) tell(key string, value int, reason Reason) {
 	k.told = append(k.told, fmt.Sprint(key, "=", value, " ", reason))
 }
 
-// wantTold fails the test if OnEvict was told anything else since the last call.
+// wantTold fails the test if the calls of OnEvict since the last wantTold are others.
 func (k *kit) wantTold(want ...string) {
 	k.Helper()
 	k.mu.Lock()
@@ -91,12 +89,6 @@ func (k *kit) wantNone(key string) {
 	if v, ok := k.Get(key); ok || v != 0 {
 		k.Errorf("Get(%q) returns %d, %v, want nothing", key, v, ok)
 	}
-}
-
-// sleep lets time pass, and what is due happen.
-func (k *kit) sleep(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 // verify fails the test if the cache is not in order: every item in one bucket, every bucket with one timer.
@@ -140,11 +132,11 @@ func TestGet_afterTheDeadline_findsNothingHoweverLateTheWheelIs(t *testing.T) {
 		k.SetTTL("b", 2, time.Nanosecond)
 		k.want("a", 1)
 		k.want("b", 2)
-		k.sleep(1)
+		testkit.Settle(1)
 		k.wantNone("b")
-		k.sleep(time.Second - 2)
+		testkit.Settle(time.Second - 2)
 		k.want("a", 1)
-		k.sleep(1)
+		testkit.Settle(1)
 		k.wantNone("a")
 		for range k.All() {
 			t.Error("All yields what is over")
@@ -162,11 +154,11 @@ func TestExpiry_ofAnyTTL_leavesSoonAfterTheDeadline(t *testing.T) {
 		time.Minute, 30 * time.Minute, 365 * 24 * time.Hour,
 	} {
 		in(t, Config[string, int]{TTL: ttl}, func(k *kit) {
-			k.sleep(12345 * time.Microsecond)
+			testkit.Settle(12345 * time.Microsecond)
 			k.Set("a", 1)
-			k.sleep(ttl)
+			testkit.Settle(ttl)
 			k.wantNone("a")
-			k.sleep(max(ttl/128, 2*time.Millisecond) + tick)
+			testkit.Settle(max(ttl/128, 2*time.Millisecond) + tick)
 			k.wantTold("a=1 expired")
 			if n := k.Len(); n != 0 {
 				t.Errorf("TTL %v: %d values are left", ttl, n)
@@ -177,12 +169,12 @@ func TestExpiry_ofAnyTTL_leavesSoonAfterTheDeadline(t *testing.T) {
 
 func TestSet_longestTTL_neverOverflows(t *testing.T) {
 	in(t, Config[string, int]{TTL: math.MaxInt64, Jitter: 0.999}, func(k *kit) {
-		k.sleep(time.Hour)
+		testkit.Settle(time.Hour)
 		for i := range 100 {
 			k.Set(fmt.Sprint(i), i)
 		}
 		k.SetTTL("longest", 1, math.MaxInt64)
-		k.sleep(24 * 365 * time.Hour / 10)
+		testkit.Settle(24 * 365 * time.Hour / 10)
 		k.want("longest", 1)
 		if k.Len() != 101 {
 			t.Errorf("%d values are left", k.Len())
@@ -193,10 +185,10 @@ func TestSet_longestTTL_neverOverflows(t *testing.T) {
 func TestSet_again_movesTheOneDeadline(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Second}, func(k *kit) {
 		k.Set("a", 1)
-		k.sleep(900 * time.Millisecond)
+		testkit.Settle(900 * time.Millisecond)
 		k.Set("a", 2) // farther
 		k.wantTold("a=1 replaced")
-		k.sleep(900 * time.Millisecond) // the first deadline passes
+		testkit.Settle(900 * time.Millisecond) // the first deadline passes
 		k.want("a", 2)
 		k.wantTold()
 		k.SetTTL("a", 3, 10*time.Millisecond) // nearer
@@ -204,10 +196,10 @@ func TestSet_again_movesTheOneDeadline(t *testing.T) {
 		if n := k.tw.Len(); n != 1 {
 			t.Errorf("one value has %d timers", n)
 		}
-		k.sleep(20 * time.Millisecond)
+		testkit.Settle(20 * time.Millisecond)
 		k.wantTold("a=3 expired")
 		k.Set("a", 4)
-		k.sleep(500 * time.Millisecond) // the second deadline passes
+		testkit.Settle(500 * time.Millisecond) // the second deadline passes
 		k.want("a", 4)
 		k.wantTold()
 	})
@@ -216,10 +208,10 @@ func TestSet_again_movesTheOneDeadline(t *testing.T) {
 func TestSet_afterTheDeadline_beforeTheWheel_isNoReplacement(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Hour}, func(k *kit) {
 		k.Set("a", 1)
-		k.sleep(time.Hour)
+		testkit.Settle(time.Hour)
 		k.Set("a", 2)
 		k.wantTold("a=1 expired")
-		k.sleep(30 * time.Minute)
+		testkit.Settle(30 * time.Minute)
 		k.want("a", 2)
 	})
 }
@@ -254,11 +246,11 @@ func TestJitter_spreadsTheDeadlinesOfABatch(t *testing.T) {
 		for i := range n {
 			k.Set(fmt.Sprint(i), i)
 		}
-		k.sleep(45*time.Second - 1)
+		testkit.Settle(45*time.Second - 1)
 		if len(left) != 0 || k.Len() != n {
 			t.Errorf("%d values left too early", len(left))
 		}
-		k.sleep(time.Hour)
+		testkit.Settle(time.Hour)
 		if len(left) != n {
 			t.Fatalf("%d of %d values have left", len(left), n)
 		}
@@ -283,13 +275,13 @@ func TestTouch_startsTheTimeAnew(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Second}, func(k *kit) {
 		k.SetTTL("a", 1, 2*time.Second)
 		for range 20 {
-			k.sleep(1999 * time.Millisecond)
+			testkit.Settle(1999 * time.Millisecond)
 			if !k.Touch("a") {
 				t.Fatal("a value that is there was not touched")
 			}
 			k.want("a", 1) // no touch
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 		k.wantNone("a")
 		if k.Touch("a") || k.Touch("b") {
 			t.Error("what is not there was touched")
@@ -302,11 +294,11 @@ func TestTouchOnGet_keepsWhatIsUsed(t *testing.T) {
 		k.Set("used", 1)
 		k.Set("unused", 2)
 		for range 20 {
-			k.sleep(999 * time.Millisecond)
+			testkit.Settle(999 * time.Millisecond)
 			k.want("used", 1)
 		}
 		k.wantTold("unused=2 expired")
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		k.wantNone("used")
 	})
 }
@@ -337,7 +329,7 @@ func TestMaxEntries_theLeastRecentlyUsedMakesRoom(t *testing.T) {
 func TestMaxEntries_evictingWhatIsOver_countsAsExpired(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Hour, MaxEntries: 1}, func(k *kit) {
 		k.Set("a", 1)
-		k.sleep(time.Hour)
+		testkit.Settle(time.Hour)
 		k.Set("b", 2)
 		k.wantTold("a=1 expired")
 	})
@@ -367,7 +359,7 @@ func TestOnEvict_mayCallTheCache(t *testing.T) {
 		k.Set("b", 1)
 		k.Set("c", 1)
 		k.Set("d", 1)
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		if n := calls.Load(); n < 20 {
 			t.Errorf("OnEvict was called %d times", n)
 		}
@@ -380,7 +372,7 @@ func TestClose_leavesNothing(t *testing.T) {
 			k.SetTTL(fmt.Sprint(i), i, time.Duration(i+1)*time.Minute)
 		}
 		k.SetTTL("over", 1, 1)
-		k.sleep(1)
+		testkit.Settle(1)
 		k.Close()
 		k.Close()
 		if k.Len() != 0 || k.tw.Len() != 0 {
@@ -435,7 +427,7 @@ func TestCaches_shareAWheel(t *testing.T) {
 		k.Set("a", 1)
 		sizes.Set([2]int{1, 2}, "small")
 		k.Close()
-		k.sleep(1600 * time.Millisecond)
+		testkit.Settle(1600 * time.Millisecond)
 		if v, ok := sizes.Get([2]int{1, 2}); !ok || v != "small" || !ran {
 			t.Error("to close a cache has touched another, or a task")
 		}
@@ -500,7 +492,7 @@ func TestStats_countEachLookUpAndEachValue(t *testing.T) {
 		k.Get("c")
 		k.Get("a")
 		k.Delete("b")
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 		k.Set("d", 5)
 		k.Close()
 		want := Stats{Hits: 2, Misses: 1, Expired: 1, Replaced: 1, Deleted: 1, Evicted: 1, Closed: 1}
@@ -510,7 +502,7 @@ func TestStats_countEachLookUpAndEachValue(t *testing.T) {
 	})
 }
 
-// Any operations beside a map with deadlines, which is the plainest cache there is.
+// Random operations agree with a map with deadlines, which is the plainest cache there is.
 func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 	type value struct {
 		v        int
@@ -553,7 +545,7 @@ func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 						m.deadline = time.Now().Add(m.ttl)
 					}
 				case 6:
-					k.sleep(time.Duration(r.Int64N(int64(ttl))))
+					testkit.Settle(time.Duration(r.Int64N(int64(ttl))))
 				}
 				live := 0
 				for _, m := range model {
@@ -603,8 +595,7 @@ func TestManyKeys_setOverwrittenAndExpired_leaveNoTimerAndNoMemory(t *testing.T)
 			if grown := heap() - before; grown < int64(n)*64 {
 				t.Errorf("%d keys take %d bytes: that measures nothing", n, grown)
 			}
-			time.Sleep(2 * time.Minute)
-			synctest.Wait()
+			testkit.Settle(2 * time.Minute)
 			if c.Len() != 0 || tw.Len() != 0 {
 				t.Errorf("%d keys and %d timers are left", c.Len(), tw.Len())
 			}
@@ -633,7 +624,7 @@ func TestBigBucket_leavesInChunks(t *testing.T) {
 		if timers := k.tw.Len(); timers != 1 {
 			t.Errorf("what is set at one instant has %d timers", timers)
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 		if len(k.told) != n || k.Len() != 0 {
 			t.Errorf("of %d values %d have left", n, len(k.told))
 		}
@@ -694,7 +685,7 @@ func TestCache_manyGoroutines_everyValueLeavesOnce(t *testing.T) {
 	}
 }
 
-// Whoever drains the wheel may run what was drained, and so the timers of the cache, too early.
+// A caller that drains the wheel may run the drained jobs too early, the timers of the cache among them.
 func TestDrainOfTheWheel_jobsRunTooEarly_harmNothing(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		for i := range 100 {
@@ -705,9 +696,9 @@ func TestDrainOfTheWheel_jobsRunTooEarly_harmNothing(t *testing.T) {
 		}
 		k.wantTold()
 		k.verify()
-		k.sleep(50 * time.Second)
+		testkit.Settle(50 * time.Second)
 		k.want("60", 60)
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		if k.Len() != 0 || len(k.told) != 100 {
 			t.Errorf("%d values are left, and OnEvict was told of %d", k.Len(), len(k.told))
 		}
@@ -719,10 +710,8 @@ func TestOnEvict_panicsOrEndsTheGoroutine_theOthersAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const n = 3*chunk - 1
 			told := make(map[int]int)
-			log := logrus.New()
-			log.SetOutput(io.Discard)
 			synctest.Test(t, func(t *testing.T) {
-				tw := timewheel.NewTimeWheel(tick, 64, timewheel.WithLogger(log))
+				tw := timewheel.NewTimeWheel(tick, 64, timewheel.WithLogger(testkit.Quiet()))
 				defer tw.Stop()
 				tw.Start()
 				c, err := New(tw, Config[int, int]{TTL: time.Second, MaxEntries: 2 * n, OnEvict: func(key, _ int, _ Reason) {
@@ -737,8 +726,7 @@ func TestOnEvict_panicsOrEndsTheGoroutine_theOthersAreTold(t *testing.T) {
 				for i := range n {
 					c.Set(i, i)
 				}
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
+				testkit.Settle(2 * time.Second)
 				if c.Len() != 0 || tw.Len() != 0 || len(told) != n {
 					t.Errorf("%d values and %d timers are left; OnEvict was told of %d", c.Len(), tw.Len(), len(told))
 				}
@@ -769,7 +757,7 @@ func TestAll_whatIsOverMeanwhile_isNotYielded(t *testing.T) {
 			n := 0
 			for range k.All() {
 				n++
-				k.sleep(time.Second)
+				testkit.Settle(time.Second)
 			}
 			if n != 1 {
 				t.Errorf("%d values were yielded, %d after their deadline", n, n-1)
@@ -786,7 +774,7 @@ func TestMaxEntries_aMissIsNoUse(t *testing.T) {
 		in(t, Config[string, int]{TTL: time.Hour, MaxEntries: 2}, func(k *kit) {
 			k.SetTTL("over", 1, time.Hour)
 			k.SetTTL("live", 2, 2*time.Hour)
-			k.sleep(time.Hour)
+			testkit.Settle(time.Hour)
 			if miss(k) {
 				t.Errorf("%s finds what is over", name)
 			}
@@ -814,8 +802,7 @@ func TestMaxEntries_memoryOfWhatLeft_isGivenBack(t *testing.T) {
 			}
 			c.SetTTL(i, i, ttl)
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testkit.Settle(time.Minute)
 		if grown := heap() - before; grown > 1<<20 || c.Len() != 3 {
 			t.Errorf("%d values take %d bytes", c.Len(), grown)
 		}

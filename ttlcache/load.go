@@ -59,7 +59,9 @@ type loaded[V any] struct {
 //
 // The context of load has the values of the first caller's ctx. It is done when no caller waits any more, and
 // what load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.
-func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load func(ctx context.Context, key K) (V, error)) (V, error) {
+func (c *Cache[K, V]) GetOrLoad(
+	ctx context.Context, key K, load func(ctx context.Context, key K) (V, error),
+) (V, error) {
 	if value, ok := c.Get(key); ok {
 		return value, nil
 	}

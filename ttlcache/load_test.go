@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var errTrouble = errors.New("trouble")
@@ -39,7 +41,7 @@ func TestGetOrLoad_manyCallers_loadOnce(t *testing.T) {
 		if k.Len() != 0 || got.Load() != 0 {
 			t.Error("a value is there before it was loaded")
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if calls.Load() != 1 || got.Load() != 100 {
 			t.Errorf("%d callers got the value of %d loads", got.Load(), calls.Load())
 		}
@@ -49,7 +51,7 @@ func TestGetOrLoad_manyCallers_loadOnce(t *testing.T) {
 		if s := k.Stats(); s.Loads != 1 || s.LoadErrors != 0 || s.Misses != 100 || s.Hits != 1 {
 			t.Errorf("%+v", s)
 		}
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		k.wantNone("a")
 	})
 }
@@ -72,7 +74,7 @@ func TestGetOrLoad_keysThatLookTheSame_areNotMixedUp(t *testing.T) {
 				}
 			}()
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 	})
 }
 
@@ -86,7 +88,7 @@ func TestGetOrLoad_error_reachesAllAndIsNotKept(t *testing.T) {
 				}
 			}()
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if calls.Load() != 1 || got.Load() != 10 || k.Len() != 0 {
 			t.Errorf("%d callers got the error of %d loads, and %d values are there", got.Load(), calls.Load(), k.Len())
 		}
@@ -115,7 +117,7 @@ func TestGetOrLoad_panic_reachesAllAndHarmsNothing(t *testing.T) {
 				})
 			}()
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		if got.Load() != 10 {
 			t.Errorf("%d of 10 callers got the panic", got.Load())
 		}
@@ -167,14 +169,14 @@ func TestGetOrLoad_callerLeaves_theOthersGetTheValue(t *testing.T) {
 			v, err := k.GetOrLoad(k.Context(), "a", load)
 			got.Store(v == 7 && err == nil)
 		}()
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		cancel(cause)
 		synctest.Wait()
 		if !left.Load() || got.Load() || value != "first" {
 			t.Errorf("the first caller has left: %v, the other has a value: %v; the context has the value %v",
 				left.Load(), got.Load(), value)
 		}
-		k.sleep(time.Minute)
+		testkit.Settle(time.Minute)
 		if !got.Load() {
 			t.Error("the other did not get the value")
 		}
@@ -198,7 +200,7 @@ func TestGetOrLoad_allCallersLeave_theLoadIsToldSo(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if !told.Load() || k.loads.going.Load() != 0 || len(k.loads.flights) != 0 {
-			t.Errorf("the load was told: %v, and %d go on", told.Load(), len(k.loads.flights))
+			t.Errorf("the load was canceled: %v, and %d are in progress", told.Load(), len(k.loads.flights))
 		}
 	})
 }
@@ -225,7 +227,7 @@ func TestGetOrLoad_whatIsSetMeanwhile_stays(t *testing.T) {
 				defer close(ended)
 				got, _ = k.GetOrLoad(k.Context(), "a", loader(&calls, time.Second, 7, nil))
 			}()
-			k.sleep(time.Millisecond)
+			testkit.Settle(time.Millisecond)
 			c.meanwhile()
 			<-ended
 			if v, ok := k.Get("a"); got != 7 || ok != c.there || v != c.value {
@@ -243,17 +245,17 @@ func TestGetOrLoad_afterADelete_loadsAnew(t *testing.T) {
 				t.Errorf("the first caller got %d", v)
 			}
 		}()
-		k.sleep(time.Millisecond)
+		testkit.Settle(time.Millisecond)
 		k.Delete("a")
 		if v, _ := k.GetOrLoad(k.Context(), "a", loader(&fresh, time.Millisecond, 2, nil)); v != 2 {
 			t.Errorf("after the Delete it returns %d", v)
 		}
-		k.sleep(time.Second)
+		testkit.Settle(time.Second)
 		k.want("a", 2)
 	})
 }
 
-// A load that nobody waits for any more may go on all the same, and end after another has brought the value.
+// A load that no caller waits for any more may still be running, and end after another has stored the value.
 func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		var calls atomic.Int64
@@ -265,7 +267,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 		if v, err := k.GetOrLoad(k.Context(), "a", loader(&calls, time.Millisecond, 2, nil)); v != 2 || err != nil {
 			t.Errorf("the second caller got %d, %v", v, err)
 		}
-		k.sleep(2 * time.Second)
+		testkit.Settle(2 * time.Second)
 		k.want("a", 2)
 		if calls.Load() != 2 {
 			t.Errorf("%d loads, want 2", calls.Load())
@@ -298,7 +300,7 @@ func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 	})
 }
 
-// Nor does one that comes when the load has ended, and nobody has kept what it brought yet.
+// Nor does one that comes when the load has ended and its result is not stored yet.
 func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		f := k.loads.join(k.Context(), "a")
@@ -331,7 +333,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			meanwhile(k)
-			k.sleep(2 * time.Second)
+			testkit.Settle(2 * time.Second)
 			k.wantNone("a")
 			if calls.Load() != 1 {
 				t.Errorf("%s: %d loads", name, calls.Load())
@@ -340,7 +342,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 	}
 }
 
-// What makes room for a loaded value is told of on a caller's goroutine, as it is by Set.
+// OnEvict for what makes room for a loaded value is called on a caller's goroutine, as it is by Set.
 func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 	var k *kit
 	does := func() {}
@@ -390,7 +392,7 @@ func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 		}
 		does = func() {}
 		if n := k.loads.going.Load(); n != 0 || len(k.loads.flights) != 0 {
-			t.Errorf("%d loads go on", n)
+			t.Errorf("%d loads are in progress", n)
 		}
 	})
 }

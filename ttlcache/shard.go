@@ -70,7 +70,9 @@ func (s *shard[K, V]) tell(left []departure[K, V]) {
 
 // leaveLocked counts the item's value as gone, and appends it to the departures if there is an OnEvict. A value
 // past its deadline counts as expired, whatever made it leave.
-func (s *shard[K, V]) leaveLocked(to []departure[K, V], i *item[K, V], reason Reason, now int64) []departure[K, V] {
+func (s *shard[K, V]) leaveLocked(
+	to []departure[K, V], i *item[K, V], reason Reason, now int64,
+) []departure[K, V] {
 	if !i.live(now) {
 		reason = Expired
 	}

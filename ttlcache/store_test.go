@@ -4,7 +4,7 @@ package ttlcache
 
 import "testing"
 
-// A map that has shrunk a lot is made anew, so that its room is given back; one that was never large is not.
+// A map that has shrunk a lot is replaced, so that its memory is freed. A map that was never large is kept.
 func TestMapStore_room_isGivenBack(t *testing.T) {
 	for _, c := range []struct{ most, left, kept int }{
 		{10 * small, 10*small/shrink - 1, 10*small/shrink - 1},

@@ -98,7 +98,7 @@ func (l *lateness) due(i int) time.Time {
 	return l.from.Add(time.Duration(i) * time.Second / time.Duration(l.rate))
 }
 
-// payload tells when a task is due.
+// payload is the due time of task i as text.
 func (l *lateness) payload(i int) []byte { return l.due(i).AppendFormat(nil, time.RFC3339Nano) }
 
 func (l *lateness) ran(load []byte) error {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The durable benchmark measures package durable beside what it is built on, a synced write to the disk and a
-// synced commit of Pebble, and beside job queues on a server. Each peer and case runs in a process of its own,
-// on a directory of its own, the peers of a case one after another.
+// The durable benchmark compares package durable with what it is built on, a synced write to the disk and a
+// synced commit of Pebble, and with job queues on a server. Each peer and case runs in a process of its own,
+// on a directory of its own. The peers of a case run one after another.
 package main
 
 import (
@@ -73,7 +73,7 @@ func start(cases, peers string, rounds int, quick bool, out, dir, one string) er
 	return writeReport(samples, out, size)
 }
 
-// choose returns those of the names that are asked for, all of them if none is.
+// choose returns the names that are asked for, or all of them if none is.
 func choose(what, asked string, names []string) ([]string, error) {
 	if asked == "" {
 		return names, nil

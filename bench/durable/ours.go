@@ -135,8 +135,8 @@ func withLive(
 	return map[string]float64{"ops": ops}, s.Shutdown(ctx)
 }
 
-// together calls f for every number below n from so many goroutines, and returns how many calls a second there
-// were.
+// together calls f for every number below n from the given number of goroutines, and returns the calls per
+// second.
 func together(goroutines, n int, f func(i int) error) (float64, error) {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]

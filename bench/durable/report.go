@@ -86,7 +86,7 @@ payload of %d; every commit is synced. %s
 	return w.Flush()
 }
 
-// targets writes what was wanted beside what was measured.
+// targets writes a table of the targets and what was measured.
 func targets(w io.Writer, m medians, size sizes) {
 	fmt.Fprint(w, "## Targets\n\n| case | target | measured | met |\n|:---|:---|:---|:---|\n")
 	row := func(name, want, got string, value float64, met bool) {
@@ -120,15 +120,15 @@ func targets(w io.Writer, m medians, size sizes) {
 	fmt.Fprintln(w)
 }
 
-// about tells what each case is.
+// about describes each case.
 var about = map[string]string{
 	"add-one":   "Adds a second, one caller, one add at a time. `disk` writes 100 bytes to a file and calls fdatasync.",
-	"add-1024":  "Adds a second from 1024 goroutines, one task an add. `pebble` commits the same rows, synced, without a look whether the key is there. `asynq` (on Redis, appendfsync always) and `river` (on PostgreSQL, as it comes) add a tenth as many, with a tenth live.",
+	"add-1024":  "Adds a second from 1024 goroutines, one task an add. `pebble` commits the same rows, synced, without checking whether the key exists. `asynq` (on Redis, appendfsync always) and `river` (on PostgreSQL with its default settings) add a tenth as many, with a tenth live.",
 	"add-batch": "Tasks a second from 2 goroutines, 1000 tasks an add. `pebble` commits the same rows, 1000 tasks at once.",
 	"remove":    "Removals a second from 1024 goroutines; with `asynq` and `river` a tenth of the tasks are there.",
 	"run":       "Tasks that are due at once: runs started, ended and acknowledged in a second.",
 	"open":      "From the open of a store with far tasks to the first run of a new one; and the resident memory of the process some seconds later.",
-	"lateness":  "How late tasks run while so many fall due in each second. The tick is 10 ms. `asynq` and `river`, with the settings they come with, look for what is due every five seconds; a tenth as many tasks fall due.",
+	"lateness":  "How late tasks run when a fixed number falls due in each second. The tick is 10 ms. `asynq` and `river`, with their default settings, look for due tasks every five seconds; a tenth as many tasks fall due.",
 }
 
 // table writes the figures of a case.

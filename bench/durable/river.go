@@ -32,7 +32,7 @@ func (w *riverWorker) Work(_ context.Context, job *river.Job[riverArgs]) error {
 	return w.run(job.Args)
 }
 
-// withRiver measures on a new database. What runs is told to run.
+// withRiver measures on a new database. Each job calls run.
 func withRiver(
 	dir string, run func(riverArgs) error, measure func(c *river.Client[pgx.Tx]) (map[string]float64, error),
 ) (map[string]float64, error) {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,9 +20,9 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -50,10 +49,8 @@ const longTurn = 1 << 19
 // newWheel returns a wheel that runs, and is recorded.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
 	t.Helper()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
 	rec := dashboard.NewRecorder()
-	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(quiet),
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, slots, timewheel.WithLogger(testkit.Quiet()),
 		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
 	tw.Start()
 	t.Cleanup(tw.Stop)
@@ -97,7 +94,7 @@ func newServer(t *testing.T, h http.Handler) *httptest.Server {
 	return srv
 }
 
-// A restarted handler is one in whose place another can be put, as when the program is started anew.
+// A restarted handler can be replaced by another, as if the program were restarted.
 type restarted struct{ atomic.Pointer[http.Handler] }
 
 func (r *restarted) with(h http.Handler) { r.Store(&h) }
@@ -142,7 +139,7 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 		before := tw.Hand().Slot
 		seen := js[string](p, `document.querySelector("#hand").dataset.slot`)
 		after := tw.Hand().Slot
-		// What is seen was so when the page was told, and a slow machine may take ten seconds for that.
+		// The page shows what was true when the server sent it, which a slow machine may do ten seconds late.
 		if early, span := (atoi(t, seen)-before+100+slots)%slots, (after-before+100+slots)%slots; early > span+1 {
 			t.Errorf("the hand is seen at slot %s, and went from %d to %d", seen, before, after)
 		}
@@ -158,7 +155,7 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 		seen = js[string](p, `document.querySelector("#hand").dataset.slot`)
 	}
 	js[any](p, `listen()`)
-	// Not for who wants no motion.
+	// It does not if the user wants no motion.
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}},
 	})
@@ -189,14 +186,14 @@ func TestPage_findsATaskByItsKey(t *testing.T) {
 	info, _ := tw.Get("order-4711")
 	for _, want := range []string{"order-4711", "in 59 m", "runs left\n3", "1 m 30 s", fmt.Sprint("slot\n", info.Slot), "circle\n5,9"} {
 		if !strings.Contains(facts, want) {
-			t.Errorf("of the task is told\n%s\nwithout %q", facts, want)
+			t.Errorf("the page shows of the task\n%s\nwithout %q", facts, want)
 		}
 	}
 	if js[bool](p, `document.querySelector("#found").getAttribute("d") === null`) {
 		t.Error("the task is not shown on the dial")
 	}
 	if !js[bool](p, `document.querySelector("#controls").hidden`) {
-		t.Error("who may not control sees the buttons")
+		t.Error("a user without control sees the buttons")
 	}
 	p.lookUp("order-none")
 	p.until(`document.querySelector("#look-message").textContent === "No live task has this key."`)
@@ -261,7 +258,7 @@ func TestPage_withoutControl_isRefused(t *testing.T) {
 	}
 }
 
-// A page of another site, which the user has open beside the dashboard, tries to remove a task.
+// A page of another site, open in the same browser as the dashboard, tries to remove a task.
 func TestControl_fromAnotherSite_isRefused(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -483,7 +480,7 @@ func TestPage_anyWidth_holdsItsText(t *testing.T) {
 	}
 }
 
-// Who is about to choose a task from a list by the keyboard is not disturbed by those that come and go.
+// A list does not change while the user is choosing a task from it by the keyboard.
 func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	addOften(t, tw)
@@ -507,7 +504,7 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	js[any](p, `document.activeElement.blur()`)
 	p.until(`!document.querySelector(".next-card").matches(".held")`)
 
-	// Nor who selects some of it, from wherever.
+	// Nor does it while the user has selected a part of it, wherever the selection began.
 	js[any](p, `getSelection().setBaseAndExtent(document.querySelector("#next-title"), 0, document.querySelector("#next tr:nth-child(4)"), 1), null`)
 	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + "; " + getSelection().focusNode.querySelector(".k").textContent`
 	before := js[string](p, selected)
@@ -562,7 +559,7 @@ func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 	close(tasks)
 	p.until(`!document.querySelector("#task").hidden && document.querySelector("#facts dd").textContent === "a2"`)
 	if a.Len() != 3 {
-		t.Errorf("a task was removed that nobody saw")
+		t.Errorf("a task was removed that the page did not show")
 	}
 
 	p.do(chromedp.Click(chromedp.CSS("nav button:last-child")))
@@ -597,12 +594,12 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 	}
 }
 
-// alarming is an expression that tells whether the number of this name is shown as an alarm.
+// alarming is an expression that reports whether the number of this name is shown as an alarm.
 func alarming(name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(".number.alarm h3")].some((h) => h.textContent === %q)`, name)
 }
 
-// What the server tells is written where it belongs.
+// The page shows each figure of the server in its place.
 func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	tw, rec := newWheel(t, 211) // which has sectors of one slot and of two
 	add(t, tw, timewheel.Task{Key: "often", Interval: 20 * time.Millisecond, Times: timewheel.Forever,
@@ -680,7 +677,7 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	p.quiet(address)
 }
 
-// What the server refuses is told.
+// The page shows why the server refused a request.
 func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
 	tw, _ := newWheel(t, longTurn)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -872,7 +869,7 @@ func TestPage_worksByTouch(t *testing.T) {
 	p.quiet(address)
 }
 
-// Who reads a stack, or selects a part of it, is not disturbed by further panics.
+// A stack that the user is reading, or has selected a part of, stays when further panics come.
 func TestPage_stackThatIsRead_stays(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	var program restarted
@@ -935,8 +932,8 @@ func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
 	p.quiet(address)
 }
 
-// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one request at
-// a time, and stays as it was.
+// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one
+// request at a time, and stays as it was.
 func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -985,7 +982,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	}
 }
 
-// The colours can be told apart (WCAG 2.2, 1.4.3 and 1.4.11), and are there when the user has his own.
+// The colours can be told apart (WCAG 2.2, 1.4.3 and 1.4.11), also with forced colours.
 func TestPage_colours_canBeToldApart(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	address := serve(t, dashboard.Handler(tw))

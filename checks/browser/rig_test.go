@@ -55,7 +55,7 @@ type tab struct {
 	asked    []string
 }
 
-// open opens a page, as wide as told, in the light or the dark scheme.
+// open opens a page with the given width, in the light or the dark scheme.
 func open(t *testing.T, browser context.Context, address string, width int64, scheme string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)

@@ -51,8 +51,8 @@ func TestGoleak_withTheLinesOfTheReadme_findsAWheelThatRuns(t *testing.T) {
 	}
 }
 
-// Without the lines the two goroutines of ants are found. When this fails, ants starts none any more: delete the lines
-// here and in the README.
+// Without the lines the two goroutines of ants are found. When this fails, ants starts none any more: delete
+// the lines here and in the README.
 func TestGoleak_withoutTheLines_findsTheTwoOfAnts(t *testing.T) {
 	err := goleak.Find()
 	if err == nil {

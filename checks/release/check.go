@@ -17,8 +17,8 @@ import (
 // programs has a program for each package that the README says how to install. The wheel's is the README's own.
 const programs = "checks/release/programs"
 
-// check does what the README says to install, line by line, each in an empty module, and builds and runs a program
-// with what is got. It begins with an empty module cache.
+// check does what the README says to install, line by line, each in an empty module, and builds and runs a
+// program with what is got. It begins with an empty module cache.
 func check(f *family, dir string, out io.Writer) error {
 	if err := f.rules(); err != nil {
 		return err
@@ -52,8 +52,8 @@ func check(f *family, dir string, out io.Writer) error {
 	return nil
 }
 
-// alone checks that what a module and its tests import is in what it requires, with its sum. go.sum of the working tree
-// lacks the modules of the family between two releases, so it is completed in a copy.
+// alone checks that what a module and its tests import is in what it requires, with its sum. go.sum of the
+// working tree lacks the modules of the family between two releases, so it is completed in a copy.
 func (w *workshop) alone(m *member, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (w *workshop) alone(m *member, dir string) error {
 		}
 		sums = append(sums, strings.Join(lines, "\n")+"\n"...)
 	}
-	if err := errors.Join(os.WriteFile(name+".mod", mod, 0o644), os.WriteFile(name+".sum", sums, 0o644)); err != nil {
+	err = errors.Join(os.WriteFile(name+".mod", mod, 0o644), os.WriteFile(name+".sum", sums, 0o644))
+	if err != nil {
 		return err
 	}
 	_, err = w.run(filepath.Join(w.dir, m.dir), "go", "list", "-modfile="+name+".mod", "-deps", "-test", "./...")

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// A family is the modules of one repository. Those that are published have one version between them: each
-// requires the others at it, and go.work replaces each of them, at that version, by its folder. So go.work
-// says which modules are published, and at which version the next release or the latest one is.
+// A family is the modules of one repository. The published modules share one version. Each requires the
+// others at that version, and go.work replaces each of them, at that version, by its folder. So go.work says
+// which modules are published, and which version is the next release or the latest one.
 type family struct {
 	dir     string // the root of the repository
 	path    string // the path of the root's module

@@ -7,8 +7,8 @@
 //	go run ./checks/release sizes          # write the table of CONTRIBUTING.md again
 //	go run ./checks/release tag v0.1.0     # commit the versions of a release, and tag it; push nothing
 //
-// A module proxy has a module as a zip of the files at a tag. This program packs the files of the working tree in
-// the same way, into a folder that the go command takes for a proxy.
+// A module proxy has a module as a zip of the files at a tag. This program packs the files of the working
+// tree in the same way, into a folder that the go command takes for a proxy.
 package main
 
 import (

@@ -75,8 +75,8 @@ func (s shelf) dir(modulePath string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// deny makes the shelf answer that there is no such module. To find the module of a package, the go command asks
-// for each part of its path: a proxy of the world outside must not be asked for names of this family.
+// deny makes the shelf answer that there is no such module. To find the module of a package, the go command
+// asks for each part of its path: a proxy of the world outside must not be asked for names of this family.
 func (s shelf) deny(modulePath string) error {
 	dir, err := s.dir(modulePath)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// These tests release a family of two small modules that require nothing else, in a git repository of their own.
+// These tests release a family of two small modules that require nothing else, in a git repository of their
+// own.
 
 var small = map[string]string{
 	"LICENSE":      "free\n",
@@ -124,7 +125,7 @@ func TestCheck_whatDoesNotInstall_fails(t *testing.T) {
 			replaced("README.md", "go get example.test/fam/wheel", "go get example.test/fam/spoke"), "spoke"},
 		"a module that the README does not have": {
 			replaced("README.md", "go get example.test/fam/cache", ""), "does not say how to get example.test/fam/cache"},
-		"a package of nobody": {
+		"a package of no module": {
 			replaced("README.md", "go get example.test/fam/cache", "go get example.test/cache"), "no published module has"},
 		"a program that does not build": {
 			replaced("README.md", "wheel.Spokes", "wheel.Tyre"), "wheel.Tyre"},

@@ -47,9 +47,11 @@ func writeSizes(f *family, dir string) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// sizes builds, for each published module, the program that check builds, and one with the standard library alone.
+// sizes builds, for each published module, the program that check builds, and one with the standard library
+// alone.
 func (w *workshop) sizes(dir string) ([]size, error) {
-	base, err := w.build(filepath.Join(dir, "size", "nothing"), "", "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n")
+	base, err := w.build(filepath.Join(dir, "size", "nothing"), "",
+		"package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n")
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +117,8 @@ func (w *workshop) build(user, pkg, program string) (size, error) {
 
 func markdown(sizes []size) string {
 	var b strings.Builder
-	b.WriteString("| module | modules in `go list -m all` | modules linked | megabytes in the program |\n|---|--:|--:|--:|\n")
+	b.WriteString("| module | modules in `go list -m all` | modules linked | megabytes in the program |\n" +
+		"|---|--:|--:|--:|\n")
 	for _, s := range sizes {
 		fmt.Fprintf(&b, "| `%s` | %d | %d | %.1f |\n", s.module, s.modules, s.linked, s.megabytes)
 	}

@@ -16,12 +16,14 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// tag makes a release: it lets the modules require each other at the version, writes into go.sum what the packed
-// modules will have, checks all of that as make release-check does, commits it, and tags each module, the root first
-// and each after those it requires. It pushes nothing, and says what to push.
+// tag makes a release. It sets the version at which the modules require each other, and writes the sums of the
+// packed modules into go.sum. It checks the result as make release-check does, and commits it. Then it tags the
+// modules: the root first, and each module after the modules that it requires. It pushes nothing, and prints
+// what to push.
 //
-// The order matters twice. The sum of a module is in go.sum of those that require it, so it must be final before
-// theirs is made: that is why the root is first. And a proxy that is asked for a module asks for what it requires.
+// The order matters twice. First, the sum of a module is in the go.sum of every module that requires it, so it
+// must be final before their own sums are made. Second, a proxy that is asked for a module asks for what that
+// module requires.
 func tag(f *family, dir, version string, out io.Writer) (err error) {
 	if err := f.releasable(version); err != nil {
 		return err
@@ -110,7 +112,8 @@ func changelogHas(text, version string) error {
 	case strings.TrimSpace(sections[0]) != "[Unreleased]":
 		return fmt.Errorf("CHANGELOG.md must begin with an empty [Unreleased]: what is in it belongs into %s", name)
 	}
-	if !regexp.MustCompile(`^\[` + regexp.QuoteMeta(name) + `\] - \d{4}-\d\d-\d\d\n(?s:.*)\n- `).MatchString(sections[1]) {
+	dated := regexp.MustCompile(`^\[` + regexp.QuoteMeta(name) + `\] - \d{4}-\d\d-\d\d\n(?s:.*)\n- `)
+	if !dated.MatchString(sections[1]) {
 		return fmt.Errorf("CHANGELOG.md has no section %q with a date and a change below [Unreleased]", "["+name+"]")
 	}
 	return nil
@@ -128,7 +131,8 @@ func (f *family) setVersion(version string) error {
 			}
 		}
 		m.file.Cleanup()
-		if err := os.WriteFile(filepath.Join(f.dir, m.dir, "go.mod"), modfile.Format(m.file.Syntax), 0o644); err != nil {
+		text := modfile.Format(m.file.Syntax)
+		if err := os.WriteFile(filepath.Join(f.dir, m.dir, "go.mod"), text, 0o644); err != nil {
 			return err
 		}
 	}
@@ -141,7 +145,8 @@ func (f *family) setVersion(version string) error {
 	return os.WriteFile(name, []byte(changed), 0o644)
 }
 
-// writeSums writes into go.sum of each published module the sums of those it requires, in the order of the releases.
+// writeSums writes the sums of the required modules into the go.sum of each published module, in the order of
+// the releases.
 func (f *family) writeSums(dir string) error {
 	s := shelf(dir)
 	for _, m := range f.published {

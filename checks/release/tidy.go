@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// tidy runs go mod tidy in every module. It is what go mod tidy alone cannot do before the version that the modules
-// require of each other is published. Afterwards go.sum has no line for a module of the family, as these would be
-// wrong with the next change; a release adds them.
+// tidy runs go mod tidy in every module. It is what go mod tidy alone cannot do before the version that the
+// modules require of each other is published. Afterwards go.sum has no line for a module of the family, as
+// these would be wrong with the next change; a release adds them.
 func tidy(f *family, dir string) error {
 	w, err := newWorkshop(f, dir, false)
 	if err != nil {

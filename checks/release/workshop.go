@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// A workshop is where modules are packed and tried: a folder for the packed modules, and an environment in which
-// the go command takes the family from there, and everything else from where this machine takes it.
+// A workshop is where modules are packed and tried: a folder for the packed modules, and an environment in
+// which the go command takes the family from there, and everything else from where this machine takes it.
 type workshop struct {
 	*family
 	shelf shelf
 	env   []string
 }
 
-// newWorkshop makes a workshop in dir with every published module on its shelf. With an empty module cache the go
-// command knows nothing but what it gets from the shelf and from the machine's proxies.
+// newWorkshop makes a workshop in dir with every published module on its shelf. With an empty module cache
+// the go command knows nothing but what it gets from the shelf and from the machine's proxies.
 func newWorkshop(f *family, dir string, emptyCache bool) (*workshop, error) {
 	w := &workshop{family: f, shelf: shelf(filepath.Join(dir, "proxy"))}
 	for _, m := range f.published {
@@ -50,8 +50,8 @@ func newWorkshop(f *family, dir string, emptyCache bool) (*workshop, error) {
 	return w, nil
 }
 
-// proxies returns the shelf, what this machine has downloaded before, and the proxies that it asks otherwise. No
-// version control is asked: what is not on a proxy is not there.
+// proxies returns the shelf, what this machine has downloaded before, and the proxies that it asks otherwise.
+// No version control is asked: what is not on a proxy is not there.
 func (w *workshop) proxies(machine string) string {
 	list := "file://" + filepath.ToSlash(string(w.shelf))
 	if cache, err := goEnv("GOMODCACHE"); err == nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A record is what the soak knows of one task by itself: when it may run at the earliest, how often, and how
-// it ended. It is the account beside that of the wheel.
+// A record is the soak's own account of one task, independent of the wheel's: when it may run at the earliest,
+// how often, and how it ended.
 type record struct {
 	*account
 	key      string

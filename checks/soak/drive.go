@@ -188,7 +188,7 @@ func (h *hand) set(key string, old *record) {
 func (h *hand) remove(key string, rec *record) {
 	switch err := h.tw.RemoveTask(key); {
 	case err == nil && rec == nil:
-		h.fault(&h.unheard, "%s: there was a task that nobody added", key)
+		h.fault(&h.unheard, "%s: RemoveTask found a task that was never added", key)
 	case err == nil:
 		rec.end()
 		h.old = append(h.old, rec)
@@ -210,7 +210,7 @@ func (h *hand) reschedule(key string, rec *record) {
 	}
 	switch err := h.tw.Reschedule(key, d); {
 	case err == nil && rec == nil:
-		h.fault(&h.unheard, "%s: a task was moved that nobody added", key)
+		h.fault(&h.unheard, "%s: Reschedule found a task that was never added", key)
 	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound):
 		h.fault(&h.unheard, "%s: Reschedule: %v", key, err)
 	case err != nil && rec != nil && rec.times == 0:
@@ -232,14 +232,14 @@ func (h *hand) look(key string) {
 	default:
 		info, ok := h.tw.Get(key)
 		if ok && info.Key != key {
-			h.fault(&h.unheard, "%s: Get tells of %q", key, info.Key)
+			h.fault(&h.unheard, "%s: Get returned %q", key, info.Key)
 		}
 		h.tw.Exist(key)
 		h.tw.GetTaskTimes(key)
 	}
 }
 
-// rest lets the wheel come to rest, compares its account with ours, and starts it anew, or another.
+// rest lets the wheel come to rest, compares its account with ours, and restarts it or starts another.
 func (d *driver) rest(hands []*hand, how int) error {
 	d.quiet.Lock()
 	defer d.quiet.Unlock()
@@ -301,7 +301,8 @@ func (d *driver) rest(hands []*hand, how int) error {
 
 // awaitFinite waits until all tasks with a number of runs have had them.
 func (d *driver) awaitFinite(hands []*hand) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for ; time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		left := 0
 		for _, h := range hands {
 			for key, rec := range h.records {

@@ -52,7 +52,7 @@ type call struct {
 	times int
 }
 
-// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes told.
+// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes returned.
 type answer struct {
 	ok bool
 	n  int
@@ -124,7 +124,9 @@ func (h *history) note(client int, c call, a answer, called int64) {
 	returned := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Output: a, Call: called, Return: returned})
+	h.ops = append(h.ops, porcupine.Operation{
+		ClientId: client, Input: c, Output: a, Call: called, Return: returned,
+	})
 }
 
 // makeHistory has some goroutines do what the seed says to a wheel of the layout.
@@ -190,7 +192,7 @@ func (h *history) do(client int, tw *timewheel.TimeWheel, c call, d time.Duratio
 // errNoOrder is what check returns of a history that no order explains.
 var errNoOrder = errors.New("no order explains this history")
 
-// check looks for the order. A history for which that takes too long counts as right and is told by late.
+// check looks for the order. If that takes longer than limit it reports late, and the history counts as right.
 func (h *history) check(limit time.Duration) (late bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,7 +2,7 @@
 
 // Soak drives wheels of both layouts with all verbs at random, from many goroutines at full speed, with jobs
 // that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task
-// and every run. Beside it, histories of few operations at the same time are checked for linearizability.
+// and every run. At the same time it checks short histories of concurrent operations for linearizability.
 //
 //	go run ./checks/soak -for 10m -seed 1
 //
@@ -67,9 +67,11 @@ type size struct {
 	goroutines int
 }
 
-// measure waits until the goroutines are back to so many, if they come, and reads the size.
+// measure waits, for ten seconds at most, until no more than the given number of goroutines is left. Then it
+// reads the size.
 func measure(goroutines int) size {
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > goroutines && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	runtime.GC()
@@ -93,8 +95,9 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	go func() {
 		defer close(told)
 		tell(ctx, progress, func() string {
-			return fmt.Sprintf("%v of %v: %d operations, %d runs, %d histories, %d faults", time.Since(start).Round(time.Second),
-				duration, a.operations.Load(), a.runs.Load(), histories.Load(), a.wrong())
+			return fmt.Sprintf("%v of %v: %d operations, %d runs, %d histories, %d faults",
+				time.Since(start).Round(time.Second), duration,
+				a.operations.Load(), a.runs.Load(), histories.Load(), a.wrong())
 		})
 	}()
 	err := driveAll(ctx, &a, late, &histories, seed)
@@ -102,15 +105,17 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	elapsed := time.Since(start)
 	after := measure(before.goroutines)
 
-	fmt.Fprintf(out, "soak, seed %d, %v, %d processors, %s\n\n", seed, elapsed.Round(time.Second), runtime.GOMAXPROCS(0), runtime.Version())
+	fmt.Fprintf(out, "soak, seed %d, %v, %d processors, %s\n\n",
+		seed, elapsed.Round(time.Second), runtime.GOMAXPROCS(0), runtime.Version())
 	line := func(name string, format string, args ...any) {
 		fmt.Fprintf(out, "%-22s "+format+"\n", append([]any{name}, args...)...)
 	}
 	line("operations", "%d", a.operations.Load())
 	line("runs", "%d, of which %d panicked or ended their goroutine", a.runs.Load(), a.panics.Load())
-	line("histories", "%d, all linearizable unless told below", histories.Load())
+	line("histories", "%d, all linearizable unless listed below", histories.Load())
 	for _, q := range []float64{50, 99, 99.9, 100} {
-		line(fmt.Sprintf("lateness p%v", q), "%v", time.Duration(late.hist.ValueAtPercentile(q)).Round(10*time.Microsecond))
+		d := time.Duration(late.hist.ValueAtPercentile(q))
+		line(fmt.Sprintf("lateness p%v", q), "%v", d.Round(10*time.Microsecond))
 	}
 	line("early", "%d", a.early.Load())
 	line("lost", "%d", a.lost.Load())
@@ -146,7 +151,7 @@ func tell(ctx context.Context, w io.Writer, line func() string) {
 	}
 }
 
-// driveAll drives the wheels, and checks histories beside them, until ctx is done.
+// driveAll drives the wheels and checks histories, all at the same time, until ctx is done.
 func driveAll(ctx context.Context, a *account, late *lateness, histories *atomic.Int64, seed uint64) error {
 	const handsEach, restEvery = 3, 2 * time.Second
 	drivers := []*driver{

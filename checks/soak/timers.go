@@ -83,10 +83,11 @@ func (t *clocked) stop() {
 func (t *clocked) settle(h *hand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	const text = "a timer was set %d times, stopped %d times, and fired %d times"
 	switch want := t.settings - t.stopped; {
 	case t.fired < want:
-		h.fault(&h.lost, "a timer was set %d times, stopped %d times, and fired %d times", t.settings, t.stopped, t.fired)
+		h.fault(&h.lost, text, t.settings, t.stopped, t.fired)
 	case t.fired > want:
-		h.fault(&h.doubled, "a timer was set %d times, stopped %d times, and fired %d times", t.settings, t.stopped, t.fired)
+		h.fault(&h.doubled, text, t.settings, t.stopped, t.fired)
 	}
 }

@@ -658,7 +658,7 @@ function showPanics({ panics, whole }) {
     d.dataset.id = id;
     const who = p.key === "" ? make("span", "who timer", "timer") : inscribe(make("span", "who"), p.key);
     s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), who, inscribe(make("span", "what"), p.value));
-    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page for those that were kept."));
+    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page to see the stacks that were kept."));
     return d;
   });
   const room = whole ? 0 : keepPanics - fresh.length;

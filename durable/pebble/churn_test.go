@@ -21,12 +21,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // Churn is what a service does that adds a task for each order and removes most of them before they are due.
-// The live tasks stay the same in number while one after the other, drawn at random, is removed and another
-// added. The changes go straight to the store, in the batches that a busy scheduler makes of them; the bytes
-// are those that a scheduler writes.
+// The number of live tasks stays the same: again and again one of them, drawn at random, is removed and another
+// is added. The changes go straight to the store, in the batches and the bytes of a busy scheduler.
 //
 // The directory must stay bounded all the while: at most three times the bytes of the live tasks, as they
 // would be without compression, and room for the logs and for the tables that a compaction is about to
@@ -35,8 +35,8 @@ import (
 // DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of Open. Without it
 // there are few, in memory and with small tables. There are ten times as many cycles.
 
-// churnRoom is what the directory may have in addition to that, in memory tables: the logs of those that wait
-// to be flushed, the log that is kept to be used again, and the inputs of a compaction.
+// churnRoom is what the directory may have in addition to that, in sizes of a memory table: the logs of the
+// tables that wait to be flushed, the log that is kept to be reused, and the inputs of a compaction.
 const churnRoom = 12
 
 type churn struct {
@@ -236,7 +236,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	if store, err = open(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := durable.New(store, durable.WithLogger(quiet()))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The environment of a child process: where its store is, which life of it this is, and whether it is to end
@@ -46,12 +47,12 @@ func TestMain(m *testing.M) {
 // child works on the store as fast as it can, and says on its standard output what it has done. What it says
 // is written at once, so that it outlives the process. A line is a letter and the key:
 //
-//	a  is about to be added, so many times    A  was added
+//	a  is about to be added, for n runs       A  was added
 //	m  is about to be moved                   M  was moved
 //	r  is about to be removed                 R  was removed
 //	S  a run with that number starts          E  it ends, and its handler returns nil
 //	K  its end is known to be in the store
-//	L  is there at the end, so many times     end  nothing is left that is due soon
+//	L  is there at the end, with n runs       end  nothing is left that is due soon
 func child(dir string) {
 	var mu sync.Mutex
 	say := func(format string, args ...any) {
@@ -68,7 +69,7 @@ func child(dir string) {
 	store, err := pebble.Open(dir)
 	must(err)
 	s, err := durable.New(store, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
-		durable.WithLogger(quiet()))
+		durable.WithLogger(testkit.Quiet()))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)
 	go func() {

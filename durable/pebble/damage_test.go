@@ -44,9 +44,9 @@ import (
 // it.
 //
 // The tests do a sample of each kind of damage to each type of file, for DURABLE_DAMAGE_FOR (20s, or 5s with
-// -short). DURABLE_DAMAGE=all does every case, which takes half an hour. DURABLE_DAMAGE_SEED is drawn from; the
-// states depend also on when the store has compacted. DURABLE_DAMAGE_ONLY is a regular expression for the lines of
-// the table that are to be done, such as "killed.*flip.*MANIFEST".
+// -short). DURABLE_DAMAGE=all does every case, which takes half an hour. DURABLE_DAMAGE_SEED is drawn from;
+// the states depend also on when the store has compacted. DURABLE_DAMAGE_ONLY is a regular expression for the
+// lines of the table that are to be done, such as "killed.*flip.*MANIFEST".
 
 func damageEverything() bool { return os.Getenv("DURABLE_DAMAGE") == "all" }
 
@@ -110,7 +110,7 @@ func (d damage) group(states []state) string {
 	return fmt.Sprintf("%-13s %-8s %s", states[d.State].Name, d.Kind, what)
 }
 
-// apply returns the files that the damage changes; those that are nil are missing.
+// apply returns the files that the damage changes. A file that is missing afterwards is nil.
 func (d damage) apply(s state) map[string][]byte {
 	whole := s.Files[d.File]
 	switch d.Kind {
@@ -380,7 +380,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		look()
 		dead := mem
 		mem = memOf(t, files)
-		must(s.Close()) // of the dead process: nobody sees what it does
+		must(s.Close()) // of the dead process: what it writes is seen by no other
 		_ = dead
 		return open()
 	}
@@ -904,7 +904,7 @@ func TestDamage_worker_hangsAndDies(t *testing.T) {
 	}
 }
 
-// A damaged store that is repaired has the bytes that it had, also those that are none.
+// A store that is repaired has the same bytes as before the damage, in empty files too.
 func TestDamage_repair_putsBackWhatThereWas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan")
 	whole := map[string][]byte{"full": []byte("bytes"), "empty": {}, "other": []byte("x")}

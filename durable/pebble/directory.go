@@ -205,7 +205,8 @@ func checkRoom(files vfs.FS, dir string) error {
 	if err != nil || disk.AvailBytes >= need {
 		return nil // a file system that cannot tell has as much as it has
 	}
-	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store", syscall.ENOSPC, disk.AvailBytes, need)
+	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store",
+		syscall.ENOSPC, disk.AvailBytes, need)
 }
 
 // memTableFor returns how much is kept in memory before it is written to a table. A log is as large, and there

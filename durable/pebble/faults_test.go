@@ -21,26 +21,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
-
-// hangs is how long a call may take before a test calls it hung. It is no measure of speed.
-const hangs = 30 * time.Second
-
-// returns fails the test if f does not return.
-func returns(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(hangs):
-		t.Fatalf("%s has not returned after %v", what, hangs)
-	}
-}
 
 // fileClass names what a file of a store is for.
 func fileClass(path string) string {
@@ -64,9 +47,8 @@ func fileClass(path string) string {
 	}
 }
 
-// Whatever cannot be written, by a commit or in the background: the commits end with the cause, the store says
-// that it has failed, goes on answering what it holds, and closes; and the next open has all that was
-// acknowledged.
+// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it
+// has failed, still answers reads, and closes. The next open has all that was acknowledged.
 func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	ops := map[string][]errorfs.OpKind{
 		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
@@ -103,16 +85,12 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					on.Store(true)
-					returns(t, "a commit", func() { err = h.commit(s, 400) })
+					testkit.Returns(t, "a commit", func() { err = h.commit(s, 400) })
 					made := h.made.Load()
 					on.Store(false)
 					var failed durable.FailureReporter = s
 					if hit.Load() > 0 {
-						select {
-						case <-failed.Failed():
-						case <-time.After(hangs):
-							t.Fatal("the store does not say that it has failed")
-						}
+						testkit.Returns(t, "the store that has failed", func() { <-failed.Failed() })
 						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), durable.ErrCorrupt) {
 							t.Errorf("the store has failed with %v", failed.Err())
 						}
@@ -130,7 +108,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					crashed := mem.CrashClone(vfs.CrashCloneCfg{})
-					returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
+					testkit.Returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
 					for _, left := range []vfs.FS{crashed, mem} {
 						s, err := pebble.OpenOn("store", left)
 						if err != nil {
@@ -195,7 +173,7 @@ func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
 		cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"="+fmt.Sprint(limit))
 		var out []byte
 		var err error
-		returns(t, "the process", func() { out, err = cmd.CombinedOutput() })
+		testkit.Returns(t, "the process", func() { out, err = cmd.CombinedOutput() })
 		said := strings.TrimSpace(string(out))
 		if err != nil || !strings.HasPrefix(said, "opened: ") && !strings.HasPrefix(said, "committed: ") {
 			t.Errorf("with %d descriptors: %v: %s", limit, err, said)
@@ -247,7 +225,7 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// A damaged block fails what meets it, be it a read or a compaction, with ErrCorrupt.
+// A read or a compaction that meets a damaged block fails with ErrCorrupt.
 func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 	for _, who := range []string{"read", "compaction"} {
 		t.Run(who, func(t *testing.T) {
@@ -296,7 +274,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if who == "read" {
 				_, err = readAll(s)
 			} else {
-				returns(t, "a commit", func() { err = put(s, 1000, 4000) })
+				testkit.Returns(t, "a commit", func() { err = put(s, 1000, 4000) })
 			}
 			if !errors.Is(err, durable.ErrCorrupt) {
 				t.Errorf("the %s: %v", who, err)
@@ -304,7 +282,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if err := s.Commit(nil); !errors.Is(err, durable.ErrCorrupt) {
 				t.Errorf("a commit after it: %v", err)
 			}
-			returns(t, "Close", func() {
+			testkit.Returns(t, "Close", func() {
 				if err := s.Close(); !errors.Is(err, durable.ErrCorrupt) {
 					t.Errorf("Close: %v", err)
 				}
@@ -330,7 +308,7 @@ func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
 	if err := h.commit(s, 1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the commit: %v", err)
 	}
-	returns(t, "Close", func() { _ = s.Close() })
+	testkit.Returns(t, "Close", func() { _ = s.Close() })
 }
 
 // The lock is that of the directory, whatever path names it, and reading its files does not let go of it.
@@ -353,13 +331,13 @@ func TestOpen_lock_isTheDirectorys(t *testing.T) {
 	listing(t, dir) // which opens, reads and closes every file
 	t.Chdir(dir)
 	for _, path := range []string{link, ".", "../store", "../link/."} {
-		if _, err := pebble.Open(path); !errors.Is(err, durable.ErrLocked) {
+		if _, err := pebble.Open(path); !errors.Is(err, pebble.ErrLocked) {
 			t.Errorf("%s is opened a second time: %v", path, err)
 		}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"=1000")
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), durable.ErrLocked.Error()) {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), pebble.ErrLocked.Error()) {
 		t.Errorf("another process opens it: %s, %v", out, err)
 	}
 }

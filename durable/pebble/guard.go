@@ -15,10 +15,10 @@ import (
 //
 // # Accounts
 //
-// The guard sees every byte that Pebble writes. It keeps, for each file, a checksum of what is on the disk for
-// certain, and saves those sums in the inventory before Pebble relies on the bytes: when the MANIFEST is synced,
-// and when the name of a new log or marker is. So the next open can tell a damaged file from one that a crash
-// has cut off.
+// The guard sees every byte that Pebble writes. It keeps, for each file, a checksum of what is on the disk
+// for certain, and saves those sums in the inventory before Pebble relies on the bytes: when the MANIFEST is
+// synced, and when the name of a new log or marker is. So the next open can tell a damaged file from one that
+// a crash has cut off.
 //
 // # Failure
 //

@@ -5,24 +5,17 @@ package pebble_test
 import (
 	"context"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/pebble"
-	"github.com/sirupsen/logrus"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var ctx = context.Background()
 
 var errFail = errors.New("it fails")
-
-func quiet() *logrus.Logger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
-}
 
 // newScheduler returns a scheduler on the store in a directory.
 func newScheduler(dir string) (*durable.Scheduler, error) {
@@ -30,14 +23,14 @@ func newScheduler(dir string) (*durable.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return durable.New(store, durable.WithLogger(quiet()))
+	return durable.New(store, durable.WithLogger(testkit.Quiet()))
 }
 
 // recordOf returns the record of a task, as a scheduler writes it.
 func recordOf(t *testing.T, task durable.Task) durable.Record {
 	t.Helper()
 	store := memstore.New()
-	s, err := durable.New(store, durable.WithLogger(quiet()))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}

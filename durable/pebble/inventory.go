@@ -148,7 +148,8 @@ func (e extent) verify(files vfs.FS, path string) error {
 		return err
 	}
 	if is != e {
-		return fmt.Errorf("%w: %s is damaged: of bytes %d to %d there are %d, with the checksum %08x in place of %08x",
+		return fmt.Errorf("%w: %s is damaged: "+
+			"of bytes %d to %d there are %d, with the checksum %08x in place of %08x",
 			durable.ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
 	}
 	return nil

@@ -46,8 +46,8 @@ func (m *mortal) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// live opens the store, makes commits with each key of its own, and dies at the n-th write. It returns the keys that
-// were acknowledged.
+// live opens the store, makes commits with each key of its own, and dies at the n-th write. It returns the
+// keys that were acknowledged.
 func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []string, err error) {
 	m := &mortal{dead: make(chan struct{})}
 	m.left.Store(n)
@@ -76,15 +76,15 @@ func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []str
 	case err = <-ended:
 	case <-m.dead:
 	}
-	m.left.Store(0) // nobody writes from here on
+	m.left.Store(0) // nothing is written after this
 	for len(acks) > 0 {
 		acked = append(acked, <-acks)
 	}
 	return acked, err
 }
 
-// A process is killed and started again, several times, and then the power goes. Nothing acknowledged is lost, and
-// the store, which is not damaged, is not called so.
+// A process is killed and started again, several times, and then the power goes. Nothing acknowledged is
+// lost, and the store, which is not damaged, is not called so.
 func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 	trials := 20
 	if testing.Short() {

@@ -10,14 +10,13 @@ import (
 	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // lockDirectory locks the file LOCK in the directory.
 func lockDirectory(dir string) (io.Closer, error) {
 	lock, err := vfs.Default.Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", durable.ErrLocked, dir, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, dir, err)
 	}
 	return lock, nil
 }

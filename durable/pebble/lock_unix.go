@@ -10,14 +10,12 @@ import (
 	"io"
 	"os"
 	"syscall"
-
-	"github.com/seed581295f1/timewheel/durable"
 )
 
-// lockDirectory locks the directory itself, whichever path names it. The lock belongs to the open file: it also
-// excludes a second open in the same process, and only closing that file releases it. (A lock by fcntl belongs to
-// the process: it does not exclude the process itself, which loses it by closing any other file descriptor of the
-// locked file.)
+// lockDirectory locks the directory itself, whichever path names it. The lock belongs to the open file: it
+// also excludes a second open in the same process, and only closing that file releases it. (A lock by fcntl
+// belongs to the process: it does not exclude the process itself, which loses it by closing any other file
+// descriptor of the locked file.)
 func lockDirectory(dir string) (io.Closer, error) {
 	file, err := os.Open(dir)
 	if err != nil {
@@ -28,7 +26,7 @@ func lockDirectory(dir string) (io.Closer, error) {
 		return file, nil
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: %s", durable.ErrLocked, dir)
+		err = fmt.Errorf("%w: %s", ErrLocked, dir)
 	}
 	return nil, errors.Join(err, file.Close())
 }

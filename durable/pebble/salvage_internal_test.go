@@ -141,8 +141,8 @@ func generationsOf(t *testing.T, key string, n int) (data [][]byte, generations 
 	return data, generations
 }
 
-// A commit of which a chunk is damaged costs the rows from that chunk on, if the log goes on behind it, and
-// all of them at its end, where it may have been cut off.
+// If a chunk of a commit is damaged, the rows from that chunk on are lost. At the end of the log all rows of
+// the commit are lost, since the commit may have been cut off.
 func TestSalvage_logsChunkByChunk(t *testing.T) {
 	chunk := func(position byte, payload []byte) []byte {
 		b := []byte{6: recycledChunk + position}

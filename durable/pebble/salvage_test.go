@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -23,60 +22,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
-
-// Tasks are saved from a store that can no longer be opened, and added to a new one.
-func ExampleSalvage() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	damaged, repaired := filepath.Join(dir, "damaged"), filepath.Join(dir, "repaired")
-	open := func(path string) *durable.Scheduler {
-		store, err := pebble.Open(path)
-		if err != nil {
-			log.Fatal(err)
-		}
-		s, err := durable.New(store)
-		if err != nil {
-			log.Fatal(err)
-		}
-		err = s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil })
-		if err != nil {
-			log.Fatal(err)
-		}
-		return s
-	}
-	s := open(damaged)
-	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Payload: []byte("tea"), Delay: time.Hour})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-
-	s = open(repaired)
-	report, err := pebble.Salvage(damaged, func(t pebble.Salvaged) error {
-		fmt.Printf("%s: %s, %s\n", t.Key, t.Payload, t.Doubt)
-		return s.SetTask(ctx, durable.Task{
-			Key: t.Key, Kind: t.Kind, Payload: t.Payload, At: t.Next, Interval: t.Interval, Times: t.Times,
-		})
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%d of %d tasks, %d lost, %d damaged parts\n",
-		report.Tasks, report.Expected, len(report.Lost), len(report.Damage))
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// order:42: tea, no doubt
-	// 1 of 1 tasks, 0 lost, 0 damaged parts
-}
 
 // A wreck is a store for Salvage, and what it holds.
 type wreck struct {
@@ -93,7 +40,7 @@ func makeWrecks(t testing.TB) []wreck {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := durable.New(store, durable.WithLogger(quiet()))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +108,8 @@ func makeWrecks(t testing.TB) []wreck {
 	return append(wrecks, wreck{"closed", mem, want})
 }
 
-// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back what was
-// removed and not synced, which a kill does not.
+// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back
+// what was removed and not synced, which a kill does not.
 func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	t.Helper()
 	list := func(files vfs.FS) []string {
@@ -185,7 +132,7 @@ func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	return left
 }
 
-// settle removes the tables that the store does not use: those that wait for their removal, or are half written.
+// settle removes the tables that the store does not use: they wait for their removal, or are half written.
 func settle(t testing.TB, files vfs.FS) {
 	t.Helper()
 	db, err := lsm.Open("store", &lsm.Options{FS: files, ReadOnly: true, Logger: quietPebble{}})
@@ -408,7 +355,7 @@ func endOfLog(name string, gone, before map[string]string) bool {
 	return strings.HasSuffix(name, ".log") && len(gone) < len(before)
 }
 
-// wantUntouched fails the test unless all tasks come back that have no row among those that are gone.
+// wantUntouched fails the test unless every task comes back that has no row in gone.
 func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string, what string) {
 	t.Helper()
 	touched := map[string]bool{}

@@ -41,20 +41,23 @@ type Store struct {
 	closed  bool
 }
 
+// ErrLocked is the error of Open, for errors.Is, if the store is open already.
+var ErrLocked = errors.New("durable/pebble: the store is open in another process or scheduler")
+
 var rowCommits = []byte("mcommits")
 
 const cacheSize = 32 << 20
 
 // Open opens the store in a directory. It makes the directory, readable for its user alone, if the parent
-// exists. The error wraps [durable.ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has
+// exists. The error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has
 // another format, and [durable.ErrCorrupt] if it is damaged. Open then leaves the store as it is. It also
 // refuses, and does not touch, a directory that holds something else.
 //
 // Every commit is synced to the disk. The store deletes no file before the first complete walk over
 // [Store.Keys], which checks it; a [durable.Scheduler] makes that walk after [durable.New].
 //
-// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress, of
-// a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
+// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress,
+// of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
 func Open(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -83,7 +86,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if files == vfs.Default {
 		s.lock, err = lockDirectory(s.dir)
 	} else if s.lock, err = files.Lock(files.PathJoin(s.dir, "LOCK")); errors.Is(err, syscall.EAGAIN) {
-		err = fmt.Errorf("%w: %w", durable.ErrLocked, err)
+		err = fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	if err != nil {
 		return err
@@ -129,8 +132,8 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 }
 
 // litter is how many files that are not tables a store may keep without having been checked. Each open adds a
-// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that, again
-// and again, would fill the directory.
+// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that,
+// again and again, would fill the directory.
 const litter = 64
 
 // walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
@@ -462,8 +465,8 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files that
-// Pebble has removed may be deleted.
+// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files
+// that Pebble has removed may be deleted.
 func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
@@ -482,7 +485,9 @@ func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 
 // walk calls row for each row, until it wants no more. Only an error is returned after which row was not
 // called again.
-func walk(from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error)) error {
+func walk(
+	from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error),
+) error {
 	it, err := from.NewIter(bounds)
 	if err != nil {
 		return err

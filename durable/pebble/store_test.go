@@ -90,7 +90,7 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pebble.Open(dir); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), dir) {
+	if _, err := pebble.Open(dir); !errors.Is(err, pebble.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the second open: %v", err)
 	}
 	if err := s.Handle("k", nil); err == nil {
@@ -137,7 +137,7 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 	}
 }
 
-// listing tells the files of a directory and what is in them.
+// listing returns the names and the contents of the files of a directory.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := os.ReadDir(dir)
@@ -177,7 +177,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 		return nil
 	}))
 	_, err = pebble.OpenOn("store", files)
-	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, durable.ErrLocked) {
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, pebble.ErrLocked) {
 		t.Errorf("the open: %v", err)
 	}
 	_, err = pebble.OpenOn("store", &smallDisk{left})
@@ -187,7 +187,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 	wantOpened(t, left, h, 30)
 }
 
-// wantOpened opens the store once more, and fails the test unless it holds what it held after so many commits.
+// wantOpened opens the store once more, and fails the test unless it holds what it did after that commit.
 func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
 	t.Helper()
 	s, err := pebble.OpenOn("store", files)
@@ -295,7 +295,7 @@ func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 		}
 		s, err := pebble.OpenOn("store", mem)
 		if (err == nil) != opens {
-			t.Errorf("with %q beside the beginnings: %v", name, err)
+			t.Errorf("with %q next to the beginnings: %v", name, err)
 		}
 		if err == nil {
 			_ = s.Close()
@@ -396,7 +396,7 @@ func sameRecord(a, b durable.Record) bool {
 	return a.Key == b.Key && a.Due == b.Due && string(a.Data) == string(b.Data)
 }
 
-// is reports whether the store holds what it should after so many commits.
+// is reports whether the store holds what it should after the given number of commits.
 func (h *history) is(all map[string]durable.Record, commits int64) bool {
 	return commits < int64(len(h.states)) && maps.EqualFunc(all, h.states[commits], sameRecord)
 }
@@ -456,7 +456,7 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 			tables++
 		}
 		if i < opening && c.made == 0 {
-			// The store did not exist yet: it must open, be it as a new one.
+			// The store did not exist yet. It must open, and may be a new one.
 			if s, err := pebble.OpenOn("store", c.files); err == nil {
 				_ = s.Close()
 			} else if _, statErr := c.files.Stat("store"); statErr == nil {
@@ -503,8 +503,8 @@ func (f *oneAtATime) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vf
 	return errorfs.WrapFile(file, f.inject), nil
 }
 
-// After a log cannot be written the store says so, goes on answering what it holds, takes nothing more, and
-// whoever opens it next finds all that was acknowledged.
+// When a log cannot be written the store reports it. From then on it answers reads and refuses commits. The
+// next open has all that was acknowledged.
 func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 	log := func(op errorfs.Op, kinds ...errorfs.OpKind) bool {
 		return strings.HasSuffix(op.Path, ".log") && slices.Contains(kinds, op.Kind)
@@ -519,7 +519,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 		}},
 		"write fails":  {syscall.EIO, func(op errorfs.Op) bool { return log(op, errorfs.OpFileWrite) }},
 		"short writes": {syscall.ENOSPC, nil},
-		// When the table in memory is full the store goes on to its next log, and cannot.
+		// When the memory table is full the store begins its next log, which fails here.
 		"no next log": {syscall.EMFILE, func(op errorfs.Op) bool { return log(op, errorfs.OpCreate, errorfs.OpReuseForWrite) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -619,7 +619,7 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 		return nil
 	}))
 	_, err = pebble.OpenOn("store", files)
-	if !errors.Is(err, syscall.EROFS) || errors.Is(err, durable.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
+	if !errors.Is(err, syscall.EROFS) || errors.Is(err, pebble.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
 	wantOpened(t, mem, h, 20)
@@ -641,7 +641,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 			if err := h.commit(s, commits); err != nil {
 				t.Fatal(err)
 			}
-			// The system goes on after the crash of a process, and has what was written, synced or not.
+			// Only the process crashes. The system keeps what was written, synced or not.
 			left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // smallVolume mounts a file system of some megabytes. That takes the rights of root, and is not possible in
@@ -91,11 +92,11 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		filler := fill(t, volume, free)
-		returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
+		testkit.Returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("with %d MB left: %v", free, err)
 		}
-		returns(t, "Close", func() { _ = s.Close() })
+		testkit.Returns(t, "Close", func() { _ = s.Close() })
 		if _, err := pebble.Open(dir); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("with %d MB left the next open: %v", free, err)
 		}
@@ -114,7 +115,7 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 	}
 }
 
-// fill leaves so many megabytes of the volume free.
+// fill leaves the given number of megabytes of the volume free.
 func fill(t *testing.T, volume string, free int) (name string) {
 	t.Helper()
 	var disk syscall.Statfs_t

@@ -85,9 +85,9 @@ func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// verifyLogs looks for what Pebble takes for the end of a log and is not: a commit that follows on a chunk which
-// is not whole. Each commit is synced before the next one is written, so a power cut can have torn the last
-// alone. The watermark demands more, but may itself not have outlived the power cut.
+// verifyLogs looks for what Pebble takes for the end of a log and is not: a commit that follows on a chunk
+// which is not whole. Each commit is synced before the next one is written, so a power cut can have torn the
+// last alone. The watermark demands more, but may itself not have outlived the power cut.
 func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	for name := range list {
 		if !isLog(name) {
@@ -104,8 +104,8 @@ func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// logDamage returns where a commit begins that follows on a damage in the log of a number. A chunk of another log,
-// or of an earlier commit of this one, is not one of them: it lies in the payload of the last commit.
+// logDamage returns where a commit begins that follows on a damage in the log of a number. A chunk of another
+// log, or of an earlier commit of this one, is not one of them: it lies in the payload of the last commit.
 func logDamage(log []byte, number uint64) (at int, damaged bool) {
 	var last uint64 // the sequence number of the last commit that is whole
 	for at < len(log) {

@@ -214,8 +214,8 @@ func addReplaceDelete(_ *testing.T, s *subject) {
 }
 
 func anyBytes(_ *testing.T, s *subject) {
-	keys := []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "a\x00", "a\x00b", "ab", "ä", "k", "d", "m", "mlength",
-		"key with\nlines", strings.Repeat("\xff", durable.MaxKey), strings.Repeat("x", durable.MaxKey)}
+	keys := []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "a\x00", "a\x00b", "ab", "ä", "k", "d", "m",
+		"mlength", "key with\nlines", strings.Repeat("\xff", durable.MaxKey), strings.Repeat("x", durable.MaxKey)}
 	var all []durable.Change
 	for _, key := range keys {
 		all = append(all, s.put(key, 7, "data of "+key))
@@ -231,7 +231,9 @@ func anyBytes(_ *testing.T, s *subject) {
 }
 
 func anyDue(_ *testing.T, s *subject) {
-	for i, due := range []int64{durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+	for i, due := range []int64{
+		durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, math.MaxInt64 - 1, math.MaxInt64,
+	} {
 		s.commit(s.put(fmt.Sprint("k", i), due, fmt.Sprint(due)))
 	}
 	s.walk(start, -1)

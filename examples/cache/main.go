@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Cache is an HTTP server that caches a slow computation: /primes/N tells how many primes there are below N.
+// Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N.
 // The program brings its own clients: ten at a time ask for the same number, then one asks again while the
 // answer is fresh, and once more when its time is over.
 package main
@@ -103,7 +103,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%q is not a number from 0 to %d", r.PathValue("n"), most), http.StatusBadRequest)
 		return
 	}
-	// The context of the request ends the computation when nobody waits for it any more.
+	// The computation is canceled when no request waits for it any more.
 	count, err := s.answers.GetOrLoad(r.Context(), n, s.compute)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -54,7 +54,7 @@ func (s *shop) order(due time.Duration) {
 	_ = s.tw.AddTask(&timewheel.Task{Key: fmt.Sprintf("order-%07d", s.n), Interval: due, Job: giveBack})
 }
 
-// sell goes on until ctx is done.
+// sell adds and pays orders until ctx is done.
 func (s *shop) sell(ctx context.Context) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -104,7 +104,7 @@ func (s *server) begin() {
 	s.n++
 }
 
-// serve goes on until ctx is done.
+// serve touches sessions until ctx is done.
 func (s *server) serve(ctx context.Context) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

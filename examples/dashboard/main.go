@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run serves until ctx is done, or as long as it is told to.
+// run serves until ctx is done, or for as long as -for says.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	closePages() // or Shutdown would wait for those who look at the page
+	closePages() // or Shutdown would wait for the open pages
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
@@ -103,15 +103,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
-			tw.Stop() // tells the runs that go on, which the context of the task is for
+			tw.Stop() // cancels the context of the tasks that are still running
 		}
 	}
 	return nil
 }
 
-// onThisMachine lets those control the wheels who are on this machine, and ask for them by an address of it.
-// Who can do that may: a check that is worth its name would ask who it is. But the name of some site that the
-// user has open in his browser may be made to mean this machine, and that is refused.
+// onThisMachine lets a request control the wheels if it comes from this machine and its Host is localhost or
+// a loopback address. So every user of the machine may control them; a real check would authenticate the
+// user. Without the check of Host, a site in the user's browser could point its own name at this machine.
 func onThisMachine(r *http.Request) error {
 	for _, address := range []string{r.RemoteAddr, r.Host} {
 		host := address

@@ -88,14 +88,14 @@ func (s *server) talk(key string, conn net.Conn) {
 		s.out.Print(err)
 		return
 	}
-	beats, name := 0, "nobody"
+	beats, name := 0, "a client without a name"
 	for lines := bufio.NewScanner(conn); lines.Scan(); beats++ {
 		name = lines.Text()
 		if err := s.wheel.Reschedule(key, idle); err != nil {
 			break // the task runs already: the beat came too late
 		}
 	}
-	// Whoever takes the task out of the wheel comes first: the client who leaves, or the deadline.
+	// Did the client leave, or did the deadline come first? RemoveTask decides: it fails once the task has run.
 	if err := s.wheel.RemoveTask(key); err == nil {
 		s.out.Printf("%s left; beats heard: %d", name, beats)
 		return
@@ -103,8 +103,8 @@ func (s *server) talk(key string, conn net.Conn) {
 	s.out.Printf("%s was idle for too long; beats heard: %d", name, beats)
 }
 
-// client says its name so many times, and then leaves or waits to be dropped. A write that fails says that it
-// was dropped before.
+// client sends its name the given number of times, and then leaves or waits to be dropped. If a write fails the
+// connection was dropped before that.
 func client(dial func() (net.Conn, error), name string, beats int, leaves bool) error {
 	conn, err := dial()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Shutdown shows how a program ends without losing anything: what waits is taken out of the wheel to be kept
-// elsewhere, what runs is given time to end, and what needs longer is told to give up.
+// Shutdown shows how a program ends without losing anything. Jobs that are running get time to end, and after
+// that are asked to give up. Tasks that are waiting are taken out of the wheel, to be kept elsewhere.
 package main
 
 import (
@@ -56,12 +56,12 @@ func run(w io.Writer) error {
 	}
 	begun.Wait()
 
-	// No new run starts from here on. Shutdown waits for those that go on, but not for ever.
+	// No new run starts after this. Shutdown waits for the running jobs, for a second at most.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := tw.Shutdown(ctx); err != nil {
 		out.Print(err)
-		tw.Stop() // tells the runs that are left, through Task.Context
+		tw.Stop() // cancels Task.Context, so that the jobs that are left give up
 	}
 	ended.Wait()
 

@@ -116,7 +116,7 @@ func TestClock_timerReset_takesThePlaceOfTheSetting(t *testing.T) {
 		wantFired(t, timer, false)
 
 		timer.Reset(time.Second)
-		c.pass(time.Second) // it sends, and nobody receives
+		c.pass(time.Second) // it sends, and nothing receives
 		timer.Reset(time.Second)
 		wantFired(t, timer, false)
 		c.pass(time.Second)
@@ -135,7 +135,7 @@ func TestClock_timerStop_takesTheSettingBack(t *testing.T) {
 		wantFired(t, timer, false)
 
 		timer.Reset(time.Second)
-		c.pass(time.Hour) // it sends, and nobody receives
+		c.pass(time.Hour) // it sends, and nothing receives
 		timer.Stop()
 		wantFired(t, timer, false)
 		timer.Reset(time.Second)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // An owner has a queue of functions and a crew for them, as little as there can be.
@@ -70,8 +72,7 @@ func TestCrew_anySize_runsAllAndKeepsTheBound(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			time.Sleep(time.Second * time.Duration((100+size-1)/size))
-			synctest.Wait()
+			testkit.Settle(time.Second * time.Duration((100+size-1)/size))
 			o.mu.Lock()
 			if ran != 100 || o.most != size || o.crew.Starting() != 0 {
 				t.Errorf("%d workers at most ran %d of 100, %d at a time", size, ran, o.most)
@@ -130,14 +131,12 @@ func TestCrew_atRest_keepsNoGoroutineAfterASecond(t *testing.T) {
 		o := newOwner(4)
 		for range 3 {
 			o.push(func() {})
-			time.Sleep(rest - 1)
-			synctest.Wait()
+			testkit.Settle(rest - 1)
 			if !o.hasGoroutines() {
 				t.Error("the goroutines are gone before their time")
 			}
 		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
+		testkit.Settle(time.Nanosecond)
 		if o.hasGoroutines() {
 			t.Error("the goroutines stay")
 		}

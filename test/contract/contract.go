@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -124,8 +125,7 @@ func (r *rig) add(t Task) {
 
 // pass lets time pass and returns what ran in it.
 func (r *rig) pass(d time.Duration) []run {
-	time.Sleep(d)
-	synctest.Wait()
+	testkit.Settle(d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	runs := r.runs
@@ -150,10 +150,16 @@ func (r *rig) want(runs []run, key string, at ...time.Duration) {
 
 func neverEarly(_ *testing.T, r *rig) {
 	r.Start()
-	for _, d := range []time.Duration{1, Tick - 1, Tick, Tick + 1, 25 * ms, sec, 59 * sec, 61 * sec, 10 * hour} {
+	for _, d := range []time.Duration{
+		1, Tick - 1, Tick, Tick + 1, 25 * ms, sec,
+		30 * sec, 59 * sec, 60*sec - 1, 60 * sec, 60*sec + 1, 61 * sec, 90 * sec, 10 * hour, 1000 * hour,
+	} {
 		at := r.now() + d
 		r.add(Task{Key: "k", Interval: d, Job: r.note("k")})
 		r.want(r.pass(d+Tick), "k", at)
+		if r.Exist("k") {
+			r.t.Errorf("a task of %v has run and is there", d)
+		}
 		time.Sleep(3 * ms) // off the ticks
 	}
 }
@@ -173,13 +179,13 @@ func grid(_ *testing.T, r *rig) {
 
 func moved(_ *testing.T, r *rig) {
 	r.Start()
-	r.add(Task{Key: "k", Interval: sec, Times: timewheel.Forever, Job: r.note("k")})
+	r.add(Task{Key: "k", Interval: sec, Times: 5, Job: r.note("k")})
 	r.want(r.pass(3*sec+Tick), "k", sec, 2*sec, 3*sec)
 	if err := r.Reschedule("k", 5*sec); err != nil {
 		r.t.Fatal(err)
 	}
 	at := r.now() + 5*sec
-	r.want(r.pass(6*sec+Tick), "k", at, at+sec)
+	r.want(r.pass(hour), "k", at, at+sec)
 }
 
 func revolutions(_ *testing.T, r *rig) {
@@ -219,6 +225,9 @@ func oneWins(t *testing.T, r *rig) {
 			t.Errorf("%d adds of %s won", n, key)
 		}
 	}
+	if n := r.Len(); n != 10 {
+		t.Errorf("%d tasks are there, want 10", n)
+	}
 	if n := len(r.pass(2 * sec)); n != 10 || r.Len() != 0 {
 		t.Errorf("%d runs of 10 tasks, and %d are left", n, r.Len())
 	}
@@ -249,25 +258,31 @@ func removed(t *testing.T, r *rig) {
 	r.add(Task{Key: "busy", Interval: sec, Job: func() { time.Sleep(10 * sec) }})
 	r.add(Task{Key: "waits", Interval: 2 * sec, Job: r.note("waits")})
 	r.add(Task{Key: "later", Interval: 20 * sec, Job: r.note("later")})
+	r.add(Task{Key: "far", Interval: hour, Job: r.note("far")})
 	r.pass(5 * sec)
-	for _, key := range []string{"waits", "later"} {
+	for _, key := range []string{"waits", "later", "far"} {
 		if err := r.Remove(key); err != nil {
 			t.Errorf("removing %q: %v", key, err)
 		}
 		if r.Exist(key) || r.Times(key) != 0 {
 			t.Errorf("%q was removed and exists", key)
 		}
+		if err := r.Remove(key); !errors.Is(err, timewheel.ErrTaskKeyNotFound) {
+			t.Errorf("removing %q again: %v", key, err)
+		}
 	}
-	if runs := r.pass(hour); len(runs) > 0 {
+	if runs := r.pass(2 * hour); len(runs) > 0 {
 		t.Errorf("these ran: %v", runs)
 	}
 }
 
 func anotherTask(t *testing.T, r *rig) {
 	r.Start()
-	r.add(Task{Key: "k", Interval: sec, Job: r.note("first")})
-	if err := r.Remove("k"); err != nil {
-		t.Fatal(err)
+	for range 1000 { // enough that the loop has not seen all of them when the last is added
+		r.add(Task{Key: "k", Interval: sec, Job: r.note("first")})
+		if err := r.Remove("k"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r.add(Task{Key: "k", Interval: 2 * sec, Job: r.note("second")})
 	if err := r.Set(Task{Key: "k", Interval: 3 * sec, Job: r.note("third")}); err != nil {

@@ -50,8 +50,8 @@ type book struct {
 	err    error
 }
 
-// openBook opens the book and calls read with each step that is in it. What a crash has left of a line that
-// was being written is cut off: nobody was told of it.
+// openBook opens the book and calls read with each step in it. A line that a crash left incomplete is cut off:
+// its step was never acknowledged.
 func openBook(name string, read func(step) error) (_ *book, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

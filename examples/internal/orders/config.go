@@ -35,8 +35,8 @@ type config struct {
 	http     string
 }
 
-// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error is
-// flag.ErrHelp if they ask for help, which is written to help.
+// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error
+// is flag.ErrHelp if they ask for help, which is written to help.
 func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
 	c := config{tick: time.Millisecond}
 	fs := flag.NewFlagSet("orders", flag.ContinueOnError)
@@ -145,7 +145,7 @@ const inputUsage = `A line of the file is one order, in the order of "at", and w
     {"order":"A-1","sku":"TEA-250","quantity":2,"at":"2026-03-02T09:30:00Z","paid_at":"2026-03-02T09:41:07Z"}
 
 An order that is older than the one on the line before it comes at the time of that one. A line that is not
-an order is told on standard error, with its number, and passed over.
+an order is reported on standard error, with its number, and skipped.
 
 Flags:
     -in FILE        read the orders from FILE

@@ -11,8 +11,8 @@ import (
 // slack is how long after its due time no task can be expected to be live any more.
 const slack = 100 * time.Millisecond
 
-// A feeder brings orders and payments to the shop when their time has come. The orders come in one by one;
-// the payments of those that were accepted wait in a heap, so that both make one stream in the order of time.
+// A feeder brings orders and payments to the shop when their time has come. Orders come in one by one. The
+// payments of the accepted orders wait in a heap. So both make one stream in the order of time.
 //
 // Orders are taken in the order of the input: one that is older than the one before it comes at the time of
 // that one. A feeder that is behind, because the machine is slow, catches up and drops nothing; the window of

@@ -70,9 +70,9 @@ func newGenerator(n int, seed uint64) *generator {
 		g.upTo[i] /= all
 		wanted := float64(n) * (g.upTo[i] - before) * perOrder
 		before = g.upTo[i]
-		// Whoever bought the goods could not know how many will be wanted. What goes back on the shelf is sold
-		// again, so a little less than all is enough. Where there is still less than that, customers are
-		// refused: about one in a hundred of all.
+		// The stock of a SKU was bought without knowing how many units customers will want. Units that go back
+		// on the shelf are sold again, so slightly less than the demand is enough. With even less stock some
+		// customers are refused: about one in a hundred overall.
 		g.stock[sku] = int(math.Ceil(wanted * (leastStock + (mostStock-leastStock)*random.Float64())))
 	}
 	return g

@@ -13,14 +13,15 @@ import (
 	"unicode/utf8"
 )
 
-// Ids and SKUs are anybody's text: what is printed of them steers no terminal, ends no line and widens no table.
+// Ids and SKUs are anybody's text: what is printed of them steers no terminal, ends no line and widens no
+// table.
 func TestRun_hostileIDsAndSKUs_arePrintedEscapedAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const at, paid = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 		line := func(id, sku string) string {
 			return `{"order":"` + id + `","sku":"` + sku + `","quantity":1,"at":"` + at + `","paid_at":"` + paid + `"}` + "\n"
 		}
-		text := line(`A\u001b[2J\r\n1`, "TEA") + line(`A\u001b[2J\r\n1`, "TEA") + // twice, which is told
+		text := line(`A\u001b[2J\r\n1`, "TEA") + line(`A\u001b[2J\r\n1`, "TEA") + // twice, which is reported
 			line("A-2", `\u001b]0;owned\u0007`) + line("A-3", strings.Repeat("W", 500)) + line("A-4", `\u202eAET`) +
 			"\x1b[31mnot JSON\n"
 		o := program(t.Context(), strings.NewReader(text), "-in", "-")
@@ -49,14 +50,14 @@ func TestRun_hostileIDsAndSKUs_arePrintedEscapedAndCut(t *testing.T) {
 					width = n
 				}
 				if n != width || n > 100 {
-					t.Errorf("a row of %d characters beside one of %d:\n%s", n, width, ledger)
+					t.Errorf("one row has %d characters and another %d:\n%s", n, width, ledger)
 				}
 			}
 		}
 	})
 }
 
-// A program that is asked to end, as a container's is, tells what was done until then.
+// A program that is asked to terminate, as in a container, reports what was done until then.
 func TestMain_terminated_reportsWhatWasDone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no SIGTERM")

@@ -24,7 +24,7 @@ type intake struct {
 
 func newIntake() *intake { return &intake{orders: make(chan order, readAhead)} }
 
-// run reads all the orders of src until ctx is done, and tells complain about malformed lines.
+// run reads all orders of src, until ctx is done, and calls complain for malformed lines.
 func (in *intake) run(ctx context.Context, src *source, complain func(string)) {
 	defer close(in.orders)
 	for o, err := range src.orders {

@@ -14,7 +14,7 @@ import (
 // atOnce is how many orders and payments are being written at the same time, to share a sync.
 const atOnce = 512
 
-// A keptSession is one life of the program with -durable: it goes on where the one before it ended, or was
+// A keptSession is one life of the program with -durable. It continues where the life before it ended or was
 // killed.
 type keptSession struct {
 	config
@@ -46,7 +46,7 @@ func newKeptSession(c config, open Open, src *source, con *console) (*keptSessio
 	return s, err
 }
 
-// work works the orders that are not in the book yet, and those that are and not settled.
+// work works the orders that are not in the book yet, and the orders in the book that are not settled.
 func (s *keptSession) work(ctx context.Context) error {
 	stop := make(chan struct{})
 	var aside sync.WaitGroup
@@ -108,7 +108,7 @@ func (s *keptSession) feed(ctx context.Context) error {
 			return nil
 		}
 		if first {
-			// The clock goes on where it stood at the last order of the life before.
+			// The clock continues from the last order of the life before.
 			passed := max(0, s.shop.latest.Sub(o.at))
 			s.pace.begin(o.at, time.Now().Add(-scale(passed, s.speed)))
 		}
@@ -170,8 +170,8 @@ func (s *keptSession) start(ctx context.Context, f func() error, then func()) bo
 	return true
 }
 
-// payLater pays an order when its time has come, if it is ever paid. Nobody waits for it: a payment that has not come by the end
-// of the session comes in the next.
+// payLater pays an order when its time has come, if it is ever paid. The session does not wait for that: a
+// payment that has not come by its end comes in the next session.
 func (s *keptSession) payLater(ctx context.Context, o order) {
 	if !o.paid {
 		return
@@ -193,7 +193,7 @@ func (s *keptSession) status() status {
 	}
 }
 
-// report returns what came of all lives.
+// report returns the outcome of all lives.
 func (s *keptSession) report() *keptReport {
 	t := &s.shop.tally
 	return &keptReport{
@@ -240,6 +240,6 @@ func (r *keptReport) write(w io.Writer, paint style) error {
 	p.title("Tasks, in this life of " + short(r.took))
 	p.line("  %s added, %s removed, %s run, %s left in the store",
 		thousands(r.tasks.added), thousands(r.tasks.removed), thousands(r.tasks.run), thousands(r.left))
-	p.verdict(r.interrupted, "Interrupted. Start it again with the same flags, and it goes on.", r.problems())
+	p.verdict(r.interrupted, "Interrupted. Start it again with the same flags, and it continues.", r.problems())
 	return p.writeTo(w)
 }

@@ -95,7 +95,7 @@ func TestKept_killedAtAnyMoment_balancesToTheUnit(t *testing.T) {
 	}
 }
 
-// The session does not end while an order is on its way to the shop, be it the only one.
+// The session does not end while an order is on its way to the shop, even if there is only one.
 func TestKept_fewOrders_areAllSettled(t *testing.T) {
 	for orders := range 4 {
 		for range 15 {

@@ -18,7 +18,7 @@ type lateness struct {
 	early int64 // runs that began before their due time, which must not be
 }
 
-// newLateness returns one that tells a microsecond from the next, and above a millisecond three digits.
+// newLateness returns a lateness with a resolution of one microsecond, and of three digits above a millisecond.
 func newLateness() *lateness {
 	return &lateness{hist: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
 }

@@ -38,7 +38,7 @@ func (a account) plus(b account) account {
 	return account{a.start + b.start, a.sold + b.sold, a.shelf + b.shelf, a.held + b.held}
 }
 
-// newLedger returns a ledger of the SKUs it will be asked for, each with as much stock as the function tells.
+// newLedger returns an empty ledger. The first look-up of a SKU adds it, with as many units as stock returns.
 func newLedger(stock func(sku string) int) *ledger {
 	return &ledger{stock: stock, items: make(map[string]*item)}
 }

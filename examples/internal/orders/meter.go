@@ -11,7 +11,7 @@ import (
 const (
 	reading  = 20 * time.Millisecond // time between two readings of a meter
 	pastPeak = 0.98                  // a peak is past when fewer than this part of it are live
-	farBelow = 0.95                  // a heap measured at less than this part of the peak tells too little
+	farBelow = 0.95                  // a heap measured at less than this part of the peak says too little
 )
 
 // A meter reads now and then how many tasks are live and how much memory there is, off the path of the
@@ -37,8 +37,8 @@ type measures struct {
 	peak       int     // the most tasks that were live at once
 	busiest    float64 // the most tasks that were added in a second, or 0 if it was over before
 	goroutines int     // the most goroutines there were
-	heap       uint64  // what tasks and all that belongs to them took in the heap, when
-	heapTasks  int     // so many tasks were live
+	heap       uint64  // bytes of heap that the tasks and all that belongs to them took when
+	heapTasks  int     // this number of tasks was live
 }
 
 // perTask returns the bytes of heap for each live task, or false if there were too few to tell.

@@ -13,7 +13,7 @@ func TestMeter_heapPerTask_isMeasuredWhenThePeakIsPast(t *testing.T) {
 	var live int
 	m := newMeter(func() int { return live }, func() int64 { return int64(live) })
 	if _, ok := m.figures.perTask(); ok {
-		t.Error("it tells a figure of no task")
+		t.Error("there is a figure without a task")
 	}
 	kept := make([][]byte, 0, tasks)
 	for range tasks {

@@ -19,7 +19,7 @@ type order struct {
 	paidAt   time.Time // if paid; never before at
 }
 
-// orderLine is an order as JSON has it. A pointer tells what is absent from what is zero.
+// orderLine is an order in JSON. A field is a pointer where a missing value is not the same as zero.
 type orderLine struct {
 	Order    string  `json:"order"`
 	SKU      string  `json:"sku"`
@@ -28,8 +28,8 @@ type orderLine struct {
 	PaidAt   *string `json:"paid_at,omitempty"`
 }
 
-// parseOrder reads one line. Its error says what is wrong with the line in the words of whoever wrote it.
-// Fields that are not known are passed over, because a real feed carries more than a program needs of it.
+// parseOrder reads one line. Its error says what is wrong, in terms of the line and not of this program.
+// Unknown fields are ignored, because a real feed carries more than a program needs.
 func parseOrder(text []byte) (order, error) {
 	var line orderLine
 	if err := json.Unmarshal(text, &line); err != nil {

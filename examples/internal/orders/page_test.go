@@ -51,7 +51,7 @@ func TestRun_http_showsTheWheelWhileItWorks(t *testing.T) {
 	if pending == 0 {
 		t.Error("no order is seen")
 	}
-	events, err := http.Get(address + "api/events") // who looks on does not keep the program from its end
+	events, err := http.Get(address + "api/events") // an open page does not keep the program from ending
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package orders is the programs examples/orders and examples/orders-durable: a shop that holds stock for each order
-// until it is paid. They differ in where the tasks of the orders are, in a wheel in memory or in a store on the
-// disk. The package knows the second by an interface alone, so that the first is built without it.
+// Package orders is the programs examples/orders and examples/orders-durable: a shop that holds stock for
+// each order until it is paid. They differ in where the tasks of the orders are, in a wheel in memory or in a
+// store on the disk. The package knows the second by an interface alone, so that the first is built without
+// it.
 package orders
 
 import (
@@ -25,8 +26,8 @@ const (
 	exitInterrupted = 130
 )
 
-// Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the orders are
-// in what open opens, or, if open is nil, in a wheel in memory.
+// Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the
+// orders are in what open opens, or, if open is nil, in a wheel in memory.
 func Main(open Open) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -41,7 +42,7 @@ func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout,
 	case errors.Is(err, flag.ErrHelp):
 		return exitFine
 	case err != nil:
-		complain(fmt.Errorf("%w; -h tells more", err))
+		complain(fmt.Errorf("%w; see -h", err))
 		return exitUsage
 	case c.out != "":
 		if err := writeOut(c, stdout); err != nil {
@@ -101,7 +102,7 @@ type result interface {
 	write(w io.Writer, paint style) error
 }
 
-// exitStatus returns the gravest of what is to be told.
+// exitStatus returns the status of the gravest problem.
 func exitStatus(r result, workErr error) int {
 	switch {
 	case len(r.problems()) > 0:

@@ -133,7 +133,7 @@ func (r *report) writeOrders(p *page) {
 	}
 	if r.malformed > 0 {
 		p.line("  %s  %s  %s", left("malformed lines", 16), right(thousands(r.malformed), width),
-			p.paint.bad("passed over, see standard error"))
+			p.paint.bad("skipped, see standard error"))
 	}
 }
 
@@ -269,7 +269,7 @@ func (p *page) writeTo(w io.Writer) error {
 
 func (p *page) title(text string) { p.line("\n%s", p.paint.title(text)) }
 
-// tick returns the mark beside a sum.
+// tick returns the mark next to a sum.
 func (p *page) tick(ok bool) string {
 	if ok {
 		return p.paint.good("✓")

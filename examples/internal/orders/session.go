@@ -67,7 +67,7 @@ func (s *session) work(ctx context.Context) error {
 	var aside sync.WaitGroup
 	aside.Go(func() { s.meter.run(stop) })
 	aside.Go(func() { s.console.follow(stop, s.status) })
-	// A read from standard input cannot be broken off, so nobody waits for this one.
+	// A read from standard input cannot be interrupted, so work does not wait for this goroutine.
 	go s.intake.run(readCtx, s.source, s.console.println)
 
 	if s.page != nil {
@@ -92,7 +92,7 @@ func (s *session) work(ctx context.Context) error {
 	return err
 }
 
-// outcome tells an interruption, which is no error, from what is.
+// outcome returns the error of the run. An interruption is noted, and is not an error.
 func (s *session) outcome(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		s.interrupted = true

@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// openShop returns a shop with the window and with so many units of each SKU, whose wheel stops with the
-// test.
+// openShop returns a shop with the window and the given number of units of each SKU. Its wheel stops when the
+// test ends.
 func openShop(t *testing.T, window time.Duration, units int) *shop {
 	t.Helper()
 	tw := timewheel.NewTimeWheel(time.Millisecond, 512)

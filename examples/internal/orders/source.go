@@ -26,7 +26,7 @@ type source struct {
 	read     atomic.Int64 // how many of them were read
 }
 
-// openSource returns the source that c tells, and a function to close it.
+// openSource returns the source that c asks for, and a function that closes it.
 func openSource(c config, stdin io.Reader) (*source, func(), error) {
 	if c.generate > 0 {
 		return generated(c), func() {}, nil
@@ -48,7 +48,7 @@ func openSource(c config, stdin io.Reader) (*source, func(), error) {
 	return s, func() { _ = file.Close() }, nil
 }
 
-// generated returns the sale that c tells.
+// generated returns the sale that c asks for.
 func generated(c config) *source {
 	g := newGenerator(c.generate, c.seed)
 	s := &source{
@@ -63,7 +63,7 @@ func generated(c config) *source {
 	return s
 }
 
-// total is how many orders there will be when good ones have come, or -1 if that cannot be told.
+// total estimates how many orders there will be, after good ones have come. It is -1 if that is unknown.
 func (s *source) total(good int64) int64 {
 	read := s.read.Load()
 	switch {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+// Package words checks that prose does without the words that make it read like a translation: in the Markdown
+// files, the scripts, the comments of all Go files, and the string literals of Go files that are not tests.
+package words
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// banned are words for which plain English has a better one. "Those that" and "who" are left out: as the subject
+// of a sentence they are wrong as well, but in other places they are often right.
+var banned = regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(strings.Join([]string{
+	"goes? on",         // a job is running, a program continues
+	"is told", "tells", // reports, returns, says
+	"of no use", "beside", "anew", "be it", "to and fro", "as it comes", "what comes of it",
+	"so many",     // n, a number of
+	"hands? over", // dispatches, passes
+	"look(s|ing)? on",
+	"who has", "nobody", "whoever", // name the thing: the caller, the handler
+	"he", "his", "him",
+}, "|"), " ", `\s+`) + `)\b`)
+
+// generated files are written by programs, whose string literals are checked.
+var generated = []string{"bench/RESULTS.md", "bench/CACHES.md", "bench/durable/RESULTS.md"}
+
+// allowed are the exceptions, each with its reason.
+var allowed = map[string]string{
+	"Makefile: he":                           "options of grep",
+	"durable/storetest/storetest.go: beside": "in the name of a test",
+}
+
+func TestProse_hasNoneOfTheWords(t *testing.T) {
+	root := strings.TrimSpace(git(t, ".", "rev-parse", "--show-toplevel"))
+	checked, needed := 0, make(map[string]bool)
+	for _, name := range strings.Split(strings.TrimSuffix(git(t, root, "ls-files", "-z"), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
+			t.Error(err)
+		}
+		text = prose(name, text)
+		if text == nil || slices.Contains(generated, name) {
+			continue
+		}
+		checked++
+		for _, f := range find(text) {
+			exception := name + ": " + f.word
+			needed[exception] = true
+			if allowed[exception] == "" {
+				t.Errorf("%s:%d: %q", name, f.line, f.word)
+			}
+		}
+	}
+	for exception := range allowed {
+		if !needed[exception] {
+			t.Errorf("the exception %q is not needed any more", exception)
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d files were checked", checked)
+	}
+}
+
+func TestFind_wordsInProse_areFoundWithTheirLines(t *testing.T) {
+	const source = "package x\n\n// It goes\n// on.\nvar beside = \"Tells\" // Anew\n\n/* so\nmany */ var he = `his`\n"
+	for name, want := range map[string]string{
+		"a.go":      "3 goes on, 5 tells, 5 anew, 7 so many, 8 his",
+		"a_test.go": "3 goes on, 5 anew, 7 so many",
+		"a.md":      "5 beside, 5 tells, 5 anew, 7 so many, 8 he, 8 his",
+		"a.png":     "",
+	} {
+		var got []string
+		for _, f := range find(prose(name, []byte(source))) {
+			got = append(got, fmt.Sprint(f.line, " ", f.word))
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("%s: found %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A finding is a banned word in lower case.
+type finding struct {
+	line int
+	word string
+}
+
+func find(text []byte) (all []finding) {
+	for _, at := range banned.FindAllIndex(text, -1) {
+		words := bytes.Fields(bytes.ToLower(text[at[0]:at[1]]))
+		all = append(all, finding{1 + bytes.Count(text[:at[0]], []byte("\n")), string(bytes.Join(words, []byte(" ")))})
+	}
+	return all
+}
+
+// prose returns the text with all that is not prose replaced by dots, or nil if the file has no prose. Spaces
+// and line ends stay, so that a phrase may be broken over two lines of a comment.
+func prose(name string, text []byte) []byte {
+	switch filepath.Ext(name) {
+	case ".md", ".sh", ".yml", "":
+		return text
+	case ".go":
+	default:
+		return nil
+	}
+	left := make([]byte, len(text))
+	for i, b := range text {
+		if left[i] = '.'; b == ' ' || b == '\t' || b == '\n' {
+			left[i] = b
+		}
+	}
+	files := token.NewFileSet()
+	file := files.AddFile(name, -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, scanner.ScanComments)
+	for {
+		pos, kind, literal := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return left
+		case kind == token.COMMENT:
+			literal = strings.Replace(literal, "//", "  ", 1)
+		case kind != token.STRING || strings.HasSuffix(name, "_test.go"):
+			continue
+		}
+		copy(left[file.Offset(pos):], literal)
+	}
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v", strings.Join(args, " "), err)
+	}
+	return string(out)
+}

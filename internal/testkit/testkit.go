@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+// Package testkit is what the tests of several packages share.
+package testkit
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Settle lets d pass in a synctest bubble, and waits until every other goroutine of the bubble is at rest.
+func Settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// hangs is how long a call may take before a test calls it hung. It is no measure of speed.
+const hangs = 30 * time.Second
+
+// Returns fails the test if f does not return.
+func Returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(hangs):
+		t.Fatalf("%s has not returned after %v", what, hangs)
+	}
+}
+
+// Quiet returns a logger that writes nothing.
+func Quiet() *logrus.Logger {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return l
+}
