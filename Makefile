@@ -19,7 +19,7 @@ KILLS       ?= 200
 LIVE        ?= 5000000
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
-LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./metrics/...
+LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/... ./metrics/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
 .PHONY: help
@@ -80,7 +80,7 @@ lint: ## staticcheck, in every module
 .PHONY: race
 race: ## The tests of the library and the examples under the race detector
 	$(GO) test -race ./... ./dashboard/... ./metrics/...
-	$(GO) test -race -short ./ttlcache/... ./durable/... ./examples/... ./checks/soak
+	$(GO) test -race -short ./ttlcache/... ./durable/... ./durable/pebble/... ./examples/... ./checks/soak
 
 .PHONY: race-many
 race-many: ## The tests of the library under the race detector, COUNT times in a row
@@ -92,7 +92,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel durable examples/internal/orders; do \
+	@for d in timewheel durable durable/pebble examples/internal/orders; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
@@ -108,15 +108,15 @@ interleave: ## The concurrent tests while one statement in EVERY yields the proc
 
 .PHONY: crashes
 crashes: ## Kill a process that works on a durable store, KILLS times
-	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable
+	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable/pebble
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour
-	DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m ./durable
+	DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m ./durable/pebble
 
 .PHONY: churn
 churn: ## LIVE durable tasks through ten times as many cycles of add and remove; an hour
-	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable
+	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable/pebble
 
 .PHONY: bench-durable
 bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md

@@ -19,6 +19,7 @@ require (
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/dashboard v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
+	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/sys v0.47.0
@@ -49,6 +50,7 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
+	github.com/google/btree v1.1.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -14,6 +14,7 @@ require (
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/dashboard v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
+	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
 	github.com/seed581295f1/timewheel/metrics v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
 	github.com/sirupsen/logrus v1.10.2
@@ -67,6 +68,7 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/snappy v1.0.0 // indirect
+	github.com/google/btree v1.1.3 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/s2a-go v0.1.9 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -97,7 +99,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.36.0 // indirect
 	go.opentelemetry.io/otel/trace v1.36.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.55.0 // indirect

@@ -160,12 +160,12 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 // With one worker the order of the runs is that in which they begin.
 func TestCatchUp_oldest_first(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
 		r.add(durable.Task{Key: "often", Kind: "all", Interval: 100 * time.Millisecond, Times: 30})
 		r.add(durable.Task{Key: "seldom", Kind: "all", Interval: 700 * time.Millisecond, Times: 4})
 		r.overdue(3000, "late")
 		r.handle("late", sleeper(0))
-		r.handle("all", sleeper(0), durable.WithMissed(durable.All))
+		r.handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
 		r.start()
 		testkit.Settle(3 * sec)
 		calls := r.runs()
@@ -185,8 +185,8 @@ func TestCatchUp_oldest_first(t *testing.T) {
 		for _, key := range []string{"often", "seldom"} {
 			run := uint64(0)
 			for _, c := range calls {
-				if c.Key == key && c.Token.Run != run {
-					t.Errorf("run %d of %s comes as number %d", c.Token.Run, key, run)
+				if c.Key == key && c.Token.Seq != run {
+					t.Errorf("run %d of %s comes as number %d", c.Token.Seq, key, run)
 				}
 				if c.Key == key {
 					run++

@@ -157,8 +157,8 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 		r.times("readded", 1)
 		r.times("replaced", 1)
 		r.times("moved", 3)
-		if i := r.info("moved"); i.Run != 1 {
-			t.Errorf("the next run of what was moved during its first has number %d", i.Run)
+		if i := r.info("moved"); i.Seq != 1 {
+			t.Errorf("the next run of what was moved during its first has number %d", i.Seq)
 		}
 		testkit.Settle(10 * hour)
 		tokens := map[string]bool{}
@@ -234,7 +234,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 		if !i.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
 			t.Errorf("the parked task is %+v", i)
 		}
-		if s := r.Stats(); s.Parked != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
+		if s := r.Stats(); s.ParkedTotal != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		fails.Store(false)
@@ -244,7 +244,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 		}
 		testkit.Settle(2 * hour)
 		c := r.ranAt("k", now, now+hour)
-		if c[0].Attempt != 1 || c[0].Run.Run == calls[0].Run.Run {
+		if c[0].Attempt != 1 || c[0].Seq == calls[0].Seq {
 			t.Errorf("the run after the parking is %+v", c[0].Run)
 		}
 		r.exists("k", false)
@@ -467,7 +467,7 @@ func TestMissed_policies(t *testing.T) {
 		policy durable.Missed
 		runs   int    // at the start
 		missed uint64 // by the next run
-	}{"Once": {durable.Once, 1, 9}, "Skip": {durable.Skip, 0, 10}, "All": {durable.All, 10, 0}} {
+	}{"Once": {durable.MissedOnce, 1, 9}, "Skip": {durable.MissedSkip, 0, 10}, "All": {durable.MissedAll, 10, 0}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				handle := func() {

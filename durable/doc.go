@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package durable keeps tasks that survive the process: [timewheel] with an embedded store under it.
+// Package durable keeps tasks that survive the process: [timewheel] with a store under it.
 //
 // A task is data, not a closure: a key, the name of its kind, some bytes, and when it is due. A function is
 // registered for each kind, and called when a task of that kind is due, in this process or in the next.
 //
-//	s, err := durable.Open("/var/lib/shop/tasks")
+//	store, err := pebble.Open("/var/lib/shop/tasks") // package durable/pebble
+//	...
+//	s, err := durable.New(store)
 //	...
 //	err = s.Handle("order.recheck", func(ctx context.Context, run durable.Run) error {
 //		return recheck(ctx, run.Key, run.Token)
@@ -14,43 +16,19 @@
 //	...
 //	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Delay: 30 * time.Minute})
 //
-// When a verb returns nil, what it did is on the disk.
+// When a verb returns nil, what it did is in the store for good: with package durable/pebble, on the disk.
 //
 // # What survives what
 //
-//	a crash of the process, kill -9   everything that a verb has returned nil for
-//	a crash of the system             the same
-//	a power cut                       the same, if the disk keeps what it reports as synced
-//	loss of the disk                  nothing: the store is one directory on one disk
-//	a full or failing disk            what was acknowledged. The scheduler stops writing and running within a
-//	                                  second, [Scheduler.Err] returns the cause, and look-ups still work
-//	a full disk at the start          everything; Open returns the cause
-//	a directory that is removed       nothing; the next verb that writes returns an error
-//	a step of the wall clock          every task. Tasks within the window keep their distance from now. Tasks
-//	                                  beyond it follow the new time, up to half a window late. If the clock was
-//	                                  set back, the window is larger by as much
+// That is up to the [Store]. Package durable/pebble, the one on the disk, says what it survives: crashes and power
+// cuts among others. Package memstore, the one in memory, is for tests. This package imports no database.
 //
-// # Damage
+// A store that fails, whatever the cause, ends the scheduler: it stops writing and running, [Scheduler.Err]
+// returns the cause, and look-ups still work. A store never returns what it knows to be damaged: the error wraps
+// [ErrCorrupt].
 //
-// A damaged store is reported, never believed. Every error that means damage wraps [ErrCorrupt] and names the
-// file. The store keeps its own record (INVENTORY and COMMITTED) of which files must exist and what they hold,
-// because Pebble takes a file that lacks its end for one that a crash has cut off.
-//
-//	MANIFEST, OPTIONS, markers, logs:
-//	a changed, missing or shorter     Open reports it, before it writes or deletes anything
-//	file, an older copy of it
-//	tables: missing, shorter, older   Open reports it as well
-//	tables: a changed block           the read, or the work in the background, that meets the block reports
-//	                                  it; Err returns it, and the scheduler stops
-//	tasks missing from the whole      the walk over all keys after Open reports it; nothing that the store
-//	                                  believes obsolete is deleted before the end of that walk
-//	a power cut, and a damaged log    Open reports it, unless only the last commit is damaged: that looks like
-//	                                  a commit that the power cut has torn
-//	an older copy of the whole        not noticed: it is a store, of that time
-//	directory
-//
-// A store that was reported damaged has every task again when the undamaged bytes are put back. If there is no
-// copy of them, [Salvage] reads what can be read.
+// A step of the wall clock loses no task. Tasks within the window keep their distance from now. Tasks beyond it
+// follow the new time, up to half a window late. If the clock was set back, the window is larger by as much.
 //
 // # At least once
 //

@@ -19,7 +19,6 @@ var (
 
 	ErrUnknownKind = errors.New("durable: no handler for the kind")
 	ErrBroken      = errors.New("durable: the store has failed")
-	ErrLocked      = errors.New("durable: the store is open in another process or scheduler")
 	ErrVersion     = errors.New("durable: the store has a format of another version")
 	ErrCorrupt     = errors.New("durable: the store is corrupt")
 )

@@ -8,8 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"os"
-	"path/filepath"
+	"math"
 	"strings"
 	"time"
 
@@ -22,14 +21,8 @@ import (
 // A task is added in one life of a program, and runs in the next.
 func Example() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	store := filepath.Join(dir, "tasks")
-
-	s, err := durable.Open(store)
+	store := memstore.New() // or pebble.Open of package durable/pebble, on the disk
+	s, err := durable.New(store)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	s, err = durable.Open(store)
+	s, err = durable.New(store.Reopen())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,40 +63,25 @@ func Example() {
 	// Output: order:42, attempt 1: 3 pots of tea
 }
 
-// The settings of a scheduler, and why a store may not open.
-func ExampleOpen() {
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	opts := []durable.Option{
-		durable.WithTick(100 * time.Millisecond),
-		durable.WithWindow(10 * time.Minute), // tasks that are due within it are in memory
+// The settings of a scheduler. New takes the store over, and Shutdown closes it.
+func ExampleNew() {
+	store := memstore.New()
+	s, err := durable.New(store,
+		durable.WithTick(100*time.Millisecond),
+		durable.WithWindow(10*time.Minute), // tasks that are due within it are in memory
 		durable.WithPoolSize(32),
 		durable.WithCatchUp(100), // overdue tasks a second, after downtime
 		durable.WithoutFingerprints(),
 		durable.WithLogger(logrus.WithField("store", "orders")),
+	)
+	if err != nil {
+		log.Fatal(errors.Join(err, store.Close()))
 	}
-	for range 2 {
-		s, err := durable.Open(filepath.Join(dir, "tasks"), opts...)
-		switch {
-		case err == nil:
-			fmt.Println("open")
-			defer func() { _ = s.Shutdown(context.Background()) }()
-		case errors.Is(err, durable.ErrLocked):
-			fmt.Println("another process or scheduler has it")
-		case errors.Is(err, durable.ErrVersion):
-			fmt.Println("a later version of durable wrote it")
-		case errors.Is(err, durable.ErrCorrupt):
-			fmt.Println("the disk has damaged it: see Salvage")
-		default:
-			log.Fatal(err)
-		}
+	fmt.Println(s.Len(), "tasks")
+	if err := s.Shutdown(context.Background()); err != nil {
+		log.Fatal(err)
 	}
-	// Output:
-	// open
-	// another process or scheduler has it
+	// Output: 0 tasks
 }
 
 // AddTask adds all of its tasks or none.
@@ -276,9 +254,9 @@ func ExampleWithMissed() {
 		log.Fatal(err)
 	}
 	kinds := map[string]durable.Missed{
-		"back up": durable.Once, // one backup now makes up for all that were missed
-		"remind":  durable.Skip, // a reminder at the wrong time is worse than none
-		"bill":    durable.All,  // each one counts
+		"back up": durable.MissedOnce, // one backup now makes up for all that were missed
+		"remind":  durable.MissedSkip, // a reminder at the wrong time is worse than none
+		"bill":    durable.MissedAll,  // each one counts
 	}
 	for kind := range kinds {
 		err := before.Handle(kind, func(context.Context, durable.Run) error { return nil })
@@ -324,77 +302,12 @@ func ExampleWithMissed() {
 	// Output: map[back up:1 bill:4]
 }
 
-// Tasks are saved from a store that can no longer be opened, and added to a new one.
-func ExampleSalvage() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	damaged, repaired := filepath.Join(dir, "damaged"), filepath.Join(dir, "repaired")
-	open := func(path string) *durable.Scheduler {
-		s, err := durable.Open(path)
-		if err != nil {
-			log.Fatal(err)
-		}
-		err = s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil })
-		if err != nil {
-			log.Fatal(err)
-		}
-		return s
-	}
-	s := open(damaged)
-	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Payload: []byte("tea"), Delay: time.Hour})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-
-	s = open(repaired)
-	report, err := durable.Salvage(damaged, func(t durable.Salvaged) error {
-		switch t.Doubt {
-		case durable.NoDoubt:
-		case durable.MaybeRemoved, durable.MaybeStale:
-			fmt.Println("to be looked at:", t.Key, t.Doubt)
-		}
-		fmt.Printf("%s: %s\n", t.Key, t.Payload)
-		return s.SetTask(ctx, durable.Task{
-			Key: t.Key, Kind: t.Kind, Payload: t.Payload, At: t.Next, Interval: t.Interval, Times: t.Times,
-		})
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, damage := range report.Damage {
-		fmt.Println("cannot be read:", damage)
-	}
-	fmt.Printf("%d of %d tasks, %d lost\n", report.Tasks, report.Expected, len(report.Lost))
-	if err := s.Shutdown(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// order:42: tea
-	// 1 of 1 tasks, 0 lost
-}
-
 // A copy of a store, made in batches while no scheduler has it.
-func ExampleOpenPebble() {
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	from, err := durable.OpenPebble(filepath.Join(dir, "tasks"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = from.Close() }()
-	err = from.Commit([]durable.Change{
+func ExampleStore() {
+	var from, to durable.Store = memstore.New(), memstore.New()
+	err := from.Commit([]durable.Change{
 		{Key: "ada", From: durable.None, Due: 100, Data: []byte("what a scheduler writes")},
-		{Key: "bob", From: durable.None, Due: durable.Never},
+		{Key: "bob", From: durable.None, Due: math.MaxInt64},
 		{Key: "eve", From: durable.None, Due: 200},
 	})
 	if err != nil {
@@ -402,10 +315,9 @@ func ExampleOpenPebble() {
 	}
 
 	const most = 2 // records in a batch
-	var to durable.Store = memstore.New()
 	for at := (durable.Position{Due: durable.None}); to.Len() < from.Len(); {
 		var batch []durable.Change
-		for r, err := range from.Due(at, durable.Never) {
+		for r, err := range from.Due(at, math.MaxInt64) {
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -420,11 +332,25 @@ func ExampleOpenPebble() {
 		fmt.Println("up to", at.Key)
 	}
 	r, ok, err := to.Get("bob")
-	fmt.Println("bob is parked:", r.Due == durable.Never, ok, err)
+	fmt.Println("bob is parked:", r.Due == math.MaxInt64, ok, err)
 	// Output:
 	// up to eve
 	// up to bob
 	// bob is parked: true true <nil>
+}
+
+// What a scheduler has written, read without one.
+func ExampleRecord_Info() {
+	record := durable.Record{Key: "ada", Due: 100, Data: []byte("no task")}
+	switch info, err := record.Info(); {
+	case err == nil:
+		fmt.Println(info.Key, "is a task of the kind", info.Kind)
+	case errors.Is(err, durable.ErrVersion):
+		fmt.Println("a later version of durable wrote it")
+	case errors.Is(err, durable.ErrCorrupt):
+		fmt.Println("it is damaged")
+	}
+	// Output: a later version of durable wrote it
 }
 
 // A leased store belongs to this machine as long as it has a lease.

@@ -47,10 +47,17 @@ const (
 
 // feed takes what is to be in memory from the store, but not much at once. It returns when to come back.
 func (k *keeper) feed() time.Duration {
-	if !k.started || k.Err() != nil {
+	if k.Err() != nil {
 		return forever
 	}
 	again := forever
+	if !k.parked.done() {
+		k.countParked()
+		again = 0
+	}
+	if !k.started {
+		return again
+	}
 	if room := k.backlog.room(); room > 0 && !k.overdue.done() {
 		k.read(&k.overdue, min(room, feedAtOnce))
 		again = 0
@@ -106,19 +113,41 @@ func (k *keeper) read(f *feed, most int) {
 	_ = k.commit(g) // which fails the keeper, if it does
 }
 
+// countParked counts some of the parked tasks that were there before New.
+func (k *keeper) countParked() {
+	n := int64(0)
+	for rec, err := range k.store.Due(k.parked.at, k.parked.until) {
+		if err != nil {
+			_ = k.fail(err) // which reports it
+			return
+		}
+		k.parked.at = rec.Position()
+		if n++; n == feedAtOnce {
+			k.count.parked.Add(n)
+			return
+		}
+	}
+	k.count.parked.Add(n)
+	k.parked.at = end(k.parked.until)
+}
+
+// countsParked returns 1 if the task is parked and counted: those that countParked has yet to read are not.
+func (k *keeper) countsParked(rec *record) int64 {
+	if rec != nil && rec.due == never && k.parked.passed(rec.position()) {
+		return 1
+	}
+	return 0
+}
+
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
 func (k *keeper) skip(rec *record) *record {
 	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 {
 		return rec
 	}
-	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != Skip {
+	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != MissedSkip {
 		return rec
 	}
-	next := *rec
-	next.grid = rec.after(time.Now().UnixNano())
-	next.due = next.grid
-	next.missed += uint64((next.grid - rec.grid) / int64(rec.interval))
-	return &next
+	return rec.skipped(time.Now().UnixNano())
 }
 
 // setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.

@@ -30,7 +30,7 @@ func FuzzRecord_decode(f *testing.F) {
 }
 
 func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
-	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, run: 300, grid: 1 << 61,
+	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, seq: 300, grid: 1 << 61,
 		attempts: 7, missed: 1 << 20, failure: "why"}
 	data := r.encode()
 	for n := range data {
@@ -41,40 +41,6 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	r.due = 1
 	if got, err := decode(Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
 		t.Errorf("%+v is read as %+v, %v", r, got, err)
-	}
-}
-
-func TestRecord_after_isTheNextOfTheGrid(t *testing.T) {
-	for _, c := range []struct{ grid, interval, t, want int64 }{
-		{10, 5, 9, 10}, {10, 5, 10, 15}, {10, 5, 14, 15}, {10, 5, 15, 20}, {0, 1, 1 << 62, 1<<62 + 1},
-		{10, math.MaxInt64, 10, latest}, {latest - 1, 10, latest - 1, latest}, {0, 7, latest, latest},
-	} {
-		r := record{grid: c.grid, interval: time.Duration(c.interval)}
-		if got := r.after(c.t); got != c.want {
-			t.Errorf("from %d every %d, after %d comes %d, want %d", c.grid, c.interval, c.t, got, c.want)
-		}
-	}
-}
-
-func TestKind_wait_doublesUpToItsBound(t *testing.T) {
-	k := kind{least: 3, most: 1000}
-	for failures := uint64(1); failures < 200; failures++ {
-		want := time.Duration(1000)
-		if failures < 10 {
-			want = 3 << (failures - 1)
-		}
-		least, most := want, time.Duration(0)
-		for range 200 {
-			d := k.wait(failures)
-			least, most = min(least, d), max(most, d)
-		}
-		if least < want/2 || most > want {
-			t.Errorf("after %d failures the wait is %d to %d, want %d to %d", failures, least, most, want/2, want)
-		}
-	}
-	forever := kind{least: math.MaxInt64, most: math.MaxInt64}
-	if d := forever.wait(100); d <= 0 {
-		t.Errorf("the longest wait is %d", d)
 	}
 }
 

@@ -54,6 +54,7 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
+	parked         feed           // of the parked tasks, which are counted and not kept
 	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
 	unreported     []string       // kinds that are new there
 }
@@ -100,6 +101,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		unhandled: make(map[string]int),
 		overdue:   feed{at: Position{Due: None}, until: None},
 		ahead:     feed{at: Position{Due: None}, until: None},
+		parked:    feed{at: end(latest), until: never},
 	}
 	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
 	k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -260,6 +262,7 @@ func (k *keeper) commit(g *group) error {
 		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
 		}
+		k.count.parked.Add(k.countsParked(t.now) - k.countsParked(t.was))
 		if k.isAside(t.was) {
 			k.unhandled[t.was.kind]--
 			k.count.unhandled.Add(-1)
@@ -299,7 +302,7 @@ func (k *keeper) place(key string, rec *record) {
 
 // passed reports whether the store has been read beyond the position.
 func (k *keeper) passed(p Position) bool {
-	if !k.started || p.Due == Never {
+	if !k.started || p.Due == never {
 		return false
 	}
 	if p.Due <= k.overdue.until {

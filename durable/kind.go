@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,20 +31,20 @@ type Run struct {
 type Token struct {
 	Key        string
 	Generation uint64 // increases with every task that uses the key, unless the clock is set back
-	Run        uint64 // increases with every run of the task; not every number is used
+	Seq        uint64 // increases with every run of the task; not every number is used
 }
 
-// String returns the token as one word: the generation, the run and the key.
-func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Run, t.Key) }
+// String returns the token as one word: the generation, Seq and the key.
+func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Seq, t.Key) }
 
 // Missed is a policy for the runs of a repeating task that fall due while no process is running, or while an
 // earlier run of the task is running.
 type Missed int
 
 const (
-	Once Missed = iota // one of them runs, the others count as missed
-	Skip               // as Once, but those from before Start or Handle all count as missed
-	All                // each of them runs, one after the other
+	MissedOnce Missed = iota // one of them runs, the others count as missed
+	MissedSkip               // as MissedOnce, but those from before Start or Handle all count as missed
+	MissedAll                // each of them runs, one after the other
 )
 
 // A KindOption configures a kind. See [Scheduler.Handle].
@@ -66,10 +65,10 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 	}
 }
 
-// WithMissed sets the policy for missed runs. The default is [Once].
+// WithMissed sets the policy for missed runs. The default is [MissedOnce].
 func WithMissed(m Missed) KindOption {
 	return func(k *kind) error {
-		if m < Once || m > All {
+		if m < MissedOnce || m > MissedAll {
 			return fmt.Errorf("durable: unknown policy %d for missed runs", m)
 		}
 		k.missed = m
@@ -120,15 +119,6 @@ func newKind(h Handler, opts []KindOption) (*kind, error) {
 		}
 	}
 	return k, nil
-}
-
-// wait returns how long to wait after a number of failures.
-func (k *kind) wait(failures uint64) time.Duration {
-	d := k.most
-	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {
-		d = k.least << shift
-	}
-	return d - rand.N(d/2+1)
 }
 
 // kinds are the registered kinds.

@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// An Option configures a scheduler. See [Open] and [New].
+// An Option configures a scheduler. See [New].
 type Option func(*config) error
 
 // config is what the options set.

@@ -17,9 +17,9 @@ type record struct {
 	interval   time.Duration
 	times      int64 // runs that have not been acknowledged, or Forever
 	generation uint64
-	run        uint64
+	seq        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970
-	due        int64 // when it is to be looked at: then, or at a later attempt, or Never
+	due        int64 // when it is to be looked at: then, or at a later attempt, or never
 	attempts   uint64
 	missed     uint64
 	failure    string
@@ -36,23 +36,11 @@ func (r *record) position() Position { return Position{r.due, r.key} }
 // size is about how many bytes the record takes in the store.
 func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
 
-// repeats reports whether there is a run after the next.
-func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
-
-// after returns the first instant of the task's grid after t.
-func (r *record) after(t int64) int64 {
-	if r.grid > t {
-		return r.grid
-	}
-	last := t - (t-r.grid)%int64(r.interval)
-	return later(last, r.interval)
-}
-
 func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
-		Generation: r.generation, Run: r.run, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == Never, Failure: r.failure,
+		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
+		Parked: r.due == never, Failure: r.failure,
 	}
 	if !i.Parked {
 		i.Next = time.Unix(0, r.due)
@@ -65,7 +53,7 @@ func (r *record) encode() []byte {
 	b := make([]byte, 0, 32+len(r.kind)+len(r.payload)+len(r.failure))
 	b = append(b, recordVersion)
 	b = binary.AppendUvarint(b, r.generation)
-	b = binary.AppendUvarint(b, r.run)
+	b = binary.AppendUvarint(b, r.seq)
 	b = binary.AppendVarint(b, r.times)
 	b = binary.AppendVarint(b, int64(r.interval))
 	b = binary.AppendVarint(b, r.grid)
@@ -89,7 +77,7 @@ func decode(stored Record) (*record, error) {
 		key:        stored.Key,
 		due:        stored.Due,
 		generation: d.uvarint(),
-		run:        d.uvarint(),
+		seq:        d.uvarint(),
 		times:      d.varint(),
 		interval:   time.Duration(d.varint()),
 		grid:       d.varint(),

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (r *record) toRun() Run {
 		times--
 	}
 	return Run{
-		Token:   Token{r.key, r.generation, r.run},
+		Token:   Token{r.key, r.generation, r.seq},
 		Kind:    r.kind,
 		Payload: r.payload,
 		Due:     time.Unix(0, r.grid),
@@ -115,50 +116,14 @@ func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		switch {
-		case failure == "":
+		next := l.rec.after(failure, of, now, rand.Float64())
+		if failure == "" {
 			g.tally.succeeded++
-			g.put(l.rec.key, l.rec, l.rec.succeeded(of.missed, now))
-		case l.rec.attempts+1 >= of.attempts:
-			g.tally.failed++
+		} else if g.tally.failed++; next.due == never {
 			g.tally.parked++
-			g.parked = l.rec.failed(failure)
-			g.parked.due = Never
-			g.put(l.rec.key, l.rec, g.parked)
-		default:
-			g.tally.failed++
-			next := l.rec.failed(failure)
-			next.due = later(now, of.wait(next.attempts))
-			g.put(l.rec.key, l.rec, next)
+			g.parked = next
 		}
+		g.put(l.rec.key, l.rec, next)
 		return nil
 	}})
-}
-
-// succeeded returns what is left of the task after a run, or nil.
-func (r *record) succeeded(policy Missed, now int64) *record {
-	if !r.repeats() {
-		return nil
-	}
-	next := *r
-	if next.times != Forever {
-		next.times--
-	}
-	next.run++
-	next.attempts, next.failure = 0, ""
-	next.grid = r.after(r.grid)
-	if policy != All && next.grid <= now {
-		next.grid = r.after(now)
-		next.missed += uint64((next.grid-r.grid)/int64(r.interval)) - 1
-	}
-	next.due = next.grid
-	return &next
-}
-
-// failed returns the task after an attempt that failed.
-func (r *record) failed(failure string) *record {
-	next := *r
-	next.attempts++
-	next.failure = failure
-	return &next
 }

@@ -32,28 +32,9 @@ type Scheduler struct {
 	result error // of the first Shutdown, when ended is closed
 }
 
-// Open opens the store in a directory and returns a scheduler on it, which is not started. Open makes the
-// directory if its parent exists. The error wraps ErrLocked if the store is open elsewhere, ErrVersion if it
-// has another format, and ErrCorrupt if it is damaged. Open then leaves the store as it is. It also refuses,
-// and does not touch, a directory that holds something else.
-func Open(dir string, opts ...Option) (*Scheduler, error) {
-	cfg, err := newConfig(opts)
-	if err != nil {
-		return nil, err
-	}
-	store, err := openDisk(dir, cfg.log)
-	if err != nil {
-		return nil, err
-	}
-	s, err := newScheduler(store, cfg)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return s, nil
-}
-
-// New returns a scheduler on a store, which is not started. From here on the store belongs to the scheduler,
-// which closes it.
+// New returns a scheduler on a store, which is not started. If New returns no error, the store belongs to the
+// scheduler: Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller closes
+// it.
 func New(store Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
@@ -62,10 +43,6 @@ func New(store Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newScheduler(store, cfg)
-}
-
-func newScheduler(store Store, cfg config) (*Scheduler, error) {
 	wheel, err := timewheel.New(cfg.tick, slots,
 		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
 	if err != nil {
@@ -293,12 +270,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	now := time.Now().UnixNano()
 	return s.change(ctx, key, func(_ *group, old *record) *record {
-		next := *old
-		next.grid = later(now, max(d, 0))
-		next.due = next.grid
-		next.run++
-		next.attempts, next.failure = 0, ""
-		return &next
+		return old.moved(later(now, max(d, 0)))
 	})
 }
 
@@ -356,7 +328,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 			return
 		}
 		defer s.reads.leave()
-		for rec, err := range dueRecords(s.store, Position{Due: None}, Never) {
+		for rec, err := range dueRecords(s.store, Position{Due: None}, never) {
 			err = s.keep.readError(err)
 			if err == nil {
 				err = ctx.Err()

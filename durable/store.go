@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// A Store keeps records by key and in the order of their due times. [OpenPebble] is the one on disk, package
-// memstore has one in memory, and package storetest checks what is written here.
+// A Store keeps records by key and in the order of their due times. Package
+// durable/pebble has one on disk, package memstore one in memory, and package storetest checks what is written here.
 //
 // One goroutine at a time calls Commit, with at most one change of each key. Any number of goroutines call the
 // other methods, at the same time. A failed read is an error and never an absence: a store that has lost a
@@ -57,12 +57,23 @@ type FailureReporter interface {
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string
-	Due  int64  // when the task is due, in nanoseconds since 1970: greater than None, and Never if it is parked
+	Due  int64  // when the task is due, in nanoseconds since 1970; math.MaxInt64 if it is parked
 	Data []byte // everything else
 }
 
 // Position returns where the record is in the order.
 func (r Record) Position() Position { return Position{r.Due, r.Key} }
+
+// Info returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
+// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. A store has no use
+// for it, but a program that repairs one has.
+func (r Record) Info() (Info, error) {
+	rec, err := decode(r)
+	if err != nil {
+		return Info{}, err
+	}
+	return rec.info(), nil
+}
 
 // A Position is a place in the order of due time and key. It need not have a record.
 type Position struct {
@@ -78,10 +89,8 @@ type Change struct {
 	Data []byte
 }
 
-const (
-	// None is the due time where there is no record.
-	None = math.MinInt64
+// None is the due time where there is no record. It is less than any other.
+const None = math.MinInt64
 
-	// Never is the due time of a parked task.
-	Never = math.MaxInt64
-)
+// never is the due time of a parked task.
+const never = math.MaxInt64

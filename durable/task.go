@@ -32,7 +32,7 @@ type Task struct {
 	Times    int           // number of runs; 0 means one, Forever means until removed
 }
 
-// latest is the last instant before Never.
+// latest is the last instant before never.
 const latest = math.MaxInt64 - 1
 
 func (t *Task) validate() error {
@@ -97,7 +97,7 @@ type Info struct {
 	Times      int       // runs that have not been acknowledged, as GetTaskTimes
 	Next       time.Time // when the next run or attempt is due; zero if Parked
 	Generation uint64    // as in Token
-	Run        uint64    // as in Token: the number of the run that is next, or running
+	Seq        uint64    // as in Token: the number of the run that is next, or running
 	Attempts   int       // failed attempts of that run
 	Missed     uint64    // periods that passed without a run
 	Parked     bool      // it does not run until it is rescheduled or replaced

@@ -38,7 +38,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 			}
 		}
 		r.unhandled(2)
-		if s := r.Stats(); s.Parked != 1 || s.Pending != 4 || s.Waiting != 0 { // the one that failed ten times
+		if s := r.Stats(); s.ParkedTotal != 1 || s.Pending != 4 || s.Waiting != 0 { // the one that failed ten times
 			t.Errorf("the accounts are %+v", s)
 		}
 		r.runs()

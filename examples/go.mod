@@ -8,6 +8,7 @@ require (
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/dashboard v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
+	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
 	github.com/seed581295f1/timewheel/metrics v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
 	github.com/sirupsen/logrus v1.10.2
@@ -30,6 +31,7 @@ require (
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
+	github.com/google/btree v1.1.3 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
 	github.com/kr/pretty v0.3.1 // indirect

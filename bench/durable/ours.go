@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -14,15 +15,20 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 var ctx = context.Background()
 
 // open opens a scheduler on the directory, with one kind whose runs are counted.
 func open(dir string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
-	s, err := durable.Open(filepath.Join(dir, "tasks"), opts...)
+	store, err := pebble.Open(filepath.Join(dir, "tasks"))
 	if err != nil {
 		return nil, nil, err
+	}
+	s, err := durable.New(store, opts...)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	c := &counter{}
 	return s, c, s.Handle("k", c.run)

@@ -28,8 +28,6 @@ var unpublished = []string{"internal", "test", "checks", "bench", "examples"}
 // exempt are the names that need no example, with the reason.
 var exempt = map[string]string{
 	"timewheel.Layout.String":           byFmt,
-	"durable.Damage.String":             byFmt,
-	"durable.Doubt.String":              byFmt,
 	"durable.Token.String":              byFmt,
 	"durable.DuplicateKeysError.Error":  byFmt,
 	"durable.DuplicateKeysError.Unwrap": "is called by package errors",
@@ -39,6 +37,15 @@ var exempt = map[string]string{
 	"durable/memstore.Store.Keys":       byScheduler,
 	"durable/memstore.Store.Len":        byScheduler,
 	"durable/memstore.Store.Close":      byScheduler,
+	"durable/pebble.Damage.String":      byFmt,
+	"durable/pebble.Doubt.String":       byFmt,
+	"durable/pebble.Store.Commit":       byScheduler,
+	"durable/pebble.Store.Get":          byScheduler,
+	"durable/pebble.Store.Due":          byScheduler,
+	"durable/pebble.Store.Keys":         byScheduler,
+	"durable/pebble.Store.Len":          byScheduler,
+	"durable/pebble.Store.Failed":       byScheduler,
+	"durable/pebble.Store.Err":          byScheduler,
 }
 
 const (
@@ -83,7 +90,7 @@ func published(t *testing.T) map[string]string {
 	for line := range strings.Lines(list(t, "-f", "{{.ImportPath}}\t{{.Name}}\t{{.Dir}}", module+"/...")) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
 		parts := strings.Split(strings.TrimPrefix(fields[0], module+"/"), "/")
-		if fields[1] != "main" && !slices.Contains(unpublished, parts[0]) {
+		if fields[1] != "main" && !slices.Contains(unpublished, parts[0]) && !slices.Contains(parts, "internal") {
 			folders[fields[0]] = fields[2]
 		}
 	}

@@ -3,6 +3,7 @@
 package memstore_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -34,7 +35,7 @@ func TestStore_closed_saysSo(t *testing.T) {
 	if _, _, err := s.Get("k"); err == nil {
 		t.Error("a closed store answers Get")
 	}
-	for _, err := range s.Due(durable.Position{}, durable.Never) {
+	for _, err := range s.Due(durable.Position{}, math.MaxInt64) {
 		if err == nil {
 			t.Error("a closed store yields records")
 		}

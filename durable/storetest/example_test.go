@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
 
@@ -14,7 +15,10 @@ func ExampleTest() {
 	var t *testing.T // of TestStore(t *testing.T)
 
 	storetest.Test(t, func(t *testing.T) storetest.Open {
-		dir := t.TempDir()
-		return func() (durable.Store, error) { return durable.OpenPebble(dir) }
+		store := memstore.New() // or the directory of a store on the disk
+		return func() (durable.Store, error) {
+			store = store.Reopen()
+			return store, nil
+		}
 	})
 }

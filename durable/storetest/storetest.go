@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -170,7 +171,7 @@ func (s *subject) check() {
 	if n := s.Len(); n != len(s.model) {
 		s.t.Errorf("Len is %d, want %d", n, len(s.model))
 	}
-	s.walk(start, durable.Never)
+	s.walk(start, math.MaxInt64)
 	for key, want := range s.model {
 		if r, ok, err := s.Get(key); err != nil || !ok || !same(r, want) {
 			s.t.Errorf("Get(%.20q) = due %d, %v, %v, want due %d", key, r.Due, ok, err, want.Due)
@@ -207,7 +208,7 @@ func addReplaceDelete(_ *testing.T, s *subject) {
 	s.commit(s.del("a"), s.put("c", 5, "again"))
 	s.check()
 	s.reopen()
-	s.commit(s.put("a", durable.Never, "parked"), s.put("c", durable.Never, ""))
+	s.commit(s.put("a", math.MaxInt64, "parked"), s.put("c", math.MaxInt64, ""))
 	s.check()
 	s.commit(s.put("a", 1, "runs"), s.del("b"))
 }
@@ -231,12 +232,12 @@ func anyBytes(_ *testing.T, s *subject) {
 
 func anyDue(_ *testing.T, s *subject) {
 	for i, due := range []int64{
-		durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, durable.Never - 1, durable.Never,
+		durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, math.MaxInt64 - 1, math.MaxInt64,
 	} {
 		s.commit(s.put(fmt.Sprint("k", i), due, fmt.Sprint(due)))
 	}
 	s.walk(start, -1)
-	s.walk(durable.Position{Due: 0}, durable.Never-1)
+	s.walk(durable.Position{Due: 0}, math.MaxInt64-1)
 }
 
 func dueOrder(_ *testing.T, s *subject) {
@@ -256,7 +257,7 @@ func walkBounds(_ *testing.T, s *subject) {
 	}
 	for due := int64(-1); due <= 41; due++ {
 		for _, key := range []string{"", "a0", "a1", "a1\x00", "b2", "c3", "z"} {
-			for _, until := range []int64{due - 1, due, due + 1, due + 10, durable.Never} {
+			for _, until := range []int64{due - 1, due, due + 1, due + 10, math.MaxInt64} {
 				s.walk(durable.Position{Due: due, Key: key}, until)
 			}
 		}
@@ -269,7 +270,7 @@ func walkBrokenOff(t *testing.T, s *subject) {
 	}
 	var at durable.Position
 	n := 0
-	for r, err := range s.Due(start, durable.Never) {
+	for r, err := range s.Due(start, math.MaxInt64) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +279,7 @@ func walkBrokenOff(t *testing.T, s *subject) {
 		}
 	}
 	s.commit(s.put("new", 2, "")) // behind the walk: it must not be held up by it, nor met again
-	s.walk(at, durable.Never)
+	s.walk(at, math.MaxInt64)
 	for range s.Keys() {
 		break
 	}
@@ -313,7 +314,7 @@ func givenOut(t *testing.T, s *subject) {
 	}
 	copy(r.Data, "yyyy")
 	s.check()
-	for r := range s.Due(start, durable.Never) {
+	for r := range s.Due(start, math.MaxInt64) {
 		copy(r.Data, "zzzz")
 	}
 }
@@ -345,7 +346,7 @@ func readsBesideCommits(t *testing.T, s *subject) {
 				default:
 				}
 				seen := map[string]string{}
-				for r, err := range s.Due(start, durable.Never) {
+				for r, err := range s.Due(start, math.MaxInt64) {
 					if err != nil {
 						t.Errorf("walk: %v", err)
 						return

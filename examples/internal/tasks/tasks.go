@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 const kind = "order.expire"
@@ -22,11 +23,15 @@ type Tasks struct{ scheduler *durable.Scheduler }
 
 // Open opens the tasks in the directory. After Start each of them calls expire when it is due, at least once.
 func Open(dir string, expire func(id string) error) (*Tasks, error) {
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // what fails is returned, and ends the program
-	s, err := durable.Open(dir, durable.WithLogger(quiet))
+	store, err := pebble.Open(dir)
 	if err != nil {
 		return nil, err
+	}
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard) // what fails is returned, and ends the program
+	s, err := durable.New(store, durable.WithLogger(quiet))
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
 	err = s.Handle(kind, func(_ context.Context, run durable.Run) error { return expire(run.Key) })
 	if err != nil {
@@ -63,7 +68,7 @@ func (t *Tasks) Len() int { return t.scheduler.Len() }
 // failed for good.
 func (t *Tasks) Counts() (added, removed, run, parked uint64) {
 	s := t.scheduler.Stats()
-	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.Parked)
+	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.ParkedTotal)
 }
 
 // Close ends when the runs have ended, or ctx is done.

@@ -7,20 +7,14 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 func main() {
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	s, err := durable.Open(filepath.Join(dir, "tasks"))
+	s, err := durable.New(memstore.New())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package durable_test
+package pebble_test
 
 import (
 	"io/fs"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -30,7 +32,7 @@ import (
 // would be without compression, and room for the logs and for the tables that a compaction is about to
 // replace. A store that kept what was removed would have more than ten times the bytes in the end.
 //
-// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of OpenPebble. Without it
+// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of Open. Without it
 // there are few, in memory and with small tables. There are ten times as many cycles.
 
 // churnRoom is what the directory may have in addition to that, in sizes of a memory table: the logs of the
@@ -42,6 +44,7 @@ type churn struct {
 	batch int // how many cycles are one commit
 	store durable.Store
 	rnd   *rand.Rand
+	head  []byte // of the data of each task, before the payload
 	tasks []churned
 	made  uint64
 	bytes int64 // of the live tasks
@@ -59,14 +62,17 @@ func (c churned) key() string {
 	return fmt.Sprintf("order:%016x", c.number*0x9e3779b97f4a7c15)
 }
 
-func (c churned) data() []byte {
-	payload := binary.BigEndian.AppendUint64(make([]byte, 0, 16), c.number*0xd1342543de82ef95)
-	payload = binary.BigEndian.AppendUint64(payload, c.number*0xaf251af3b0f025b5)
-	return durable.DataOf(durable.Task{Key: c.key(), Kind: "order.recheck", Payload: payload}, c.due, c.number)
+// data is that of the task's record: a scheduler writes the payload behind everything else.
+func (c *churn) data(task churned) []byte {
+	b := append(make([]byte, 0, len(c.head)+16), c.head...)
+	b = binary.BigEndian.AppendUint64(b, task.number*0xd1342543de82ef95)
+	return binary.BigEndian.AppendUint64(b, task.number*0xaf251af3b0f025b5)
 }
 
 // size returns the bytes of both rows.
-func (c churned) size() int64 { return int64(2*len(c.key()) + 1 + 8 + 1 + 8 + len(c.data())) }
+func (c *churn) size(task churned) int64 {
+	return int64(2*len(task.key()) + 1 + 8 + 1 + 8 + len(c.data(task)))
+}
 
 // next returns a new task that is due on the day after the test.
 func (c *churn) next() churned {
@@ -75,8 +81,8 @@ func (c *churn) next() churned {
 }
 
 func (c *churn) add(task churned) durable.Change {
-	c.bytes += task.size()
-	return durable.Change{Key: task.key(), From: durable.None, Due: task.due, Data: task.data()}
+	c.bytes += c.size(task)
+	return durable.Change{Key: task.key(), From: durable.None, Due: task.due, Data: c.data(task)}
 }
 
 func (c *churn) commit(changes []durable.Change) {
@@ -108,7 +114,7 @@ func (c *churn) cycle() {
 			continue // it was added by this commit
 		}
 		changes = append(changes, durable.Change{Key: old.key(), From: old.due, Due: durable.None})
-		c.bytes -= old.size()
+		c.bytes -= c.size(*old)
 		*old = c.next()
 		changes = append(changes, c.add(*old))
 	}
@@ -159,10 +165,10 @@ func (c *churn) check() {
 	}
 	var want, got uint64
 	for _, task := range c.tasks {
-		want += hash(task.key(), task.due, task.data())
+		want += hash(task.key(), task.due, c.data(task))
 	}
 	n := 0
-	for r, err := range c.store.Due(durable.Position{Due: durable.None}, durable.Never) {
+	for r, err := range c.store.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -178,7 +184,7 @@ func (c *churn) check() {
 func TestChurn_directoryStaysBounded(t *testing.T) {
 	live, batch, memTable := 10_000, 100, int64(64<<10)
 	dir, files := "store", vfs.FS(vfs.NewMem())
-	open := func() (durable.Store, error) { return durable.OpenPebbleOn(dir, files) }
+	open := func() (durable.Store, error) { return pebble.OpenOn(dir, files) }
 	if testing.Short() {
 		live = 1_000
 	}
@@ -189,7 +195,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 		}
 		dir, files = filepath.Join(t.TempDir(), "store"), vfs.Default
 		batch, memTable = 5000, 32<<20
-		open = func() (durable.Store, error) { return durable.OpenPebble(dir) }
+		open = func() (durable.Store, error) { return pebble.Open(dir) }
 	}
 	store, err := open()
 	if err != nil {
@@ -199,6 +205,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &churn{t: t, batch: batch, store: store, rnd: rand.New(rand.NewPCG(5, 5))}
+	c.head = recordOf(t, durable.Task{Key: "any", Kind: "order.recheck", Delay: 24 * time.Hour}).Data
 	begin := time.Now()
 	c.fill(live)
 	t.Logf("%d tasks of %d bytes take %d in the directory; added in %v", live, c.bytes, usage(t, files, dir), time.Since(begin))
@@ -216,9 +223,8 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	}
 	t.Logf("the directory had at most %.0f %% of what it may have", 100*c.most)
 	c.check()
-	past := churned{c.made + 1, time.Now().Add(-time.Second).UnixNano()}
-	first := durable.DataOf(durable.Task{Key: "first", Kind: "first"}, past.due, past.number)
-	c.commit([]durable.Change{{Key: "first", From: durable.None, Due: past.due, Data: first}})
+	first := recordOf(t, durable.Task{Key: "first", Kind: "first", At: time.Now().Add(-time.Second)})
+	c.commit([]durable.Change{{Key: first.Key, From: durable.None, Due: first.Due, Data: first.Data}})
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

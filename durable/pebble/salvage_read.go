@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
 	"bytes"
@@ -426,20 +426,31 @@ func batchRows(batch []byte, see func(row)) error {
 		return fmt.Errorf("a batch is %w", errNotWhole)
 	}
 	write := binary.LittleEndian.Uint64(batch)
-	d := decoder{b: batch[batchHead:]}
-	for len(d.b) > 0 {
-		kind := pebble.InternalKeyKind(d.byte())
-		r := row{write: write, name: d.take(d.uvarint())}
+	left, whole := batch[batchHead:], true
+	piece := func() []byte { // is behind its length
+		length, head := binary.Uvarint(left)
+		if head <= 0 || length > uint64(len(left)-head) {
+			whole = false
+			return nil
+		}
+		taken := left[head:][:length]
+		left = left[head:][length:]
+		return taken
+	}
+	for len(left) > 0 {
+		kind := pebble.InternalKeyKind(left[0])
+		left = left[1:]
+		r := row{write: write, name: piece()}
 		switch kind {
 		case pebble.InternalKeyKindSet:
-			r.set, r.value = true, d.take(d.uvarint())
+			r.set, r.value = true, piece()
 		case pebble.InternalKeyKindDelete, pebble.InternalKeyKindSingleDelete:
 		case pebble.InternalKeyKindLogData:
 			continue // it is no row, and has no number
 		default:
 			return fmt.Errorf("a row of the unknown kind %d", kind)
 		}
-		if d.short {
+		if !whole {
 			return fmt.Errorf("a row is %w", errNotWhole)
 		}
 		see(r)

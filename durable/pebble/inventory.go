@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // An inventory is what the files of a store must hold at least: the record that Pebble does not keep. Pebble
@@ -92,7 +93,7 @@ func readInventory(files vfs.FS, dir string) (inventory, error) {
 		list[name] = e
 	}
 	if !ok || !headed {
-		return nil, fmt.Errorf("%w: %s is damaged", ErrCorrupt, inventoryName)
+		return nil, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, inventoryName)
 	}
 	return list, nil
 }
@@ -114,7 +115,7 @@ func (list inventory) verify(files vfs.FS, dir string) (inventory, error) {
 	}
 	for name := range list {
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, name)
+			return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, name)
 		}
 	}
 	now := make(inventory)
@@ -149,7 +150,7 @@ func (e extent) verify(files vfs.FS, path string) error {
 	if is != e {
 		return fmt.Errorf("%w: %s is damaged: "+
 			"of bytes %d to %d there are %d, with the checksum %08x in place of %08x",
-			ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
+			durable.ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -19,34 +20,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/sirupsen/logrus"
+	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A pebbleStore is a Store in a directory, on Pebble, a log-structured merge tree. Its rows:
-//
-//	m commits             how many commits there were, how many records there are, and the sum of the hashes
-//	                      of the names of their d rows
-//	k key                 the due time of the record of the key
-//	d due key             the data of that record
-//
-// So the records lie in due order and are read one after the other, a look-up by key takes two reads, and the
-// keys alone can be read quickly. Numbers are big-endian; due times have their sign bit flipped, so that the
-// order of the bytes is that of the numbers.
-//
-// # Who owns what
-//
-// Pebble owns its files and works on them through the [guard], which keeps the [inventory] and is where a
-// failure is known first. The store owns the directory: its lock, FORMAT, and the [watermark].
-//
-// # States
-//
-//	open      serves
-//	failed    reads still work; commits return the cause; nothing is written to the disk
-//	closed    unusable
-//
-// A store that was opened is checked by the first walk over its keys: only then what Pebble has removed is
-// deleted.
-type pebbleStore struct {
+// A Store is a [durable.Store] in a directory, and a [durable.FailureReporter]. See [Open].
+type Store struct {
 	db      *pebble.DB
 	dir     string
 	guard   *guard
@@ -63,40 +41,45 @@ type pebbleStore struct {
 	closed  bool
 }
 
+// ErrLocked is the error of Open, for errors.Is, if the store is open already.
+var ErrLocked = errors.New("durable/pebble: the store is open in another process or scheduler")
+
 var rowCommits = []byte("mcommits")
 
 const cacheSize = 32 << 20
 
-// OpenPebble opens the store in a directory. It makes the directory, readable for its user alone, if the parent
-// exists. Every commit is synced to the disk. The store deletes no file before the first complete walk over
-// [Store.Keys], which checks it; a [Scheduler] makes that walk after New.
+// Open opens the store in a directory. It makes the directory, readable for its user alone, if the parent
+// exists. The error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has
+// another format, and [durable.ErrCorrupt] if it is damaged. Open then leaves the store as it is. It also
+// refuses, and does not touch, a directory that holds something else.
+//
+// Every commit is synced to the disk. The store deletes no file before the first complete walk over
+// [Store.Keys], which checks it; a [durable.Scheduler] makes that walk after [durable.New].
 //
 // To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress,
 // of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
-func OpenPebble(dir string) (Store, error) { return openDisk(dir, logrus.StandardLogger()) }
-
-func openDisk(dir string, log logrus.FieldLogger) (Store, error) {
+func Open(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {
 		return nil, err
 	}
-	return openPebble(dir, vfs.Default, 0, log)
+	return open(dir, vfs.Default, 0)
 }
 
-// openPebble opens the store; memTable is 0 for a size that suits the disk.
-func openPebble(dir string, files vfs.FS, memTable uint64, log logrus.FieldLogger) (Store, error) {
-	s := &pebbleStore{dir: dir, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
-	if err := s.open(files, memTable, log); err != nil {
+// open opens the store; memTable is 0 for a size that suits the disk.
+func open(dir string, files vfs.FS, memTable uint64) (*Store, error) {
+	s := &Store{dir: dir, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
+	if err := s.open(files, memTable); err != nil {
 		if s.lock != nil {
 			err = errors.Join(err, s.lock.Close())
 		}
-		return nil, fmt.Errorf("durable: directory %s: %w", dir, err)
+		return nil, fmt.Errorf("durable/pebble: directory %s: %w", dir, err)
 	}
 	go s.commitBatches()
 	return s, nil
 }
 
-func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger) (err error) {
+func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := makeDirectory(files, s.dir); err != nil {
 		return err
 	}
@@ -122,7 +105,7 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 	if memTable == 0 {
 		memTable = memTableFor(files, s.dir)
 	}
-	if err := s.openDB(memTable, log); err != nil {
+	if err := s.openDB(memTable); err != nil {
 		return err
 	}
 	path := files.PathJoin(s.dir, watermarkName)
@@ -154,7 +137,7 @@ func (s *pebbleStore) open(files vfs.FS, memTable uint64, log logrus.FieldLogger
 const litter = 64
 
 // walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
-func (s *pebbleStore) walkIfLittered(now inventory) error {
+func (s *Store) walkIfLittered(now inventory) error {
 	n := 0
 	for name := range now {
 		if !isTable(name) {
@@ -188,7 +171,7 @@ func presence(files vfs.FS, path string) (func() error, error) {
 }
 
 // openDB opens Pebble. If a write fails, openDB waits for Pebble no longer than patience.
-func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
+func (s *Store) openDB(memTable uint64) error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	o := &pebble.Options{
@@ -198,12 +181,12 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 		FormatMajorVersion:  pebble.FormatNewest,
 		MaxManifestFileSize: 4 << 20, // it is read at each open
 		MaxOpenFiles:        256,
-		Logger:              pebbleLogger{log, s.guard.fail},
+		Logger:              logger{s.guard.fail},
 	}
 	o.EnsureDefaults()
 	// A corruption is an error of the read that meets it, and not the end of the process.
 	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) {
-		s.guard.fail(fmt.Errorf("%w: %s: %w", ErrCorrupt, i.Path, i.Details))
+		s.guard.fail(fmt.Errorf("%w: %s: %w", durable.ErrCorrupt, i.Path, i.Details))
 	}
 	o.EventListener.BackgroundError = func(err error) { s.guard.fail(damaged(err)) }
 	for i := range o.Levels {
@@ -240,7 +223,7 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 	// The files are as the inventory lists them. If Pebble cannot read them, and not because of an error of the
 	// system, they are damaged.
 	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
-		return fmt.Errorf("%w: %w", ErrCorrupt, is.err)
+		return fmt.Errorf("%w: %w", durable.ErrCorrupt, is.err)
 	}
 	return is.err
 }
@@ -249,7 +232,7 @@ func (s *pebbleStore) openDB(memTable uint64, log logrus.FieldLogger) error {
 const patience = time.Second
 
 // readCounts reads how many commits and records there are, and the sum of the records.
-func (s *pebbleStore) readCounts() error {
+func (s *Store) readCounts() error {
 	counts, ok, err := numbers(s.db, rowCommits, 3)
 	if ok {
 		s.commits, s.sum = counts[0], counts[2]
@@ -260,28 +243,28 @@ func (s *pebbleStore) readCounts() error {
 
 // damaged makes an error of Pebble wrap ErrCorrupt if it means damage.
 func damaged(err error) error {
-	if err == nil || errors.Is(err, ErrCorrupt) {
+	if err == nil || errors.Is(err, durable.ErrCorrupt) {
 		return err
 	}
 	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", durable.ErrCorrupt, err)
 	}
 	return err
 }
 
 // check returns the error of a read. An error that means damage fails the store.
-func (s *pebbleStore) check(err error) error {
-	if err = damaged(err); errors.Is(err, ErrCorrupt) {
+func (s *Store) check(err error) error {
+	if err = damaged(err); errors.Is(err, durable.ErrCorrupt) {
 		s.guard.fail(err)
 	}
 	return err
 }
 
 // Failed returns a channel that is closed when the store has failed. Err returns the cause.
-func (s *pebbleStore) Failed() <-chan struct{} { return s.guard.failed }
+func (s *Store) Failed() <-chan struct{} { return s.guard.failed }
 
 // Err returns why the store has failed, or nil.
-func (s *pebbleStore) Err() error { return s.guard.err() }
+func (s *Store) Err() error { return s.guard.err() }
 
 // numbers reads a row of n numbers.
 func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
@@ -294,7 +277,7 @@ func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err 
 	}
 	defer func() { _ = closer.Close() }()
 	if len(value) != 8*n {
-		return nil, false, fmt.Errorf("%w: row %q is %x", ErrCorrupt, row, value)
+		return nil, false, fmt.Errorf("%w: row %q is %x", durable.ErrCorrupt, row, value)
 	}
 	for i := range n {
 		all = append(all, binary.BigEndian.Uint64(value[8*i:]))
@@ -304,7 +287,7 @@ func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err 
 
 func appendKeyRow(b []byte, key string) []byte { return append(append(b, 'k'), key...) }
 
-func appendDueRow(b []byte, p Position) []byte {
+func appendDueRow(b []byte, p durable.Position) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, 'd'), orderly(p.Due))
 	return append(b, p.Key...)
 }
@@ -313,11 +296,12 @@ func appendDueRow(b []byte, p Position) []byte {
 func orderly(due int64) uint64  { return uint64(due) ^ 1<<63 }
 func disorderly(n uint64) int64 { return int64(n ^ 1<<63) }
 
-func (s *pebbleStore) Commit(changes []Change) error {
+// Commit makes all of the changes or none, and syncs them to the disk.
+func (s *Store) Commit(changes []durable.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errors.New("durable: the store is closed")
+		return errors.New("durable/pebble: the store is closed")
 	}
 	if err := s.guard.err(); err != nil {
 		return err
@@ -347,7 +331,7 @@ func (s *pebbleStore) Commit(changes []Change) error {
 }
 
 // commitBatches commits one batch after the other.
-func (s *pebbleStore) commitBatches() {
+func (s *Store) commitBatches() {
 	commit := func(b *pebble.Batch) (err error) {
 		defer func() { err = recovered(recover(), err) }()
 		return errors.Join(b.Commit(pebble.Sync), b.Close())
@@ -358,7 +342,7 @@ func (s *pebbleStore) commitBatches() {
 }
 
 // batch returns the changes as Pebble takes them, and what the counts are then.
-func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, sum uint64, err error) {
+func (s *Store) batch(changes []durable.Change) (b *pebble.Batch, length int64, sum uint64, err error) {
 	size := 0
 	for _, c := range changes {
 		size += 96 + 3*len(c.Key) + len(c.Data)
@@ -376,15 +360,15 @@ func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, su
 		}
 	}
 	for _, c := range changes {
-		if c.From != None {
-			row = appendDueRow(row[:0], Position{c.From, c.Key})
+		if c.From != durable.None {
+			row = appendDueRow(row[:0], durable.Position{Due: c.From, Key: c.Key})
 			length--
 			sum -= xxhash.Sum64(row)
 			if c.From != c.Due {
 				remove(row)
 			}
 		}
-		if c.Due == None {
+		if c.Due == durable.None {
 			row = appendKeyRow(row[:0], c.Key)
 			remove(row)
 			continue
@@ -393,7 +377,7 @@ func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, su
 			row = appendKeyRow(row[:0], c.Key)
 			set(row, binary.BigEndian.AppendUint64(nil, orderly(c.Due)))
 		}
-		row = appendDueRow(row[:0], Position{c.Due, c.Key})
+		row = appendDueRow(row[:0], durable.Position{Due: c.Due, Key: c.Key})
 		length++
 		sum += xxhash.Sum64(row)
 		set(row, c.Data)
@@ -406,52 +390,55 @@ func (s *pebbleStore) batch(changes []Change) (b *pebble.Batch, length int64, su
 	return b, length, sum, err
 }
 
-func (s *pebbleStore) Get(key string) (Record, bool, error) {
+// Get returns the record of the key, and whether there is one.
+func (s *Store) Get(key string) (durable.Record, bool, error) {
 	r, ok, err := get(s.db, key)
 	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
 		snapshot := s.db.NewSnapshot()
 		defer func() { _ = snapshot.Close() }()
 		if r, ok, err = get(snapshot, key); errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: no data of %q", ErrCorrupt, key)
+			err = fmt.Errorf("%w: no data of %q", durable.ErrCorrupt, key)
 		}
 	}
 	return r, ok, s.check(err)
 }
 
 // get returns pebble.ErrNotFound if there is the first row of a record and not the second.
-func get(from pebble.Reader, key string) (Record, bool, error) {
+func get(from pebble.Reader, key string) (durable.Record, bool, error) {
 	n, ok, err := numbers(from, appendKeyRow(nil, key), 1)
 	if err != nil || !ok {
-		return Record{}, false, err
+		return durable.Record{}, false, err
 	}
 	due := disorderly(n[0])
-	data, closer, err := from.Get(appendDueRow(nil, Position{due, key}))
+	data, closer, err := from.Get(appendDueRow(nil, durable.Position{Due: due, Key: key}))
 	if err != nil {
-		return Record{}, false, err
+		return durable.Record{}, false, err
 	}
-	return Record{key, due, append([]byte(nil), data...)}, true, closer.Close()
+	return durable.Record{Key: key, Due: due, Data: append([]byte(nil), data...)}, true, closer.Close()
 }
 
-func (s *pebbleStore) Due(after Position, until int64) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+// Due walks over the records after the position and up to the due time, in order.
+func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
 		bounds := &pebble.IterOptions{LowerBound: append(appendDueRow(nil, after), 0), UpperBound: []byte("e")}
-		if until < Never {
-			bounds.UpperBound = appendDueRow(nil, Position{Due: until + 1})
+		if until < math.MaxInt64 {
+			bounds.UpperBound = appendDueRow(nil, durable.Position{Due: until + 1})
 		}
 		err := walk(s.db, bounds, func(key, value []byte) (more bool, err error) {
 			if len(key) < 9 {
-				return false, fmt.Errorf("%w: row %x", ErrCorrupt, key)
+				return false, fmt.Errorf("%w: row %x", durable.ErrCorrupt, key)
 			}
 			due := disorderly(binary.BigEndian.Uint64(key[1:]))
-			return yield(Record{string(key[9:]), due, append([]byte(nil), value...)}, nil), nil
+			return yield(durable.Record{Key: string(key[9:]), Due: due, Data: append([]byte(nil), value...)}, nil), nil
 		})
 		if err = s.check(err); err != nil {
-			yield(Record{}, err)
+			yield(durable.Record{}, err)
 		}
 	}
 }
 
-func (s *pebbleStore) Keys() iter.Seq2[string, error] {
+// Keys walks over all keys as they are when Keys is called. A complete walk also checks the store.
+func (s *Store) Keys() iter.Seq2[string, error] {
 	snapshot := s.db.NewSnapshot()
 	return func(yield func(string, error) bool) {
 		defer func() { _ = snapshot.Close() }()
@@ -461,7 +448,7 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 		bounds := &pebble.IterOptions{LowerBound: []byte("k"), UpperBound: []byte("l")}
 		err := walk(snapshot, bounds, func(key, value []byte) (more bool, err error) {
 			if len(value) != 8 {
-				return false, fmt.Errorf("%w: row %x is %x", ErrCorrupt, key, value)
+				return false, fmt.Errorf("%w: row %x is %x", durable.ErrCorrupt, key, value)
 			}
 			row = append(append(append(row[:0], 'd'), value...), key[1:]...)
 			length++
@@ -480,7 +467,7 @@ func (s *pebbleStore) Keys() iter.Seq2[string, error] {
 
 // checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files
 // that Pebble has removed may be deleted.
-func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
+func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
 		return err
@@ -490,7 +477,7 @@ func (s *pebbleStore) checkCounts(snapshot pebble.Reader, length, sum uint64) er
 	}
 	if length != counts[1] || sum != counts[2] {
 		return fmt.Errorf("%w: there are %d tasks with the sum %016x, and %d with the sum %016x were committed",
-			ErrCorrupt, length, sum, counts[1], counts[2])
+			durable.ErrCorrupt, length, sum, counts[1], counts[2])
 	}
 	s.guard.check()
 	return nil
@@ -518,10 +505,12 @@ func walk(
 	return it.Error()
 }
 
-func (s *pebbleStore) Len() int { return int(s.length.Load()) }
+// Len returns the number of records.
+func (s *Store) Len() int { return int(s.length.Load()) }
 
-// Close returns what the store has failed with, if it has: what was committed before is on the disk.
-func (s *pebbleStore) Close() error {
+// Close closes the store. It returns what the store has failed with, if it has: what was committed before is on
+// the disk.
+func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -540,7 +529,7 @@ func (s *pebbleStore) Close() error {
 }
 
 // closeDB closes Pebble. After a failure it waits for Pebble no longer than patience: Pebble can write nothing.
-func (s *pebbleStore) closeDB() error {
+func (s *Store) closeDB() error {
 	s.guard.dismiss()
 	done := make(chan error, 1)
 	go func() {
@@ -564,7 +553,7 @@ func (s *pebbleStore) closeDB() error {
 
 // flush writes what is in the log alone into a table, every byte of which has its checksum. It is not needed:
 // if the disk is very slow, the log has it all.
-func (s *pebbleStore) flush() {
+func (s *Store) flush() {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
 		return
@@ -578,20 +567,15 @@ func (s *pebbleStore) flush() {
 
 const flushPatience = 10 * time.Second
 
-// pebbleLogger logs the errors of Pebble. Pebble relies on Fatalf not returning, and calls it with locks
-// held, on any goroutine. So Fatalf fails the store and blocks that goroutine for ever.
-type pebbleLogger struct {
-	log  logrus.FieldLogger
-	fail func(error)
-}
+// A logger is what Pebble calls with its messages. Those about errors that matter come as an event, too, or by
+// Fatalf. Pebble relies on Fatalf not returning, and calls it with locks held, on any goroutine. So Fatalf fails
+// the store and blocks that goroutine for ever.
+type logger struct{ fail func(error) }
 
-func (pebbleLogger) Infof(string, ...any) {}
+func (logger) Infof(string, ...any)  {}
+func (logger) Errorf(string, ...any) {}
 
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Errorf("durable: pebble: "+format, args...)
-}
-
-func (l pebbleLogger) Fatalf(format string, args ...any) {
+func (l logger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	for _, arg := range args {
 		if cause, ok := arg.(error); ok {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"errors"
@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // unlocked is a file system whose locks the dead do not hold.
@@ -53,7 +54,7 @@ func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []str
 	acks := make(chan string, commits)
 	ended := make(chan error, 1)
 	go func() {
-		s, err := durable.OpenPebbleOn("store", unlocked{errorfs.Wrap(mem, m)})
+		s, err := pebble.OpenOn("store", unlocked{errorfs.Wrap(mem, m)})
 		for i := 0; err == nil && i < commits; i++ {
 			if i == commits/2 && walk {
 				for _, err := range s.Keys() {
@@ -106,7 +107,7 @@ func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 		}
 		percent := 50 * rnd.IntN(2)
 		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rnd})
-		s, err := durable.OpenPebbleOn("store", unlocked{left})
+		s, err := pebble.OpenOn("store", unlocked{left})
 		if err != nil {
 			t.Fatalf("trial %d, %d %% of what was not synced is left: %v", trial, percent, err)
 		}
@@ -130,7 +131,7 @@ func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 	for n := int64(1); n < 90; n++ {
 		mem := vfs.NewMem()
 		var count atomic.Int64
-		s, err := durable.OpenPebbleOn("store", unlocked{errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		s, err := pebble.OpenOn("store", unlocked{errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && count.Add(1) == n {
 				return syscall.ENOSPC
 			}
@@ -139,7 +140,7 @@ func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 		if err == nil {
 			_ = s.Close() // its error is the one that was injected, if it was
 		}
-		if s, err = durable.OpenPebbleOn("store", unlocked{mem}); err != nil {
+		if s, err = pebble.OpenOn("store", unlocked{mem}); err != nil {
 			t.Errorf("after the %d-th write has failed: %v", n, err)
 			continue
 		}
@@ -153,7 +154,7 @@ func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 func TestOpen_filesOfOthers_areNotTheStores(t *testing.T) {
 	others := []string{"app.log", "my notes.log", "000002 (copy).log", "a.sst", "OPTIONS-old", "MANIFEST-x"}
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestOpen_filesOfOthers_areNotTheStores(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if s, err = durable.OpenPebble(dir); err != nil {
+		if s, err = pebble.Open(dir); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := readAll(s); err != nil || !h.is(all, 5) {
@@ -190,7 +191,7 @@ func TestOpen_againAndAgain_doesNotFillTheDirectory(t *testing.T) {
 	h := newHistory(1)
 	most := 0
 	for range 40 {
-		s, err := durable.OpenPebbleOn("store", mem)
+		s, err := pebble.OpenOn("store", mem)
 		if err != nil {
 			t.Fatal(err)
 		}

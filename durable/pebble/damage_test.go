@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // The damage harness damages each file of a store in every way that is listed below, in several states of the
@@ -241,7 +243,7 @@ func (t trial) judge() (v verdict) {
 // answers do not fit together.
 func readTrue(s durable.Store) (map[string]durable.Record, error) {
 	all := map[string]durable.Record{}
-	for r, err := range s.Due(durable.Position{Due: durable.None}, durable.Never) {
+	for r, err := range s.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
 		if err != nil {
 			return all, err
 		}
@@ -287,7 +289,7 @@ func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	damaged := d.apply(s)
 	put(damaged)
 	return trial{
-		open: func() (durable.Store, error) { return durable.OpenPebbleOn("store", files) },
+		open: func() (durable.Store, error) { return pebble.OpenOn("store", files) },
 		want: s.Want,
 		repair: func() {
 			whole := map[string][]byte{}
@@ -366,7 +368,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		}
 	}
 	open := func() durable.Store {
-		s, err := durable.OpenPebbleOn("store", mem)
+		s, err := pebble.OpenOn("store", mem)
 		must(err)
 		for _, err := range s.Keys() { // the store deletes nothing before this walk
 			must(err)
@@ -803,7 +805,7 @@ func (s *lyingStore) Close() error { return errors.Join(s.Store.Close(), s.close
 func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	h := newHistory(31)
 	whole := memOf(t, nil)
-	s, err := durable.OpenPebbleOn("store", whole)
+	s, err := pebble.OpenOn("store", whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -814,7 +816,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	one := slices.Sorted(maps.Keys(want))[0]
 	open := func(lie lyingStore) func() (durable.Store, error) {
 		return func() (durable.Store, error) {
-			s, err := durable.OpenPebbleOn("store", whole)
+			s, err := pebble.OpenOn("store", whole)
 			lie := lie
 			lie.Store = s
 			return &lie, err

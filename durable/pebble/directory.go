@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // A directory is a store if it has a file that says so, and in which format. It is written before Pebble makes
@@ -34,7 +35,7 @@ func foreign(name string) bool {
 // resolve returns the one path of a directory that no os.Chdir and no changed link leads elsewhere.
 func resolve(dir string) (string, error) {
 	if dir == "" {
-		return "", errors.New("durable: the directory is empty; use \".\" for the current one")
+		return "", errors.New("durable/pebble: the directory is empty; use \".\" for the current one")
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -81,11 +82,11 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, inventoryName)
+		return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, inventoryName)
 	case err != nil:
 		return nil, err
 	case !formatted && len(list) > 0:
-		return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, formatName)
+		return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, formatName)
 	}
 	if len(list) == 0 {
 		if err := removeBeginnings(files, dir); err != nil || formatted {
@@ -124,9 +125,9 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	}
 	switch {
 	case !ok:
-		return false, fmt.Errorf("%w: %s is damaged", ErrCorrupt, formatName)
+		return false, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, formatName)
 	case is != format:
-		return false, fmt.Errorf("%w: %q, this program reads %q", ErrVersion, is, format)
+		return false, fmt.Errorf("%w: %q, this program reads %q", durable.ErrVersion, is, format)
 	}
 	return true, nil
 }
@@ -139,7 +140,7 @@ func checkPebbleVersion(name string) error {
 	}
 	_, version, _ := strings.Cut(marked, ".")
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil && v > uint64(pebble.FormatNewest) {
-		return fmt.Errorf("%w: format %d of Pebble, this program reads up to %d", ErrVersion, v, pebble.FormatNewest)
+		return fmt.Errorf("%w: format %d of Pebble, this program reads up to %d", durable.ErrVersion, v, pebble.FormatNewest)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func removeBeginnings(files vfs.FS, dir string) error {
 		case err != nil:
 			return err
 		case isTable(name), isLog(name) && info.Size() > 0:
-			return fmt.Errorf("%w: %s does not list %s, which has tasks", ErrCorrupt, inventoryName, name)
+			return fmt.Errorf("%w: %s does not list %s, which has tasks", durable.ErrCorrupt, inventoryName, name)
 		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
 			beginnings = append(beginnings, path)
 		case name != formatName && name != inventoryName && foreign(name):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,24 +19,25 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2"
+	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
 
 func TestPebble_keepsTheContract(t *testing.T) {
 	storetest.Test(t, func(t *testing.T) storetest.Open {
 		dir := filepath.Join(t.TempDir(), "store")
-		return func() (durable.Store, error) { return durable.OpenPebble(dir) }
+		return func() (durable.Store, error) { return pebble.Open(dir) }
 	})
 }
 
 func TestPebble_smallTables_keepsTheContract(t *testing.T) {
 	storetest.Test(t, func(*testing.T) storetest.Open {
 		files := vfs.NewMem()
-		return func() (durable.Store, error) { return durable.OpenPebbleOn("store", files) }
+		return func() (durable.Store, error) { return pebble.OpenOn("store", files) }
 	})
 }
 
@@ -48,21 +50,21 @@ func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
 		os.WriteFile(filepath.Join(other, "letter.txt"), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	db, err := pebble.Open(foreign, &pebble.Options{Logger: quietPebble{}, FormatMajorVersion: pebble.FormatMinSupported})
+	db, err := lsm.Open(foreign, &lsm.Options{Logger: quietPebble{}, FormatMajorVersion: lsm.FormatMinSupported})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Set([]byte("theirs"), nil, pebble.Sync), db.Close()); err != nil {
+	if err := errors.Join(db.Set([]byte("theirs"), nil, lsm.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]string{other: listing(t, other), foreign: listing(t, foreign)}
 	for dir, why := range map[string]string{
 		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something else", foreign: "something else",
 	} {
-		s, err := durable.Open(dir)
+		s, err := pebble.Open(dir)
 		if err == nil {
 			t.Errorf("%s is opened", dir)
-			_ = s.Shutdown(ctx)
+			_ = s.Close()
 			continue
 		}
 		if !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), dir) {
@@ -84,11 +86,11 @@ func (quietPebble) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 
 func TestOpen_aSecondTime_isRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.Open(dir)
+	s, err := newScheduler(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := durable.Open(dir); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), dir) {
+	if _, err := pebble.Open(dir); !errors.Is(err, pebble.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the second open: %v", err)
 	}
 	if err := s.Handle("k", nil); err == nil {
@@ -97,7 +99,7 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = durable.Open(dir); err != nil {
+	if s, err = newScheduler(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Shutdown(ctx); err != nil {
@@ -107,7 +109,7 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 
 func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.OpenPebble(dir + "/")
+	s, err := pebble.Open(dir + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := listing(t, dir)
-		if _, err := durable.Open(dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
+		if _, err := pebble.Open(dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("format %q: %v", format, err)
 		}
 		if after := listing(t, dir); after != before {
@@ -156,7 +158,7 @@ func listing(t *testing.T, dir string) string {
 // A disk that is full when the store is opened is an error, and the store is as it was when there is room.
 func TestOpen_fullDisk_isAnError(t *testing.T) {
 	mem := vfs.NewCrashableMem()
-	s, err := durable.OpenPebbleOn("store", mem)
+	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +176,11 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 		}
 		return nil
 	}))
-	_, err = durable.OpenPebbleOn("store", files)
-	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, durable.ErrLocked) {
+	_, err = pebble.OpenOn("store", files)
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, pebble.ErrLocked) {
 		t.Errorf("the open: %v", err)
 	}
-	_, err = durable.OpenPebbleOn("store", &smallDisk{left})
+	_, err = pebble.OpenOn("store", &smallDisk{left})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the open with some bytes left: %v", err)
 	}
@@ -188,7 +190,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 // wantOpened opens the store once more, and fails the test unless it holds what it did after that commit.
 func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
 	t.Helper()
-	s, err := durable.OpenPebbleOn("store", files)
+	s, err := pebble.OpenOn("store", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +218,7 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			var full atomic.Bool
-			s, err := durable.OpenPebbleOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			s, err := pebble.OpenOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if full.Load() && hits(op) {
 					return syscall.ENOSPC
 				}
@@ -241,7 +243,7 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	const commits = 8 // so few that the log is all there is of them
 	mem := vfs.NewCrashableMem()
-	s, err := durable.OpenPebbleOn("store", mem)
+	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +270,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	damaged[len(whole)/2] ^= 1
 	writeFile(t, left, log, damaged)
 	for range 2 {
-		if _, err := durable.OpenPebbleOn("store", left); !errors.Is(err, durable.ErrCorrupt) {
+		if _, err := pebble.OpenOn("store", left); !errors.Is(err, durable.ErrCorrupt) {
 			t.Errorf("the open: %v", err)
 		}
 		if !slices.Equal(readFile(t, left, log), damaged) {
@@ -291,7 +293,7 @@ func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 		if name != "" {
 			writeFile(t, mem, "store/"+name, []byte("mine"))
 		}
-		s, err := durable.OpenPebbleOn("store", mem)
+		s, err := pebble.OpenOn("store", mem)
 		if (err == nil) != opens {
 			t.Errorf("with %q next to the beginnings: %v", name, err)
 		}
@@ -363,7 +365,7 @@ func (h *history) commit(s durable.Store, n int) error {
 // readAll returns all that is in the store, and what is wrong with it.
 func readAll(s durable.Store) (map[string]durable.Record, error) {
 	all := map[string]durable.Record{}
-	for r, err := range s.Due(durable.Position{Due: durable.None}, durable.Never) {
+	for r, err := range s.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
 		if err != nil {
 			return all, err
 		}
@@ -432,7 +434,7 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 		return nil
 	})
 	files := errorfs.Wrap(mem, inject)
-	s, err := durable.OpenPebbleOn("store", &oneAtATime{files, mem, inject, &mu})
+	s, err := pebble.OpenOn("store", &oneAtATime{files, mem, inject, &mu})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,14 +457,14 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 		}
 		if i < opening && c.made == 0 {
 			// The store did not exist yet. It must open, and may be a new one.
-			if s, err := durable.OpenPebbleOn("store", c.files); err == nil {
+			if s, err := pebble.OpenOn("store", c.files); err == nil {
 				_ = s.Close()
 			} else if _, statErr := c.files.Stat("store"); statErr == nil {
 				t.Errorf("cut %d while the store was made, at %s: %v", i, c.what, err)
 			}
 			continue
 		}
-		s, err := durable.OpenPebbleOn("store", c.files)
+		s, err := pebble.OpenOn("store", c.files)
 		if err != nil {
 			t.Errorf("cut %d, at %s: %v", i, c.what, err)
 			continue
@@ -532,7 +534,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 			if c.hits == nil {
 				files = &shortFS{FS: mem, on: &faulty}
 			}
-			s, err := durable.OpenPebbleOn("store", files)
+			s, err := pebble.OpenOn("store", files)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -557,7 +559,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 			crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 			_ = s.Close() // its error is the old one
 			for _, left := range []vfs.FS{crashed, mem} {
-				s, err := durable.OpenPebbleOn("store", left)
+				s, err := pebble.OpenOn("store", left)
 				if err != nil {
 					t.Fatalf("the next open: %v", err)
 				}
@@ -602,7 +604,7 @@ func (f *shortFile) Write(b []byte) (int, error) {
 
 func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 	mem := vfs.NewMem()
-	s, err := durable.OpenPebbleOn("store", mem)
+	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -616,8 +618,8 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 		}
 		return nil
 	}))
-	_, err = durable.OpenPebbleOn("store", files)
-	if !errors.Is(err, syscall.EROFS) || errors.Is(err, durable.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
+	_, err = pebble.OpenOn("store", files)
+	if !errors.Is(err, syscall.EROFS) || errors.Is(err, pebble.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
 	wantOpened(t, mem, h, 20)
@@ -631,7 +633,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 	for _, how := range []string{"closed", "crashed"} {
 		t.Run(how, func(t *testing.T) {
 			mem := vfs.NewCrashableMem()
-			s, err := durable.OpenPebbleOn("store", mem)
+			s, err := pebble.OpenOn("store", mem)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -688,7 +690,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 // checkFlipped reports whether what is read is true, or known not to be.
 func checkFlipped(t *testing.T, h *history, files vfs.FS, commits int64) bool {
 	t.Helper()
-	s, err := durable.OpenPebbleOn("store", files)
+	s, err := pebble.OpenOn("store", files)
 	if err != nil {
 		return true
 	}

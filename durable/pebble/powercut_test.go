@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // A power cut may take the watermark along. Then a damage in the last log is noticed up to its last commit, which
@@ -17,7 +18,7 @@ import (
 func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 	const commits = 40
 	mem := vfs.NewCrashableMem()
-	s, err := durable.OpenPebbleOn("store", mem)
+	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 			writeFile(t, copied, "store/"+name, readFile(t, left, "store/"+name))
 		}
 		writeFile(t, copied, log, damaged)
-		s, err := durable.OpenPebbleOn("store", copied)
+		s, err := pebble.OpenOn("store", copied)
 		if errors.Is(err, durable.ErrCorrupt) {
 			noticed++
 			writeFile(t, copied, log, whole)

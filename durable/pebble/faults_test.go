@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"errors"
@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
@@ -75,7 +76,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						}
 						return nil
 					}))
-					s, err := durable.OpenPebbleOn("store", files)
+					s, err := pebble.OpenOn("store", files)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -87,10 +88,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 					testkit.Returns(t, "a commit", func() { err = h.commit(s, 400) })
 					made := h.made.Load()
 					on.Store(false)
-					failed := s.(interface {
-						Failed() <-chan struct{}
-						Err() error
-					})
+					var failed durable.FailureReporter = s
 					if hit.Load() > 0 {
 						testkit.Returns(t, "the store that has failed", func() { <-failed.Failed() })
 						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), durable.ErrCorrupt) {
@@ -112,7 +110,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 					crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 					testkit.Returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
 					for _, left := range []vfs.FS{crashed, mem} {
-						s, err := durable.OpenPebbleOn("store", left)
+						s, err := pebble.OpenOn("store", left)
 						if err != nil {
 							t.Fatalf("the next open: %v", err)
 						}
@@ -146,7 +144,7 @@ func TestPebble_tablesThatCannotBeOpened_areNotTriedWithoutAPause(t *testing.T) 
 			}
 			return nil
 		}))
-		s, err := durable.OpenPebbleOn("store", files)
+		s, err := pebble.OpenOn("store", files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +179,7 @@ func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
 			t.Errorf("with %d descriptors: %v: %s", limit, err, said)
 			continue
 		}
-		s, err := durable.OpenPebble(dir)
+		s, err := pebble.Open(dir)
 		if err != nil {
 			t.Errorf("with %d descriptors: the next open: %v", limit, err)
 			continue
@@ -205,7 +203,7 @@ func fewFiles(dir string, limit uint64) {
 		return
 	}
 	logrus.StandardLogger().SetOutput(discard{})
-	s, err := durable.OpenPebbleSmall(dir)
+	s, err := pebble.OpenSmall(dir)
 	if err != nil {
 		fmt.Println("opened:", err)
 		return
@@ -232,7 +230,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 	for _, who := range []string{"read", "compaction"} {
 		t.Run(who, func(t *testing.T) {
 			mem := vfs.NewMem()
-			s, err := durable.OpenPebbleOn("store", mem)
+			s, err := pebble.OpenOn("store", mem)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +252,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if err := errors.Join(put(s, 0, 1000), s.Close()); err != nil {
 				t.Fatal(err)
 			}
-			if s, err = durable.OpenPebbleOn("store", mem); err != nil {
+			if s, err = pebble.OpenOn("store", mem); err != nil {
 				t.Fatal(err)
 			}
 			names, err := mem.List("store")
@@ -296,7 +294,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 // A directory that is removed while the store is open is noticed by the next commit.
 func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +315,7 @@ func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
 func TestOpen_lock_isTheDirectorys(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,13 +331,13 @@ func TestOpen_lock_isTheDirectorys(t *testing.T) {
 	listing(t, dir) // which opens, reads and closes every file
 	t.Chdir(dir)
 	for _, path := range []string{link, ".", "../store", "../link/."} {
-		if _, err := durable.OpenPebble(path); !errors.Is(err, durable.ErrLocked) {
+		if _, err := pebble.Open(path); !errors.Is(err, pebble.ErrLocked) {
 			t.Errorf("%s is opened a second time: %v", path, err)
 		}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), childDir+"="+dir, childFiles+"=1000")
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), durable.ErrLocked.Error()) {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), pebble.ErrLocked.Error()) {
 		t.Errorf("another process opens it: %s, %v", out, err)
 	}
 }
@@ -347,7 +345,7 @@ func TestOpen_lock_isTheDirectorys(t *testing.T) {
 func TestOpen_relativePath_survivesChdir(t *testing.T) {
 	parent := t.TempDir()
 	t.Chdir(parent)
-	s, err := durable.OpenPebbleSmall("store")
+	s, err := pebble.OpenSmall("store")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +354,7 @@ func TestOpen_relativePath_survivesChdir(t *testing.T) {
 	if err := errors.Join(h.commit(s, 300), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = durable.OpenPebble(filepath.Join(parent, "store")); err != nil {
+	if s, err = pebble.Open(filepath.Join(parent, "store")); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := readAll(s); err != nil || !h.is(all, 300) {
@@ -369,7 +367,7 @@ func TestOpen_relativePath_survivesChdir(t *testing.T) {
 
 func TestOpen_emptyPath_isRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, err := durable.Open(""); err == nil {
+	if _, err := pebble.Open(""); err == nil {
 		t.Error("the current directory is opened without a word")
 	}
 }
@@ -377,7 +375,7 @@ func TestOpen_emptyPath_isRefused(t *testing.T) {
 // A new store takes little of a disk.
 func TestOpen_newStore_isSmall(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +406,7 @@ func TestOpen_newStore_isSmall(t *testing.T) {
 // A format of Pebble that this program does not know is that of a later version, and no damage.
 func TestOpen_laterFormatOfPebble_isErrVersion(t *testing.T) {
 	mem := vfs.NewMem()
-	s, err := durable.OpenPebbleOn("store", mem)
+	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +414,7 @@ func TestOpen_laterFormatOfPebble_isErrVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, mem, "store/marker.format-version.999999.999", nil)
-	if _, err := durable.OpenPebbleOn("store", mem); !errors.Is(err, durable.ErrVersion) {
+	if _, err := pebble.OpenOn("store", mem); !errors.Is(err, durable.ErrVersion) {
 		t.Errorf("the open: %v", err)
 	}
 }

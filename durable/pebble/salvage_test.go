@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
+	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -35,7 +36,7 @@ type wreck struct {
 func makeWrecks(t testing.TB) []wreck {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
-	store, err := durable.OpenPebbleOn("store", mem)
+	store, err := pebble.OpenOn("store", mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 // settle removes the tables that the store does not use: they wait for their removal, or are half written.
 func settle(t testing.TB, files vfs.FS) {
 	t.Helper()
-	db, err := pebble.Open("store", &pebble.Options{FS: files, ReadOnly: true, Logger: quietPebble{}})
+	db, err := lsm.Open("store", &lsm.Options{FS: files, ReadOnly: true, Logger: quietPebble{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,10 +163,10 @@ func settle(t testing.TB, files vfs.FS) {
 }
 
 // salvaged returns what Salvage yields of the store in the directory "store".
-func salvaged(t *testing.T, files vfs.FS) (map[string]durable.Salvaged, durable.SalvageReport) {
+func salvaged(t *testing.T, files vfs.FS) (map[string]pebble.Salvaged, pebble.SalvageReport) {
 	t.Helper()
-	all := map[string]durable.Salvaged{}
-	report, err := durable.SalvageOn(files, "store", func(s durable.Salvaged) error {
+	all := map[string]pebble.Salvaged{}
+	report, err := pebble.SalvageOn(files, "store", func(s pebble.Salvaged) error {
 		if _, twice := all[s.Key]; twice {
 			t.Errorf("%q is yielded twice", s.Key)
 		}
@@ -175,11 +176,11 @@ func salvaged(t *testing.T, files vfs.FS) (map[string]durable.Salvaged, durable.
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := map[durable.Doubt]int{}
+	count := map[pebble.Doubt]int{}
 	for _, s := range all {
 		count[s.Doubt]++
 	}
-	if report.Tasks != len(all) || report.MaybeRemoved != count[durable.MaybeRemoved] || report.MaybeStale != count[durable.MaybeStale] {
+	if report.Tasks != len(all) || report.MaybeRemoved != count[pebble.MaybeRemoved] || report.MaybeStale != count[pebble.MaybeStale] {
 		t.Errorf("of %d tasks with the doubts %v the report is %+v", len(all), count, report)
 	}
 	return all, report
@@ -187,10 +188,10 @@ func salvaged(t *testing.T, files vfs.FS) (map[string]durable.Salvaged, durable.
 
 // wantAll fails the test unless all tasks are there, and exactly they, without a doubt. A kill may have cut off
 // the end of a file that was being written.
-func (w wreck) wantAll(t *testing.T, all map[string]durable.Salvaged, report durable.SalvageReport, what string) {
+func (w wreck) wantAll(t *testing.T, all map[string]pebble.Salvaged, report pebble.SalvageReport, what string) {
 	t.Helper()
 	for key, want := range w.tasks {
-		if got := all[key]; got.Doubt != durable.NoDoubt || !reflect.DeepEqual(got.Info, want) {
+		if got := all[key]; got.Doubt != pebble.NoDoubt || !reflect.DeepEqual(got.Info, want) {
 			t.Errorf("%s: %s: %+v is salvaged as %+v", w.state, what, want, got)
 		}
 	}
@@ -307,7 +308,7 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 				continue
 			}
 			whole := bytesOf(t, w.files, name)
-			before, cut := durable.RowsOf(name, whole)
+			before, cut := pebble.RowsOf(name, whole)
 			if len(cut) > 0 && w.state == "closed" {
 				t.Errorf("%s: %s is whole, and has %v", w.state, name, cut)
 			}
@@ -316,7 +317,7 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 				flipped := slices.Clone(whole)
 				flipped[at] ^= 1 << rnd.IntN(8)
 				what := fmt.Sprintf("%s: a bit of byte %d of the %d of %s", w.state, at, len(whole), name)
-				after, gaps := durable.RowsOf(name, flipped)
+				after, gaps := pebble.RowsOf(name, flipped)
 				gone := maps.Clone(before)
 				for r := range after {
 					if _, ok := before[r]; !ok {
@@ -324,8 +325,8 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 					}
 					delete(gone, r)
 				}
-				gaps = slices.DeleteFunc(gaps, func(d durable.Damage) bool {
-					return slices.ContainsFunc(cut, func(c durable.Damage) bool { return c.Offset == d.Offset })
+				gaps = slices.DeleteFunc(gaps, func(d pebble.Damage) bool {
+					return slices.ContainsFunc(cut, func(c pebble.Damage) bool { return c.Offset == d.Offset })
 				})
 				for _, g := range gaps {
 					if len(gone) > 0 && (len(gaps) > 1 || g.Length > most || g.Offset > int64(at) || g.Offset+g.Length <= int64(at)) {
@@ -363,7 +364,7 @@ func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string,
 	}
 	all, report := salvaged(t, files)
 	for key, want := range w.tasks {
-		if got := all[key]; !touched[key] && (got.Doubt != durable.NoDoubt || !reflect.DeepEqual(got.Info, want)) {
+		if got := all[key]; !touched[key] && (got.Doubt != pebble.NoDoubt || !reflect.DeepEqual(got.Info, want)) {
 			t.Errorf("%s: %s: %+v is salvaged as %+v, %v", w.state, what, want, got, report.Damage)
 		}
 	}
@@ -387,11 +388,11 @@ func TestSalvage_truncatedFile_keepsWhatIsBefore(t *testing.T) {
 				continue
 			}
 			whole := bytesOf(t, w.files, name)
-			before, _ := durable.RowsOf(name, whole)
+			before, _ := pebble.RowsOf(name, whole)
 			last := 0
 			for range min(len(whole), cuts) {
 				at := rnd.IntN(len(whole))
-				after, gaps := durable.RowsOf(name, whole[:at])
+				after, gaps := pebble.RowsOf(name, whole[:at])
 				for r := range after {
 					if _, ok := before[r]; !ok {
 						t.Errorf("%s: %s: %d bytes have the row %s", w.state, name, at, r)
@@ -473,7 +474,7 @@ func TestSalvage_neverWrites(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := durable.Open(dir, durable.WithLogger(testkit.Quiet()))
+	s, err := newScheduler(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,7 +495,7 @@ func TestSalvage_neverWrites(t *testing.T) {
 	defer func() { _ = os.Chmod(dir, 0o700) }()
 	before := listing(t, dir)
 	n := 0
-	if _, err := durable.Salvage(dir, func(durable.Salvaged) error { n++; return nil }); err != nil || n != 20 {
+	if _, err := pebble.Salvage(dir, func(pebble.Salvaged) error { n++; return nil }); err != nil || n != 20 {
 		t.Errorf("%d tasks, %v", n, err)
 	}
 	if after := listing(t, dir); after != before {
@@ -510,7 +511,7 @@ func TestSalvage_whatIsNoStore_isAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{empty, other, file, filepath.Join(parent, "no", "such")} {
-		_, err := durable.Salvage(dir, func(durable.Salvaged) error { return nil })
+		_, err := pebble.Salvage(dir, func(pebble.Salvaged) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -548,7 +549,7 @@ func TestSalvage_garbageFiles_areReported(t *testing.T) {
 func TestSalvage_errorOfTheFunction_endsIt(t *testing.T) {
 	w := makeWrecks(t)[3]
 	calls := 0
-	report, err := durable.SalvageOn(w.files, "store", func(durable.Salvaged) error {
+	report, err := pebble.SalvageOn(w.files, "store", func(pebble.Salvaged) error {
 		if calls++; calls == 3 {
 			return errFail
 		}
@@ -566,7 +567,7 @@ func TestSalvage_panicOfTheFunction_isTheCallers(t *testing.T) {
 			t.Error("the panic is gone")
 		}
 	}()
-	_, _ = durable.SalvageOn(w.files, "store", func(durable.Salvaged) error { panic("mine") })
+	_, _ = pebble.SalvageOn(w.files, "store", func(pebble.Salvaged) error { panic("mine") })
 }
 
 // Wherever the search begins, it finds the first block behind.
@@ -578,7 +579,7 @@ func TestSalvage_nextDataBlock_isFoundFromAnywhere(t *testing.T) {
 		}
 		data := bytesOf(t, w.files, name)
 		var starts []int
-		for at := durable.NextDataBlock(data, 0); at < len(data); at = durable.NextDataBlock(data, at+1) {
+		for at := pebble.NextDataBlock(data, 0); at < len(data); at = pebble.NextDataBlock(data, at+1) {
 			starts = append(starts, at)
 		}
 		if len(starts) == 0 || starts[0] != 0 {
@@ -588,7 +589,7 @@ func TestSalvage_nextDataBlock_isFoundFromAnywhere(t *testing.T) {
 		for range 20 {
 			from := rnd.IntN(starts[len(starts)-1] + 1)
 			i, _ := slices.BinarySearch(starts, from)
-			if at := durable.NextDataBlock(data, from); at != starts[i] {
+			if at := pebble.NextDataBlock(data, from); at != starts[i] {
 				t.Errorf("%s: from %d on the next block is at %d, want %d", name, from, at, starts[i])
 			}
 		}
@@ -614,10 +615,10 @@ func FuzzSalvage_damagedBytes(f *testing.F) {
 			t.Fatal(err)
 		}
 		writeFile(t, files, "store/"+name, data)
-		if _, err := durable.SalvageOn(files, "store", func(durable.Salvaged) error { return nil }); err != nil {
+		if _, err := pebble.SalvageOn(files, "store", func(pebble.Salvaged) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if _, damage := durable.RowsOf(name, data); len(damage) > 0 {
+		if _, damage := pebble.RowsOf(name, data); len(damage) > 0 {
 			for _, d := range damage {
 				if d.Offset < 0 || d.Length < 0 || d.Offset+d.Length > int64(len(data)) {
 					t.Errorf("of %d bytes there is %v", len(data), d)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -65,7 +66,9 @@ func child(dir string) {
 			os.Exit(3)
 		}
 	}
-	s, err := durable.Open(dir, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
+	store, err := pebble.Open(dir)
+	must(err)
+	s, err := durable.New(store, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
 		durable.WithLogger(testkit.Quiet()))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)
@@ -77,23 +80,23 @@ func child(dir string) {
 					return
 				}
 				must(err)
-				if !ok || i.Generation != run.Generation || i.Run != run.Run {
+				if !ok || i.Generation != run.Generation || i.Seq != run.Seq {
 					break
 				}
 				time.Sleep(time.Millisecond)
 			}
 			// A look-up may see a commit a moment before it is synced. The answer of a verb comes after that.
 			if err := s.RemoveTask(ctx, "no such key"); errors.Is(err, durable.ErrTaskKeyNotFound) {
-				say("K %s %d", run.Key, run.Run)
+				say("K %s %d", run.Key, run.Seq)
 			}
 		}
 	}()
 	must(s.Handle("note", func(_ context.Context, run durable.Run) error {
-		say("S %s %d %x", run.Key, run.Token.Run, run.Generation)
-		if run.Attempt == 1 && run.Token.Run%5 == 4 {
+		say("S %s %d %x", run.Key, run.Seq, run.Generation)
+		if run.Attempt == 1 && run.Seq%5 == 4 {
 			return errFail // and comes again
 		}
-		say("E %s %d", run.Key, run.Token.Run)
+		say("E %s %d", run.Key, run.Seq)
 		ends <- run.Token
 		return nil
 	}, durable.WithRetry(100, time.Millisecond, 10*time.Millisecond)))

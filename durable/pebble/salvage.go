@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes
@@ -56,7 +57,7 @@ func Salvage(dir string, fn func(Salvaged) error) (SalvageReport, error) {
 
 // Salvaged is a task that Salvage found.
 type Salvaged struct {
-	Info
+	durable.Info
 	Doubt Doubt
 }
 
@@ -127,7 +128,7 @@ type version struct {
 	due int64
 
 	// of a row of a due time
-	generation, run uint64
+	generation, seq uint64
 }
 
 // later orders the versions of one row. Tables forget the number of a write when nothing older lies below.
@@ -136,7 +137,7 @@ func (v version) later(than version) bool {
 	return cmp.Or(
 		cmp.Compare(v.write, than.write),
 		cmp.Compare(v.generation, than.generation),
-		cmp.Compare(v.run, than.run),
+		cmp.Compare(v.seq, than.seq),
 		cmp.Compare(v.file, than.file),
 	) > 0
 }
@@ -163,7 +164,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 	s := &salvager{files: files, dir: dir, latest: map[string]version{}, chosen: map[string]choice{}}
 	all, err := files.List(dir)
 	if err != nil {
-		return s.report, fmt.Errorf("durable: directory %s: %w", dir, err)
+		return s.report, fmt.Errorf("durable/pebble: directory %s: %w", dir, err)
 	}
 	for _, name := range all {
 		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") {
@@ -171,7 +172,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 		}
 	}
 	if len(s.names) == 0 {
-		return s.report, fmt.Errorf("durable: directory %s: it holds no table and no log", dir)
+		return s.report, fmt.Errorf("durable/pebble: directory %s: it holds no table and no log", dir)
 	}
 	slices.SortFunc(s.names, func(a, b string) int { // later files have greater numbers
 		return cmp.Or(cmp.Compare(fileNumber(a), fileNumber(b)), strings.Compare(a, b))
@@ -213,7 +214,7 @@ func (s *salvager) read(name string, see func(row)) []Damage {
 }
 
 // parse returns what a row says of a task.
-func parse(file int32, r row) (v version, stored Record, task *record, ok bool) {
+func parse(file int32, r row) (v version, stored durable.Record, task durable.Info, ok bool) {
 	v = version{write: r.write, file: file, set: r.set, whole: true}
 	switch {
 	case string(r.name) == string(rowCommits):
@@ -229,20 +230,20 @@ func parse(file int32, r row) (v version, stored Record, task *record, ok bool) 
 		}
 		stored.Data = r.value
 		var err error
-		if task, err = decode(stored); err != nil {
+		if task, err = stored.Info(); err != nil {
 			v.whole = false
 			break
 		}
-		v.generation, v.run = task.generation, task.run
+		v.generation, v.seq = task.Generation, task.Seq
 	default:
-		return v, stored, nil, false
+		return v, stored, task, false
 	}
 	return v, stored, task, true
 }
 
 // dueRow is the inverse of appendDueRow.
-func dueRow(name string) Record {
-	return Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
+func dueRow(name string) durable.Record {
+	return durable.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
 }
 
 // note remembers the row if it is the latest of its name.
@@ -307,7 +308,7 @@ func (s *salvager) better(key string, v, than version) bool {
 	if v.write > 0 && than.write > 0 {
 		return v.write > than.write
 	}
-	if c := cmp.Or(cmp.Compare(v.generation, than.generation), cmp.Compare(v.run, than.run)); c != 0 {
+	if c := cmp.Or(cmp.Compare(v.generation, than.generation), cmp.Compare(v.seq, than.seq)); c != 0 {
 		return c > 0
 	}
 	if k, ok := s.latest["k"+key]; ok && k.set && k.whole && (v.due == k.due) != (than.due == k.due) {
@@ -318,7 +319,7 @@ func (s *salvager) better(key string, v, than version) bool {
 
 // unclear reports whether neither the writes nor the tasks show which of two rows is later.
 func unclear(v, than version) bool {
-	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.run == than.run
+	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.seq == than.seq
 }
 
 // yield calls fn if the row is the task of a key.
@@ -327,7 +328,7 @@ func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
 		return nil
 	}
 	v, stored, task, ok := parse(file, r)
-	if !ok || task == nil {
+	if !ok || !v.whole {
 		return nil
 	}
 	v.due = stored.Due
@@ -337,8 +338,8 @@ func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
 	}
 	c.yielded = true
 	s.chosen[stored.Key] = c
-	task.payload = slices.Clone(task.payload)
-	found := Salvaged{task.info(), s.doubt(stored.Key, c)}
+	task.Payload = slices.Clone(task.Payload)
+	found := Salvaged{task, s.doubt(stored.Key, c)}
 	s.report.Tasks++
 	switch found.Doubt {
 	case MaybeRemoved:
@@ -367,7 +368,7 @@ func (s *salvager) countLost() {
 		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {
 			continue
 		}
-		d, ok := s.latest[string(appendDueRow(nil, Position{k.due, name[1:]}))]
+		d, ok := s.latest[string(appendDueRow(nil, durable.Position{Due: k.due, Key: name[1:]}))]
 		if ok && !d.set && d.write >= k.write {
 			continue
 		}

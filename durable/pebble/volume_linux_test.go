@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable_test
+package pebble_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -52,7 +53,7 @@ func rewrite(s durable.Store, from, to int) error {
 // On a volume of 120 MB several times as much is written as it holds.
 func TestPebble_smallVolume_isEnough(t *testing.T) {
 	dir := filepath.Join(smallVolume(t, 120), "store")
-	s, err := durable.OpenPebble(dir)
+	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 	for free := range 6 { // megabytes that are left, so that it is full at one moment or another
 		volume := smallVolume(t, 60)
 		dir := filepath.Join(volume, "store")
-		s, err := durable.OpenPebble(dir)
+		s, err := pebble.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,13 +97,13 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 			t.Fatalf("with %d MB left: %v", free, err)
 		}
 		testkit.Returns(t, "Close", func() { _ = s.Close() })
-		if _, err := durable.OpenPebble(dir); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := pebble.Open(dir); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("with %d MB left the next open: %v", free, err)
 		}
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = durable.OpenPebble(dir); err != nil {
+		if s, err = pebble.Open(dir); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := readAll(s); err != nil || len(all) != 500 {

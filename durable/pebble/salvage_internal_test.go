@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package pebble
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // What Salvage makes of rows that disagree, or of which one is missing. A row is written as k or d, its due
 // time, @, the number of its write, and as much of this as it needs: x if it is deleted, g and a generation,
 // f and the index of its file, ? if it cannot be decoded.
 func TestSalvage_rowsThatDisagree(t *testing.T) {
+	data, generations := generationsOf(t, "key", 4)
 	for rows, want := range map[string]string{
 		"k7@5 d7@6":                "7 no doubt",
 		"d7@6":                     "7 maybe removed",
@@ -66,11 +73,11 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 			if kind == 'k' {
 				p.name, p.value = appendKeyRow(nil, "key"), binary.BigEndian.AppendUint64(nil, orderly(due))
 			} else {
-				task := record{kind: "kind", times: 1, generation: p.generation}
-				p.name, p.value = appendDueRow(nil, Position{due, "key"}), task.encode()
+				p.name = appendDueRow(nil, durable.Position{Due: due, Key: "key"})
+				p.value = data[p.generation]
 			}
 			if strings.Contains(text, "?") {
-				p.value = []byte{recordVersion}
+				p.value = p.value[:1]
 			}
 			if !p.set {
 				p.value = nil
@@ -103,11 +110,35 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 			if strings.Join(got, ", ") != want {
 				t.Errorf("of %q comes %q, want %q", rows, got, want)
 			}
-			if strings.Contains(rows, "g3") && latest != 3 {
+			if strings.Contains(rows, "g3") && latest != generations[3] {
 				t.Errorf("of %q comes generation %d", rows, latest)
 			}
 		}
 	}
+}
+
+// generationsOf returns the data of tasks that have had the key one after the other, and their generations.
+func generationsOf(t *testing.T, key string, n int) (data [][]byte, generations []uint64) {
+	store := memstore.New()
+	s, err := durable.New(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	err = s.Handle("kind", func(context.Context, durable.Run) error { return nil })
+	for range n {
+		err = errors.Join(err, s.SetTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Hour}))
+		r, _, failed := store.Get(key)
+		info, undecoded := r.Info()
+		if err = errors.Join(err, failed, undecoded); err != nil {
+			t.Fatal(err)
+		}
+		data, generations = append(data, r.Data), append(generations, info.Generation)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return data, generations
 }
 
 // If a chunk of a commit is damaged, the rows from that chunk on are lost. At the end of the log all rows of

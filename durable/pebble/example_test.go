@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+
+package pebble_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+)
+
+// A task is added in one life of a program, and runs in the next.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "durable")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	dir = filepath.Join(dir, "tasks")
+
+	store, err := pebble.Open(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := durable.New(store)
+	if err != nil {
+		log.Fatal(err)
+	}
+	recheck := func(context.Context, durable.Run) error { return nil }
+	if err := s.Handle("order.recheck", recheck); err != nil {
+		log.Fatal(err)
+	}
+	err = s.AddTask(ctx, durable.Task{
+		Key: "order:42", Kind: "order.recheck", Payload: []byte("3 pots of tea"), Delay: 50 * time.Millisecond,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Shutdown(ctx); err != nil { // which closes the store
+		log.Fatal(err)
+	}
+
+	if store, err = pebble.Open(dir); err != nil {
+		log.Fatal(err)
+	}
+	if s, err = durable.New(store); err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan struct{})
+	err = s.Handle("order.recheck", func(_ context.Context, run durable.Run) error {
+		fmt.Printf("%s, attempt %d: %s\n", run.Key, run.Attempt, run.Payload)
+		close(done)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: order:42, attempt 1: 3 pots of tea
+}
+
+// Why a store may not open.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "durable")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	for range 2 {
+		store, err := pebble.Open(filepath.Join(dir, "tasks"))
+		switch {
+		case err == nil:
+			fmt.Println("open")
+			defer func() { _ = store.Close() }()
+		case errors.Is(err, pebble.ErrLocked):
+			fmt.Println("another process or scheduler has it")
+		case errors.Is(err, durable.ErrVersion):
+			fmt.Println("a later version wrote it")
+		case errors.Is(err, durable.ErrCorrupt):
+			fmt.Println("the disk has damaged it: see Salvage")
+		default:
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// open
+	// another process or scheduler has it
+}
+
+// Tasks are saved from a store that can no longer be opened, and added to a new one.
+func ExampleSalvage() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "durable")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	damaged, repaired := filepath.Join(dir, "damaged"), filepath.Join(dir, "repaired")
+	open := func(path string) *durable.Scheduler {
+		store, err := pebble.Open(path)
+		if err != nil {
+			log.Fatal(err)
+		}
+		s, err := durable.New(store)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s
+	}
+	s := open(damaged)
+	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Payload: []byte("tea"), Delay: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	s = open(repaired)
+	report, err := pebble.Salvage(damaged, func(t pebble.Salvaged) error {
+		switch t.Doubt {
+		case pebble.NoDoubt:
+		case pebble.MaybeRemoved, pebble.MaybeStale:
+			fmt.Println("to be looked at:", t.Key, t.Doubt)
+		}
+		fmt.Printf("%s: %s\n", t.Key, t.Payload)
+		return s.SetTask(ctx, durable.Task{
+			Key: t.Key, Kind: t.Kind, Payload: t.Payload, At: t.Next, Interval: t.Interval, Times: t.Times,
+		})
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, damage := range report.Damage {
+		fmt.Println("cannot be read:", damage)
+	}
+	fmt.Printf("%d of %d tasks, %d lost\n", report.Tasks, report.Expected, len(report.Lost))
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// order:42: tea
+	// 1 of 1 tasks, 0 lost
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+
+package pebble_test
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+)
+
+// TestContract_ofEveryScheduler is in a bubble, in which nothing may wait for the system: the files are in memory.
+func TestContract_ofEveryScheduler(t *testing.T) {
+	suite.Test(t, func(t *testing.T) durable.Store {
+		store, err := pebble.OpenOn("store", vfs.NewMem())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	})
+}

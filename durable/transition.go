@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import "time"
+
+// What becomes of a task is decided here: each transition is a function of the record and the time, and changes
+// nothing.
+
+// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. failure is
+// why the attempt failed, or empty. draw, from 0 to 1, is drawn at random for the wait.
+//
+//	succeeded, and repeats       the next run on the grid; MissedAll aside, the next that is not over
+//	succeeded                    nil
+//	failed, attempts left        the same run, after a wait
+//	failed for the last time     parked
+func (r *record) after(failure string, of *kind, now int64, draw float64) *record {
+	next := *r
+	switch {
+	case failure == "" && !r.repeats():
+		return nil
+	case failure == "":
+		if next.times != Forever {
+			next.times--
+		}
+		next.grid = r.onGrid(r.grid)
+		if of.missed != MissedAll && next.grid <= now {
+			next.grid = r.onGrid(now)
+			next.missed += r.periods(next.grid) - 1
+		}
+		next.begin()
+	default:
+		next.attempts++
+		next.failure = failure
+		next.due = never
+		if next.attempts < of.attempts {
+			next.due = later(now, of.wait(next.attempts, draw))
+		}
+	}
+	return &next
+}
+
+// skipped returns the task with its next run after now, and those before it missed.
+func (r *record) skipped(now int64) *record {
+	next := *r
+	next.grid = r.onGrid(now)
+	next.due = next.grid
+	next.missed += r.periods(next.grid)
+	return &next
+}
+
+// moved returns the task with its next run at that time.
+func (r *record) moved(to int64) *record {
+	next := *r
+	next.grid = to
+	next.begin()
+	return &next
+}
+
+// begin makes the record one of a new run, which is due on its grid.
+func (r *record) begin() {
+	r.seq++
+	r.attempts, r.failure = 0, ""
+	r.due = r.grid
+}
+
+// repeats reports whether there is a run after the next.
+func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
+
+// onGrid returns the first instant of the task's grid after t.
+func (r *record) onGrid(t int64) int64 {
+	if r.grid > t {
+		return r.grid
+	}
+	last := t - (t-r.grid)%int64(r.interval)
+	return later(last, r.interval)
+}
+
+// periods returns how many periods there are from the run to a later instant of the grid.
+func (r *record) periods(until int64) uint64 { return uint64((until - r.grid) / int64(r.interval)) }
+
+// wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a half
+// for which a number from 0 to 1 is drawn.
+func (k *kind) wait(failures uint64, draw float64) time.Duration {
+	d := k.most
+	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {
+		d = k.least << shift
+	}
+	return d - time.Duration(draw*float64(d/2))
+}

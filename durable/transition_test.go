@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// What becomes of a task with the interval 10 whose run 7 was due at 100, after its second attempt.
+func TestRecord_after(t *testing.T) {
+	const draw = 0.5
+	before := record{key: "k", kind: "kind", payload: []byte("p"), interval: 10, times: 3, generation: 5, seq: 7,
+		grid: 100, due: 101, attempts: 1, missed: 4, failure: "the first"}
+	with := func(change func(r *record)) *record {
+		r := before
+		change(&r)
+		return &r
+	}
+	again := func(change func(r *record)) *record { // the next run
+		return with(func(r *record) {
+			r.times, r.seq, r.attempts, r.failure = 2, 8, 0, ""
+			change(r)
+			r.due = r.grid
+		})
+	}
+	at := func(grid int64, missed uint64) *record {
+		return again(func(r *record) { r.grid, r.missed = grid, missed })
+	}
+	failed := func(due int64) *record {
+		return with(func(r *record) { r.attempts, r.failure, r.due = 2, "why", due })
+	}
+	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
+	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
+	for name, c := range map[string]struct {
+		record   *record
+		failure  string
+		missed   Missed
+		attempts uint64
+		now      int64
+		want     *record
+	}{
+		"succeeded, in time":            {&before, "", MissedOnce, 3, 105, at(110, 4)},
+		"succeeded, at the next":        {&before, "", MissedOnce, 3, 110, at(120, 5)},
+		"succeeded, long after":         {&before, "", MissedOnce, 3, 145, at(150, 8)},
+		"succeeded, long after, skip":   {&before, "", MissedSkip, 3, 145, at(150, 8)},
+		"succeeded, long after, all":    {&before, "", MissedAll, 3, 145, at(110, 4)},
+		"succeeded, the clock set back": {&before, "", MissedOnce, 3, 5, at(110, 4)},
+		"succeeded, forever":            {times(Forever), "", MissedOnce, 3, 105, forever},
+		"succeeded, the last":           {times(1), "", MissedOnce, 3, 105, nil},
+		"succeeded, the last, all":      {times(1), "", MissedAll, 3, 145, nil},
+		"failed":                        {&before, "why", MissedOnce, 3, 105, failed(105 + 15)}, // 20, less a quarter
+		"failed, all":                   {&before, "why", MissedAll, 3, 145, failed(145 + 15)},
+		"failed, at the end of time":    {&before, "why", MissedOnce, 3, latest - 1, failed(latest)},
+		"failed for the last time":      {&before, "why", MissedOnce, 2, 105, failed(never)},
+		"failed once too often":         {&before, "why", MissedOnce, 1, 105, failed(never)}, // more were allowed
+	} {
+		was := fmt.Sprintf("%+v", c.record)
+		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
+		if got := fmt.Sprintf("%+v", c.record.after(c.failure, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
+			t.Errorf("%s:\ngot  %s\nwant %+v", name, got, c.want)
+		}
+		if is := fmt.Sprintf("%+v", c.record); is != was {
+			t.Errorf("%s: the record was %s and is %s", name, was, is)
+		}
+	}
+	want := with(func(r *record) { r.grid, r.due, r.missed = 150, 150, 9 })
+	if got := before.skipped(145); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("skipped: got %+v, want %+v", got, want)
+	}
+	want = again(func(r *record) { r.times, r.grid = 3, 77 })
+	if got := before.moved(77); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("moved: got %+v, want %+v", got, want)
+	}
+}
+
+func TestRecord_onGrid(t *testing.T) {
+	for _, c := range []struct{ grid, interval, t, want int64 }{
+		{10, 5, 9, 10}, {10, 5, 10, 15}, {10, 5, 14, 15}, {10, 5, 15, 20}, {0, 1, 1 << 62, 1<<62 + 1},
+		{10, math.MaxInt64, 10, latest}, {latest - 1, 10, latest - 1, latest}, {0, 7, latest, latest},
+	} {
+		r := record{grid: c.grid, interval: time.Duration(c.interval)}
+		if got := r.onGrid(c.t); got != c.want {
+			t.Errorf("from %d every %d, after %d comes %d, want %d", c.grid, c.interval, c.t, got, c.want)
+		}
+	}
+}
+
+func TestKind_wait_doublesUpToItsBound(t *testing.T) {
+	k := kind{least: 3, most: 1000}
+	for failures := uint64(1); failures < 200; failures++ {
+		want := time.Duration(1000)
+		if failures < 10 {
+			want = 3 << (failures - 1)
+		}
+		least, most := k.wait(failures, 1), k.wait(failures, 0)
+		if least != want-want/2 || most != want {
+			t.Errorf("after %d failures the wait is %d to %d, want %d to %d", failures, least, most, want-want/2, want)
+		}
+	}
+	forever := kind{least: math.MaxInt64, most: math.MaxInt64}
+	if d := forever.wait(100, rand.Float64()); d <= 0 {
+		t.Errorf("the longest wait is %d", d)
+	}
+}
