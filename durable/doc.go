@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package durable keeps tasks that survive the process: [timewheel] with a store under it.
+// Package durable runs tasks that survive the process: a [timewheel] on top of a store.
 //
 // A task is data, not a closure: a key, the name of its kind, some bytes, and when it is due. A function is
 // registered for each kind, and called when a task of that kind is due, in this process or in the next.
@@ -16,49 +16,52 @@
 //	...
 //	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Delay: 30 * time.Minute})
 //
-// When a verb returns nil, what it did is in the store for good: with package durable/pebble, on the disk.
+// When a method returns nil, its effect is in the store for good. With package durable/pebble that means on
+// disk.
 //
 // # What survives what
 //
-// That is up to the [Store]. Package durable/pebble, the one on the disk, says what it survives: crashes and power
-// cuts among others. Package memstore, the one in memory, is for tests. This package imports no database.
+// The [Store] decides. The documentation of package durable/pebble, the store on disk, lists what it
+// survives, crashes and power cuts included. Package memstore, the store in memory, is for tests. This
+// package imports no database.
 //
 // A store that fails, whatever the cause, ends the scheduler: it stops writing and running, [Scheduler.Err]
-// returns the cause, and look-ups still work. A store never returns what it knows to be damaged: the error wraps
-// [ErrCorrupt].
-//
-// A step of the wall clock loses no task. Tasks within the window keep their distance from now. Tasks beyond it
-// follow the new time, up to half a window late. If the clock was set back, the window is larger by as much.
+// returns the cause, and look-ups still work. A store never returns data that it knows to be damaged. It
+// returns an error that wraps [ErrCorrupt].
 //
 // # At least once
 //
-// A run is acknowledged after its handler has returned nil. If the process ends before that, it runs again in
-// the next one. [Run.Token] is the same on every attempt, and different for every other run, so that a handler
-// can tell that it has done the work before. A handler that returns an error, or panics, is called again
-// later, each time about twice as late, up to a bound ([WithRetry]); then the task is parked: it stays, shows
-// its error ([Info.Failure]) and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] says so.
+// A run is acknowledged after its handler has returned nil. If the process ends first, the next process runs
+// it again. [Run.Token] is the same on every attempt of a run and different for every other run. A handler
+// can use it to recognize work that is already done.
 //
-// A task that is due and whose kind has no handler in this process is not parked. It waits in the store as it
-// is, and counts in [Stats].Unhandled; each such kind is logged once. It runs as an overdue task when its
-// kind is handled, by a later [Scheduler.Handle] or by the next process. So a release that forgets a kind
-// delays its tasks and changes nothing about them.
+// If a handler returns an error or panics, it is called again after a delay that roughly doubles each time,
+// up to a bound ([WithRetry]). Then the task is parked: it stays, shows its error ([Info.Failure]), and does
+// not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
 //
-// No run of the old task starts after RemoveTask or SetTask has returned nil. A run in progress is not
-// interrupted, nor is one whose handler is just about to be called. Its result no longer counts.
+// A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
+// counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
+// process, handles the kind, the task runs as an overdue task. So a release that forgets a handler delays its
+// tasks but does not change them.
+//
+// After RemoveTask or SetTask has returned nil, no run of the old task starts. A run counts as started
+// slightly before its handler is called. A run that has started is not interrupted, but its result no longer
+// counts.
 //
 // # After downtime
 //
-// What fell due while no process ran is overdue. It runs oldest first, on workers that nothing else needs: a
-// worker takes an overdue task only while no task that falls due now waits for one. The backlog drains at
-// what is left of the capacity, and never faster than a bounded rate ([WithCatchUp]). If what falls due now
-// needs all workers, overdue tasks wait. So a backlog delays what falls due now by one overdue run at most.
+// Tasks that fell due while no process ran are overdue. They run oldest first, on spare workers: a worker
+// takes one only while no task that falls due now is waiting for a worker. The backlog uses only spare
+// capacity, and never drains faster than a bounded rate ([WithCatchUp]). If tasks that fall due now need all
+// workers, overdue tasks wait. So the backlog delays such a task by one overdue run at most, except for a
+// kind that turns from quick to slow, which may occupy all workers once.
 //
-// An eighth of the workers, at least one, is left free while the next overdue task is of a slow kind: one
-// whose runs take longer than 50 ms, or that has not run yet. A pool of one worker cannot leave any. A kind
-// that turns from quick to slow may occupy all workers once.
+// While the next overdue task is of a slow kind, one eighth of the workers, and at least one, stays free. A
+// kind is slow if its runs take longer than 50 ms, or if it has not run yet. A pool of one worker cannot
+// leave any free.
 //
-// A repeating task runs once and rejoins its grid; the periods it missed are counted. [WithMissed] has a kind
-// skip that run, or make up for all of them.
+// A repeating task runs once and rejoins its grid; the periods it missed are counted. With [WithMissed] a
+// kind can skip that run, or run every missed period.
 //
 // # Time
 //
@@ -66,11 +69,15 @@
 // ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
 // back or slowed down after the task entered the window, and by no more than that.
 //
+// No task is lost when the wall clock is set. A task within the window keeps its distance from now. A task
+// beyond it follows the new time, and may be up to half a window late. If the clock was set back, the window
+// grows by that amount.
+//
 // # Inside
 //
 // The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
 // waiting operations as one group, commits them with one sync, and only then answers them and touches the
-// wheel. Only the keeper knows up to which due time the tasks have been read from the store (feed.go). A task
+// wheel. Only the keeper knows how far the tasks have been read from the store, by due time (feed.go). A task
 // that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or
 // set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
 // group in group.go. [Store] says what a store promises.

@@ -3,11 +3,12 @@
 // Package timewheel keeps tasks by the million, each known by a key, and runs each at its due time: once, a
 // number of times, or until it is removed.
 //
-//	tw := timewheel.NewTimeWheel(10*time.Millisecond, 1024)
+//	tw, err := timewheel.New(time.Second, 1024)
+//	...
 //	tw.Start()
 //	defer tw.Stop()
 //
-//	err := tw.AddTask(&timewheel.Task{
+//	err = tw.AddTask(&timewheel.Task{
 //		Key:   "order-4711",
 //		Delay: 30 * time.Minute,
 //		Job:   func(task *timewheel.Task) { release(task.Key) },
@@ -21,48 +22,50 @@
 // starts less than one tick late, plus scheduling, plus the wait for a free worker. Setting the wall clock
 // moves nothing.
 //
-// The runs of a repeating task keep their grid: run k is due at the first due time plus k-1 intervals. Neither
-// the ticks nor a late run shift the grid.
+// The runs of a repeating task keep their grid: run k is due at the first due time plus k-1 intervals.
+// Neither the ticks nor a late run shift the grid.
 //
-// After a stall (a collection, a suspended process, a machine under load) what is overdue runs at once, in
-// the order of its ticks. Runs of one tick start in no promised order. A repeating task runs once and rejoins
-// its grid, and the periods that it missed are counted.
+// After a stall (a garbage collection, a suspended process, an overloaded machine) overdue runs start at
+// once, in the order of their ticks. Runs of one tick start in no promised order. A repeating task runs once
+// and rejoins its grid, and the periods that it missed are counted.
 //
 // # Size
 //
-// The number of slots bounds nothing; see [New]. A live task takes 64 bytes, some 60 more for its places in
-// the slot and the key map, and the key itself. Adding, removing and rescheduling take the same time whatever
-// the number of tasks, and a tick takes time for what is due at it. A wheel with nothing due soon sleeps.
+// The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64
+// bytes, some 60 more for its places in the slot and the key map, and the key itself. The cost of adding,
+// removing and rescheduling does not depend on the number of tasks. The cost of a tick depends only on what
+// is due at it. A wheel with nothing due soon sleeps.
 //
 // [WithLayout] chooses how waiting tasks are kept. With either layout the same runs happen at the same time,
 // and most costs are within a few percent of each other; see bench/RESULTS.md. Hashed, the default, takes 32
-// bytes for an empty slot and some 1,100 for one in use. Hierarchical takes 64 bytes a slot on each level in
-// use, whatever waits there, and moves a task once more for each level it comes down. Choose it for many
-// wheels with few tasks each.
+// bytes for an empty slot and about 1,100 for a slot in use. Hierarchical takes 64 bytes a slot on each level
+// in use, however many tasks wait there, and moves a task once for each level that it descends. Choose
+// Hierarchical for many wheels with few tasks each.
 //
 // Most programs need one wheel. Use a second for a different tick or a separate limit on concurrent jobs.
 //
 // # Overload
 //
 // Jobs run on workers, never on the event loop: a slow job delays no other task as long as a worker is free.
-// When none is, due runs wait, first in, first out, each task once at most; nothing is dropped. A repeating
-// task that still waits when its next period comes has missed that period, which does not use up its Times.
-// [TimeWheel.Stats] counts what waits and what was missed, and [WithMaxPending] bounds the tasks.
+// When no worker is free, due runs wait, first in, first out, with at most one waiting run per task. Nothing
+// is dropped. If a repeating task is still waiting when its next period starts, it misses that period. A
+// missed period does not count towards Times. [TimeWheel.Stats] counts what waits and what was missed, and
+// [WithMaxPending] bounds the tasks.
 //
 // A job that panics or calls runtime.Goexit harms nothing else: it is logged, counted and reported to the
 // handlers of [WithPanicHandler], and a repeating task runs again.
 //
 // # Introspection
 //
-// [TimeWheel.Stats], [TimeWheel.Occupancy], [TimeWheel.Hand], [TimeWheel.Upcoming] and
-// [TimeWheel.LongestRuns] cost no more with more tasks, and may be called several times a second. The module
-// timewheel/dashboard shows them as a page, the module metrics exports them to Prometheus.
+// The cost of [TimeWheel.Stats], [TimeWheel.Occupancy], [TimeWheel.Hand], [TimeWheel.Upcoming] and
+// [TimeWheel.LongestRuns] does not grow with the number of tasks, so they can be called several times a
+// second. Package dashboard shows them as a page, and package metrics exports them to Prometheus.
 //
 // # Lifecycle
 //
-// All methods work at any time. Before Start tasks can be added and count from their AddTask. After Stop no
-// run starts; adds return [ErrStopped], and the tasks that are left can still be inspected, removed or
-// drained.
+// All methods work at any time. Tasks can be added before Start, and their delays count from AddTask. After
+// Stop no run starts; adds return [ErrStopped], and the tasks that are left can still be inspected, removed
+// or drained.
 //
 // # What is not promised
 //
@@ -83,8 +86,8 @@
 //	                    → dispatcher  due runs, one queue of them, and the workers
 //
 // Arrows point one way: the layout knows neither clock nor goroutine, the dispatcher neither the loop nor the
-// TimeWheel. A verb acts on the index and on the state of the entry at once, on the caller's goroutine. It then
-// posts the entry into an inbox, and the loop corrects the entry's place in the layout. At a tick the loop
+// TimeWheel. A verb acts on the index and on the state of the entry at once, on the caller's goroutine. It
+// then posts the entry into an inbox, and the loop puts it into its slot, or takes it out. At a tick the loop
 // gives the dispatcher what is due and takes back what has a further run. The state of an entry is one word,
 // changed by compare-and-swap, so that exactly one of a run and a removal wins.
 //
