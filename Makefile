@@ -42,7 +42,7 @@ demo-dashboard: ## Two busy wheels, and the page that shows them: open the addre
 
 .PHONY: test-more
 test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the benchmarks
-	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./checks/interleave ./bench/...
+	$(GO) test ./checks/soak ./checks/grafana ./checks/leaks ./checks/release/... ./checks/interleave ./checks/mutants ./bench/...
 
 .PHONY: test-browser
 test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
@@ -121,7 +121,7 @@ bench-durable: ## Measure package durable beside its peers: writes bench/durable
 	cd bench/durable && $(GO) run . -out .
 
 .PHONY: mutate
-mutate: ## Mutation testing of the library; half an hour
+mutate: ## Mutation testing of the library, first by a list of mistakes of synchronization; one to two hours
 	bash test/mutate.sh
 
 .PHONY: examples
