@@ -127,7 +127,7 @@ peers: ## The tests of other timer libraries, on this one: downloads them; three
 	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers
 
 .PHONY: mutate
-mutate: ## Mutation testing of the library; half an hour
+mutate: ## Mutation testing of the library, first by a list of mistakes of synchronization; one to two hours
 	bash test/mutate.sh
 
 .PHONY: examples

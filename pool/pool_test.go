@@ -546,3 +546,35 @@ func TestPool_longJob_keepsTheGoroutines(t *testing.T) {
 		close(p.release)
 	})
 }
+
+// What Submit has accepted has run when Close returns, and nothing runs later.
+func TestSubmit_whileThePoolIsClosed_isRefusedOrDone(t *testing.T) {
+	for range 300 {
+		p, err := New(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var closed atomic.Bool
+		var accepted, ran atomic.Int64
+		var submitters sync.WaitGroup
+		for range 2 {
+			submitters.Go(func() {
+				for p.Submit(func() {
+					if closed.Load() {
+						t.Error("a job runs after Close has returned")
+					}
+					ran.Add(1)
+				}) == nil {
+					accepted.Add(1)
+				}
+			})
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		closed.Store(true)
+		if submitters.Wait(); ran.Load() != accepted.Load() {
+			t.Fatalf("%d jobs were accepted, and %d ran", accepted.Load(), ran.Load())
+		}
+	}
+}

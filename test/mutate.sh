@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Mutation testing of the library with gremlins: it changes one operator at a time and runs the tests of that
-# package. It prints a line for each survivor; test/MUTANTS.md says why it may survive.
+# Mutation testing of the library, in two parts. The first makes the mistakes of checks/mutants/mutants.txt, which are
+# about what happens between two goroutines. The second is gremlins: it changes one operator at a time and runs the tests
+# of that package. It prints a line for each survivor; test/MUTANTS.md says why it may survive.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
+status=0
+go run ./checks/mutants || status=$?
 export GOWORK=off
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
@@ -23,3 +26,4 @@ cp -r ttlcache "$bin/ttlcache"
 cd "$bin/ttlcache"
 GOFLAGS= go mod edit -replace "github.com/seed581295f1/timewheel=$root"
 run .
+exit $status

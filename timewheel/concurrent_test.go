@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The tests in this file let two goroutines meet. A plain run seldom brings them together at the one step that
@@ -78,19 +80,98 @@ func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
 		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
 		w.Start()
 		var posters sync.WaitGroup
-		for p := range 3 {
+		var enough atomic.Bool
+		for p := range 2 {
+			mustAdd(t, w.TimeWheel, fmt.Sprint(p), time.Hour)
+			e := w.entry(fmt.Sprint(p))
 			posters.Go(func() {
-				for i := range 20 {
-					w.loop.post(deadEntry(p+i), moved, noHurry)
+				for i := 0; !enough.Load(); i++ { // nearer and nearer, of which the loop must know
+					w.move(e, later(w.loop.now(), time.Hour-time.Duration(i%3000)*time.Second))
 				}
 			})
 		}
 		w.TimeWheel.Stop()
+		enough.Store(true)
 		posters.Wait()
 		if n := w.posted(); n != 0 {
 			t.Fatalf("%d posts were left behind", n)
 		}
+		if err := w.Check(); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// Callers know that the loop is running before it looks for the first time. Else one of them may post after
+// that look, and wait for the lock until it finds the loop running and asleep.
+func TestLoop_firstLook_isMadeByARunningLoop(t *testing.T) {
+	for range 100 {
+		plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+			first := func() {
+				if !w.loop.running.Load() {
+					t.Error("the loop looks before it is known to be running")
+				}
+			}
+			w.hand.onNow.Store(&first)
+			w.Start()
+			synctest.Wait()
+		})
+	}
+}
+
+// A caller that has found no loop running waits for the lock, and then the loop is running: it must leave the
+// layout alone.
+func TestPost_loopStartsWhileItWaitsForTheLock_doesNotLook(t *testing.T) {
+	w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
+	defer w.TimeWheel.Stop()
+	w.loop.mu.Lock()
+	var poster sync.WaitGroup
+	poster.Go(func() { w.loop.post(deadEntry(1), moved, noHurry) })
+	for w.posted() == 0 {
+		runtime.Gosched()
+	}
+	for range 1000 { // until it waits for the lock
+		runtime.Gosched()
+	}
+	w.loop.running.Store(true)
+	w.loop.mu.Unlock()
+	poster.Wait()
+	if n := w.posted(); n != 1 {
+		t.Errorf("%d posts are left for the loop, want 1", n)
+	}
+	w.loop.running.Store(false)
+}
+
+// The holder of the lock owns the layout.
+func TestDo_beforeStart_waitsForTheLock(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	var caller sync.WaitGroup
+	var called atomic.Bool
+	tw.loop.mu.Lock()
+	caller.Go(func() { tw.loop.do(func() { called.Store(true) }) })
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if called.Load() {
+		t.Error("two are owners of the layout at the same time")
+	}
+	tw.loop.mu.Unlock()
+	if caller.Wait(); !called.Load() {
+		t.Error("what was asked for was not done")
+	}
+}
+
+func TestDo_afterAPost_seesWhatWasPosted(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.busy() // and so does not look by itself
+		w.once("k", time.Hour)
+		e, placed := w.entry("k"), false
+		if w.loop.do(func() { placed = e.placed() }); !placed {
+			t.Error("the loop has not seen what was posted before")
+		}
+	})
 }
 
 // What was posted before Stop was called has been seen when it returns.
@@ -109,24 +190,25 @@ func TestStop_returns_afterTheLastLook(t *testing.T) {
 }
 
 // Two goroutines move an entry, and the loop meets it. When all is quiet, the entry is not placed after its due
-// time.
+// time. Few moves are made at a time, since a later one would mend what an earlier one has spoilt.
 func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
-	for seed := range uint64(300) {
-		tw := NewTimeWheel(time.Millisecond, 60)
-		mustAdd(t, tw, "k", time.Hour)
-		e, l := tw.index.get("k"), tw.loop
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	mustAdd(t, tw, "k", time.Hour)
+	e, l := tw.index.get("k"), tw.loop
+	for seed := range uint64(2000) {
 		var movers sync.WaitGroup
 		for m := range uint64(2) {
+			r := random(seed<<1 | m)
 			movers.Go(func() {
-				r := random(seed<<1 | m)
-				for range 10 {
+				for range 2 {
 					if !tw.move(e, l.now()+uint64(time.Minute)*(1+r.Uint64N(60))) {
 						t.Error("a live entry was not moved")
 					}
 				}
 			})
 		}
-		for range 10 {
+		for range 6 {
 			l.mu.Lock()
 			l.lookLoop(l.now())
 			if e.placed() {
@@ -140,7 +222,6 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 		if err := tw.Check(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		tw.Stop()
 	}
 }
 
@@ -249,31 +330,51 @@ func TestRemove_byTwo_oneWins(t *testing.T) {
 	}
 }
 
-// While no worker is free no run begins, and so the number of runs that have not begun stays the same, however
-// often the task falls due and is moved.
+func TestRemove_whileAllAreDrained_oneWins(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(10))
+	defer tw.Stop()
+	r := random(1)
+	for range 500 {
+		mustAdd(t, tw, "k", time.Hour)
+		var drained, removed int
+		var drainer sync.WaitGroup
+		drainer.Go(func() { drained, _ = tw.Drain(ignore) })
+		pause(r, 100)
+		if tw.RemoveTask("k") == nil {
+			removed = 1
+		}
+		if drainer.Wait(); drained+removed != 1 {
+			t.Fatalf("%d were drained and %d removed", drained, removed)
+		}
+		if err := tw.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While no run begins, the number of runs that have not begun stays the same, however often the task falls due and
+// the run is withdrawn.
 func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
-	tw := NewTimeWheel(50*time.Microsecond, 60, WithPoolSize(1))
-	release := make(chan struct{})
-	blocks := make(chan struct{})
-	tw.AfterFunc(0, func() { close(blocks); <-release })
-	tw.Start()
-	<-blocks
+	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
+	defer tw.Stop()
 	const times = 5
-	if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Delay: 1, Times: times, Job: ignore}); err != nil {
+	if err := tw.AddTask(&Task{Key: "k", Interval: time.Hour, Times: times, Job: ignore}); err != nil {
 		t.Fatal(err)
 	}
+	e, l := tw.index.get("k"), tw.loop
 	var enough atomic.Bool
-	var others sync.WaitGroup
-	others.Go(func() {
+	var other sync.WaitGroup
+	other.Go(func() {
 		for !enough.Load() {
-			if err := tw.Reschedule("k", 0); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(60 * time.Microsecond)
+			l.mu.Lock()
+			l.unlinkLoop(e)
+			l.fireLoop([]*entry{e}, never, l.now())
+			l.mu.Unlock()
+			tw.move(e, later(l.now(), time.Hour))
 		}
 	})
-	for withdrawn := uint64(0); withdrawn < 100 && !t.Failed(); withdrawn = tw.Stats().Withdrawn {
-		for range 1000 {
+	for tw.Stats().Withdrawn < 3000 && !t.Failed() {
+		for range 20 {
 			if n := tw.GetTaskTimes("k"); n != times {
 				t.Errorf("%d runs have not begun, want %d", n, times)
 				break
@@ -281,9 +382,38 @@ func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
 		}
 	}
 	enough.Store(true)
-	others.Wait()
-	close(release)
-	tw.Stop()
+	other.Wait()
+	if s := tw.Stats(); s.Due != s.Withdrawn {
+		t.Errorf("in the end %+v", s)
+	}
+}
+
+// A worker begins the last run of a task while the task is removed: one of them wins.
+func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
+	for range 500 {
+		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60,
+			WithExecutor(executorFunc(func(func()) error { return nil })))}
+		w.once("k", time.Minute)
+		e, l := w.entry("k"), w.loop
+		l.mu.Lock()
+		l.unlinkLoop(e)
+		l.fireLoop([]*entry{e}, never, l.now())
+		l.mu.Unlock()
+		wk := w.take()
+		var begins, removes bool
+		var both sync.WaitGroup
+		both.Go(func() {
+			if begins = wk.run.begin(); !begins {
+				w.dispatch.giveBack(wk)
+			}
+			w.dispatch.leave(wk)
+		})
+		both.Go(func() { removes = w.RemoveTask("k") == nil })
+		if both.Wait(); begins == removes {
+			t.Fatalf("the run begins: %v, and the task is removed: %v", begins, removes)
+		}
+		w.TimeWheel.Stop()
+	}
 }
 
 // A worker has taken a run, the task is removed, and the wheel is stopped. When the worker gives the run back,
@@ -429,4 +559,70 @@ func TestTimer_resetAndStop_oneComesSecond(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// A run that falls due just as the submitter has found nothing to submit, and is about to wait, is submitted.
+func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
+	p := with(func(work func()) error {
+		go work()
+		return nil
+	})
+	p.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.Start()
+		r := random(1)
+		for range 300 {
+			w.once("a", 10*time.Millisecond)
+			w.once("b", 20*time.Millisecond)
+			synctest.Wait()
+			w.hand.Advance(10 * time.Millisecond)
+			pause(r, 60)
+			w.hand.Advance(10 * time.Millisecond)
+			w.advance(10 * time.Millisecond) // a loop that was about to set its timer sleeps too long
+			w.advance(10 * time.Millisecond)
+			w.wantTicks([]string{"a", "b"}) // each on a goroutine of its own
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+// The accounts are not read at one instant, but in an order in which no task is counted out before it was counted
+// in.
+func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	var enough atomic.Bool
+	var other sync.WaitGroup
+	other.Go(func() {
+		for !enough.Load() {
+			if err := tw.AddTask(&Task{Key: "k", Delay: time.Hour, Job: ignore}); err != nil {
+				t.Error(err)
+			}
+			if err := tw.RemoveTask("k"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2000 {
+		if n := tw.Len(); n < 0 {
+			t.Errorf("%d tasks are pending", n)
+			break
+		}
+	}
+	enough.Store(true)
+	other.Wait()
+}
+
+func TestStartAndStop_byTwo_happenOnce(t *testing.T) {
+	for range 300 {
+		tw := NewTimeWheel(time.Millisecond, 60, WithLogger(testkit.Quiet()))
+		for _, do := range []func(){tw.Start, tw.Stop} {
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(do)
+			}
+			both.Wait()
+		}
+	}
 }

@@ -38,8 +38,9 @@ type dispatcher struct {
 	idle    chan struct{} // closed when stopped and nothing runs
 	once    sync.Once     // for idle
 
-	due, started, missed, withdrawn, panicked uint64 // runs
-	finished                                  uint64 // tasks
+	due, started, missed, panicked uint64        // runs
+	withdrawn                      atomic.Uint64 // runs; counted before the entry is scheduled again
+	finished                       uint64        // tasks
 }
 
 // A dueRun is a run that is due.
@@ -226,7 +227,7 @@ func (d *dispatcher) giveBack(w *worker) {
 	defer d.mu.Unlock()
 	d.started--
 	d.running--
-	d.withdrawn++
+	d.withdrawn.Add(1)
 	if w.run.last() {
 		d.finished--
 	}
@@ -266,7 +267,7 @@ func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	}
 	if queued {
 		e.state.Store(then) // nothing else changes it: not the loop, for this lock, and no worker has the run
-		d.withdrawn++
+		d.withdrawn.Add(1)
 	}
 	return r.due, true
 }
@@ -274,9 +275,11 @@ func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 // times returns how many runs of the entry have not begun, and when the run was due that waits, if one does.
 func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 	for {
+		withdrawn := d.withdrawn.Load()
 		s := e.state.Load()
 		if s&stateMask != waiting {
-			if times := e.times.Load(); e.state.Load() == s {
+			// The state may be the same again: a run was queued, which takes it off times, and withdrawn.
+			if times := e.times.Load(); e.state.Load() == s && d.withdrawn.Load() == withdrawn {
 				return int(times), 0, false
 			}
 			continue
@@ -304,7 +307,7 @@ func (d *dispatcher) stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Stats{
-		Finished: d.finished, Due: d.due, Started: d.started, Missed: d.missed, Withdrawn: d.withdrawn,
+		Finished: d.finished, Due: d.due, Started: d.started, Missed: d.missed, Withdrawn: d.withdrawn.Load(),
 		Panicked: d.panicked, Waiting: d.queue.Len(), Running: d.running, Workers: d.size,
 	}
 	if r, ok := d.queue.First(); ok {

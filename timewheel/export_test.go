@@ -62,8 +62,10 @@ func (tw *TimeWheel) Check() (err error) {
 		if x := tw.index; x.max > 0 && int(x.count.Load()) != len(seen) {
 			fail("%d entries are in the wheel, and %d were admitted", len(seen), x.count.Load())
 		}
-		if slices.ContainsFunc(l.layout.few[:cap(l.layout.few)], func(e *entry) bool { return e != nil }) {
-			fail("an entry is kept from the collector")
+		for _, room := range [][]*entry{l.layout.few[:cap(l.layout.few)], l.read[:cap(l.read)], l.again[:cap(l.again)]} {
+			if slices.ContainsFunc(room, func(e *entry) bool { return e != nil }) {
+				fail("an entry is kept from the collector")
+			}
 		}
 		if len(l.again)+len(l.read) != 0 {
 			fail("%d entries were left behind", len(l.again)+len(l.read))

@@ -495,6 +495,9 @@ func TestLoop_stopped_keepsWhatIsDueNow(t *testing.T) {
 		if !timer.Reset(0) {
 			t.Error("the timer was not active")
 		}
+		if s := w.Stats(); s.Due != 1 || s.Waiting != 0 {
+			t.Errorf("after Stop a timer that is reset falls due: %+v", s)
+		}
 		if n, err := w.Drain(ignore); n != 1 || err != nil {
 			t.Errorf("drained %d and %v, want 1", n, err)
 		}

@@ -273,10 +273,16 @@ func (m mutant) files(root string) (map[string]string, error) {
 			}
 			text = string(original)
 		}
-		if n := strings.Count("\n"+text, "\n"+h.old); n != 1 {
+		at, n := 0, 0
+		for i := range text { // at the beginning of a line; what is there twice may overlap
+			if (i == 0 || text[i-1] == '\n') && strings.HasPrefix(text[i:], h.old) {
+				at, n = i, n+1
+			}
+		}
+		if n != 1 {
 			return nil, fmt.Errorf("%s: the text to change is %d times in %s:\n%s", m.name, n, h.file, h.old)
 		}
-		changed[h.file] = strings.Replace("\n"+text, "\n"+h.old, "\n"+h.new, 1)[1:]
+		changed[h.file] = text[:at] + h.new + text[at+len(h.old):]
 	}
 	if len(changed) == 0 {
 		return nil, fmt.Errorf("%s: changes nothing", m.name)

@@ -126,6 +126,34 @@ func TestCrew_restIsOver_whileThereIsWork_keepsTheGoroutines(t *testing.T) {
 	}
 }
 
+// A crew that is closed keeps its goroutines until the last worker has ended.
+func TestCrew_closedWhileThereIsWork_releasesTheGoroutinesAfterIt(t *testing.T) {
+	for _, c := range []struct {
+		workers, starting int
+		kept              bool
+	}{{0, 0, false}, {1, 0, true}, {0, 1, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOwner(4)
+			o.push(func() {})
+			synctest.Wait()
+			o.mu.Lock()
+			o.crew.workers, o.crew.starting = c.workers, c.starting
+			o.mu.Unlock()
+			o.close()
+			if kept := o.hasGoroutines(); kept != c.kept {
+				t.Errorf("with %d workers and %d about to start the goroutines are kept: %v", c.workers, c.starting, kept)
+			}
+			o.mu.Lock()
+			o.crew.workers, o.crew.starting = 1, 0
+			o.crew.End(0)
+			o.mu.Unlock()
+			if o.hasGoroutines() {
+				t.Error("the goroutines stay")
+			}
+		})
+	}
+}
+
 func TestCrew_atRest_keepsNoGoroutineAfterASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwner(4)
