@@ -12,7 +12,11 @@ import (
 )
 
 // TestContract_ofEveryScheduler is in a bubble, in which nothing may wait for the system: the files are in memory.
+// Pebble keeps many goroutines there, so under the race detector it takes minutes; memstore's takes seconds.
 func TestContract_ofEveryScheduler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
 	suite.Test(t, func(t *testing.T) durable.Store {
 		store, err := pebble.OpenOn("store", vfs.NewMem())
 		if err != nil {
