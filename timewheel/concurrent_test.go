@@ -403,7 +403,7 @@ func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
 		var begins, removes bool
 		var both sync.WaitGroup
 		both.Go(func() {
-			if begins = wk.run.begin(); !begins {
+			if begins = w.dispatch.begin(&wk.run); !begins {
 				w.dispatch.giveBack(wk)
 			}
 			w.dispatch.leave(wk)
@@ -433,7 +433,7 @@ func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
 			t.Error("the wheel is idle while a worker has a run")
 		default:
 		}
-		if wk.run.begin() {
+		if w.dispatch.begin(&wk.run) {
 			t.Error("a run of a task that was removed begins")
 		}
 		w.dispatch.giveBack(wk)
@@ -623,6 +623,69 @@ func TestStartAndStop_byTwo_happenOnce(t *testing.T) {
 				both.Go(do)
 			}
 			both.Wait()
+		}
+	}
+}
+
+// A worker stalls between taking a run and beginning it, until the task's next period comes. A Reschedule after
+// the run has begun holds, whatever the loop is doing about that period.
+func TestReschedule_whileThePeriodAfterTheRunComes_holds(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
+	d := tw.dispatch
+	const tick, far = uint64(time.Millisecond), uint64(time.Hour)
+	for trial := range 3000 {
+		e := newEntry("k", ignore, time.Millisecond, 10*tick, Forever)
+		w := new(worker)
+		d.fire([]*entry{e}, 10*tick, 10*tick, nil)
+		d.take(w)
+		var ready atomic.Int32
+		var both sync.WaitGroup
+		meet := func() {
+			for ready.Add(1); ready.Load() < 2; {
+				runtime.Gosched()
+			}
+		}
+		both.Go(func() {
+			meet()
+			for range trial % 64 {
+				ready.Load()
+			}
+			d.begin(&w.run)
+			tw.move(e, far)
+		})
+		both.Go(func() {
+			meet()
+			d.fire([]*entry{e}, 11*tick, 11*tick, nil)
+		})
+		both.Wait()
+		if due := e.due.Load(); due != far {
+			t.Fatalf("trial %d: after a Reschedule to %d the task is due at %d", trial, far, due)
+		}
+		d.mu.Lock()
+		d.endLocked(w)
+		d.mu.Unlock()
+	}
+}
+
+// What waits, in a slot or for a worker, is in Upcoming, also while it falls due.
+func TestUpcoming_whileATaskFallsDue_hasIt(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60, WithPoolSize(1))
+	defer tw.Stop()
+	tw.Start()
+	release, blocks := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	tw.AfterFunc(0, func() { close(blocks); <-release })
+	<-blocks
+	for i := range 50 {
+		key := fmt.Sprint(i)
+		mustAdd(t, tw, key, 3*time.Millisecond)
+		for tw.Stats().Waiting == 0 {
+			if len(tw.Upcoming(10)) != 1 {
+				t.Fatalf("task %d is live and not in Upcoming", i)
+			}
+		}
+		if err := tw.RemoveTask(key); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,9 +39,11 @@ type dispatcher struct {
 	idle    chan struct{} // closed when stopped and nothing runs
 	once    sync.Once     // for idle
 
-	due, started, missed, panicked uint64        // runs
-	withdrawn                      atomic.Uint64 // runs; counted before the entry is scheduled again
-	finished                       uint64        // tasks
+	due, taken, missed, panicked uint64 // runs
+
+	// Counted without the lock: runs as they begin, and tasks as their last run does; and runs as they are withdrawn,
+	// before the entry is scheduled again.
+	started, finished, withdrawn atomic.Uint64
 }
 
 // A dueRun is a run that is due.
@@ -58,7 +61,7 @@ func (r *dueRun) last() bool { return r.left == 0 }
 type worker struct {
 	place    int    // in workers
 	run      dueRun // the last one taken
-	number   uint64 // of it among all that have started; 0 if it has ended
+	number   uint64 // of it among all that were taken; 0 if it has ended
 	panicked bool   // it did
 	began    atomic.Uint64
 }
@@ -105,13 +108,13 @@ func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*e
 // fireLocked reports whether the entry is to be placed again.
 func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 	for {
-		switch e.load() {
+		switch s := e.state.Load(); s & stateMask {
 		case scheduled:
 			due := e.due.Load()
 			if due > by {
 				return true
 			}
-			if !e.state.CompareAndSwap(scheduled, waiting|d.queue.Next()<<stateBits) {
+			if !e.state.CompareAndSwap(s, waiting|d.queue.Next()<<stateBits) {
 				continue
 			}
 			if due = e.due.Load(); due > by { // it was moved in between
@@ -131,7 +134,11 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 			d.nextPeriodLocked(e, due, now, 1)
 			return true
 		case waiting:
-			d.nextPeriodLocked(e, e.due.Load(), now, 0)
+			due := e.due.Load()
+			if e.state.Load() != s {
+				continue // a worker has begun the run, and the due time may be that of a Reschedule
+			}
+			d.nextPeriodLocked(e, due, now, 0)
 			return true
 		case moving:
 			return true
@@ -148,9 +155,11 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	// the loop wakes up some microseconds after each tick.
 	passed := max(due, d.ticks.instant(d.ticks.down(now)))
 	begun, next := grid(due, passed, max(e.interval, time.Duration(d.ticks)))
+	if !e.due.CompareAndSwap(due, next) {
+		return // a worker has begun the run that waited, and since then the entry was moved
+	}
 	d.due += begun - dispatched
 	d.missed += begun - dispatched
-	e.due.Store(next)
 }
 
 // waitingLocked returns how many runs wait for a worker and may begin.
@@ -197,12 +206,9 @@ func (d *dispatcher) take(w *worker) bool {
 		return false
 	}
 	r, _ := d.queue.Pop()
-	d.started++
+	d.taken++
 	d.running++
-	if r.last() {
-		d.finished++
-	}
-	w.run, w.number = r, d.started
+	w.run, w.number = r, d.taken
 	w.began.Store(0)
 	d.callers.Call(d.waitingLocked())
 	return true
@@ -225,25 +231,28 @@ func (d *dispatcher) endLocked(w *worker) {
 func (d *dispatcher) giveBack(w *worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.started--
 	d.running--
 	d.withdrawn.Add(1)
-	if w.run.last() {
-		d.finished--
-	}
 	w.number = 0
 	d.idleLocked()
 }
 
 // begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
 // worker has taken.
-func (r *dueRun) begin() bool {
+func (d *dispatcher) begin(r *dueRun) bool {
 	s := r.e.state.Load()
 	then := scheduled
 	if r.last() {
 		then = done
 	}
-	return s&stateMask == waiting && r.e.state.CompareAndSwap(s, then)
+	if s&stateMask != waiting || !r.e.state.CompareAndSwap(s, then) {
+		return false
+	}
+	d.started.Add(1)
+	if r.last() {
+		d.finished.Add(1)
+	}
+	return true
 }
 
 // withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or
@@ -258,9 +267,11 @@ func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	}
 	r, queued := d.queue.Withdraw(s>>stateBits, func(r dueRun) bool { return r.e == e })
 	if !queued {
-		if r.due = e.due.Load(); then != removed || !e.state.CompareAndSwap(s, then) {
+		if then != removed || !e.state.CompareAndSwap(s, then) {
 			return 0, false
 		}
+		i := slices.IndexFunc(d.workers, func(w *worker) bool { return w.number != 0 && w.run.e == e })
+		r.due = d.workers[i].run.due
 	}
 	if left := e.times.Load(); left != Forever {
 		e.times.Store(left + 1)
@@ -307,7 +318,7 @@ func (d *dispatcher) stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Stats{
-		Finished: d.finished, Due: d.due, Started: d.started, Missed: d.missed, Withdrawn: d.withdrawn.Load(),
+		Finished: d.finished.Load(), Due: d.due, Started: d.started.Load(), Missed: d.missed, Withdrawn: d.withdrawn.Load(),
 		Panicked: d.panicked, Waiting: d.queue.Len(), Running: d.running, Workers: d.size,
 	}
 	if r, ok := d.queue.First(); ok {

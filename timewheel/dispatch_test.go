@@ -496,7 +496,7 @@ func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
 					if err := c.end(w); err != nil {
 						t.Fatal(err)
 					}
-					if wk.run.begin() {
+					if w.dispatch.begin(&wk.run) {
 						t.Error("a run of a task that was removed begins")
 					}
 					w.dispatch.giveBack(wk)
@@ -521,7 +521,7 @@ func TestTake_beforeTheRunBegins_aRescheduleWaitsForIt(t *testing.T) {
 		if _, ok := w.dispatch.withdraw(e, moving); ok {
 			t.Error("a run that a worker has was withdrawn for a move")
 		}
-		if !wk.run.begin() {
+		if !w.dispatch.begin(&wk.run) {
 			t.Fatal("the run does not begin")
 		}
 		if err := w.Reschedule("k", time.Hour); err != nil {
@@ -660,6 +660,60 @@ func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 		w.wantRuns("k")
 		if s := w.Stats(); s.Missed != 4 || s.Finished != 2 {
 			t.Errorf("in the end %+v", s)
+		}
+	})
+}
+
+// A run that a worker has taken and not begun is neither started nor missed in any account.
+func TestTake_beforeTheRunBegins_accountsNeverFall(t *testing.T) {
+	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", time.Second)
+		w.advance(time.Second)
+		wk := w.take()
+		if err := w.RemoveTask("k"); err != nil {
+			t.Fatal(err)
+		}
+		if s := w.Stats(); s.Pending != 0 || s.Started != 0 || s.Finished != 0 || s.Removed != 1 {
+			t.Errorf("before the worker gives it back %+v", s)
+		}
+		w.dispatch.giveBack(wk)
+		w.dispatch.leave(wk)
+		if s := w.Stats(); s.Pending != 0 || s.Started != 0 || s.Finished != 0 || s.Removed != 1 || s.Withdrawn != 1 {
+			t.Errorf("in the end %+v", s)
+		}
+	})
+}
+
+// Drain returns a run that a worker has taken and not begun as one that is due now, not as the one after it.
+func TestDrain_runThatAWorkerHas_isDueNow(t *testing.T) {
+	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.add(&Task{Key: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
+		w.advance(time.Second)
+		wk := w.take()
+		n, err := w.Drain(func(task *Task) {
+			if task.Times != 2 || task.Delay != 1 {
+				t.Errorf("it has %d runs left, and the next is in %v", task.Times, task.Delay)
+			}
+		})
+		if n != 1 || err != nil {
+			t.Errorf("drained %d tasks, %v", n, err)
+		}
+		w.dispatch.giveBack(wk)
+		w.dispatch.leave(wk)
+	})
+}
+
+func TestTimer_drained_hasNoInterval(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.AfterFunc(time.Second, func() {})
+		if _, err := w.Drain(func(task *Task) {
+			if task.Interval != 0 || task.Key != "" || task.Delay != time.Second {
+				t.Errorf("a timer is %+v", task)
+			}
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 }

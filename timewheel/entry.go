@@ -20,7 +20,8 @@ import (
 //
 //	scheduled  waits for its due time, in a slot or on the way to one
 //	moving     as scheduled, while a Reschedule writes the due time
-//	waiting    due, and in the dispatcher's queue; a repeating task is in the slot of its next period as well
+//	waiting    due: in the dispatcher's queue, or taken by a worker that has not begun it; a repeating task is
+//	           in the slot of its next period as well
 //	removed    removed, replaced or drained
 //	done       its last run has begun
 //
@@ -38,7 +39,7 @@ import (
 // due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
 // entry cannot be moved any more, only removed. Then, without the lock, it begins the run or finds the task
 // removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
-// changed. The loop never waits for a caller: an entry that it meets while it is moving is looked at again
+// changed. The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never waits for a caller: an entry that it meets while it is moving is looked at again
 // one tick later.
 //
 // The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in

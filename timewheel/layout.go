@@ -277,11 +277,8 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 // moveDown moves entries of the slot down from the lists whose time for that has come, as many as may move at
 // this tick. It reports whether one is left that may be due.
 func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
-	unit := uint64(1)
-	for range s.levels[min(len(s.levels), 1):] {
-		unit *= l.width
-	}
-	for k := len(s.levels) - 1; k > 0; k, unit = k-1, unit/l.width {
+	unit := l.width
+	for k := 1; k < len(s.levels); k, unit = k+1, unit*l.width { // the lowest level first: it is the most urgent
 		for lv := s.levels[k]; lv != nil && lv.visits.least() <= coming; lv = s.levels[k] {
 			d := uint64(lv.visits.leaf())
 			all := &lv.lists[d]

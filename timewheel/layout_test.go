@@ -530,3 +530,36 @@ func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 		}
 	})
 }
+
+// A list of a high level does not keep a lower one from moving in its time: at no tick does more move than is
+// allowed at one.
+func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
+	for _, slots := range []int{16, 64} {
+		width := uint64(slots)
+		l, span := newLayout(Hierarchical, slots, 0), width*width
+		many := make([]entry, min(span*maxVisit/2, 200_000)) // on level 2, of which half a span moves them
+		for i := range many {
+			many[i].at = 4*span + uint64(i)%span
+			l.place(&many[i])
+		}
+		one := entry{at: 3*span + width} // on level 1, while the others move
+		l.place(&one)
+		high := func() (n int) {
+			if lv := l.slots[0].level(2); lv != nil {
+				for _, list := range lv.lists {
+					n += len(list)
+				}
+			}
+			return n
+		}
+		for tick := uint64(1); tick < 4*span; tick++ {
+			before := high()
+			for more := true; more; {
+				_, _, more = l.advance(tick)
+			}
+			if moved := before - high(); moved > maxVisit {
+				t.Fatalf("%d slots: %d of %d entries move at one tick", slots, moved, len(many))
+			}
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 		d.failed(w, task, value)
 	}()
 	for d.take(w) {
-		if !w.run.begin() {
+		if !d.begin(&w.run) {
 			d.giveBack(w)
 			continue
 		}

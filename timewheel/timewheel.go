@@ -142,7 +142,7 @@ func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.sto
 func (tw *TimeWheel) Stats() Stats {
 	s := tw.dispatch.stats()
 	s.Removed = tw.loop.inboxes.count(ended)
-	s.Added = tw.loop.inboxes.count(added) // last, so that Pending is never negative
-	s.Pending = int(s.Added - s.Finished - s.Removed)
+	s.Added = tw.loop.inboxes.count(added)                // last: what has finished or was removed was added before
+	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted
 	return s
 }

@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -58,34 +59,35 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	if n <= 0 {
 		return nil
 	}
-	var infos []Info
-	for _, e := range tw.dispatch.queued(n) {
-		if info := tw.info(e); e.live() && info.Waiting {
-			infos = append(infos, info)
-		}
-	}
 	type dueEntry struct {
 		e   *entry
 		due uint64
 	}
+	var queued []*entry
 	var soonest []dueEntry
-	if len(infos) == n {
-		return infos
-	}
 	tw.loop.do(func() {
 		l := tw.loop
+		queued = tw.dispatch.queued(n)
+		waits := make(map[*entry]bool) // a repeating task is in a slot as well
+		for _, e := range queued {
+			waits[e] = true
+		}
 		looked, last := 0, l.ticks.instant(l.layout.now+min(l.layout.turn, never-1-l.layout.now))
 		l.layout.upcoming(func(e *entry) bool {
 			looked++
-			if due := e.due.Load(); e.load() < waiting && due <= last {
+			if due := e.due.Load(); e.live() && !waits[e] && due <= last {
 				soonest = append(soonest, dueEntry{e, due})
 			}
-			return len(infos)+len(soonest) < n && looked < maxVisit
+			return len(queued)+len(soonest) < n && looked < maxVisit
 		})
 	})
 	slices.SortStableFunc(soonest, func(a, b dueEntry) int { return cmp.Compare(a.due, b.due) })
 	for _, d := range soonest {
-		if info := tw.info(d.e); d.e.live() && !info.Waiting {
+		queued = append(queued, d.e)
+	}
+	var infos []Info
+	for _, e := range queued[:min(n, len(queued))] {
+		if info := tw.info(e); e.live() {
 			infos = append(infos, info)
 		}
 	}
@@ -96,7 +98,7 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 func (l *loop) drainLoop(take func(e *entry)) {
 	l.layout.drain(take)
 	clear(l.census.tasks)
-	for _, e := range l.dispatch.queued(int(^uint(0) >> 1)) {
+	for _, e := range l.dispatch.queued(math.MaxInt) {
 		take(e)
 	}
 }
