@@ -604,9 +604,9 @@ func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
 			}
 		}
 	})
-	for range 2000 {
-		if n := tw.Len(); n < 0 {
-			t.Errorf("%d tasks are pending", n)
+	for s := tw.Stats(); s.Added < 2000; s = tw.Stats() {
+		if s.Pending < 0 {
+			t.Errorf("%d tasks are pending", s.Pending)
 			break
 		}
 	}

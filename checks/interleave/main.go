@@ -41,21 +41,16 @@ type program struct {
 	dir  string // where it is run, in the copy
 }
 
-const (
-	// documents is the tests of files that the copy does not have.
-	documents = "^TestGuarantees_|^TestReadme_|^TestMigrating_|^TestT5_theWallClockIsNotRead$"
-
-	// alone is tests with one goroutine, or with hardly anything for a second one. They take most of the time of
-	// all tests, and a yield changes nothing in them.
-	alone = "^TestLayouts?_|^TestTree_|^TestTicks_|^TestBucket_|^TestUpcoming_|^TestOccupancy_|^TestFault_|" +
-		"^TestLoop_lateByLessThanATick_|^Fuzz"
-)
+// alone is tests with one goroutine, or with hardly anything for a second one. They take most of the time of all
+// tests, and a yield changes nothing in them.
+const alone = "^TestLayouts?_|^TestTree_|^TestTicks_|^TestBucket_|^TestUpcoming_|^TestOccupancy_|^TestFault_|" +
+	"^TestLoop_lateByLessThanATick_|^Fuzz"
 
 var programs = []program{
 	{"crew", []string{"-test.short", "-test.failfast"}, "internal/crew"},
 	{"pool", []string{"-test.short", "-test.failfast"}, "pool"},
 	{"timewheel", []string{"-test.short", "-test.failfast", "-test.skip=" + alone}, "timewheel"},
-	{"test", []string{"-test.short", "-test.failfast", "-test.skip=" + documents}, "test"},
+	{"test", []string{"-test.short", "-test.failfast", "-test.skip=" + library.Documents}, "test"},
 	{"soak", []string{"-for=4s"}, "."},
 }
 

@@ -44,7 +44,8 @@ var stages = []stage{
 	{"tests", []string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout=90s", packages}},
 	{"interleave", []string{"-only=^(" + packages + ")$", "-rounds=3", "-timeout=90s"}},
 	{"race", []string{"test", "-count=1", "-vet=off", "-short", "-race", "-failfast", "-timeout=300s", packages}},
-	{"black box", []string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout=180s", "./test"}},
+	{"black box", []string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout=180s", "-skip=" + library.Documents,
+		"./test"}},
 	{"interleave more", []string{"-rounds=4", "-timeout=3m"}},
 }
 

@@ -16,6 +16,9 @@ import (
 // parts are what a copy has of the repository: all that the library and its own tests need.
 var parts = []string{"timewheel", "pool", "internal", "test"}
 
+// Documents matches the names of the tests of files that a copy does not have.
+const Documents = "^TestGuarantees_|^TestReadme_|^TestMigrating_|^TestT5_theWallClockIsNotRead$"
+
 // Root returns the folder of the repository in which the program runs.
 func Root() (string, error) {
 	out, err := exec.Command("go", "env", "GOWORK").Output()
