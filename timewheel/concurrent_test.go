@@ -403,7 +403,7 @@ func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
 		var begins, removes bool
 		var both sync.WaitGroup
 		both.Go(func() {
-			if begins = w.dispatch.begin(&wk.run); !begins {
+			if begins = wk.run.begin(); !begins {
 				w.dispatch.giveBack(wk)
 			}
 			w.dispatch.leave(wk)
@@ -433,7 +433,7 @@ func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
 			t.Error("the wheel is idle while a worker has a run")
 		default:
 		}
-		if w.dispatch.begin(&wk.run) {
+		if wk.run.begin() {
 			t.Error("a run of a task that was removed begins")
 		}
 		w.dispatch.giveBack(wk)
@@ -650,7 +650,7 @@ func TestReschedule_whileThePeriodAfterTheRunComes_holds(t *testing.T) {
 			for range trial % 64 {
 				ready.Load()
 			}
-			d.begin(&w.run)
+			w.run.begin()
 			tw.move(e, far)
 		})
 		both.Go(func() {

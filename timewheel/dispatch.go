@@ -39,11 +39,10 @@ type dispatcher struct {
 	idle    chan struct{} // closed when stopped and nothing runs
 	once    sync.Once     // for idle
 
-	due, taken, missed, panicked uint64 // runs
-
-	// Counted without the lock: runs as they begin, and tasks as their last run does; and runs as they are withdrawn,
-	// before the entry is scheduled again.
-	started, finished, withdrawn atomic.Uint64
+	taken                          uint64        // runs, those that were given back included
+	due, started, missed, panicked uint64        // runs
+	withdrawn                      atomic.Uint64 // runs; counted before the entry is scheduled again
+	finished                       uint64        // tasks
 }
 
 // A dueRun is a run that is due.
@@ -207,7 +206,11 @@ func (d *dispatcher) take(w *worker) bool {
 	}
 	r, _ := d.queue.Pop()
 	d.taken++
+	d.started++
 	d.running++
+	if r.last() {
+		d.finished++
+	}
 	w.run, w.number = r, d.taken
 	w.began.Store(0)
 	d.callers.Call(d.waitingLocked())
@@ -231,28 +234,25 @@ func (d *dispatcher) endLocked(w *worker) {
 func (d *dispatcher) giveBack(w *worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.started--
 	d.running--
 	d.withdrawn.Add(1)
+	if w.run.last() {
+		d.finished--
+	}
 	w.number = 0
 	d.idleLocked()
 }
 
 // begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
 // worker has taken.
-func (d *dispatcher) begin(r *dueRun) bool {
+func (r *dueRun) begin() bool {
 	s := r.e.state.Load()
 	then := scheduled
 	if r.last() {
 		then = done
 	}
-	if s&stateMask != waiting || !r.e.state.CompareAndSwap(s, then) {
-		return false
-	}
-	d.started.Add(1)
-	if r.last() {
-		d.finished.Add(1)
-	}
-	return true
+	return s&stateMask == waiting && r.e.state.CompareAndSwap(s, then)
 }
 
 // withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or
@@ -318,7 +318,7 @@ func (d *dispatcher) stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Stats{
-		Finished: d.finished.Load(), Due: d.due, Started: d.started.Load(), Missed: d.missed, Withdrawn: d.withdrawn.Load(),
+		Finished: d.finished, Due: d.due, Started: d.started, Missed: d.missed, Withdrawn: d.withdrawn.Load(),
 		Panicked: d.panicked, Waiting: d.queue.Len(), Running: d.running, Workers: d.size,
 	}
 	if r, ok := d.queue.First(); ok {

@@ -26,7 +26,7 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 		d.failed(w, task, value)
 	}()
 	for d.take(w) {
-		if !d.begin(&w.run) {
+		if !w.run.begin() {
 			d.giveBack(w)
 			continue
 		}
