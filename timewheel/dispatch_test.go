@@ -160,6 +160,17 @@ func TestDispatch_functionCalledTwice_runsEachTaskOnce(t *testing.T) {
 	})
 }
 
+// A run may fall due after the submitter has found none, and before it waits for a call.
+func TestSubmitter_calledBeforeItWaits_keepsTheCall(t *testing.T) {
+	s := newSubmitter(nil, nil)
+	s.Call(1)
+	select {
+	case <-s.wake:
+	default:
+		t.Error("the call is lost")
+	}
+}
+
 func TestSubmitter_executorThatRefuses_isAskedAgainAndLosesNothing(t *testing.T) {
 	for name, refuse := range map[string]func() error{
 		"with an error": func() error { return errors.New("no room") },

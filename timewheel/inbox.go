@@ -37,8 +37,8 @@ func (b *inbox) put(e *entry, why kind) {
 	b.mu.Unlock()
 }
 
-// take returns all there is, and leaves the empty slice spare for what comes.
-func (b *inbox) take(spare []*entry) []*entry {
+// empty returns all there is, and leaves the empty slice spare for what comes.
+func (b *inbox) empty(spare []*entry) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.in
@@ -47,12 +47,15 @@ func (b *inbox) take(spare []*entry) []*entry {
 }
 
 // inboxes are all of a wheel.
-type inboxes [32]inbox
+type inboxes [1 << inboxBits]inbox
+
+// inboxBits makes 32 inboxes, so that two of a few dozen callers seldom meet at one.
+const inboxBits = 5
 
 // of returns the inbox for an entry, by its due time. The due time is hashed since the clock and the delays may
 // have round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
 func (all *inboxes) of(e *entry) *inbox {
-	return &all[e.due.Load()*0x9E3779B97F4A7C15>>(64-5)]
+	return &all[e.due.Load()*0x9E3779B97F4A7C15>>(64-inboxBits)]
 }
 
 // count returns how many entries were put for that reason.

@@ -105,7 +105,7 @@ const (
 	// well below a millisecond.
 	maxVisit = 8192
 
-	// maxSpare bounds the levels that are kept for later, to 300 KB with Hashed.
+	// maxSpare bounds the levels that are kept for later: with Hashed to 1.4 MB, if each list keeps its room.
 	maxSpare = 256
 )
 

@@ -30,8 +30,8 @@ import (
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
 //
-// Every look is made after the alarm was set: what arrives before it is seen by the look, what arrives after
-// it sees the alarm.
+// After each alarm that is set the loop looks once more: what arrives before the look is seen by it, what
+// arrives after it sees the alarm.
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
@@ -99,17 +99,14 @@ func (l *loop) run() {
 	timer := l.clock.NewTimer()
 	defer timer.Stop()
 	for busy := false; ; {
-		alarm, now := uint64(never), l.now()
-		if busy {
-			alarm = later(now, poll)
-		}
-		l.alarm.Store(alarm)
-		came := l.lookLoop(now)
-		l.advanceLoop(now)
-		if came != busy {
+		now := l.now()
+		alarm := l.setAlarm(busy, now)
+		if came := l.lookLoop(now); came != busy {
 			busy = came
-			continue
+			alarm = l.setAlarm(busy, now)
+			l.lookLoop(now)
 		}
+		l.advanceLoop(now)
 		if at := min(alarm, l.ticks.instant(l.layout.next())); at == never {
 			timer.Stop()
 		} else {
@@ -125,6 +122,16 @@ func (l *loop) run() {
 			return
 		}
 	}
+}
+
+// setAlarm publishes when the loop will look into its inboxes by itself, and returns it.
+func (l *loop) setAlarm(busy bool, now uint64) uint64 {
+	alarm := uint64(never)
+	if busy {
+		alarm = later(now, poll)
+	}
+	l.alarm.Store(alarm)
+	return alarm
 }
 
 // end leaves the layout to the callers. The loop has handled everything that they posted before they see that
@@ -188,7 +195,7 @@ func (l *loop) do(f func()) {
 // that callers cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
 	for i := range l.inboxes {
-		all := l.inboxes[i].take(l.read)
+		all := l.inboxes[i].empty(l.read)
 		for _, e := range all {
 			l.settleLoop(e, now)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -79,29 +80,45 @@ func TestLoop_atRest_hearsOfAnOperationAtOnce(t *testing.T) {
 			if n := w.posted(); n != 0 {
 				t.Errorf("%s: %d operations wait for a loop at rest", op.what, n)
 			}
+			w.advance(poll) // nothing came: the loop rests again
 		}
 		w.once("k", time.Second)
 		synctest.Wait()
-		w.advance(time.Second)
+		w.advance(2 * time.Second) // and the rest of a tick
 		w.wantRuns("k")
 	})
 }
 
-// busy makes the loop find operations at two looks in a row, after which it does not wait for further ones.
+// busy makes a loop at rest find an operation, after which it does not wait for further ones.
 func (w *rig) busy() {
 	w.Helper()
+	synctest.Wait()
+	if alarm := w.loop.alarm.Load(); alarm != never {
+		w.Fatalf("the alarm of the loop is set to %d, it does not rest", alarm)
+	}
 	e := &entry{} // dead, and so no work
 	e.state.Store(done)
-	second := func() { w.loop.inboxes.of(e).put(e, moved) }
-	first := func() {
-		w.loop.inboxes.of(e).put(e, moved)
-		w.hand.onNow.Store(&second)
-	}
-	w.loop.do(func() { w.hand.onNow.Store(&first) })
+	w.loop.post(e, moved, noHurry)
 	synctest.Wait()
 	if alarm := w.loop.alarm.Load(); alarm != later(w.loop.now(), poll) {
 		w.Fatalf("the alarm of the busy loop is set to %d, now is %d", alarm, w.loop.now())
 	}
+}
+
+func TestLoop_aFewOperations_wakeItUpOnce(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		synctest.Wait()
+		before := w.hand.sleeps.Load()
+		for i := range 10 {
+			w.once(strconv.Itoa(i), time.Hour)
+			synctest.Wait()
+			w.advance(poll / 20)
+		}
+		if n := w.hand.sleeps.Load() - before; n > 2 {
+			t.Errorf("ten operations within half a millisecond woke the loop up %d times", n)
+		}
+	})
 }
 
 func TestLoop_busy_looksAfterAPollAndSoonerOnlyForWhatIsDue(t *testing.T) {
@@ -120,6 +137,7 @@ func TestLoop_busy_looksAfterAPollAndSoonerOnlyForWhatIsDue(t *testing.T) {
 		}
 		w.advance(10 * time.Microsecond)
 		w.wantRuns("before the alarm")
+		w.advance(2 * poll)
 
 		w.busy()
 		w.once("later", time.Minute)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -109,12 +110,12 @@ func (tw *TimeWheel) refusal(err error, e *entry) error {
 // end ends a live task, and reports whether it was this call that did. The caller sees to the index and the
 // loop.
 func (tw *TimeWheel) end(e *entry) bool {
-	_, ok := tw.take(e)
+	_, ok := tw.endDue(e)
 	return ok
 }
 
-// take is end, and returns when the next run was due.
-func (tw *TimeWheel) take(e *entry) (due uint64, ok bool) {
+// endDue is end, and returns when the next run was due.
+func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	for {
 		switch s := e.state.Load(); s & stateMask {
 		case removed, done:
@@ -219,15 +220,15 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		due uint64
 	}
 	var all []drained
-	take := func(e *entry) {
-		if due, ok := tw.take(e); ok {
+	end := func(e *entry) {
+		if due, ok := tw.endDue(e); ok {
 			all = append(all, drained{e, due})
 		}
 	}
-	tw.loop.do(func() { tw.loop.drainLoop(take) })
+	tw.loop.do(func() { tw.loop.drainLoop(end) })
 	// What is left was added since, or was in no slot, since a Reschedule was at work on it.
 	for _, e := range tw.index.entries() {
-		take(e)
+		end(e)
 	}
 	for _, d := range all {
 		if d.e.key != "" {
@@ -248,6 +249,15 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		})
 	}
 	return len(all), nil
+}
+
+// drainLoop takes everything out of the layout and the queue, and calls end for each entry.
+func (l *loop) drainLoop(end func(e *entry)) {
+	l.layout.drain(end)
+	clear(l.census.tasks)
+	for _, e := range l.dispatch.queued(math.MaxInt) {
+		end(e)
+	}
 }
 
 func (tw *TimeWheel) info(e *entry) Info {

@@ -63,7 +63,7 @@ func (t *Timer) set(due uint64) {
 	if t.tw.stopped.Load() {
 		return
 	}
-	t.e = newEntry("", t.job, 1, due, 1)
+	t.e = newEntry("", t.job, 0, due, 1)
 	t.tw.index.enter()
 	t.tw.loop.post(t.e, added, due)
 }

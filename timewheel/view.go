@@ -4,7 +4,6 @@ package timewheel
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 )
@@ -92,15 +91,6 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 		}
 	}
 	return infos
-}
-
-// drainLoop takes everything out of the layout and the queue, and calls take for each entry.
-func (l *loop) drainLoop(take func(e *entry)) {
-	l.layout.drain(take)
-	clear(l.census.tasks)
-	for _, e := range l.dispatch.queued(math.MaxInt) {
-		take(e)
-	}
 }
 
 // queued returns the first n of the entries that wait for a worker.

@@ -83,7 +83,7 @@ func (q *Queue[T]) Pop() (v T, ok bool) {
 	for b.full == 0 { // only the last block may be empty, and it is not the first when something waits
 		b = b.next
 	}
-	return q.take(b, bits.TrailingZeros64(b.full)), true
+	return q.remove(b, bits.TrailingZeros64(b.full)), true
 }
 
 // First returns the first item, if there is one.
@@ -102,7 +102,7 @@ func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
 	}
 	for full := b.full; full != 0; full &= full - 1 {
 		if i := bits.TrailingZeros64(full); is(b.items[i]) {
-			return q.take(b, i), true
+			return q.remove(b, i), true
 		}
 	}
 	return v, false
@@ -140,8 +140,8 @@ func (q *Queue[T]) All(yield func(v T) bool) {
 	}
 }
 
-// take removes item i from the block, and the block from the queue if that was its last item.
-func (q *Queue[T]) take(b *block[T], i int) T {
+// remove removes item i from the block, and the block from the queue if that was its last item.
+func (q *Queue[T]) remove(b *block[T], i int) T {
 	v := b.items[i]
 	var none T
 	b.items[i] = none
