@@ -362,7 +362,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 				"c in 250ms, then every 10ms, 7 times",
 				"d in 59m59.94s, then every 1h0m0s, 1 times",
 				"e in 59m59.95s, then every 1h0m0s, -1 times",
-				" in 1h59m59.95s, then every 1ns, 1 times",
+				" in 1h59m59.95s, then every 0s, 1 times",
 				"f in 3h0m0s, then every 1ms, 1 times",
 			})
 			wantEqual(t, "drained tasks", n, 7)

@@ -4,43 +4,18 @@ package ttlcache_test
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
 // The right-hand column of the section on go-zero's Cache in MIGRATING.md is here word for word.
 func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
-	source, err := os.ReadFile("migrating_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../MIGRATING.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the module is not in its repository")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "## From go-zero's Cache\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\| .* \\| `(.*)` \\|$").FindAllStringSubmatch(section, -1)
-	if len(rows) < 7 {
-		t.Errorf("the table has %d rows", len(rows))
-	}
-	for _, row := range rows {
-		if !strings.Contains(string(source), "\t"+row[1]+"\n") {
-			t.Errorf("not compiled: %s", row[1])
-		}
-	}
+	testkit.Migrating(t, "..", "go-zero's Cache", 7)
 	synctest.Test(t, migrate)
 }
 

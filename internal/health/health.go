@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+
+// Package health judges a wheel by what was read of it. The judgement is a pure function, so everything that
+// shows a wheel says the same about it.
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+const (
+	// TooLong is the wait for a worker from which on a wheel is overloaded. A burst of short jobs is over sooner.
+	TooLong = time.Second
+
+	// Lately is how long missed runs and panics are reported.
+	Lately = 5 * time.Minute
+)
+
+// A Kind is one thing that can be wrong.
+type Kind string
+
+// The kinds, the worst first.
+const (
+	Stopped    Kind = "stopped"    // the wheel does not run
+	Overloaded Kind = "overloaded" // a run has waited for a worker for TooLong
+	Panicked   Kind = "panicked"   // a job has panicked lately
+	Missed     Kind = "missed"     // a run was missed lately
+)
+
+// A Reading is what was read of a wheel at one time.
+type Reading struct {
+	Time    time.Time
+	Running bool // started and not stopped
+	Stats   timewheel.Stats
+	Panics  []time.Time // when the last jobs panicked, the newest first, as far as that is known
+}
+
+// A Finding is one thing that is wrong, and since when. Since is zero if that is unknown.
+type Finding struct {
+	Kind  Kind
+	Since time.Time
+	Text  string // one sentence without a full stop
+}
+
+// Judge returns what is wrong at the reading now, the worst first. Past are earlier readings, the oldest first.
+// They say since when something is wrong, and what happened lately.
+func Judge(now Reading, past []Reading) []Finding {
+	var all []Finding
+	for _, judge := range []func(Reading, []Reading) (Finding, bool){stopped, overloaded, panicked, missed} {
+		if f, ok := judge(now, past); ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Well says in words that nothing is wrong at the reading.
+func Well(now Reading) string {
+	return fmt.Sprintf("Working: %s, no run has waited for %s", busy(now.Stats), Span(TooLong))
+}
+
+// busy says what runs.
+func busy(s timewheel.Stats) string {
+	if s.Workers == 0 { // an executor has them
+		return count(s.Running, "run") + " in progress"
+	}
+	return fmt.Sprintf("%s of %s busy", number(s.Running), count(s.Workers, "worker"))
+}
+
+func stopped(now Reading, past []Reading) (f Finding, wrong bool) {
+	if now.Running {
+		return f, false
+	}
+	f.Kind = Stopped
+	ran := now.Stats.Due > 0
+	for i := len(past) - 1; i >= 0; i-- {
+		if past[i].Running {
+			ran = true
+			break
+		}
+		f.Since = past[i].Time
+	}
+	switch {
+	case !ran:
+		f.Text = "Not started"
+	case f.Since.IsZero(), past[0].Time.Equal(f.Since): // it was stopped before the first reading, or just now
+		f.Since = time.Time{}
+		f.Text = "Stopped"
+	default:
+		f.Text = "Stopped for " + Span(now.Time.Sub(f.Since))
+	}
+	if n := now.Stats.Pending; n > 0 {
+		f.Text += fmt.Sprintf(": %s will not run", count(n, "task"))
+	}
+	return f, true
+}
+
+// isOverloaded is of one reading.
+func isOverloaded(r Reading) bool {
+	return r.Running && r.Stats.Waiting > 0 && r.Stats.OldestWait >= TooLong
+}
+
+func overloaded(now Reading, past []Reading) (f Finding, wrong bool) {
+	if !isOverloaded(now) {
+		return f, false
+	}
+	s := now.Stats
+	since := now.Time.Add(-s.OldestWait)
+	idle := now.Time // since when no run has started
+	for i := len(past) - 1; i >= 0 && isOverloaded(past[i]); i-- {
+		if began := past[i].Time.Add(-past[i].Stats.OldestWait); began.Before(since) {
+			since = began
+		}
+	}
+	for i := len(past) - 1; i >= 0 && past[i].Stats.Started == s.Started && past[i].Time.After(since); i-- {
+		idle = past[i].Time
+	}
+	text := fmt.Sprintf("Overloaded for %s: %s, %s, the oldest for %s",
+		Span(now.Time.Sub(since)), busy(s), waits(s.Waiting), Span(s.OldestWait))
+	if d := now.Time.Sub(idle); d >= TooLong {
+		text += fmt.Sprintf("; none has started for %s", Span(d))
+	}
+	return Finding{Overloaded, since, text}, true
+}
+
+func panicked(now Reading, past []Reading) (Finding, bool) {
+	n, first, latest := lately(now, past, func(s timewheel.Stats) uint64 { return s.Panicked })
+	if known := uint64(len(now.Panics)); n > 0 && known > 0 {
+		latest = now.Panics[0]
+		if n <= known {
+			first = now.Panics[n-1]
+		}
+	}
+	return Finding{Panicked, first, fmt.Sprintf("%s panicked in the last %s, the latest %s",
+		count(n, "job"), Span(Lately), ago(now.Time.Sub(latest)))}, n > 0
+}
+
+func missed(now Reading, past []Reading) (Finding, bool) {
+	n, first, latest := lately(now, past, func(s timewheel.Stats) uint64 { return s.Missed })
+	return Finding{Missed, first, fmt.Sprintf("%s missed in the last %s, the latest %s",
+		count(n, "run"), Span(Lately), ago(now.Time.Sub(latest)))}, n > 0
+}
+
+// lately returns by how much a counter has grown lately, and the readings that saw that first and last.
+func lately(now Reading, past []Reading, of func(timewheel.Stats) uint64) (n uint64, first, latest time.Time) {
+	from := now.Time.Add(-Lately)
+	for i := len(past) - 1; i >= 0; i-- {
+		if after := of(now.Stats) - of(past[i].Stats); after > n {
+			n, first = after, now.Time
+			if i+1 < len(past) {
+				first = past[i+1].Time
+			}
+			if latest.IsZero() {
+				latest = first
+			}
+		}
+		if past[i].Time.Before(from) {
+			break
+		}
+	}
+	return n, first, latest
+}
+
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "just now"
+	}
+	return Span(d) + " ago"
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 run waits"
+	}
+	return number(n) + " runs wait"
+}
+
+func count[N int | uint64](n N, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return number(n) + " " + what
+}
+
+// number writes 1204 as "1,204".
+func number[N int | uint64](n N) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Span writes a duration as people say it: "300 ms", "41 s", "2 m 5 s", "3 h 10 m", "4 d 2 h".
+func Span(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
+	}
+	s := int(d.Seconds())
+	units := []struct {
+		n    int
+		name string
+	}{{s / 86400, "d"}, {s / 3600 % 24, "h"}, {s / 60 % 60, "m"}, {s % 60, "s"}}
+	for i, u := range units {
+		if u.n == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s %s", number(u.n), u.name)
+		if i+1 < len(units) && units[i+1].n > 0 {
+			text += fmt.Sprintf(" %d %s", units[i+1].n, units[i+1].name)
+		}
+		return text
+	}
+	return "0 s"
+}

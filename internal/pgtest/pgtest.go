@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+// Package pgtest starts a PostgreSQL of its own, in a temporary directory and on the loopback interface, for
+// tests, examples and benchmarks. It stops the server when the program ends, however that happens.
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNotInstalled is the error of Start where there is no PostgreSQL, or none that it can start.
+var ErrNotInstalled = errors.New("pgtest: no PostgreSQL 15 or later is installed: install Debian's package " +
+	"postgresql (`make postgres` does), or set PGBIN to the folder of initdb and postgres")
+
+// User is the superuser of the servers. It needs no password.
+const User = "timewheel"
+
+// A Stop is how a server ends.
+type Stop int
+
+const (
+	Fast      Stop = iota // transactions are rolled back, and the server shuts down
+	Immediate             // all processes end at once, as in a crash
+)
+
+// programs returns the folder of the newest server that is installed. PGBIN names another.
+func programs(bin string) (string, error) {
+	if bin == "" {
+		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+		found = slices.DeleteFunc(found, func(dir string) bool { return major(dir) < 15 })
+		if len(found) > 0 {
+			bin = slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) })
+		} else if path, err := exec.LookPath("postgres"); err == nil {
+			bin = filepath.Dir(path)
+		}
+	}
+	for _, name := range []string{"initdb", "postgres"} {
+		if _, err := exec.LookPath(filepath.Join(bin, name)); bin == "" || err != nil {
+			return "", ErrNotInstalled
+		}
+	}
+	return bin, nil
+}
+
+// major returns 15 of /usr/lib/postgresql/15/bin.
+func major(bin string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+	return n
+}
+
+// url returns the URL of a database of a server that listens on the port.
+func url(port int, database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", User, port, database)
+}
+
+// settings are those of every server, on the command line.
+func settings(dir string, port int, extra []string) []string {
+	args := []string{"-D", filepath.Join(dir, "data")}
+	for _, s := range append([]string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port), "unix_socket_directories=" + dir,
+		"max_connections=200", "fsync=on", "logging_collector=off",
+	}, extra...) {
+		if !strings.Contains(s, "=") {
+			s += "="
+		}
+		args = append(args, "-c", s)
+	}
+	return args
+}

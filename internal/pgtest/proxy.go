@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+package pgtest
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Fault is what becomes of a message of a client.
+type Fault int
+
+const (
+	None Fault = iota
+	Cut        // the message does not arrive, and the connection breaks
+	Lose       // the server does what the message asks for, and the connection breaks before its answer
+)
+
+// A Proxy stands between clients and a server, and can disturb what they send.
+type Proxy struct {
+	server *Server
+	l      net.Listener
+
+	mu      sync.Mutex // protects below
+	conns   map[net.Conn]bool
+	disturb func(message []byte) (f Fault, late time.Duration)
+}
+
+// NewProxy returns a proxy of the server that disturbs nothing.
+func NewProxy(s *Server) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{server: s, l: l, conns: make(map[net.Conn]bool)}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(conn)
+		}
+	}()
+	return p, nil
+}
+
+// URL returns a URL of the server by way of the proxy.
+func (p *Proxy) URL() string {
+	return strings.Replace(p.server.URL(), p.server.Addr(), p.l.Addr().String(), 1)
+}
+
+// Disturb has f decide what becomes of each message of a client, and how late it arrives, even if the client has
+// given up meanwhile. f is called by one goroutine at a time. Nil ends it.
+func (p *Proxy) Disturb(f func(message []byte) (Fault, time.Duration)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disturb = f
+}
+
+// CutAll breaks all connections.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		_ = conn.Close()
+		delete(p.conns, conn)
+	}
+}
+
+// Close breaks all connections, and takes no more.
+func (p *Proxy) Close() {
+	_ = p.l.Close()
+	p.CutAll()
+}
+
+func (p *Proxy) fault(message []byte) (f Fault, late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.disturb == nil || len(message) == 0 {
+		return None, 0
+	}
+	return p.disturb(message)
+}
+
+func (p *Proxy) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	up, err := net.Dial("tcp", p.server.Addr())
+	if err != nil {
+		return
+	}
+	defer func() { _ = up.Close() }()
+	p.mu.Lock()
+	p.conns[conn] = true
+	p.mu.Unlock()
+	var silent atomic.Bool
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		defer func() { _ = conn.Close() }()
+		b := make([]byte, 1<<16)
+		for {
+			n, err := up.Read(b)
+			if n > 0 && silent.Load() { // the server has done what was sent
+				return
+			}
+			if _, failed := conn.Write(b[:n]); err != nil || failed != nil {
+				return
+			}
+		}
+	}()
+	b := make([]byte, 1<<16)
+	for {
+		n, err := conn.Read(b)
+		f, late := p.fault(b[:n])
+		if f == Cut {
+			return
+		}
+		if f == Lose {
+			silent.Store(true)
+		}
+		time.Sleep(late)
+		if _, failed := up.Write(b[:n]); err != nil || failed != nil {
+			break
+		}
+	}
+	if silent.Load() {
+		<-answered // or the server would roll back what it has not finished
+	}
+}

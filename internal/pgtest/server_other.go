@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+
+//go:build !unix
+
+package pgtest
+
+// A Server is a PostgreSQL. There is none on this system.
+type Server struct{}
+
+// Start returns ErrNotInstalled.
+func Start(...string) (*Server, error) { return nil, ErrNotInstalled }
+
+// URL is not called, and neither are the others: there is no server.
+func (s *Server) URL() string       { return url(0, "") }
+func (s *Server) Addr() string      { return "" }
+func (s *Server) PID() (int, error) { return 0, ErrNotInstalled }
+func (s *Server) Restart() error    { return ErrNotInstalled }
+func (s *Server) Stop(Stop) error   { return ErrNotInstalled }
+func (s *Server) Close() error      { return nil }
