@@ -15,11 +15,14 @@ require (
 	github.com/patrickmn/go-cache v2.1.0+incompatible
 	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/riverqueue/river v0.44.1
+	github.com/riverqueue/river/riverdriver v0.44.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.44.1
+	github.com/riverqueue/river/rivertype v0.44.1
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/dashboard v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
 	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
+	github.com/seed581295f1/timewheel/durable/postgres v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/sys v0.47.0
@@ -69,9 +72,7 @@ require (
 	github.com/prometheus/common v0.66.1 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/redis/go-redis/v9 v9.21.0 // indirect
-	github.com/riverqueue/river/riverdriver v0.44.1 // indirect
 	github.com/riverqueue/river/rivershared v0.44.1 // indirect
-	github.com/riverqueue/river/rivertype v0.44.1 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/sirupsen/logrus v1.10.2 // indirect

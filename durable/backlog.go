@@ -27,17 +27,18 @@ import (
 type backlog struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
-	workers int           // of the wheel
-	each    time.Duration // the rate: one run each so often
-	call    func()        // wakes the keeper up
-	left    atomic.Int64  // tasks in the queue, for workers that need not look further
+	workers int          // of the wheel
+	most    int          // tasks in the queue
+	call    func()       // wakes the backend up
+	left    atomic.Int64 // tasks in the queue, for workers that need not look further
 
 	mu      sync.Mutex // protects below
 	queue   *btree.BTreeG[*live]
-	size    int       // about how many bytes the queue takes
-	asked   int       // workers that were asked for and have not begun
-	looked  time.Time // when nothing was seen to wait in the wheel
-	paid    time.Time // up to when the rate has been used
+	size    int           // about how many bytes the queue takes
+	each    time.Duration // the rate: one run each so often
+	asked   int           // workers that were asked for and have not begun
+	looked  time.Time     // when nothing was seen to wait in the wheel
+	paid    time.Time     // up to when the rate has been used
 	stopped bool
 }
 
@@ -59,7 +60,7 @@ const (
 
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
-		wheel: wheel, kinds: kinds, workers: cfg.poolSize,
+		wheel: wheel, kinds: kinds, workers: cfg.poolSize, most: mostQueued,
 		each: time.Second / time.Duration(cfg.catchUp), call: call,
 		queue: btree.NewG(32, func(a, b *live) bool { return a.rec.position().before(b.rec.position()) }),
 	}
@@ -70,6 +71,13 @@ func (b *backlog) start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paid = time.Now().Add(-min(b.each, catchUpEvery))
+}
+
+// share sets the rate to that of one of a number of nodes.
+func (b *backlog) share(rate, nodes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.each = time.Second * time.Duration(max(nodes, 1)) / time.Duration(rate)
 }
 
 func (b *backlog) add(l *live) {
@@ -103,8 +111,8 @@ func (b *backlog) room() int {
 }
 
 func (b *backlog) roomLocked() int {
-	if n := b.queue.Len(); n <= mostQueued/2 && b.size <= queuedBytes/2 {
-		return mostQueued - n
+	if n := b.queue.Len(); n <= b.most/2 && b.size <= queuedBytes/2 {
+		return b.most - n
 	}
 	return 0
 }
@@ -116,6 +124,14 @@ func (b *backlog) full() bool {
 	return b.size >= queuedBytes
 }
 
+// job is what the wheel runs at the due time of the task. Afterwards the worker runs overdue tasks, if it is spare.
+func (b *backlog) job(l *live) timewheel.Job {
+	return func(*timewheel.Task) {
+		l.by.runTask(l)
+		b.work()
+	}
+}
+
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
 func (b *backlog) work() {
 	for b.left.Load() > 0 {
@@ -123,7 +139,7 @@ func (b *backlog) work() {
 		if l == nil {
 			return
 		}
-		l.run()
+		l.by.runTask(l)
 	}
 }
 

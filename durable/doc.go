@@ -73,7 +73,41 @@
 // beyond it follows the new time, and may be up to half a window late. If the clock was set back, the window
 // grows by that amount.
 //
+// # Many machines
+//
+// [New] makes a scheduler of a [Store], for one process. [Join] makes one node of many, on any number of
+// machines, over an [Engine], such as the one on PostgreSQL in package durable/postgres. Every node does every
+// verb, and each task runs on one node at a time. What is written above holds for all nodes together, with
+// these differences:
+//
+//   - The engine's clock decides when a task is due, and no clock of a node does. No run starts before it is
+//     due by that clock.
+//   - After RemoveTask, SetTask or Reschedule has returned nil on any node, no node decides to start the old
+//     run. A run that was confirmed just before may still enter its handler: after at most 100 ms, or as long
+//     as the engine takes to answer.
+//   - A node has a lease ([WithLease]) and renews it. When a node dies, other nodes take its tasks over within
+//     the lease and half a second. After Shutdown they do so at once. When the lease of a living node runs out,
+//     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
+//     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
+//     refuse an older one.
+//   - An attempt counts from its start. A run whose process ends is a failed attempt, so that a task which ends
+//     its process is parked after its attempts.
+//   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
+//     Stats.Unhandled is 0.
+//   - An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues
+//     when the engine is back. A verb whose answer was lost returns nil if the node can tell that it has taken
+//     effect. If not, its error is ErrUnavailable, and the verb may or may not have taken effect. The node does
+//     not try it again by itself: another node may have removed the task in the meantime.
+//   - The backlog after an outage drains at the rate of WithCatchUp divided by the nodes, on spare workers.
+//   - A handler can complete its run in a transaction together with its own rows, if the engine has
+//     transactions. Then its effects there happen exactly once. [Run.Completion] is what such an engine uses.
+//   - Stats counts what this node has done, apart from Pending and Parked, which are those of the engine.
+//     Parked may be a second old.
+//
 // # Inside
+//
+// Scheduler has the verbs, and a backend below it that makes them durable (verb.go): a keeper over a Store, or
+// a node over an Engine. What becomes of a task after a run is the same function for both (transition.go).
 //
 // The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
 // waiting operations as one group, commits them with one sync, and only then answers them and touches the
@@ -83,4 +117,11 @@
 // group in group.go. [Store] says what a store promises.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
+//
+// A node owns nothing but its claims, the tasks that it holds by the engine's books. Its mutex protects them
+// (node.go has their states). Three goroutines work on them: one claims (claims.go), one keeps the node a
+// member (member.go), and each worker has its start confirmed (starts.go). Verbs and the ends of runs go to the
+// engine in groups (writes.go, lane.go). The node's view of the engine's clock is in clock.go. A claim in
+// memory may be out of date at any time, and nothing depends on that: a start and a write are only done at the
+// claim's revision.
 package durable

@@ -21,6 +21,14 @@ var (
 	ErrBroken      = errors.New("durable: the store has failed")
 	ErrVersion     = errors.New("durable: the store has a format of another version")
 	ErrCorrupt     = errors.New("durable: the store is corrupt")
+
+	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error.
+	// The verb may or may not have taken effect. The scheduler continues when the engine is back.
+	ErrUnavailable = errors.New("durable: the engine is unavailable")
+
+	// ErrFenced is the error of an engine that is to complete a run which the node does not hold any more: the
+	// task was removed, moved, replaced or completed, or another node has taken it over.
+	ErrFenced = errors.New("durable: the run is not held any more")
 )
 
 // A DuplicateKeysError is the ErrDuplicateTaskKey of an AddTask, with all the keys that were not free.

@@ -181,8 +181,8 @@ func (k *keeper) reportUnhandled() {
 	k.unreported = nil
 }
 
-// handled has what was set aside read again, if any of it is of the kind, which has a handler now.
-func (k *keeper) handled(kind string) {
+// readAgain has what was set aside read again, if any of it is of the kind, which has a handler now.
+func (k *keeper) readAgain(kind string) {
 	if k.unhandled[kind] == 0 {
 		return
 	}

@@ -19,6 +19,25 @@ type group struct {
 // tally is what the operations of a group have done.
 type tally struct{ added, removed, parked, succeeded, failed uint64 }
 
+func (t *tally) add(more tally) {
+	t.added += more.added
+	t.removed += more.removed
+	t.parked += more.parked
+	t.succeeded += more.succeeded
+	t.failed += more.failed
+}
+
+// attempted returns what an attempt counts as, by why it has failed, or nothing, and what the task is after it.
+func attempted(failure string, next *record) tally {
+	switch {
+	case failure == "":
+		return tally{succeeded: 1}
+	case next.due == never:
+		return tally{failed: 1, parked: 1}
+	}
+	return tally{failed: 1}
+}
+
 // touched is what has become of one key.
 type touched struct {
 	key string

@@ -34,8 +34,8 @@ type keeper struct {
 	cfg     config
 	backlog *backlog
 
-	ctx    context.Context // of the runs
-	cancel context.CancelFunc
+	ctx        context.Context // of the runs
+	cancelRuns context.CancelFunc
 
 	mu      sync.Mutex // protects ops and closed
 	ops     []op
@@ -45,7 +45,7 @@ type keeper struct {
 	helpers sync.WaitGroup // goroutines that read the keys, and watch the store
 	failure atomic.Pointer[error]
 	failed  chan struct{} // closed when failure is set
-	count   counts
+	count   counter
 	report  reporter
 
 	// The keeper's own.
@@ -69,12 +69,13 @@ type op struct {
 	err      error
 }
 
-// live is a task in the wheel or the backlog, or one that is running. The keeper owns it but for the state.
+// live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
 type live struct {
-	k       *keeper
+	by      interface{ runTask(l *live) }
 	rec     *record
 	overdue bool          // it is in the backlog, or was, and not in the wheel
 	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
+	claim   *claim        // of a node; nil in a keeper
 }
 
 const (
@@ -104,7 +105,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		parked:    feed{at: end(latest), until: never},
 	}
 	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
-	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.ctx, k.cancelRuns = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
@@ -126,13 +127,20 @@ func (k *keeper) watch(store FailureReporter) {
 	}
 }
 
-// do sends the keeper an operation, and waits until it is durable or refused.
-func (k *keeper) do(ctx context.Context, size int, f func(g *group) error) error {
+func (k *keeper) now() int64 { return time.Now().UnixNano() }
+
+func (k *keeper) do(ctx context.Context, v *verb) error {
+	return k.ask(ctx, op{do: v.apply, size: v.size})
+}
+
+// ask sends the keeper an operation, and waits until it is durable or refused.
+func (k *keeper) ask(ctx context.Context, o op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	answered := make(chan error, 1)
-	if err := k.post(op{ctx: ctx, size: size, do: f, answered: answered}); err != nil {
+	o.ctx, o.answered = ctx, answered
+	if err := k.post(o); err != nil {
 		return err
 	}
 	select {
@@ -168,12 +176,7 @@ func (k *keeper) post(o op) error {
 }
 
 // call wakes the keeper up.
-func (k *keeper) call() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *keeper) call() { call(k.wake) }
 
 // take moves the operations that wait to an empty slice. It reports whether there will be more.
 func (k *keeper) take(into []op) (taken []op, more bool) {
@@ -285,12 +288,12 @@ func (k *keeper) place(key string, rec *record) {
 	delete(k.live, key)
 	if rec != nil && k.passed(rec.position()) {
 		now := time.Now().UnixNano()
-		l := &live{k: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
+		l := &live{by: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
 		k.live[key] = l
 		if !l.overdue {
 			d := time.Duration(rec.due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
-			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: l.job})
+			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(l)})
 			return
 		}
 		k.backlog.add(l)
@@ -312,17 +315,47 @@ func (k *keeper) passed(p Position) bool {
 }
 
 // start has the keeper read what is due.
-func (k *keeper) start(*group) error {
-	if k.started {
+func (k *keeper) start() error {
+	return k.ask(context.Background(), op{do: func(*group) error {
+		if k.started {
+			return nil
+		}
+		k.started = true
+		now := time.Now().UnixNano()
+		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
+		k.ahead = feed{at: end(now - 1), until: now - 1}
+		k.backlog.start()
 		return nil
-	}
-	k.started = true
-	now := time.Now().UnixNano()
-	k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
-	k.ahead = feed{at: end(now - 1), until: now - 1}
-	k.backlog.start()
-	return nil
+	}})
 }
+
+// handled has what waits for a handler of the kind read again.
+func (k *keeper) handled(kind string) {
+	_ = k.post(op{do: func(*group) error { k.readAgain(kind); return nil }}) // or nothing runs any more
+}
+
+func (k *keeper) get(_ context.Context, key string) (*record, error) {
+	rec, err := getRecord(k.store, key)
+	return rec, k.readError(err)
+}
+
+func (k *keeper) all(context.Context) iter.Seq2[*record, error] {
+	return func(yield func(*record, error) bool) {
+		for rec, err := range dueRecords(k.store, Position{Due: None}, never) {
+			if !yield(rec, k.readError(err)) {
+				return
+			}
+		}
+	}
+}
+
+func (k *keeper) len() int                 { return k.store.Len() }
+func (k *keeper) fill(s *Stats)            { k.count.fill(s) }
+func (k *keeper) failing() <-chan struct{} { return k.failed }
+func (k *keeper) stop()                    { k.backlog.stop() }
+func (k *keeper) cancel()                  { k.cancelRuns() }
+func (k *keeper) release() error           { return k.store.Close() }
+func (k *keeper) written() <-chan struct{} { return k.report.written() }
 
 // fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
 // it.
@@ -354,8 +387,8 @@ func (k *keeper) Err() error {
 	return nil
 }
 
-// close waits until the keeper has done what it was sent, and has ended.
-func (k *keeper) close() {
+// finish waits until the keeper has done what it was sent, and has ended.
+func (k *keeper) finish() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
@@ -368,9 +401,7 @@ func (k *keeper) close() {
 // Across processes the clock sees to that; the last bits are random, so that a clock that was set back does not
 // repeat it.
 func (k *keeper) next(after, n uint64) uint64 {
-	const random = 1 << 10
-	now := uint64(time.Now().UnixNano())/random*random + rand.Uint64N(random)
-	first := max(k.generation+1, after+1, now)
+	first := max(k.generation+1, after+1, generationAt(k.now(), rand.Uint64()))
 	k.generation = first + n - 1
 	return first
 }
@@ -393,11 +424,11 @@ func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
 	}
 	for ready := k.prints == nil; !ready; {
 		var pieces [][]noted
-		err := k.do(k.ctx, 0, func(*group) error {
+		err := k.ask(k.ctx, op{do: func(*group) error {
 			pieces = k.prints.handOver()
 			ready = pieces == nil
 			return nil
-		})
+		}})
 		if err != nil {
 			return // the keeper has failed or ended
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +17,7 @@ import (
 // or a runtime.Goexit the run is tried again. ctx is done when Shutdown stops waiting for the run.
 type Handler func(ctx context.Context, run Run) error
 
-// A Run is one run of a task. Only Attempt differs from one attempt to the next.
+// A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
 type Run struct {
 	Token
 	Kind    string
@@ -24,13 +26,22 @@ type Run struct {
 	Times   int       // runs left after this one, or Forever
 	Attempt int       // 1 for the first
 	Missed  uint64    // periods that passed without a run, since the task was added
+
+	// Fence is greater than that of every earlier run of the task, and every earlier attempt, on whatever node.
+	// An effect outside the engine can refuse a smaller fence than it has seen. It is 0 on a [Store], which has
+	// one process and needs none.
+	Fence int64
+
+	rec  *record
+	of   *kind
+	made *atomic.Bool // a completion was made of it; nil on a Store
 }
 
 // A Token identifies a run. No other run has the same token, of this task or another, in this process or a
 // later one.
 type Token struct {
 	Key        string
-	Generation uint64 // increases with every task that uses the key, unless the clock is set back
+	Generation uint64 // increases with every task that uses the key, unless a clock is set back
 	Seq        uint64 // increases with every run of the task; not every number is used
 }
 
@@ -131,6 +142,13 @@ func (k *kinds) get(name string) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.of[name]
+}
+
+// names returns the names of all kinds.
+func (k *kinds) names() []string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return slices.Collect(maps.Keys(k.of))
 }
 
 func (k *kinds) add(name string, added *kind) error {

@@ -5,12 +5,15 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/sirupsen/logrus"
 )
 
-// An Option configures a scheduler. See [New].
+// An Option configures a scheduler. See [New] and [Join].
 type Option func(*config) error
 
 // config is what the options set.
@@ -21,6 +24,11 @@ type config struct {
 	catchUp  int
 	prints   bool
 	log      logrus.FieldLogger
+
+	// Of a node.
+	name  string
+	lease time.Duration
+	draw  func() float64 // a number from 0 to 1, for the waits between attempts
 }
 
 // slots is the size of the wheel: with the default tick and window one revolution is ten seconds.
@@ -29,7 +37,7 @@ const slots = 1024
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		tick: 10 * time.Millisecond, window: time.Minute, poolSize: 1024, catchUp: 10_000, prints: true,
-		log: logrus.StandardLogger(),
+		log: logrus.StandardLogger(), name: nodeName(), lease: 5 * time.Second, draw: rand.Float64,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -94,6 +102,42 @@ func WithoutFingerprints() Option {
 		return nil
 	}
 }
+
+// WithNode sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
+// name of the host and the number of the process. It need not be unique. It must not be empty. New ignores it.
+func WithNode(name string) Option {
+	return func(c *config) error {
+		if name == "" {
+			return errors.New("durable: name of the node is empty")
+		}
+		c.name = name
+		return nil
+	}
+}
+
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return host + "-" + strconv.Itoa(os.Getpid())
+}
+
+// WithLease sets the lease of the node: how long it may stay away before other nodes take over its tasks. A
+// node renews its lease four times as often. A shorter lease finds a dead node sooner, and costs more calls and
+// needless take-overs when the engine or the network is slow. The default is 5 s. d must be at least 100 ms.
+// New ignores it.
+func WithLease(d time.Duration) Option {
+	return func(c *config) error {
+		if d < leastLease {
+			return fmt.Errorf("durable: lease %v is less than %v", d, leastLease)
+		}
+		c.lease = d
+		return nil
+	}
+}
+
+const leastLease = 100 * time.Millisecond
 
 // WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
 // scheduler logs parked tasks, kinds without a handler, a store that fails, and handlers that panic. It never

@@ -26,9 +26,17 @@ type notices struct {
 	parked    uint64
 	last      *record // the record that was parked last
 	failure   error
+	away      error    // why the engine has gone away
+	back      bool     // it has come back
+	lost      bool     // the node was not a member any more
+	taken     []string // the nodes whose leases have run out
+	damaged   error    // why a task of the engine cannot be read
 }
 
-func (n *notices) empty() bool { return n.unhandled == nil && n.parked == 0 && n.failure == nil }
+func (n *notices) empty() bool {
+	return n.unhandled == nil && n.parked == 0 && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
+		n.damaged == nil
+}
 
 // note adds to the notices. It does not wait for the logger.
 func (r *reporter) note(add func(n *notices)) {
@@ -68,6 +76,21 @@ func (r *reporter) write(n notices) {
 	if n.parked > 0 {
 		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure).
 			Warnf("durable: %d tasks parked, this one the last", n.parked)
+	}
+	if n.away != nil {
+		r.log.WithError(n.away).Warn("durable: the engine is away; no run starts until it is back")
+	}
+	if n.back {
+		r.log.Info("durable: the engine is back")
+	}
+	if n.lost {
+		r.log.Warn("durable: the lease of this node had run out, and other nodes run its tasks; it joins again")
+	}
+	if n.taken != nil {
+		r.log.WithField("nodes", n.taken).Warn("durable: leases of other nodes have run out; their tasks run elsewhere")
+	}
+	if n.damaged != nil {
+		r.log.WithError(n.damaged).Error("durable: a task cannot be read, and does not run")
 	}
 	if n.failure != nil {
 		r.log.WithError(n.failure).Error("durable: no task is added, removed or run any more")

@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -10,42 +11,40 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/sirupsen/logrus"
 )
 
-// job is what the wheel runs at the due time. Afterwards the worker runs overdue tasks, if it is spare.
-func (l *live) job(*timewheel.Task) {
-	l.run()
-	l.k.backlog.work()
-}
-
-// run does the run of the task, unless it was removed, replaced or moved in the last moment.
-func (l *live) run() {
+// runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
+func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	k := l.k
 	kind := k.kinds.get(l.rec.kind)
 	if kind == nil {
 		k.leave(l)
 		return
 	}
 	k.count.started.Add(1)
+	kind.attempt(k.ctx, l.rec.toRun(kind, 0), k.cfg.log, func(failure string) { k.acknowledge(l, kind, failure) })
+}
+
+// attempt calls the handler, and then end with why the run has failed, or nothing. end is called whatever the
+// handler does, and before the logger, which may do as it likes, too.
+func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(failure string)) {
 	began := time.Now()
 	why := "handler called runtime.Goexit" // unless it returns
 	defer func() {
 		value := recover()
-		kind.took(time.Since(began))
+		k.took(time.Since(began))
 		if value != nil {
 			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
 		}
-		k.acknowledge(l, kind, why) // before the logger is called, which may do as it likes
+		end(why)
 		if value != nil {
-			k.cfg.log.WithField("task", l.rec.key).WithField("stack", string(debug.Stack())).
-				Error("durable: " + why)
+			log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + why)
 		}
 	}()
-	if err := kind.handler(k.ctx, l.rec.toRun()); err != nil {
+	if err := k.handler(ctx, run); err != nil {
 		why = explain(err.Error)
 	} else {
 		why = ""
@@ -73,7 +72,7 @@ func explain(say func() string) (said string) {
 	return said
 }
 
-func (r *record) toRun() Run {
+func (r *record) toRun(of *kind, fence int64) Run {
 	times := int(r.times)
 	if times != Forever {
 		times--
@@ -86,6 +85,9 @@ func (r *record) toRun() Run {
 		Times:   times,
 		Attempt: int(r.attempts) + 1,
 		Missed:  r.missed,
+		Fence:   fence,
+		rec:     r,
+		of:      of,
 	}
 }
 
@@ -117,10 +119,9 @@ func (k *keeper) acknowledge(l *live, of *kind, failure string) {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		next := l.rec.after(failure, of, now, rand.Float64())
-		if failure == "" {
-			g.tally.succeeded++
-		} else if g.tally.failed++; next.due == never {
-			g.tally.parked++
+		t := attempted(failure, next)
+		g.tally.add(t)
+		if t.parked > 0 {
 			g.parked = next
 		}
 		g.put(l.rec.key, l.rec, next)

@@ -13,17 +13,16 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler keeps tasks in a [Store] and runs them when they are due. It is safe for concurrent use. Handlers
-// may call it.
+// A Scheduler keeps tasks in a [Store] and runs them when they are due, or is a node of many that share an
+// [Engine]. It is safe for concurrent use. Handlers may call it.
 //
 // Every verb takes a context. If the context is done before the verb has finished, the verb returns the
 // context's error and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store
-// has failed they return ErrBroken with the cause.
+// has failed they return ErrBroken with the cause. While an engine is away they return ErrUnavailable.
 type Scheduler struct {
-	store Store
 	wheel *timewheel.TimeWheel
 	kinds kinds
-	keep  *keeper
+	below backend
 
 	reads readers
 
@@ -33,24 +32,29 @@ type Scheduler struct {
 }
 
 // New returns a scheduler on a store, which is not started. If New returns no error, the store belongs to the
-// scheduler: Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller closes
-// it.
+// scheduler: Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller
+// closes it.
 func New(store Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
 	}
-	cfg, err := newConfig(opts)
+	s, cfg, err := newScheduler(opts)
 	if err != nil {
 		return nil, err
+	}
+	s.below = newKeeper(store, s.wheel, &s.kinds, cfg)
+	return s, nil
+}
+
+// newScheduler returns a scheduler without a backend.
+func newScheduler(opts []Option) (*Scheduler, config, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, cfg, err
 	}
 	wheel, err := timewheel.New(cfg.tick, slots,
 		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
-	if err != nil {
-		return nil, err
-	}
-	s := &Scheduler{store: store, wheel: wheel, ended: make(chan struct{})}
-	s.keep = newKeeper(store, wheel, &s.kinds, cfg)
-	return s, nil
+	return &Scheduler{wheel: wheel, ended: make(chan struct{})}, cfg, err
 }
 
 // Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler. A task that
@@ -67,13 +71,13 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := s.kinds.add(name, k); err != nil {
 		return err
 	}
-	_ = s.keep.post(op{do: func(*group) error { s.keep.handled(name); return nil }}) // or nothing runs any more
+	s.below.handled(name)
 	return nil
 }
 
 // Start begins to run tasks. A second Start does nothing.
 func (s *Scheduler) Start() error {
-	if err := s.keep.do(context.Background(), 0, s.keep.start); err != nil {
+	if err := s.below.start(); err != nil {
 		return err
 	}
 	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
@@ -84,10 +88,12 @@ func (s *Scheduler) Start() error {
 // the store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without
 // waiting for them, and returns an error with their number. Those runs will run again.
 //
-// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store
-// is still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
-// includes that of Err. A second Shutdown waits for the first, or until its own ctx is done, and returns the
-// same error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
+// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is
+// still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
+// includes that of Err. A node leaves its engine, which it does not close, and gives up an acknowledgement that
+// waits five seconds for a lock. A second Shutdown waits for the first, or until its own ctx is done, and
+// returns the same error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx
+// is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -98,23 +104,23 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
-	s.keep.backlog.stop()
+	s.below.stop()
 	s.result = s.wheel.Shutdown(ctx)
-	s.keep.cancel()
+	s.below.cancel()
 	closed := make(chan error, 1)
 	go func() {
-		s.keep.close()
+		s.below.finish()
 		<-s.reads.stop()
-		closed <- s.store.Close()
+		closed <- s.below.release()
 	}()
-	failed := s.keep.failed
+	failed := s.below.failing()
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
 			s.result = errors.Join(s.result, err, s.Err())
 			select {
-			case <-s.keep.report.written():
+			case <-s.below.written():
 			case <-time.After(logGrace):
 			}
 			return s.result
@@ -144,9 +150,9 @@ const (
 
 // Err returns why the store has failed, or nil. The causes are a failed commit, a read that meets damage
 // ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store reports
-// ([FailureReporter]). A scheduler whose store has failed changes nothing and runs nothing. Shut it down, and
-// open the store again.
-func (s *Scheduler) Err() error { return s.keep.Err() }
+// ([FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes nothing and runs
+// nothing. Shut it down, and open the store again.
+func (s *Scheduler) Err() error { return s.below.Err() }
 
 // AddTask adds all of the tasks or none. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
 // The last is a [*DuplicateKeysError] with the keys that are taken, or that occur twice.
@@ -159,28 +165,7 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 		return err
 	}
 	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
-	return s.keep.do(ctx, size, func(g *group) error {
-		var taken []string
-		for _, rec := range recs {
-			old, err := g.find(rec.key)
-			if err != nil {
-				return err
-			}
-			if old != nil || twice[rec.key] {
-				taken = append(taken, rec.key)
-			}
-		}
-		if taken != nil {
-			return &DuplicateKeysError{taken}
-		}
-		generation := s.keep.next(0, uint64(len(recs)))
-		for i, rec := range recs {
-			rec.generation = generation + uint64(i)
-		}
-		g.putNew(recs)
-		g.tally.added += uint64(len(recs))
-		return nil
-	})
+	return s.below.do(ctx, &verb{what: toAdd, records: recs, twice: twice, size: size})
 }
 
 // distinct returns the first of the records of each key, and the keys that have more than one.
@@ -210,27 +195,12 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	if err != nil {
 		return err
 	}
-	rec := recs[0]
-	return s.keep.do(ctx, size, func(g *group) error {
-		old, err := g.find(rec.key)
-		if err != nil {
-			return err
-		}
-		var before uint64
-		if old != nil {
-			g.tally.removed++
-			before = old.generation
-		}
-		g.tally.added++
-		rec.generation = s.keep.next(before, 1)
-		g.put(rec.key, old, rec)
-		return nil
-	})
+	return s.below.do(ctx, &verb{what: toSet, records: recs, size: size})
 }
 
 // records returns the tasks as they are kept, without a generation, and how many bytes they will take.
 func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) {
-	now := time.Now().UnixNano()
+	now := s.below.now()
 	recs = make([]*record, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
@@ -240,14 +210,7 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 		if s.kinds.get(t.Kind) == nil {
 			return nil, 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
-		due := t.due(now)
-		recs[i] = &record{
-			key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
-			interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now),
-		}
-		if t.Times == 0 {
-			recs[i].times = 1
-		}
+		recs[i] = t.record(now)
 		if size += recs[i].size(); size > MaxBatch {
 			return nil, 0, fmt.Errorf("%w: more than %d bytes of tasks at once", ErrInvalidTask, MaxBatch)
 		}
@@ -258,35 +221,15 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 // RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run
 // in progress is not interrupted.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return s.change(ctx, key, func(g *group, _ *record) *record {
-		g.tally.removed++
-		return nil
-	})
+	return s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow
 // at the task's interval. A run in progress is not interrupted, but its result no longer counts. Reschedule
 // makes a parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
-	now := time.Now().UnixNano()
-	return s.change(ctx, key, func(_ *group, old *record) *record {
-		return old.moved(later(now, max(d, 0)))
-	})
-}
-
-// change replaces the task of the key by what next returns, or removes it if that is nil.
-func (s *Scheduler) change(ctx context.Context, key string, next func(g *group, old *record) *record) error {
-	return s.keep.do(ctx, MaxKey, func(g *group) error {
-		old, err := g.find(key)
-		if err != nil {
-			return err
-		}
-		if old == nil {
-			return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
-		}
-		g.put(key, old, next(g, old))
-		return nil
-	})
+	to := later(s.below.now(), max(d, 0))
+	return s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey})
 }
 
 // Exist reports whether a task has the key. A task exists until its last run is acknowledged.
@@ -311,9 +254,9 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, ErrStopped
 	}
 	defer s.reads.leave()
-	rec, err := getRecord(s.store, key)
+	rec, err := s.below.get(ctx, key)
 	if err != nil || rec == nil {
-		return Info{}, false, s.keep.readError(err)
+		return Info{}, false, err
 	}
 	return rec.info(), true, nil
 }
@@ -328,8 +271,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 			return
 		}
 		defer s.reads.leave()
-		for rec, err := range dueRecords(s.store, Position{Due: None}, never) {
-			err = s.keep.readError(err)
+		for rec, err := range s.below.all(ctx) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -347,11 +289,12 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown.
+// Len returns the number of tasks, or 0 after Shutdown. If the engine of a node does not answer within a
+// second, it is the number that was read last.
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0
 	}
 	defer s.reads.leave()
-	return s.store.Len()
+	return s.below.len()
 }

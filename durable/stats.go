@@ -8,6 +8,9 @@ import "sync/atomic"
 //
 // Parked is exact when the tasks that were parked before New have been read once, in the background: a few
 // milliseconds for a thousand. Until then it lacks those that have not been read.
+//
+// On a node, Pending and Parked are those of the whole engine, Parked up to a second ago. The other numbers are
+// the node's own, and Unhandled is 0.
 type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker
@@ -24,12 +27,13 @@ type Stats struct {
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, with the task still there
 }
 
-type counts struct {
+// A counter counts for the Stats of a scheduler.
+type counter struct {
 	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
 	parked, unhandled                                       atomic.Int64
 }
 
-func (c *counts) add(t tally) {
+func (c *counter) add(t tally) {
 	c.added.Add(t.added)
 	c.removed.Add(t.removed)
 	c.parkedTotal.Add(t.parked)
@@ -37,20 +41,22 @@ func (c *counts) add(t tally) {
 	c.failed.Add(t.failed)
 }
 
+// fill puts in what was counted.
+func (c *counter) fill(s *Stats) {
+	s.Parked = int(c.parked.Load())
+	s.Unhandled = int(c.unhandled.Load())
+	s.Added = c.added.Load()
+	s.Removed = c.removed.Load()
+	s.ParkedTotal = c.parkedTotal.Load()
+	s.Started = c.started.Load()
+	s.Succeeded = c.succeeded.Load()
+	s.Failed = c.failed.Load()
+}
+
 // Stats returns the accounts of the scheduler.
 func (s *Scheduler) Stats() Stats {
-	c, w := &s.keep.count, s.wheel.Stats()
-	return Stats{
-		Pending:     s.Len(),
-		Waiting:     w.Waiting,
-		Running:     w.Running,
-		Parked:      int(c.parked.Load()),
-		Unhandled:   int(c.unhandled.Load()),
-		Added:       c.added.Load(),
-		Removed:     c.removed.Load(),
-		ParkedTotal: c.parkedTotal.Load(),
-		Started:     c.started.Load(),
-		Succeeded:   c.succeeded.Load(),
-		Failed:      c.failed.Load(),
-	}
+	w := s.wheel.Stats()
+	all := Stats{Pending: s.Len(), Waiting: w.Waiting, Running: w.Running}
+	s.below.fill(&all)
+	return all
 }

@@ -7,8 +7,17 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 func TestContract_ofEveryScheduler(t *testing.T) {
-	suite.Test(t, func(*testing.T) durable.Store { return newStore() })
+	open := func(*testing.T) durable.Store { return newStore() }
+	t.Run("fingerprints", func(t *testing.T) { suite.Test(t, open) })
+	t.Run("none", func(t *testing.T) { suite.Test(t, open, durable.WithoutFingerprints()) })
+}
+
+func TestContract_ofNodes(t *testing.T) {
+	open := func(*testing.T) durable.Engine { return memengine.New() }
+	t.Run("one", func(t *testing.T) { suite.TestNodes(t, 1, open) })
+	t.Run("three", func(t *testing.T) { suite.TestNodes(t, 3, open) })
 }

@@ -80,6 +80,19 @@ func (t *Task) due(now int64) int64 {
 	}
 }
 
+// record returns the task as it is kept, if it is added now, without a generation.
+func (t *Task) record(now int64) *record {
+	due := t.due(now)
+	r := &record{
+		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
+		interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now),
+	}
+	if t.Times == 0 {
+		r.times = 1
+	}
+	return r
+}
+
 // later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
 func later(t int64, d time.Duration) int64 {
 	if t > 0 && int64(d) > latest-t {

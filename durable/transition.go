@@ -7,8 +7,8 @@ import "time"
 // What becomes of a task is decided here: each transition is a function of the record and the time, and changes
 // nothing.
 
-// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. failure is
-// why the attempt failed, or empty. draw, from 0 to 1, is drawn at random for the wait.
+// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. failure
+// is why the attempt failed, or empty. draw, from 0 to 1, is drawn at random for the wait.
 //
 //	succeeded, and repeats       the next run on the grid; MissedAll aside, the next that is not over
 //	succeeded                    nil
@@ -36,6 +36,22 @@ func (r *record) after(failure string, of *kind, now int64, draw float64) *recor
 		if next.attempts < of.attempts {
 			next.due = later(now, of.wait(next.attempts, draw))
 		}
+	}
+	return &next
+}
+
+// interrupted returns the task after a number of starts of its run whose end is unknown: the process ended, or
+// its lease ran out. Each counts as a failed attempt. If that leaves no attempt, the task is parked, or else it
+// is due as before. A task that ends its process is not tried for ever in this way.
+func (r *record) interrupted(starts int, of *kind) *record {
+	if starts == 0 {
+		return r
+	}
+	next := *r
+	next.attempts += uint64(starts)
+	next.failure = "the process ended, or its lease ran out, during the run"
+	if next.attempts >= of.attempts {
+		next.due = never
 	}
 	return &next
 }
@@ -79,8 +95,8 @@ func (r *record) onGrid(t int64) int64 {
 // periods returns how many periods there are from the run to a later instant of the grid.
 func (r *record) periods(until int64) uint64 { return uint64((until - r.grid) / int64(r.interval)) }
 
-// wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a half
-// for which a number from 0 to 1 is drawn.
+// wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a
+// half for which a number from 0 to 1 is drawn.
 func (k *kind) wait(failures uint64, draw float64) time.Duration {
 	d := k.most
 	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {

@@ -106,3 +106,30 @@ func TestKind_wait_doublesUpToItsBound(t *testing.T) {
 		t.Errorf("the longest wait is %d", d)
 	}
 }
+
+// Each start whose end is not known is a failed attempt of the same run.
+func TestRecord_interrupted(t *testing.T) {
+	before := record{key: "k", kind: "kind", times: 3, interval: 10, seq: 7, grid: 100, due: 101, attempts: 1,
+		failure: "why"}
+	for _, c := range []struct {
+		starts   int
+		allowed  uint64
+		attempts uint64
+		due      int64
+	}{
+		{0, 3, 1, 101}, {0, 1, 1, 101}, {1, 3, 2, 101}, {2, 3, 3, never}, {1, 1, 2, never}, {9, 3, 10, never},
+	} {
+		want := before
+		want.attempts, want.due = c.attempts, c.due
+		if c.starts > 0 {
+			want.failure = "the process ended, or its lease ran out, during the run"
+		}
+		got := before.interrupted(c.starts, &kind{attempts: c.allowed})
+		if fmt.Sprint(*got) != fmt.Sprint(want) {
+			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
+		}
+	}
+	if before.attempts != 1 || before.failure != "why" {
+		t.Errorf("the record has become %+v", before)
+	}
+}

@@ -4,11 +4,13 @@ go 1.25.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/dashboard v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
 	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
+	github.com/seed581295f1/timewheel/durable/postgres v0.1.0
 	github.com/seed581295f1/timewheel/metrics v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
 	github.com/sirupsen/logrus v1.10.2
@@ -33,6 +35,9 @@ require (
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
@@ -48,6 +53,6 @@ require (
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/text v0.40.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,42 +23,67 @@ var ctx = context.Background()
 // Test runs the suite that all schedulers share on a scheduler of package durable. It calls open for each test,
 // inside a bubble of virtual time. What the durable scheduler does otherwise than the wheel is not in the suite:
 // a key is free and a run counted when the run has been acknowledged, not when it begins.
-func Test(t *testing.T, open func(t *testing.T) durable.Store) {
-	for name, opts := range map[string][]durable.Option{
-		"fingerprints": nil, "none": {durable.WithoutFingerprints()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
-				s, err := durable.New(open(t), append(opts,
-					durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return newSubject(t, s)
-			})
-		})
-	}
+func Test(t *testing.T, open func(t *testing.T) durable.Store, opts ...durable.Option) {
+	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
+		s, err := durable.New(open(t), append(opts,
+			durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newSubject(t, s)
+	})
 }
 
-// A subject keeps the jobs, which are no data, under a number in the payload.
+// TestNodes runs the suite on that number of nodes which share an engine. The verbs go to each of them in turn, and
+// all of them run what is due. It calls open for each test, inside a bubble of virtual time or with timers of its
+// own.
+func TestNodes(t *testing.T, nodes int, open func(t *testing.T) durable.Engine, opts ...durable.Option) {
+	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
+		engine := open(t)
+		var all []*durable.Scheduler
+		for range nodes {
+			s, err := durable.Join(ctx, engine, append(opts,
+				durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, s)
+		}
+		return cluster{newSubject(t, all...)}
+	})
+}
+
+// A cluster is the subject of nodes.
+type cluster struct{ *subject }
+
+func (c cluster) Nodes() int { return len(c.all) }
+
+// A subject is a scheduler, or some nodes of which each verb is done by the next. It keeps the jobs, which are no
+// data, under a number in the payload.
 type subject struct {
 	t    *testing.T
-	s    *durable.Scheduler
+	all  []*durable.Scheduler
+	turn atomic.Uint32
 	jobs sync.Map
 }
 
-func newSubject(t *testing.T, s *durable.Scheduler) *subject {
-	sub := &subject{t: t, s: s}
-	err := s.Handle("job", func(_ context.Context, run durable.Run) error {
-		job, _ := sub.jobs.Load(string(run.Payload))
-		job.(func())()
-		return nil
-	}, durable.WithRetry(1, time.Second, time.Second))
-	if err != nil {
-		t.Fatal(err)
+func newSubject(t *testing.T, all ...*durable.Scheduler) *subject {
+	sub := &subject{t: t, all: all}
+	for _, s := range all {
+		err := s.Handle("job", func(_ context.Context, run durable.Run) error {
+			job, _ := sub.jobs.Load(string(run.Payload))
+			job.(func())()
+			return nil
+		}, durable.WithRetry(1, time.Second, time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return sub
 }
+
+// next returns the scheduler whose turn it is.
+func (s *subject) next() *durable.Scheduler { return s.all[int(s.turn.Add(1))%len(s.all)] }
 
 func (s *subject) task(t contract.Task) durable.Task {
 	id := strconv.FormatInt(time.Now().UnixNano(), 36) + t.Key + strconv.Itoa(int(t.Interval))
@@ -67,24 +93,28 @@ func (s *subject) task(t contract.Task) durable.Task {
 	}
 }
 
-func (s *subject) Add(t contract.Task) error { return s.s.AddTask(ctx, s.task(t)) }
-func (s *subject) Set(t contract.Task) error { return s.s.SetTask(ctx, s.task(t)) }
-func (s *subject) Remove(key string) error   { return s.s.RemoveTask(ctx, key) }
+func (s *subject) Add(t contract.Task) error { return s.next().AddTask(ctx, s.task(t)) }
+func (s *subject) Set(t contract.Task) error { return s.next().SetTask(ctx, s.task(t)) }
+func (s *subject) Remove(key string) error   { return s.next().RemoveTask(ctx, key) }
 func (s *subject) Reschedule(key string, d time.Duration) error {
-	return s.s.Reschedule(ctx, key, d)
+	return s.next().Reschedule(ctx, key, d)
 }
-func (s *subject) Exist(key string) bool { ok, _ := s.s.Exist(ctx, key); return ok }
-func (s *subject) Times(key string) int  { n, _ := s.s.GetTaskTimes(ctx, key); return n }
-func (s *subject) Len() int              { return s.s.Len() }
+func (s *subject) Exist(key string) bool { ok, _ := s.next().Exist(ctx, key); return ok }
+func (s *subject) Times(key string) int  { n, _ := s.next().GetTaskTimes(ctx, key); return n }
+func (s *subject) Len() int              { return s.next().Len() }
 
 func (s *subject) Start() {
-	if err := s.s.Start(); err != nil && !errors.Is(err, durable.ErrStopped) {
-		s.t.Errorf("start: %v", err)
+	for _, one := range s.all {
+		if err := one.Start(); err != nil && !errors.Is(err, durable.ErrStopped) {
+			s.t.Errorf("start: %v", err)
+		}
 	}
 }
 
 func (s *subject) Stop() {
-	if err := s.s.Shutdown(ctx); err != nil {
-		s.t.Errorf("shutdown: %v", err)
+	for _, one := range s.all {
+		if err := one.Shutdown(ctx); err != nil {
+			s.t.Errorf("shutdown: %v", err)
+		}
 	}
 }

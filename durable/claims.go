@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A claim is what a live of a node has in addition: the term in which it is held, the revision at which it was
+// claimed, and the starts of its run until then whose end is unknown.
+type claim struct {
+	term     *term
+	revision int64
+	starts   int
+}
+
+const (
+	// claimEvery is how often a node looks for tasks, and lookAhead how long before they are due. A task that
+	// is added by somebody else, due at once, waits for less than claimEvery.
+	claimEvery = 100 * time.Millisecond
+	lookAhead  = time.Second
+
+	// A task is overdue when it has been due for overdueAfter. Then it is claimed for a spare worker, and at a
+	// bounded rate, so that a backlog does not delay what falls due now.
+	overdueAfter = time.Second
+
+	// claimMost is how many tasks are claimed at once, and mostHeld how many a node holds, or fewer if they
+	// take heldBytes.
+	claimMost = 1024
+	mostHeld  = 1 << 14
+	heldBytes = 64 << 20
+)
+
+// keepClaims claims tasks, until the node's life ends.
+func (n *node) keepClaims() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-n.wake:
+		case <-n.life.Done():
+			return
+		}
+		timer.Reset(n.claim())
+	}
+}
+
+// claim claims what there is room for. It returns when to come back.
+func (n *node) claim() time.Duration {
+	again := claimEvery
+	kinds := n.kinds.names()
+	if len(kinds) == 0 {
+		return again
+	}
+	now := n.clock.earliest(n.own())
+	if t, most := n.room(); most > 0 {
+		after, until := now-int64(overdueAfter), now+int64(lookAhead)
+		got, ok := n.claimSome(t, kinds, after, until, most, false)
+		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
+			again = 0
+		}
+	}
+	if most := n.backlog.room(); most > 0 {
+		t, room := n.room()
+		after, until := n.overdueFrom(), now-int64(overdueAfter)
+		if room > 0 && after < until {
+			got, ok := n.claimSome(t, kinds, after, until, most, true)
+			if ok {
+				n.overdueTo(got, most, until)
+			}
+		}
+	}
+	return min(again, n.backlog.hire())
+}
+
+// room returns the term, or nil if nothing is to be claimed, and how much may be.
+func (n *node) room() (*term, int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.claimsLocked() {
+		return nil, 0
+	}
+	return n.term, n.roomLocked()
+}
+
+func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leasedLocked() }
+
+// roomLocked returns how many more tasks the node may hold. It is 0 if so much waits for a worker that another
+// node should have it.
+func (n *node) roomLocked() int {
+	if n.bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
+		return 0
+	}
+	return min(mostHeld-len(n.held), claimMost)
+}
+
+const (
+	// waitingMore is how many due tasks may wait for a worker in addition to one for each.
+	waitingMore = 64
+
+	// stuckAfter is how long no run may have started while all workers are running, before what waits for them
+	// is given to other nodes.
+	stuckAfter = 250 * time.Millisecond
+)
+
+// stuckLocked reports whether all workers are busy with long runs, and there are other nodes.
+func (n *node) stuckLocked() bool {
+	return n.members > 1 && n.own()-n.lastStart.Load() > int64(stuckAfter) &&
+		n.loadLocked().Running >= n.cfg.poolSize
+}
+
+// loadLocked returns what the wheel has to do. To ask it takes microseconds, so the answer may be lookEvery
+// old.
+func (n *node) loadLocked() timewheel.Stats {
+	if now := n.own(); n.loadAt == 0 || now-n.loadAt >= int64(lookEvery) {
+		n.load, n.loadAt = n.wheel.Stats(), now
+	}
+	return n.load
+}
+
+// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it.
+func (n *node) unstick(t *term) {
+	var claims []Claim
+	n.mu.Lock()
+	if n.term == t && n.stuckLocked() {
+		now := n.clock.earliest(n.own())
+		for _, l := range n.held {
+			if l.rec.due <= now && l.state.Load() == waits {
+				claims = append(claims, Claim{l.rec.key, l.claim.revision})
+				n.dropLocked(l)
+			}
+		}
+	}
+	n.mu.Unlock()
+	if len(claims) == 0 {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.engine.Release(ctx, t.id, claims); err != nil {
+		n.failed(t, err)
+		return
+	}
+	n.mu.Lock()
+	n.doubt = true // it still holds what a user's transaction has locked
+	n.mu.Unlock()
+}
+
+// claimSome claims tasks, and reports whether the engine has answered.
+func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, overdue bool) ([]Stored, bool) {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	asked := n.own()
+	got, now, err := n.engine.Claim(ctx, t.id, kinds, after, until, most)
+	if err != nil {
+		n.failed(t, err)
+		return nil, false
+	}
+	n.clock.heard(asked, n.own(), now)
+	n.take(t, got, overdue)
+	return got, true
+}
+
+// overdueFrom returns after which due time to claim what is overdue. It is claimed from where the last claim has
+// ended, and not from the beginning, where an engine may have to pass over what it has deleted. Each second it is
+// claimed from the beginning, to find what has been committed or given back late.
+func (n *node) overdueFrom() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := n.own(); n.cursor == None || now-n.cursorFrom >= int64(time.Second) {
+		n.cursor, n.cursorFrom = None, now
+	}
+	return n.cursor
+}
+
+// overdueTo notes what has been claimed of what was overdue by then.
+func (n *node) overdueTo(got []Stored, most int, until int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(got) < most {
+		n.cursor = until // that was all
+		return
+	}
+	n.cursor = got[len(got)-1].Due - 1 // there may be more of that time
+}
+
+// take puts what the engine has given the node in memory.
+func (n *node) take(t *term, got []Stored, overdue bool) {
+	recs := make([]*record, len(got))
+	for i, s := range got {
+		var err error
+		if recs[i], err = decode(s.Record); err != nil {
+			n.report.note(func(n *notices) { n.damaged = err })
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, rec := range recs {
+		if rec != nil {
+			n.placeLocked(rec, &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, overdue)
+		}
+	}
+}
+
+// placeLocked puts a claim in memory, unless that has a later one.
+func (n *node) placeLocked(rec *record, c *claim, overdue bool) {
+	if n.term != c.term {
+		return
+	}
+	if old := n.held[rec.key]; old != nil {
+		if old.claim.revision >= c.revision {
+			return
+		}
+		n.dropLocked(old)
+	}
+	l := &live{by: n, rec: rec, overdue: overdue, claim: c}
+	n.held[rec.key] = l
+	n.bytes += rec.size()
+	if overdue {
+		n.backlog.add(l)
+		return
+	}
+	n.awaitLocked(l, 0)
+}
+
+// awaitLocked puts the live in the wheel, until it is due, or for that long.
+func (n *node) awaitLocked(l *live, least time.Duration) {
+	d := max(time.Duration(l.rec.due-n.clock.earliest(n.own())), least, 1)
+	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
+	_ = n.wheel.SetTask(&timewheel.Task{Key: l.rec.key, Interval: d, Job: n.backlog.job(l)})
+}
+
+// dropLocked forgets the live. A run that has begun continues without it.
+func (n *node) dropLocked(l *live) {
+	if n.held[l.rec.key] != l {
+		return
+	}
+	delete(n.held, l.rec.key)
+	n.bytes -= l.rec.size()
+	if !l.state.CompareAndSwap(waits, gone) {
+		return
+	}
+	if l.overdue {
+		n.backlog.remove(l)
+		return
+	}
+	_ = n.wheel.RemoveTask(l.rec.key) // its error is that the wheel has let go of it, to find it gone
+}
+
+func (n *node) drop(l *live) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropLocked(l)
+}

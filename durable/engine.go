@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// An Engine keeps tasks for many nodes, and decides which of them holds a task. [Join] makes a scheduler of it.
+// Package durable/postgres has one on PostgreSQL, package memengine one in memory, and package enginetest checks
+// what is written here.
+//
+// What becomes of a task is decided by the nodes. The engine only has conditions: a write takes effect if its
+// condition holds, a start is confirmed if the claim still holds.
+//
+// Members. A node joins as a member, with a lease. Renew prolongs the lease. A member whose lease has run out may
+// still renew it, until another member reaps it. From then on its identity is gone for good, and its claims are
+// free. A node that finds its member gone joins again as another.
+//
+// Revisions. There is one counter for the whole engine. Whatever is done to a task raises it and gives the task
+// its next value: adding, changing, claiming, releasing, reaping. So a revision names one state of one task, for
+// ever: it is the condition of a write, the fence of a start, and the fencing number of a run ([Run].Fence). A
+// counter for each task would begin again when a key is removed and added.
+//
+// Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
+// It is in nanoseconds since 1970.
+//
+// Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns
+// an error may have taken effect: its answer may have been lost. A method returns an error that wraps ErrMemberGone
+// if the member is not one any more, and has done nothing then. Every other error counts as a failure that may
+// pass. An engine copies the bytes that it is given before the call returns. The caller may keep and change the
+// bytes that it gets.
+type Engine interface {
+	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their
+	// order. Batches are independent: one whose condition does not hold does not affect another. No two batches of
+	// a call have the same key, and no two writes of a batch.
+	//
+	// by is the member that holds what is written with Hold, or 0. If it is gone or its lease has run out, the
+	// tasks are written and no member holds them.
+	//
+	// A batch may meet a lock that somebody else's transaction holds. A call with several batches does not wait
+	// long for it, a few milliseconds: that batch is not done, and its result says Busy. A call with one batch
+	// waits until ctx is done.
+	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
+
+	// Get returns the task of the key as it was last committed, and whether there is one.
+	Get(ctx context.Context, key string) (s Stored, ok bool, err error)
+
+	// Due walks over the tasks after the position and up to the due time, that included, in order of due time and
+	// key. An error ends it. It yields every task that is there during the whole walk, and may or may not yield
+	// one that is added, changed or removed meanwhile.
+	Due(ctx context.Context, after Position, until int64) iter.Seq2[Stored, error]
+
+	// Len returns the number of tasks.
+	Len(ctx context.Context) (int, error)
+
+	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
+	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
+
+	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. members is the number
+	// of members whose lease has not run out.
+	Renew(ctx context.Context, id MemberID) (now int64, members int, err error)
+
+	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
+	// Reap waits for a user's transaction: what that has locked is freed by a later Reap.
+	Leave(ctx context.Context, id MemberID) error
+
+	// Reap ends the members whose lease has run out, as Leave does, and returns their names. It reaps no member
+	// until the engine itself has been up for longer than that member's lease: after an outage no lease could be
+	// renewed.
+	Reap(ctx context.Context) (names []string, err error)
+
+	// Claim gives the member free tasks of these kinds, at most that many, that are due after the first time and
+	// not after the second, earliest first. It leaves out tasks that another transaction has
+	// locked. It gives nothing to a member whose lease has run out.
+	Claim(ctx context.Context, by MemberID, kinds []string, after, until int64, most int) (got []Stored, now int64, err error)
+
+	// Claimed returns what the member holds. A node asks for it after an error, for a claim or a commit whose
+	// answer was lost may have given it tasks that it does not know of.
+	Claimed(ctx context.Context, by MemberID) ([]Stored, error)
+
+	// Confirm is the start of runs. For each of the claims it reports whether the member still holds the task at
+	// that revision, and its lease has not run out, and no transaction has it locked. Only then the run may
+	// start. Confirm counts the start in Stored.Starts, so that a task that ends its process is not tried for
+	// ever. It is the one thing that changes without a new revision, and that may be lost when the engine
+	// crashes.
+	//
+	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
+	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
+
+	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
+	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
+	Release(ctx context.Context, by MemberID, claims []Claim) error
+}
+
+// A MemberID names a member of an engine for good. 0 is no member.
+type MemberID int64
+
+// A Stored is a task as an engine keeps it.
+type Stored struct {
+	Record
+	Kind     string   // the kind of the task, which is in Data, too
+	Revision int64    // of this state of the task
+	Owner    MemberID // the member that holds it, or 0
+	Starts   int      // starts that were confirmed since the record was written
+}
+
+// A Claim is what a member holds: a task at a revision.
+type Claim struct {
+	Key      string
+	Revision int64
+}
+
+// A Batch is a number of writes with different keys, of which all are done or none.
+type Batch []Write
+
+// A Write puts the record of a key, or deletes it.
+type Write struct {
+	Record        // Due and Data are those to put; nil Data deletes the record
+	Kind   string // of the record to put
+
+	If       Condition
+	Revision int64 // for IfUnchanged
+	Hold     bool  // the member that commits holds the task from then on; else it is free
+}
+
+// A Condition says when a write is done.
+type Condition uint8
+
+const (
+	IfAbsent    Condition = iota + 1 // there is no record of the key
+	IfPresent                        // there is one
+	IfUnchanged                      // there is one, at that revision
+	Always
+)
+
+// A Result says what has become of a batch: done if Unmet is empty and Busy is false.
+type Result struct {
+	Unmet   []string  // the keys whose condition does not hold
+	Busy    bool      // a lock was in the way; try the batch by itself
+	Written []Written // if it was done, one for each write
+}
+
+// Written says what a write has done.
+type Written struct {
+	Revision int64 // of the record that was put
+	Held     bool  // the member holds it
+	Replaced bool  // there was a record before
+}
+
+// ErrMemberGone is the error of an engine for a member that has left or was reaped.
+var ErrMemberGone = errors.New("durable: the member is gone: its lease ran out, or it left")
+
+// ErrNotDone may be wrapped in the error of an engine's call that has certainly had no effect, for instance because
+// there was no connection to send it on. A node may try such a call again. It does not try a verb again that may
+// have taken effect.
+var ErrNotDone = errors.New("durable: the call had no effect")

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+
+package enginetest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+func hold(s *subject) {
+	a, b := s.join("a", long), s.join("b", long)
+	for _, c := range []struct {
+		by    durable.MemberID
+		hold  bool
+		owner durable.MemberID
+	}{
+		{a, true, a}, {a, true, a}, {b, true, b}, {b, false, 0}, {a, false, 0}, {0, true, 0}, {a, true, a},
+		{0, false, 0},
+	} {
+		w := put("k", 1, durable.Always)
+		w.Hold = c.hold
+		done := s.write(c.by, w)
+		task := s.get("k")
+		if task.Owner != c.owner || done.Held != (c.owner != 0) {
+			s.t.Errorf("written by %d with Hold %v, the owner is %d, and Held %v",
+				c.by, c.hold, task.Owner, done.Held)
+		}
+		for _, id := range []durable.MemberID{a, b} {
+			if got := s.claimed(id); (len(got) == 1) != (id == c.owner) {
+				s.t.Errorf("the member %d holds %s, and the owner is %d", id, keys(got), c.owner)
+			}
+			if s.confirms(id, task) != (id == c.owner) {
+				s.t.Errorf("the start by %d is not as the owner %d says", id, c.owner)
+			}
+		}
+	}
+	// An acknowledgement may keep the task, and a removal ends the claim.
+	s.write(a, held(put("k", 1, durable.Always)))
+	s.write(a, held(unchanged(put("k", 2, 0), s.get("k").Revision)))
+	if got := s.claimed(a); len(got) != 1 || got[0].Due != 2 || !s.confirms(a, got[0]) {
+		s.t.Errorf("after its acknowledgement the member holds %v", got)
+	}
+	s.write(b, remove("k"))
+	if got := s.claimed(a); len(got) != 0 {
+		s.t.Errorf("after the removal the member holds %s", keys(got))
+	}
+}
+
+func claimGives(s *subject) {
+	for i := range 20 {
+		w := add(fmt.Sprintf("k%02d", i), int64(10+i/2)) // two of each due time from 10 to 19
+		if i%2 == 1 {
+			w.Kind = "odd"
+		}
+		s.write(0, w)
+	}
+	s.write(0, add("parked", math.MaxInt64))
+	id := s.join("a", long)
+	kinds := []string{"no such", "odd", kind}
+	for _, c := range []struct {
+		kinds        []string
+		after, until int64
+		most         int
+		want         string // the due times
+	}{
+		{kinds, 15, 16, 10, "[16 16]"},
+		{kinds, 16, 15, 10, "[]"},
+		{kinds, 12, 13, 10, "[13 13]"},
+		{kinds[:2], -1, 11, 10, "[10 11]"},
+		{kinds[:2], -1, 11, 10, "[]"},
+		{kinds[:1], -1, ahead, 10, "[]"},
+		{nil, -1, ahead, 10, "[]"},
+		{kinds, -1, ahead, 0, "[]"},
+		{kinds[1:2], -1, ahead, 2, "[12 14]"},
+		{kinds, -1, ahead, 3, "[10 11 12]"},
+		{kinds, 17, ahead, 3, "[18 18 19]"},
+		{kinds, -1, math.MaxInt64 - 1, 100, "[14 15 15 17 17 19]"},
+		{kinds, -1, math.MaxInt64 - 1, 100, "[]"},
+	} {
+		got, _, err := s.Claim(s.ctx, id, c.kinds, c.after, c.until, c.most)
+		s.check(err)
+		dues := []int64{}
+		for _, task := range got {
+			dues = append(dues, task.Due)
+			now := s.get(task.Key)
+			if task.Owner != id || now.Owner != id || task.Revision != now.Revision || task.Kind != now.Kind ||
+				string(task.Data) != string(now.Data) || task.Due != now.Due {
+				s.t.Errorf("claimed is %+v, and the task is %+v", task, now)
+			}
+		}
+		if fmt.Sprint(dues) != c.want {
+			s.t.Errorf("of %q after %d until %d at most %d, claimed are %d, want %s",
+				c.kinds, c.after, c.until, c.most, dues, c.want)
+		}
+	}
+	held := s.claimed(id)
+	if len(held) != 20 || s.len() != 21 {
+		s.t.Errorf("the member holds %d tasks of %d, want 20 of 21", len(held), s.len())
+	}
+	for _, task := range held {
+		if now := s.get(task.Key); task.Revision != now.Revision || task.Owner != id || task.Due != now.Due ||
+			string(task.Data) != string(now.Data) || task.Kind != now.Kind {
+			s.t.Errorf("the member holds %+v, and the task is %+v", task, now)
+		}
+	}
+	// A task that changes its kind is claimed by that.
+	w := put("k00", 10, durable.Always)
+	w.Kind = "changed"
+	s.write(0, w)
+	if got := s.claimAll(id); len(got) != 0 {
+		s.t.Errorf("claimed of the old kind are %s", keys(got))
+	}
+	got, _, err := s.Claim(s.ctx, id, []string{"changed"}, -1, ahead, 10)
+	if err != nil || len(got) != 1 {
+		s.t.Errorf("claimed of the new kind are %s, %v", keys(got), err)
+	}
+}
+
+// Every task is claimed once, although many claim at the same time.
+func claimsExclusive(s *subject) {
+	const tasks, members = 2000, 8
+	s.add(tasks, 0)
+	var mu sync.Mutex
+	owner := make(map[string]durable.MemberID)
+	all(times(members, func(i int) {
+		id := s.join(fmt.Sprint(i), long)
+		for {
+			got := s.claim(id, -1, ahead, 17)
+			mu.Lock()
+			for _, task := range got {
+				if owner[task.Key] != 0 || task.Owner != id {
+					s.t.Errorf("%q is claimed by %d and by %d", task.Key, owner[task.Key], id)
+				}
+				owner[task.Key] = id
+			}
+			done := len(owner) == tasks
+			mu.Unlock()
+			if len(got) > 0 && !s.confirms(id, got[len(got)-1]) {
+				s.t.Errorf("the claim of %q is not confirmed", got[len(got)-1].Key)
+			}
+			// A claim may give nothing while other claims have locked what is there.
+			if done || s.ctx.Err() != nil {
+				return
+			}
+		}
+	})...)
+	for key, id := range owner {
+		if task := s.get(key); task.Owner != id {
+			s.t.Errorf("%q was claimed by %d, and its owner is %d", key, id, task.Owner)
+		}
+	}
+}
+
+// What a member has claimed without its knowledge it finds in its claims.
+func lostClaims(s *subject) {
+	s.add(3, 0)
+	id, other := s.join("a", long), s.join("b", long)
+	link := memengine.NewLink(s.Engine)
+	lost := memengine.Fault{Lose: true}
+	link.Next("Claim", lost)
+	if _, _, err := link.Claim(s.ctx, id, []string{kind}, -1, 2, 10); err == nil {
+		s.t.Error("a claim without an answer returns nil")
+	}
+	if got := s.claimAll(other); len(got) != 1 {
+		s.t.Errorf("another member claims %s", keys(got))
+	}
+	mine := s.claimed(id)
+	if len(mine) != 2 {
+		s.t.Fatalf("the member holds %s", keys(mine))
+	}
+	link.Next("Confirm", lost)
+	if _, _, err := link.Confirm(s.ctx, id, []durable.Claim{claimOf(mine[0])}); err == nil {
+		s.t.Error("a confirmation without an answer returns nil")
+	}
+	if !s.confirms(id, mine[0]) || s.get(mine[0].Key).Starts != 2 {
+		s.t.Errorf("after two confirmations, of which one was lost, the task is %+v", s.get(mine[0].Key))
+	}
+	link.Next("Release", lost)
+	if err := link.Release(s.ctx, id, []durable.Claim{claimOf(mine[0])}); err == nil {
+		s.t.Error("a release without an answer returns nil")
+	}
+	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[0])}))
+	link.Next("Leave", lost)
+	if err := link.Leave(s.ctx, id); err == nil {
+		s.t.Error("a leave without an answer returns nil")
+	}
+	s.gone(id)
+	if got := s.claimAll(other); len(got) != 2 {
+		s.t.Errorf("another member claims %s", keys(got))
+	}
+}
+
+func confirm(s *subject) {
+	names := s.add(8, 0)
+	a, b := s.join("a", long), s.join("b", long)
+	first := s.claim(a, -1, ahead, 6)
+	theirs := s.claimAll(b)
+	claims := make([]durable.Claim, len(first))
+	for i, task := range first {
+		claims[i] = claimOf(task)
+	}
+	s.write(0, remove(names[1]))                                     // removed
+	s.write(0, remove(names[2]))                                     // removed, and added
+	s.write(0, add(names[2], 1))                                     //
+	s.write(a, held(put(names[3], 1, durable.Always)))               // changed, and held by the same member
+	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[4])})) // released
+	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[5])})) // released, and claimed
+	if got := s.claim(b, 5, 6, 1); len(got) != 1 || got[0].Key != names[5] {
+		s.t.Fatalf("claimed are %s", keys(got))
+	}
+	claims = append(claims, claimOf(theirs[0]), durable.Claim{Key: "none", Revision: 1},
+		claimOf(s.get(names[3])), durable.Claim{Key: names[0], Revision: claims[0].Revision + 1000})
+	want := []bool{true, false, false, false, false, false, false, false, true, false}
+	if got := s.confirm(a, claims...); !slices.Equal(got, want) {
+		s.t.Errorf("confirmed are %v, want %v", got, want)
+	}
+	slices.Reverse(claims)
+	slices.Reverse(want)
+	if got := s.confirm(a, claims...); !slices.Equal(got, want) {
+		s.t.Errorf("confirmed are %v, want %v", got, want)
+	}
+	if !s.confirms(b, theirs[0]) {
+		s.t.Error("the claim of the other member is not confirmed")
+	}
+}
+
+// Confirm counts the starts since the record was written. Only writing it sets the count to 0.
+func starts(s *subject) {
+	s.add(2, 0)
+	a, b := s.join("a", long), s.join("b", long)
+	is := func(want int) {
+		s.t.Helper()
+		if got := s.get("k000000").Starts; got != want {
+			s.t.Errorf("Starts is %d, want %d", got, want)
+		}
+	}
+	is(0)
+	first := s.claimAll(a)
+	if first[0].Starts != 0 {
+		s.t.Errorf("the claim has %d starts", first[0].Starts)
+	}
+	s.confirms(a, first[0])
+	s.confirms(b, first[0]) // refused, and not counted
+	is(1)
+	s.confirms(a, first[0])
+	is(2)
+	if got := s.claimed(a); got[0].Starts != 2 {
+		s.t.Errorf("what is held has %d starts, want 2", got[0].Starts)
+	}
+	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[0])}))
+	is(2)
+	if got := s.claimAll(b); len(got) != 1 || got[0].Starts != 2 || !s.confirms(b, got[0]) {
+		s.t.Errorf("claimed is %+v, want 2 starts", got)
+	}
+	is(3)
+	s.check(s.Leave(s.ctx, b))
+	is(3)
+	for task := range s.Due(s.ctx, durable.Position{}, 1) {
+		if task.Starts != 3 {
+			s.t.Errorf("the walk yields %d starts, want 3", task.Starts)
+		}
+	}
+	w := put("k000000", 1, durable.IfPresent)
+	s.write(a, held(w))
+	is(0)
+	s.confirms(a, s.get("k000000"))
+	is(1)
+	s.write(0, remove("k000000"))
+	s.write(0, add("k000000", 1))
+	is(0)
+	if got := s.get("k000001").Starts; got != 0 {
+		s.t.Errorf("another task has %d starts", got)
+	}
+}
+
+// Once a removal, or a change, has returned, no confirmation of the task as it was succeeds.
+func confirmSeesRemovals(s *subject) {
+	const tasks, callers = 400, 2
+	names := s.add(tasks, 0)
+	id := s.join("a", long)
+	var claims []durable.Claim
+	for _, task := range s.claimAll(id) {
+		claims = append(claims, claimOf(task))
+	}
+	returned := make([]atomic.Bool, tasks)
+	var left, refused atomic.Int32
+	left.Store(callers)
+	all(append(times(callers, func(caller int) {
+		defer left.Add(-1)
+		for i := caller; i < tasks; i += callers {
+			w := remove(names[i])
+			if i%3 == 0 {
+				w = put(names[i], ahead, durable.IfPresent)
+			}
+			s.commits(0, durable.Batch{w}, durable.Batch{add(fmt.Sprint("new", i), ahead)})
+			returned[i].Store(true)
+		}
+	}), times(callers, func(int) {
+		for done := false; !done; {
+			done = left.Load() == 0
+			before := make([]bool, tasks)
+			for i := range before {
+				before[i] = returned[i].Load()
+			}
+			for i, ok := range s.confirm(id, claims...) {
+				if ok && before[i] {
+					s.t.Errorf("%q is confirmed after its removal has returned", names[i])
+				}
+				if !ok {
+					refused.Add(1)
+				}
+			}
+		}
+	})...)...)
+	if refused.Load() < tasks {
+		s.t.Errorf("%d confirmations are refused, want %d at least", refused.Load(), tasks)
+	}
+}
+
+func release(s *subject) {
+	names := s.add(4, 0)
+	a, b := s.join("a", long), s.join("b", long)
+	mine := s.claim(a, -1, ahead, 3)
+	theirs := s.claimAll(b)
+	s.write(a, held(put(names[1], 2, durable.Always)))
+	s.write(0, remove(names[2]))
+	s.check(s.Release(s.ctx, a, []durable.Claim{
+		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(theirs[0]), {Key: "none", Revision: 1},
+	}))
+	if s.confirms(a, mine[0]) || s.get(names[0]).Owner != 0 {
+		s.t.Error("a released task is still held")
+	}
+	if !s.confirms(a, s.get(names[1])) {
+		s.t.Error("a task is released at a revision that it has no more")
+	}
+	if !s.confirms(b, theirs[0]) {
+		s.t.Error("a member has released the claim of another")
+	}
+	if got := s.claimAll(b); len(got) != 1 || got[0].Key != names[0] {
+		s.t.Errorf("another member claims %s", keys(got))
+	}
+}

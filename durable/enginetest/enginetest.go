@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT
+
+// Package enginetest checks that a [durable.Engine] keeps its contract. An engine's own test calls it:
+//
+//	func TestEngine(t *testing.T) {
+//		enginetest.Test(t, func(t *testing.T) enginetest.Subject {
+//			return enginetest.Subject{Engine: open(t)} // without tasks and members
+//		})
+//	}
+//
+// The tests run on the real clock, for seconds in all. None depends on how fast the engine is.
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// A Subject is an engine under test, without tasks and members, and what a test can do to it beyond its
+// methods.
+type Subject struct {
+	durable.Engine
+
+	// Begin begins a transaction of the engine's user. Without it the tests of transactions are skipped.
+	Begin func(t *testing.T) Tx
+
+	// Restart restarts the engine, with its data. Without it the test of restarts is skipped.
+	Restart func(t *testing.T)
+}
+
+// A Tx is a transaction of the engine's user. It makes what it writes seen at Commit, and locks it until then.
+type Tx interface {
+	// Write makes the writes. It returns the keys whose condition does not hold. Then the transaction may have
+	// made the others, and can only be rolled back.
+	Write(ctx context.Context, writes ...durable.Write) (unmet []string, err error)
+	Commit() error
+	Rollback()
+}
+
+// Test runs the suite. It calls open for each test.
+func Test(t *testing.T, open func(t *testing.T) Subject) {
+	for _, c := range []struct {
+		name string
+		test func(s *subject)
+	}{
+		{"empty", empty},
+		{"calls whose context is done", contextDone},
+		{"conditions", conditions},
+		{"batches are whole or not", batchesWhole},
+		{"what was added, changed and removed", addChangeRemove},
+		{"revisions only rise", revisionsRise},
+		{"bytes are copied", bytesCopied},
+		{"any bytes", anyBytes},
+		{"large records", largeRecords},
+		{"100,000 tasks", manyTasks},
+		{"one of many commits wins", oneWins},
+		{"commits of the same keys", sameKeys},
+		{"commit whose answer was lost", lostCommit},
+
+		{"due order and bounds", dueOrder},
+		{"due walk during changes", dueDuringChanges},
+
+		{"the clock", clock},
+		{"a lease, to its end and renewed", lease},
+		{"a member whose lease ran out", expired},
+		{"reap", reap},
+		{"reap several", reapSeveral},
+		{"leave", leave},
+		{"a restarted engine reaps late", restart},
+
+		{"hold", hold},
+		{"what claim gives", claimGives},
+		{"claims are exclusive", claimsExclusive},
+		{"claims whose answer was lost", lostClaims},
+		{"claim against reap", claimAgainstReap},
+		{"confirm", confirm},
+		{"starts", starts},
+		{"confirm sees every removal", confirmSeesRemovals},
+		{"release", release},
+
+		{"late commit", inTx(lateCommit)},
+		{"commit meets a lock", inTx(commitMeetsLock)},
+		{"commit waits for a lock", inTx(commitWaits)},
+		{"claim and confirm meet a lock", inTx(claimMeetsLock)},
+		{"completion in a transaction", inTx(completion)},
+		{"reap and leave meet a lock", inTx(reapMeetsLock)},
+		{"release meets a lock", inTx(releaseMeetsLock)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			c.test(&subject{Subject: open(t), t: t, ctx: ctx})
+		})
+	}
+}
+
+// A subject is the engine in one test. ctx ends a test that hangs.
+type subject struct {
+	Subject
+	t   *testing.T
+	ctx context.Context
+}
+
+const (
+	kind  = "kind"
+	long  = time.Hour              // a lease that does not run out
+	short = 100 * time.Millisecond // one that does
+)
+
+// ahead is a due time for all that is not to be looked at.
+const ahead = int64(1) << 61
+
+// put returns a write that puts a record of that kind.
+func put(key string, due int64, cond durable.Condition) durable.Write {
+	data := fmt.Sprintf("data of %.20q at %d", key, due)
+	return durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte(data)}, Kind: kind, If: cond}
+}
+
+func add(key string, due int64) durable.Write { return put(key, due, durable.IfAbsent) }
+
+func remove(key string) durable.Write {
+	return durable.Write{Record: durable.Record{Key: key}, If: durable.IfPresent}
+}
+
+// unchanged makes a write one with the condition that the task is unchanged.
+func unchanged(w durable.Write, revision int64) durable.Write {
+	w.If, w.Revision = durable.IfUnchanged, revision
+	return w
+}
+
+func held(w durable.Write) durable.Write {
+	w.Hold = true
+	return w
+}
+
+// check fails the test if there is an error.
+func (s *subject) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// commits commits the batches. If one is busy, because of the locks that another goroutine's commit holds, it
+// commits that by itself.
+func (s *subject) commits(by durable.MemberID, batches ...durable.Batch) []durable.Result {
+	s.t.Helper()
+	results, err := s.Commit(s.ctx, by, batches)
+	s.check(err)
+	if len(results) != len(batches) {
+		s.t.Fatalf("%d results of %d batches", len(results), len(batches))
+	}
+	for i, r := range results {
+		switch {
+		case r.Busy && len(batches) == 1:
+			s.t.Fatal("the result of a commit of one batch is Busy")
+		case r.Busy:
+			results[i] = s.commits(by, batches[i])[0]
+		case len(r.Unmet) > 0 && len(r.Written) > 0:
+			s.t.Fatalf("a batch is both unmet and written: %+v", r)
+		case len(r.Unmet) == 0 && len(r.Written) != len(batches[i]):
+			s.t.Fatalf("%d writes of %d", len(r.Written), len(batches[i]))
+		}
+	}
+	return results
+}
+
+// commit commits the writes as one batch.
+func (s *subject) commit(by durable.MemberID, writes ...durable.Write) durable.Result {
+	s.t.Helper()
+	return s.commits(by, writes)[0]
+}
+
+// write commits one write, whose condition must hold.
+func (s *subject) write(by durable.MemberID, w durable.Write) durable.Written {
+	s.t.Helper()
+	r := s.commit(by, w)
+	if len(r.Unmet) > 0 {
+		s.t.Fatalf("the condition of the write of %.20q does not hold", w.Key)
+	}
+	return r.Written[0]
+}
+
+// add adds n tasks, due at the first n instants after base, and returns their keys.
+func (s *subject) add(n int, base int64) (keys []string) {
+	s.t.Helper()
+	var batch durable.Batch
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("k%06d", i))
+		batch = append(batch, add(keys[i], base+1+int64(i)))
+	}
+	if r := s.commit(0, batch...); len(r.Unmet) > 0 {
+		s.t.Fatalf("the keys %.100q are not free", r.Unmet)
+	}
+	return keys
+}
+
+// get returns the task of the key, which must be there.
+func (s *subject) get(key string) durable.Stored {
+	s.t.Helper()
+	found, ok, err := s.Get(s.ctx, key)
+	s.check(err)
+	if !ok {
+		s.t.Fatalf("key %.20q has no task", key)
+	}
+	return found
+}
+
+func (s *subject) absent(key string) {
+	s.t.Helper()
+	if found, ok, err := s.Get(s.ctx, key); ok || err != nil {
+		s.t.Errorf("Get(%.20q) = %.100v, %v, %v, want none", key, found, ok, err)
+	}
+}
+
+// is checks that the task of the key is what was written.
+func (s *subject) is(key string, want durable.Write) {
+	s.t.Helper()
+	got := s.get(key)
+	if got.Key != want.Key || got.Due != want.Due || got.Kind != want.Kind || !bytes.Equal(got.Data, want.Data) {
+		s.t.Errorf("the task is %.20q due %d of kind %.20q with %d bytes, want %.20q due %d of kind %.20q with %d",
+			got.Key, got.Due, got.Kind, len(got.Data), want.Key, want.Due, want.Kind, len(want.Data))
+	}
+}
+
+func (s *subject) len() int {
+	s.t.Helper()
+	n, err := s.Len(s.ctx)
+	s.check(err)
+	return n
+}
+
+// due returns what the engine yields for that stretch.
+func (s *subject) due(after durable.Position, until int64) (all []durable.Stored) {
+	s.t.Helper()
+	for found, err := range s.Due(s.ctx, after, until) {
+		s.check(err)
+		all = append(all, found)
+	}
+	return all
+}
+
+func (s *subject) join(name string, lease time.Duration) durable.MemberID {
+	s.t.Helper()
+	id, _, err := s.Join(s.ctx, name, lease)
+	s.check(err)
+	if id == 0 {
+		s.t.Fatal("the member has the number of none, 0")
+	}
+	return id
+}
+
+// claim claims tasks of the one kind.
+func (s *subject) claim(by durable.MemberID, after, until int64, most int) []durable.Stored {
+	s.t.Helper()
+	got, _, err := s.Claim(s.ctx, by, []string{kind}, after, until, most)
+	s.check(err)
+	return got
+}
+
+// claimAll claims everything that is free.
+func (s *subject) claimAll(by durable.MemberID) []durable.Stored {
+	s.t.Helper()
+	return s.claim(by, -1, math.MaxInt64-1, 1_000_000)
+}
+
+func (s *subject) claimed(by durable.MemberID) []durable.Stored {
+	s.t.Helper()
+	all, err := s.Claimed(s.ctx, by)
+	s.check(err)
+	return all
+}
+
+func (s *subject) confirm(by durable.MemberID, claims ...durable.Claim) []bool {
+	s.t.Helper()
+	held, _, err := s.Confirm(s.ctx, by, claims)
+	s.check(err)
+	if len(held) != len(claims) {
+		s.t.Fatalf("%d answers for %d claims", len(held), len(claims))
+	}
+	return held
+}
+
+// confirms reports whether the member can start the task.
+func (s *subject) confirms(by durable.MemberID, task durable.Stored) bool {
+	s.t.Helper()
+	return s.confirm(by, claimOf(task))[0]
+}
+
+func claimOf(task durable.Stored) durable.Claim {
+	return durable.Claim{Key: task.Key, Revision: task.Revision}
+}
+
+func (s *subject) reap() []string {
+	s.t.Helper()
+	names, err := s.Reap(s.ctx)
+	s.check(err)
+	return names
+}
+
+// reapUntil reaps until the member of that name is reaped.
+func (s *subject) reapUntil(name string) {
+	s.t.Helper()
+	s.until("the member is reaped", func() bool { return slices.Contains(s.reap(), name) })
+}
+
+// until waits until something is so.
+func (s *subject) until(what string, is func() bool) {
+	s.t.Helper()
+	for !is() {
+		if s.ctx.Err() != nil {
+			s.t.Fatalf("it never comes that %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// gone checks that the member is not one any more, whatever it does.
+func (s *subject) gone(id durable.MemberID) {
+	s.t.Helper()
+	one := []durable.Claim{{Key: "k", Revision: 1}}
+	_, _, renew := s.Renew(s.ctx, id)
+	_, _, claim := s.Claim(s.ctx, id, []string{kind}, -1, ahead, 10)
+	_, claimed := s.Claimed(s.ctx, id)
+	_, _, confirm := s.Confirm(s.ctx, id, one)
+	for method, err := range map[string]error{
+		"Renew": renew, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(s.ctx, id, one),
+	} {
+		if !errors.Is(err, durable.ErrMemberGone) {
+			s.t.Errorf("%s of a member that is gone returns %v", method, err)
+		}
+	}
+	if err := s.Leave(s.ctx, id); err != nil {
+		s.t.Errorf("Leave of a member that is gone: %v", err)
+	}
+}
+
+// all runs the functions at the same time and waits for them. A function that fails the test ends itself only.
+func all(fs ...func()) {
+	var wait sync.WaitGroup
+	for _, f := range fs {
+		wait.Go(f)
+	}
+	wait.Wait()
+}
+
+// times returns n times the function, with a number from 0.
+func times(n int, f func(i int)) (fs []func()) {
+	for i := range n {
+		fs = append(fs, func() { f(i) })
+	}
+	return fs
+}
+
+func keys(tasks []durable.Stored) string {
+	var b strings.Builder
+	for _, task := range tasks {
+		fmt.Fprintf(&b, "%.20q ", task.Key)
+	}
+	return b.String()
+}

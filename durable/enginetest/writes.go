@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: MIT
+
+package enginetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+func empty(s *subject) {
+	s.absent("k")
+	if n := s.len(); n != 0 {
+		s.t.Errorf("Len is %d", n)
+	}
+	if got := s.due(durable.Position{Due: durable.None}, math.MaxInt64); len(got) != 0 {
+		s.t.Errorf("due are %s", keys(got))
+	}
+	if names := s.reap(); len(names) != 0 {
+		s.t.Errorf("reaped are %q", names)
+	}
+	if r, err := s.Commit(s.ctx, 0, nil); err != nil || len(r) != 0 {
+		s.t.Errorf("a commit of nothing returns %v, %v", r, err)
+	}
+	s.gone(12345)
+	id := s.join("a", long)
+	if got := s.claimAll(id); len(got) != 0 {
+		s.t.Errorf("claimed are %s", keys(got))
+	}
+	if got := s.claimed(id); len(got) != 0 {
+		s.t.Errorf("the member holds %s", keys(got))
+	}
+	if got := s.confirm(id); len(got) != 0 {
+		s.t.Errorf("confirmed are %v", got)
+	}
+	s.check(s.Release(s.ctx, id, nil))
+}
+
+// A call whose context is done returns an error, and so nothing that its caller could take for an answer.
+func contextDone(s *subject) {
+	s.add(1, 0)
+	id := s.join("a", long)
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	_, commit := s.Commit(ctx, 0, []durable.Batch{{remove("k000000")}})
+	_, _, get := s.Get(ctx, "k000000")
+	_, count := s.Len(ctx)
+	_, _, join := s.Join(ctx, "b", long)
+	_, _, renew := s.Renew(ctx, id)
+	_, reap := s.Reap(ctx)
+	_, _, claim := s.Claim(ctx, id, []string{kind}, -1, ahead, 1)
+	_, claimed := s.Claimed(ctx, id)
+	one := []durable.Claim{{Key: "k000000", Revision: 1}}
+	_, _, confirm := s.Confirm(ctx, id, one)
+	var due error
+	for _, due = range s.Due(ctx, durable.Position{}, ahead) {
+		if due != nil {
+			break
+		}
+	}
+	for method, err := range map[string]error{
+		"Commit": commit, "Get": get, "Due": due, "Len": count, "Join": join, "Renew": renew, "Reap": reap,
+		"Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
+		"Leave": s.Leave(ctx, id),
+	} {
+		if err == nil {
+			s.t.Errorf("%s returns no error", method)
+		}
+	}
+}
+
+// Every condition, with and without a task, of a write that puts and one that deletes.
+func conditions(s *subject) {
+	for _, c := range []struct {
+		name    string
+		cond    durable.Condition
+		present bool // there is a task before
+		stale   bool // the revision of the write is one that the task had earlier
+		holds   bool
+	}{
+		{"absent, and is", durable.IfAbsent, false, false, true},
+		{"absent, and is not", durable.IfAbsent, true, false, false},
+		{"present, and is", durable.IfPresent, true, false, true},
+		{"present, and is not", durable.IfPresent, false, false, false},
+		{"unchanged, and is", durable.IfUnchanged, true, false, true},
+		{"unchanged, and was changed", durable.IfUnchanged, true, true, false},
+		{"unchanged, and is not there", durable.IfUnchanged, false, false, false},
+		{"always, and is there", durable.Always, true, false, true},
+		{"always, and is not there", durable.Always, false, false, true},
+	} {
+		for _, deletes := range []bool{false, true} {
+			key := fmt.Sprint(c.name, deletes)
+			before := put(key, 1, durable.Always)
+			w := put(key, 2, c.cond)
+			if deletes {
+				w.Data = nil
+			}
+			if c.present {
+				w.Revision = s.write(0, before).Revision
+			}
+			if c.stale {
+				s.write(0, before)
+			}
+			r := s.commit(0, w)
+			if done := len(r.Unmet) == 0; done != c.holds {
+				s.t.Errorf("%s: the write is done: %v", key, done)
+				continue
+			}
+			after := before
+			if c.holds {
+				after = w
+				if got := r.Written[0]; got.Replaced != c.present || got.Held || !deletes && got.Revision == 0 {
+					s.t.Errorf("%s: the result is %+v", key, got)
+				}
+			} else if !slices.Equal(r.Unmet, []string{key}) {
+				s.t.Errorf("%s: unmet is %q", key, r.Unmet)
+			}
+			if after.Data != nil && (c.present || c.holds) {
+				s.is(key, after)
+			} else {
+				s.absent(key)
+			}
+		}
+	}
+}
+
+func batchesWhole(s *subject) {
+	s.add(3, 0) // k000000 to k000002
+	results := s.commits(0,
+		durable.Batch{add("a", 1), add("k000000", 1), add("b", 2), remove("c"), put("k000001", 99, durable.Always)},
+		durable.Batch{add("d", 3), remove("k000002")},
+		durable.Batch{remove("e")},
+		durable.Batch{add("f", 4)},
+	)
+	var unmet [][]string
+	for _, r := range results {
+		slices.Sort(r.Unmet)
+		unmet = append(unmet, r.Unmet)
+	}
+	if got := fmt.Sprint(unmet); got != "[[c k000000] [] [e] []]" {
+		s.t.Errorf("unmet are %s", got)
+	}
+	for _, key := range []string{"a", "b", "c", "e", "k000002"} {
+		s.absent(key)
+	}
+	s.is("k000000", add("k000000", 1))
+	s.is("k000001", add("k000001", 2))
+	s.is("d", add("d", 3))
+	s.is("f", add("f", 4))
+	if r := results[1].Written; r[0].Replaced || !r[1].Replaced || r[0].Revision != s.get("d").Revision {
+		s.t.Errorf("the second batch has written %+v", r)
+	}
+	if n := s.len(); n != 4 {
+		s.t.Errorf("there are %d tasks, want 4", n)
+	}
+}
+
+func addChangeRemove(s *subject) {
+	s.write(0, add("a", 10))
+	s.is("a", add("a", 10))
+	w := put("a", math.MaxInt64, durable.IfPresent)
+	w.Kind = "other"
+	if done := s.write(0, w); !done.Replaced || done.Revision != s.get("a").Revision {
+		s.t.Errorf("the change returned %+v", done)
+	}
+	s.is("a", w)
+	if n := s.len(); n != 1 {
+		s.t.Errorf("there are %d tasks, want 1", n)
+	}
+	s.write(0, remove("a"))
+	s.absent("a")
+	s.write(0, add("a", 5))
+	s.is("a", add("a", 5))
+	if n := s.len(); n != 1 {
+		s.t.Errorf("there are %d tasks, want 1", n)
+	}
+}
+
+// Whatever is done to any task gives it a revision that is greater than all before, and the old ones meet
+// nothing.
+func revisionsRise(s *subject) {
+	var last int64
+	a, b := s.join("a", long), s.join("b", long)
+	rises := func(what string) {
+		s.t.Helper()
+		task := s.get("k")
+		if task.Revision <= last {
+			s.t.Errorf("after %s the revision is %d, and was %d before", what, task.Revision, last)
+		}
+		if r := s.commit(0, unchanged(put("k", 1, 0), last)); len(r.Unmet) == 0 {
+			s.t.Errorf("after %s a write at the revision before is done", what)
+		}
+		last = task.Revision
+	}
+	claim := func(by durable.MemberID) {
+		s.t.Helper()
+		if got := s.claimAll(by); len(got) != 1 || got[0].Revision != s.get("k").Revision || got[0].Owner != by {
+			s.t.Errorf("claimed is %+v, and the task is %+v", got, s.get("k"))
+		}
+	}
+	s.write(0, add("k", 1))
+	rises("an add")
+	s.write(0, put("k", 1, durable.Always))
+	rises("a change to the same")
+	claim(a)
+	rises("a claim")
+	if !s.confirms(a, s.get("k")) || s.get("k").Revision != last {
+		s.t.Error("a confirmation changes the revision, or is refused")
+	}
+	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(s.get("k"))}))
+	rises("a release")
+	claim(b)
+	rises("a claim")
+	s.check(s.Leave(s.ctx, b))
+	rises("a member's leaving")
+	s.write(0, remove("k"))
+	s.write(0, add("k", 1))
+	rises("a removal and an add")
+	c := s.join("c", short)
+	s.write(c, held(put("k", 1, durable.Always)))
+	rises("a change")
+	s.reapUntil("c")
+	rises("a reaping")
+	s.write(0, remove("k"))
+	if w := s.write(0, add("another", 1)); w.Revision <= last {
+		s.t.Errorf("the revision of another key is %d, and that of a task before was %d", w.Revision, last)
+	}
+}
+
+func bytesCopied(s *subject) {
+	w := add("k", 1)
+	s.write(0, w)
+	copy(w.Data, "xxxx")
+	id := s.join("a", long)
+	check := func(given []byte) {
+		s.t.Helper()
+		copy(given, "yyyy")
+		s.is("k", add("k", 1))
+	}
+	check(s.get("k").Data)
+	check(s.due(durable.Position{}, 1)[0].Data)
+	check(s.claimAll(id)[0].Data)
+	check(s.claimed(id)[0].Data)
+}
+
+// odd are strings that mean something to some database, or to none.
+var odd = []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "A", "a\x00", "a\x00b", "ab", "ä", "a\u0308",
+	" ", "a ", "a'b", `a"b`, `a\b`, `\x61`, "{a,b}", "NULL", "null", "a\nb", "%", "_", "\u2028", "\xed\xa0\x80"}
+
+func anyBytes(s *subject) {
+	longest := func(n int) []string { return append(odd, strings.Repeat("\xff", n), strings.Repeat("x", n)) }
+	var batch durable.Batch
+	var kinds []string
+	for i, key := range longest(durable.MaxKey) {
+		w := add(key, 7)
+		w.Kind = longest(durable.MaxKind)[i]
+		w.Data = []byte(key)
+		kinds = append(kinds, w.Kind)
+		batch = append(batch, w)
+	}
+	batch = append(batch, durable.Write{
+		Record: durable.Record{Key: "no data", Due: 7, Data: []byte{}}, Kind: kind, If: durable.IfAbsent,
+	})
+	if r := s.commit(0, batch...); len(r.Unmet) > 0 {
+		s.t.Fatalf("unmet are %.100q", r.Unmet)
+	}
+	sorted := slices.Clone(batch)
+	slices.SortFunc(sorted, func(a, b durable.Write) int { return cmp.Compare(a.Key, b.Key) })
+	for i, got := range s.due(durable.Position{}, 7) {
+		if got.Key != sorted[i].Key || got.Kind != sorted[i].Kind {
+			s.t.Errorf("walk: key %.20q of kind %.20q, want %.20q of %.20q",
+				got.Key, got.Kind, sorted[i].Key, sorted[i].Kind)
+		}
+	}
+	id := s.join("\x00 any ä\xff", long)
+	for i, w := range batch {
+		s.is(w.Key, w)
+		if i == len(kinds) {
+			continue
+		}
+		got, _, err := s.Claim(s.ctx, id, kinds[i:i+1], -1, ahead, 10)
+		if err != nil || len(got) != 1 || got[0].Key != w.Key || !s.confirms(id, got[0]) {
+			s.t.Errorf("claimed of kind %.20q is %s, %v", kinds[i], keys(got), err)
+		}
+		if i%2 == 0 {
+			s.write(0, remove(w.Key))
+			s.absent(w.Key)
+		}
+	}
+	s.absent("a\x00\x00")
+	s.absent("")
+}
+
+func largeRecords(s *subject) {
+	data := []byte(strings.Repeat("0123456789abcdef", durable.MaxPayload/16+100))
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for i := range data {
+		data[i] ^= byte(rnd.Uint32()) // it must not be compressible
+	}
+	var batch durable.Batch
+	for i := range 8 {
+		w := add(strings.Repeat(fmt.Sprint(i), durable.MaxKey), int64(i))
+		w.Data = data[i:]
+		batch = append(batch, w)
+	}
+	if r := s.commit(0, batch...); len(r.Unmet) > 0 {
+		s.t.Errorf("unmet are %.100q", r.Unmet)
+	}
+	id := s.join("a", long)
+	got := s.claimAll(id)
+	if len(got) != 8 {
+		s.t.Fatalf("claimed are %s", keys(got))
+	}
+	for i, w := range batch {
+		s.is(w.Key, w)
+		if string(got[i].Data) != string(w.Data) || !s.confirms(id, got[i]) {
+			s.t.Errorf("the claim of key %.20q has other data, or is not confirmed", w.Key)
+		}
+	}
+}
+
+// One batch of 100,000 tasks is whole or not, and many batches are one commit.
+func manyTasks(s *subject) {
+	const n = 100_000
+	s.write(0, add("k050000", 1))
+	var adds, removes durable.Batch
+	for i := range n {
+		key := fmt.Sprintf("k%06d", (i*7919)%n) // in no order
+		adds = append(adds, add(key, int64(i%1000)))
+		removes = append(removes, remove(key))
+	}
+	if r := s.commit(0, adds...); !slices.Equal(r.Unmet, []string{"k050000"}) || s.len() != 1 {
+		s.t.Errorf("unmet are %.100q, and there are %d tasks, want one", r.Unmet, s.len())
+	}
+	s.write(0, remove("k050000"))
+	if r := s.commit(0, adds...); len(r.Unmet) > 0 || s.len() != n {
+		s.t.Errorf("unmet are %.100q, and there are %d tasks, want all", r.Unmet, s.len())
+	}
+	all := s.due(durable.Position{Due: durable.None}, math.MaxInt64)
+	if len(all) != n || !slices.IsSortedFunc(all, byPosition) {
+		s.t.Errorf("the walk yields %d tasks, or in another order", len(all))
+	}
+	id := s.join("a", long)
+	got := s.claim(id, -1, ahead, n/2)
+	if len(got) != n/2 || got[n/2-1].Due != 499 {
+		s.t.Errorf("claimed are %d", len(got))
+	}
+	var claims []durable.Claim
+	for _, task := range got {
+		claims = append(claims, claimOf(task))
+	}
+	if held := s.confirm(id, claims...); slices.Contains(held, false) {
+		s.t.Error("not all of the claims are confirmed")
+	}
+	if r := s.commit(0, removes...); len(r.Unmet) > 0 || s.len() != 0 {
+		s.t.Errorf("unmet are %.100q, and there are %d tasks, want none", r.Unmet, s.len())
+	}
+	var batches []durable.Batch
+	for i := range 5000 {
+		batches = append(batches, adds[i:i+1])
+	}
+	s.commits(0, batches...)
+	if s.len() != 5000 {
+		s.t.Errorf("there are %d tasks, want 5000", s.len())
+	}
+}
+
+// Of the commits with the same condition, of which one undoes the others, one is done.
+func oneWins(s *subject) {
+	const callers = 8
+	for round := range 20 {
+		key := fmt.Sprint("k", round)
+		race := func(what string, w durable.Write) {
+			s.t.Helper()
+			var won atomic.Int32
+			all(times(callers, func(i int) {
+				w := w
+				if w.Data != nil {
+					w.Due, w.Data = int64(i), fmt.Append(nil, "of ", i)
+				}
+				// Half of them are in a group.
+				batches := []durable.Batch{{w}, {add(fmt.Sprint(what, key, i), ahead)}}
+				if len(s.commits(0, batches[:1+i%2]...)[0].Unmet) > 0 {
+					return
+				}
+				won.Add(1)
+				if w.Data != nil {
+					s.is(key, w)
+				}
+			})...)
+			if won.Load() != 1 {
+				s.t.Errorf("%s: %d of %d callers won", what, won.Load(), callers)
+			}
+		}
+		race("an add", add(key, 0))
+		race("a change", unchanged(put(key, 0, 0), s.get(key).Revision))
+		race("a removal", remove(key))
+		s.absent(key)
+	}
+}
+
+// Commits of the same keys in different orders do not hang and do not fail, and each is whole.
+func sameKeys(s *subject) {
+	const callers, rounds, width = 6, 15, 20
+	all(times(callers, func(caller int) {
+		rnd := rand.New(rand.NewPCG(uint64(caller), 3))
+		for round := range rounds {
+			var batch durable.Batch
+			for _, i := range rnd.Perm(width) {
+				w := put(fmt.Sprint("k", i), int64(caller*rounds+round), durable.Always)
+				if rnd.IntN(width) == 0 { // a few are deleted, and so inserted later
+					w.If, w.Data = durable.Always, nil
+				}
+				batch = append(batch, w)
+			}
+			other := durable.Batch{put(fmt.Sprint("own", caller), 1, durable.Always)}
+			if round%2 == 0 {
+				s.commits(0, batch, other)
+			} else {
+				s.commits(0, batch)
+			}
+		}
+	})...)
+	dues := make(map[int64]bool)
+	for i := range width {
+		if task, ok, err := s.Get(s.ctx, fmt.Sprint("k", i)); err == nil && ok {
+			dues[task.Due] = true
+		} else {
+			s.check(err)
+		}
+	}
+	if len(dues) != 1 {
+		s.t.Errorf("the last commit is not whole: the tasks are of %d commits", len(dues))
+	}
+}
+
+// A caller that has lost the answer of a commit can read what has become of it.
+func lostCommit(s *subject) {
+	link := memengine.NewLink(s.Engine)
+	id := s.join("a", long)
+	link.Next("Commit", memengine.Fault{Fail: true}, memengine.Fault{Lose: true})
+	w := held(add("k", 1))
+	for range 2 {
+		if _, err := link.Commit(s.ctx, id, []durable.Batch{{w}}); err == nil {
+			s.t.Error("a commit without an answer returns nil")
+		}
+	}
+	s.is("k", w)
+	if r := s.commit(id, w); len(r.Unmet) != 1 {
+		s.t.Error("the add is done twice")
+	}
+	if mine := s.claimed(id); len(mine) != 1 || mine[0].Key != "k" || !s.confirms(id, mine[0]) {
+		s.t.Errorf("the member holds %s", keys(mine))
+	}
+}
+
+func byPosition(a, b durable.Stored) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
+}
+
+func dueOrder(s *subject) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, key := range odd {
+		w := add(key, int64(rnd.IntN(4))) // ties are in the order of the bytes
+		s.write(0, w)
+	}
+	s.write(0, add("parked", math.MaxInt64))
+	s.write(0, add("latest", math.MaxInt64-1))
+	id := s.join("a", long)
+	s.claim(id, -1, 1, 3) // who holds a task does not matter
+	want := s.due(durable.Position{Due: durable.None}, math.MaxInt64)
+	if len(want) != len(odd)+2 || !slices.IsSortedFunc(want, byPosition) {
+		s.t.Fatalf("the walk is %s", keys(want))
+	}
+	for _, got := range want {
+		if one := s.get(got.Key); one.Revision != got.Revision || one.Owner != got.Owner || one.Kind != got.Kind ||
+			string(one.Data) != string(got.Data) {
+			s.t.Errorf("the walk yields %+v, and Get returns %+v", got, one)
+		}
+	}
+	for _, after := range append(want, durable.Stored{Record: durable.Record{Due: 2}}) {
+		for _, until := range []int64{0, 1, 2, 3, math.MaxInt64 - 1, math.MaxInt64} {
+			var stretch []durable.Stored
+			for _, task := range want {
+				if byPosition(task, after) > 0 && task.Due <= until {
+					stretch = append(stretch, task)
+				}
+			}
+			if got := s.due(after.Position(), until); keys(got) != keys(stretch) {
+				s.t.Errorf("after %v until %d are %s, want %s", after.Position(), until, keys(got), keys(stretch))
+			}
+		}
+	}
+	n := 0
+	for _, err := range s.Due(s.ctx, durable.Position{}, math.MaxInt64) {
+		s.check(err)
+		if n++; n == 3 {
+			break
+		}
+	}
+	s.write(0, add("after a walk that was broken off", 1))
+}
+
+// A walk yields each task that stays, once, whatever happens to others.
+func dueDuringChanges(s *subject) {
+	const n = 5000
+	names := s.add(n, 0)
+	var batch durable.Batch // every other task moves and comes and goes
+	for i := 0; i < n; i += 2 {
+		batch = append(batch, put(names[i], 0, durable.Always))
+	}
+	stop := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 3))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for i := range batch {
+				batch[i].Due, batch[i].Data = rnd.Int64N(n), []byte("data")
+				if rnd.IntN(4) == 0 {
+					batch[i].Data = nil
+				}
+			}
+			s.commits(0, batch[:rnd.IntN(len(batch))+1])
+		}
+	})
+	for range 10 {
+		seen := make(map[string]int)
+		for task, err := range s.Due(s.ctx, durable.Position{}, math.MaxInt64) {
+			if err != nil {
+				s.t.Error(err)
+				break
+			}
+			seen[task.Key]++
+		}
+		for i := 1; i < n; i += 2 {
+			if seen[names[i]] != 1 {
+				s.t.Errorf("the walk yields %q %d times", names[i], seen[names[i]])
+				break
+			}
+		}
+	}
+	close(stop)
+	wait.Wait()
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// Two nodes share an engine. The task runs on whichever is alive when it is due.
+func ExampleJoin() {
+	ctx := context.Background()
+	engine := memengine.New() // in a service: postgres.Open(ctx, url)
+	ran := make(chan string)
+	var nodes []*durable.Scheduler
+	for _, name := range []string{"one", "two"} {
+		node, err := durable.Join(ctx, engine, durable.WithNode(name), durable.WithLease(time.Second))
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = node.Handle("order.recheck", func(_ context.Context, run durable.Run) error {
+			ran <- fmt.Sprintf("%s on node %s", run.Key, name)
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := node.Start(); err != nil {
+			log.Fatal(err)
+		}
+		nodes = append(nodes, node)
+	}
+	task := durable.Task{Key: "order:42", Kind: "order.recheck", Delay: 10 * time.Millisecond}
+	if err := nodes[0].AddTask(ctx, task); err != nil {
+		log.Fatal(err)
+	}
+	if err := nodes[0].Shutdown(ctx); err != nil { // the other takes its tasks over
+		log.Fatal(err)
+	}
+	fmt.Println(<-ran)
+	if err := nodes[1].Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: order:42 on node two
+}
+
+// A handler completes its run in a transaction of the program, together with rows of its own: both happen, or neither.
+// Package durable/postgres has CompleteTx for that.
+func ExampleRun_Completion() {
+	ctx := context.Background()
+	engine := memengine.New()
+	completed := make(chan error)
+	node, err := durable.Join(ctx, engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = node.Handle("order.recheck", func(ctx context.Context, run durable.Run) (err error) {
+		defer func() { completed <- err }()
+		tx := engine.Begin()
+		defer tx.Rollback()
+		unmet, err := tx.Write(ctx, run.Completion(time.Now().UnixNano()))
+		if err != nil {
+			return err
+		}
+		if len(unmet) > 0 { // the lease ran out, and the task may be running elsewhere
+			return durable.ErrFenced
+		}
+		return tx.Commit()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Start(); err != nil {
+		log.Fatal(err)
+	}
+	err = node.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Delay: time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-completed)
+	fmt.Println(node.Exist(ctx, "order:42"))
+	if err := node.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// <nil>
+	// false <nil>
+}
+
+// What a node asks of an engine: a task is added, claimed, started and removed.
+func ExampleEngine() {
+	ctx := context.Background()
+	var engine durable.Engine = memengine.New()
+	id, now, err := engine.Join(ctx, "node", time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	commit := func(w durable.Write) durable.Result {
+		results, err := engine.Commit(ctx, id, []durable.Batch{{w}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return results[0]
+	}
+	add, err := durable.NewWrite(durable.Task{Key: "k", Kind: "greet", Delay: time.Second}, now)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var done durable.Written = commit(add).Written[0]
+	fmt.Println("added:", done.Revision > 0, "replaced:", done.Replaced)
+	fmt.Println("not free:", commit(add).Unmet)
+
+	later := now + int64(time.Minute)
+	tasks, _, err := engine.Claim(ctx, id, []string{"greet"}, now, later, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var task durable.Stored = tasks[0]
+	claims := []durable.Claim{{Key: task.Key, Revision: task.Revision}}
+	held, _, err := engine.Confirm(ctx, id, claims)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("may start:", held)
+
+	move, err := task.Rescheduled(later)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("moved:", len(commit(move).Written) == 1)
+	for _, cond := range []durable.Condition{
+		durable.IfAbsent, durable.IfUnchanged, durable.IfPresent, durable.Always,
+	} {
+		r := commit(durable.Write{Record: durable.Record{Key: "k"}, If: cond, Revision: task.Revision})
+		fmt.Println("removed:", len(r.Unmet) == 0)
+	}
+
+	if err := engine.Leave(ctx, id); err != nil {
+		log.Fatal(err)
+	}
+	_, _, err = engine.Renew(ctx, id)
+	fmt.Println("gone:", errors.Is(err, durable.ErrMemberGone))
+	// Output:
+	// added: true replaced: false
+	// not free: [k]
+	// may start: [true]
+	// moved: true
+	// removed: false
+	// removed: false
+	// removed: true
+	// removed: true
+	// gone: true
+}
+
+// refusing is an engine that may stop taking commits.
+type refusing struct {
+	durable.Engine
+	full bool
+}
+
+func (r *refusing) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+	if r.full {
+		return nil, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+	}
+	return r.Engine.Commit(ctx, by, batches)
+}
+
+// An engine that fails is the error of a verb, and not the end of the scheduler.
+func ExampleEngine_away() {
+	ctx := context.Background()
+	engine := &refusing{Engine: memengine.New(), full: true}
+	node, err := durable.Join(ctx, engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = node.Handle("greet", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = node.AddTask(ctx, durable.Task{Key: "k", Kind: "greet", Delay: time.Hour})
+	fmt.Println(errors.Is(err, durable.ErrUnavailable), errors.Is(err, durable.ErrNotDone), node.Err())
+	if err := node.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: true true <nil>
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+
+// Package valid checks what an engine is given to commit.
+package valid
+
+import (
+	"fmt"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// Batches returns an error if two writes have the same key, or one has no condition.
+func Batches(batches []durable.Batch) error {
+	keys := make(map[string]bool)
+	for _, batch := range batches {
+		for _, w := range batch {
+			switch {
+			case w.If < durable.IfAbsent || w.If > durable.Always:
+				return fmt.Errorf("durable: write of key %q has the unknown condition %d", w.Key, w.If)
+			case keys[w.Key]:
+				return fmt.Errorf("durable: commit with two writes of key %q", w.Key)
+			}
+			keys[w.Key] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two changes of a key are not in the same commit, and none overtakes another that shares a key with it.
+func TestSplitChanges(t *testing.T) {
+	of := func(size int, keys ...string) *change {
+		c := &change{size: size}
+		for _, key := range keys {
+			c.batch = append(c.batch, Write{Record: Record{Key: key}})
+		}
+		return c
+	}
+	names := func(changes []*change) (s string) {
+		for _, c := range changes {
+			for _, w := range c.batch {
+				s += w.Key
+			}
+			s += " "
+		}
+		return s
+	}
+	var many []*change
+	for i := range 3 * changesMost {
+		many = append(many, of(1, fmt.Sprint(i)))
+	}
+	for _, c := range []struct {
+		waiting     []*change
+		group, left string
+	}{
+		{[]*change{of(1, "a")}, "a ", ""},
+		{[]*change{of(1, "a"), of(1, "b"), of(1, "c", "d")}, "a b cd ", ""},
+		{[]*change{of(1, "a"), of(1, "b"), of(1, "a"), of(1, "c"), of(1, "a")}, "a b c ", "a a "},
+		{[]*change{of(1, "a"), of(1, "a", "b"), of(1, "b"), of(1, "c")}, "a c ", "ab b "},
+		{[]*change{of(changesBytes+1, "a"), of(1, "b")}, "a ", "b "},
+		{[]*change{of(1, "a"), of(1, "a"), of(changesBytes, "b"), of(1, "c")}, "a ", "a b c "},
+	} {
+		if group, left := splitChanges(c.waiting); names(group) != c.group || names(left) != c.left {
+			t.Errorf("%q is split into %q and %q, want %q and %q",
+				names(c.waiting), names(group), names(left), c.group, c.left)
+		}
+	}
+	if group, left := splitChanges(many); len(group) != changesMost || len(left) != len(many)-changesMost {
+		t.Errorf("of %d the group has %d, and %d are left", len(many), len(group), len(left))
+	}
+}
+
+// Two groups are under way at a time, and the rest forms one. A lone request that takes long delays no other.
+func TestLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups []string
+		finish := make(chan struct{})
+		started := make(chan string, 10)
+		all := func(waiting []string) (group, left []string) { return waiting, nil }
+		l := newLane(all, func(group []string) {
+			started <- fmt.Sprint(group)
+			<-finish
+		})
+		see := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for range len(started) {
+				groups = append(groups, <-started)
+			}
+			if got := fmt.Sprint(groups); got != fmt.Sprint(want) {
+				t.Fatalf("the groups are %s, want %v", got, want)
+			}
+		}
+		for _, r := range []string{"a", "b", "c", "d"} {
+			l.post(r)
+			synctest.Wait()
+		}
+		see("[a]", "[b]")
+		finish <- struct{}{}
+		see("[a]", "[b]", "[c d]")
+		l.post("e")
+		see("[a]", "[b]", "[c d]")
+		time.Sleep(laneWaiting) // b or a, alone, takes long
+		see("[a]", "[b]", "[c d]", "[e]")
+		l.post("f")
+		l.post("g")
+		see("[a]", "[b]", "[c d]", "[e]")
+		finish <- struct{}{} // one of three: c and d, b or a, or e
+		finish <- struct{}{}
+		finish <- struct{}{}
+		see("[a]", "[b]", "[c d]", "[e]", "[f g]")
+		waited := make(chan struct{})
+		go func() { l.wait(); close(waited) }()
+		synctest.Wait()
+		select {
+		case <-waited:
+			t.Error("wait has returned while groups are under way")
+		default:
+		}
+		close(finish)
+		<-waited
+	})
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A term is a membership of the node, from a Join until the member is gone. A lease that has run out does not
+// end it: the node may renew the lease until another node has reaped the member. Meanwhile nothing starts.
+type term struct {
+	id MemberID
+
+	// The node's mutex protects these.
+	sent   int64           // when the last renewal was sent that was answered, by the node's own time
+	until  int64           // when the lease has run out at the latest
+	ctx    context.Context // of the runs; done when the lease has run out
+	cancel context.CancelCauseFunc
+	expiry *time.Timer
+}
+
+// reapEvery is how often a node reaps, and looks after its own membership, unless its lease is short.
+const reapEvery = 250 * time.Millisecond
+
+// keepMember keeps the node a member, until its life ends.
+func (n *node) keepMember() {
+	every := min(n.cfg.lease/4, reapEvery)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	var reaped int64
+	for {
+		select {
+		case <-timer.C:
+		case <-n.look:
+		case <-n.life.Done():
+			return
+		}
+		if t := n.tend(); t != nil {
+			n.sendUnsent()
+			n.unstick(t)
+			if n.own()-reaped >= int64(reapEvery) {
+				reaped = n.own()
+				n.reap()
+			}
+		}
+		timer.Reset(every)
+	}
+}
+
+// tend returns the term of the node, after it has joined, renewed its lease and checked its claims, as far as
+// these are due. It returns nil if the engine does not answer.
+func (n *node) tend() *term {
+	n.mu.Lock()
+	t, now := n.term, n.own()
+	renew := t != nil && (n.away || now-t.sent >= int64(n.cfg.lease/4))
+	n.mu.Unlock()
+	if t == nil {
+		ctx, cancel := n.callContext()
+		defer cancel()
+		if err := n.join(ctx); err != nil {
+			n.trouble(err)
+			return nil
+		}
+		return n.current()
+	}
+	if renew && !n.renew(t) {
+		return nil
+	}
+	n.mu.Lock()
+	check := n.doubt || now-n.checked >= int64(4*n.cfg.lease) ||
+		now < n.recheck && now-n.checked >= int64(n.cfg.lease/4)
+	n.mu.Unlock()
+	if check && !n.reconcile(t) {
+		return nil
+	}
+	return t
+}
+
+// callContext returns the context of a call that the node makes for itself.
+func (n *node) callContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(n.life, max(n.cfg.lease/2, time.Second/2))
+}
+
+// current returns the node's term, or nil.
+func (n *node) current() *term {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.term
+}
+
+// leasedLocked reports whether the node is a member whose lease has not run out.
+func (n *node) leasedLocked() bool { return n.term != nil && n.own() < n.term.until }
+
+// join begins a term.
+func (n *node) join(ctx context.Context) error {
+	sent := n.own()
+	id, now, err := n.engine.Join(ctx, n.cfg.name, n.cfg.lease)
+	if err != nil {
+		return err
+	}
+	n.clock.heard(sent, n.own(), now)
+	n.mu.Lock()
+	n.term = &term{id: id}
+	n.extendLocked(sent)
+	n.mu.Unlock()
+	call(n.wake)
+	return nil
+}
+
+// renew prolongs the lease. It reports whether the node is still a member.
+func (n *node) renew(t *term) bool {
+	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for another
+	defer cancel()
+	sent := n.own()
+	now, members, err := n.engine.Renew(ctx, t.id)
+	if err != nil {
+		n.failed(t, err)
+		return false
+	}
+	n.clock.heard(sent, n.own(), now)
+	n.backlog.share(n.cfg.catchUp, members)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.term != t {
+		return false
+	}
+	n.members = members
+	n.extendLocked(sent)
+	return true
+}
+
+// extendLocked notes an answer of the engine from which a lease follows: it lasts from when it was asked for.
+func (n *node) extendLocked(sent int64) {
+	t := n.term
+	t.sent, t.until = sent, sent+int64(n.cfg.lease)
+	if t.ctx == nil || t.ctx.Err() != nil {
+		t.ctx, t.cancel = context.WithCancelCause(n.runs)
+	}
+	left := time.Duration(t.until - n.own())
+	if t.expiry == nil {
+		t.expiry = time.AfterFunc(left, func() { n.expire(t) })
+	} else {
+		t.expiry.Reset(left)
+	}
+	if n.away {
+		n.away = false
+		n.report.note(func(n *notices) { n.back = true })
+	}
+}
+
+// expire ends the contexts of the runs if the lease has run out.
+func (n *node) expire(t *term) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.term == t && n.own() >= t.until {
+		t.cancel(errLeaseOver)
+	}
+}
+
+var errLeaseOver = fmt.Errorf("%w: the lease of the node has run out", ErrFenced)
+
+// failed notes the error of a call for the member.
+func (n *node) failed(t *term, err error) {
+	if errors.Is(err, ErrMemberGone) {
+		n.forget(t)
+		return
+	}
+	n.trouble(err)
+}
+
+// forget ends the term, and with it all claims.
+func (n *node) forget(t *term) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.term != t || t == nil {
+		return
+	}
+	n.term = nil
+	t.expiry.Stop()
+	t.cancel(errLeaseOver)
+	for _, l := range n.held {
+		n.dropLocked(l)
+	}
+	n.unsent = nil
+	if n.life.Err() == nil && !n.stopping {
+		n.report.note(func(n *notices) { n.lost = true })
+	}
+	call(n.look)
+}
+
+// unsure notes that it is not known whether a call has taken effect, so that the claims are checked, for as
+// long as it may be on its way.
+func (n *node) unsure() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.doubt, n.recheck = true, n.own()+int64(n.cfg.lease)
+}
+
+// trouble notes that a call has failed.
+func (n *node) trouble(err error) {
+	n.unsure()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.away && n.life.Err() == nil {
+		n.away = true
+		n.report.note(func(n *notices) { n.away = err })
+	}
+}
+
+// reconcile makes the claims in memory those of the engine's books. It reports whether the engine has answered.
+func (n *node) reconcile(t *term) bool {
+	n.mu.Lock()
+	n.doubt, n.checked = false, n.own()
+	known := make([]*live, 0, len(n.held))
+	for _, l := range n.held {
+		known = append(known, l)
+	}
+	n.mu.Unlock()
+	ctx, cancel := n.callContext()
+	defer cancel()
+	held, err := n.engine.Claimed(ctx, t.id)
+	if err != nil {
+		n.failed(t, err)
+		return false
+	}
+	n.take(t, held, false)
+	revisions := make(map[string]int64, len(held))
+	for _, s := range held {
+		revisions[s.Key] = s.Revision
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range known { // held at the question; so if it is not in the answer it is not held any more
+		if revisions[l.rec.key] != l.claim.revision && l.state.Load() == waits && n.held[l.rec.key] == l {
+			n.dropLocked(l)
+		}
+	}
+	return true
+}
+
+// reap ends the members whose leases have run out.
+func (n *node) reap() {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	names, err := n.engine.Reap(ctx)
+	if err != nil {
+		n.trouble(err)
+		return
+	}
+	if len(names) == 0 {
+		return
+	}
+	n.mu.Lock()
+	n.cursor = None
+	n.mu.Unlock()
+	n.report.note(func(n *notices) { n.taken = append(n.taken, names...) })
+	call(n.wake)
+}
+
+// leave ends the membership, so that others take over at once.
+func (n *node) leave() {
+	t := n.current()
+	if t == nil {
+		return
+	}
+	const tries = 3
+	for range tries {
+		ctx, cancel := n.callContext()
+		err := n.engine.Leave(ctx, t.id)
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	n.forget(t)
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package memengine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// add is a write that adds a task which is due at that time.
+func add(key string, due int64) durable.Write {
+	return durable.Write{
+		Record: durable.Record{Key: key, Due: due, Data: []byte("data")},
+		Kind:   "greet",
+		If:     durable.IfAbsent,
+	}
+}
+
+func count(ctx context.Context, engine durable.Engine) int {
+	n, err := engine.Len(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return n
+}
+
+// A node that is cut off from the engine, and calls that take effect although their answer is lost.
+func Example() {
+	ctx := context.Background()
+	engine := memengine.New()
+	link := memengine.NewLink(engine) // what the node gets in place of the engine
+
+	link.SetDown(true)
+	_, err := link.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}})
+	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, engine))
+
+	link.SetDown(false)
+	link.Next("Commit", memengine.Fault{Delay: time.Millisecond, Lose: true})
+	_, err = link.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}})
+	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, engine))
+
+	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Len"} })
+	_, err = link.Len(ctx)
+	fmt.Println(err)
+	// Output:
+	// true 0
+	// true 1
+	// memengine: fault: Len failed
+}
+
+// A member that lost its lease, an engine that restarted, and one whose clock was set.
+func Example_leases() {
+	ctx := context.Background()
+	engine := memengine.New()
+	for _, name := range []string{"node 1", "node 2", "node 3"} {
+		if _, _, err := engine.Join(ctx, name, time.Hour); err != nil {
+			log.Fatal(err)
+		}
+	}
+	reap := func() {
+		names, err := engine.Reap(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%q\n", names)
+	}
+	engine.Expire("node 1")
+	reap()
+	engine.Step(2 * time.Hour)
+	engine.Restart() // and no member is reaped until its lease has passed
+	reap()
+	// Output:
+	// ["node 1"]
+	// []
+}
+
+// A program's transaction that locks one task and adds another, and is committed late.
+func Example_transaction() {
+	ctx := context.Background()
+	engine := memengine.New()
+	tx := engine.Begin()
+	if err := tx.Lock(ctx, "ada"); err != nil {
+		log.Fatal(err)
+	}
+	if unmet, err := tx.Write(ctx, add("bob", 1)); err != nil || len(unmet) > 0 {
+		log.Fatal(unmet, err)
+	}
+	results, err := engine.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}, {add("cleo", 1)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(results[0].Busy, results[1].Busy, count(ctx, engine))
+	if err := tx.Commit(); err != nil { // or tx.Rollback()
+		log.Fatal(err)
+	}
+	tx.Rollback() // does nothing then
+	fmt.Println(count(ctx, engine))
+	// Output:
+	// true false 1
+	// 2
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: MIT
+
+// Package memengine is a [durable.Engine] in memory, for tests: several schedulers of one process share it as
+// the nodes of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its
+// time is time.Now, so it works inside a testing/synctest bubble.
+//
+// A test can cause trouble: [Engine.Expire] ends a lease, [Engine.Step] sets the clock, [Engine.Restart]
+// restarts the engine, [Engine.Begin] begins a transaction that locks tasks and commits them late. A [Link]
+// stands between a node and an engine, and delays calls, fails them or loses their answers.
+package memengine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+// An Engine is a durable.Engine in memory. Use [New].
+type Engine struct {
+	mu       sync.Mutex // protects below, and the fields of each Tx
+	tasks    map[string]*durable.Stored
+	order    *btree.BTreeG[*durable.Stored] // all tasks
+	free     *btree.BTreeG[*durable.Stored] // the tasks without an owner
+	members  map[durable.MemberID]*member
+	last     durable.MemberID
+	revision int64
+	offset   time.Duration  // of the engine's clock from time.Now
+	up       time.Time      // when it was restarted; zero if never
+	locks    map[string]*Tx // which transaction has locked a key
+}
+
+// A member is a node. Its claims are those of the tasks whose Owner it is.
+type member struct {
+	name   string
+	lease  time.Duration
+	until  int64 // when the lease runs out
+	claims map[string]bool
+}
+
+// New returns an empty engine. It counts as having been up for a long time.
+func New() *Engine {
+	return &Engine{
+		tasks:   make(map[string]*durable.Stored),
+		order:   btree.NewG(32, before),
+		free:    btree.NewG(32, before),
+		members: make(map[durable.MemberID]*member),
+		locks:   make(map[string]*Tx),
+	}
+}
+
+// A stored task in the maps and trees never changes: a change replaces it.
+func before(a, b *durable.Stored) bool {
+	return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key
+}
+
+// Commit is that of durable.Engine, and so are the other methods of its names.
+func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	if err := valid.Batches(batches); err != nil {
+		return nil, err
+	}
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	if len(batches) == 1 {
+		if err := e.awaitLocks(ctx, nil, batches[0]); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]durable.Result, len(batches))
+	for i, batch := range batches {
+		results[i] = e.commit(by, batch)
+	}
+	return results, nil
+}
+
+func (e *Engine) commit(by durable.MemberID, batch durable.Batch) (r durable.Result) {
+	for _, w := range batch {
+		if e.locks[w.Key] != nil {
+			return durable.Result{Busy: true}
+		}
+		if !holds(w, e.tasks[w.Key]) {
+			r.Unmet = append(r.Unmet, w.Key)
+		}
+	}
+	if r.Unmet != nil {
+		return r
+	}
+	for _, w := range batch {
+		r.Written = append(r.Written, e.write(by, w))
+	}
+	return r
+}
+
+// holds reports whether the condition of the write holds if the key has that task, or none.
+func holds(w durable.Write, s *durable.Stored) bool {
+	switch w.If {
+	case durable.IfAbsent:
+		return s == nil
+	case durable.IfPresent:
+		return s != nil
+	case durable.IfUnchanged:
+		return s != nil && s.Revision == w.Revision
+	}
+	return true
+}
+
+func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
+	done := durable.Written{Replaced: e.tasks[w.Key] != nil}
+	if w.Data == nil {
+		e.put(w.Key, nil)
+		return done
+	}
+	next := durable.Stored{Record: w.Record, Kind: w.Kind}
+	next.Data = slices.Clone(w.Data)
+	if m := e.members[by]; w.Hold && m != nil && e.leased(m) {
+		next.Owner = by
+	}
+	next.Revision = e.put(w.Key, &next)
+	done.Revision, done.Held = next.Revision, next.Owner != 0
+	return done
+}
+
+// put makes next the task of the key, or deletes it if next is nil. It gives next its revision, and returns
+// that.
+func (e *Engine) put(key string, next *durable.Stored) int64 {
+	if old := e.tasks[key]; old != nil {
+		e.order.Delete(old)
+		if old.Owner == 0 {
+			e.free.Delete(old)
+		} else if m := e.members[old.Owner]; m != nil {
+			delete(m.claims, key)
+		}
+	}
+	if next == nil {
+		delete(e.tasks, key)
+		return 0
+	}
+	e.revision++
+	next.Revision = e.revision
+	e.tasks[key] = next
+	e.order.ReplaceOrInsert(next)
+	if next.Owner == 0 {
+		e.free.ReplaceOrInsert(next)
+	} else {
+		e.members[next.Owner].claims[key] = true
+	}
+	return next.Revision
+}
+
+// give changes the owner of the task, which raises its revision.
+func (e *Engine) give(s *durable.Stored, to durable.MemberID) *durable.Stored {
+	next := *s
+	next.Owner = to
+	e.put(s.Key, &next)
+	return &next
+}
+
+func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool, err error) {
+	if err := e.lock(ctx); err != nil {
+		return s, false, err
+	}
+	defer e.mu.Unlock()
+	if found := e.tasks[key]; found != nil {
+		return clone(found), true, nil
+	}
+	return s, false, nil
+}
+
+// clone returns a copy that the caller may change.
+func clone(s *durable.Stored) durable.Stored {
+	own := *s
+	own.Data = slices.Clone(s.Data)
+	return own
+}
+
+// Due walks over the tasks as they are when the walk begins.
+func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
+) iter.Seq2[durable.Stored, error] {
+	return func(yield func(durable.Stored, error) bool) {
+		if err := e.lock(ctx); err != nil {
+			yield(durable.Stored{}, err)
+			return
+		}
+		order := e.order.Clone()
+		e.mu.Unlock()
+		order.AscendGreaterOrEqual(at(after.Due, after.Key), func(s *durable.Stored) bool {
+			if err := ctx.Err(); err != nil {
+				yield(durable.Stored{}, err)
+				return false
+			}
+			return s.Position() == after || s.Due <= until && yield(clone(s), nil)
+		})
+	}
+}
+
+func at(due int64, key string) *durable.Stored {
+	return &durable.Stored{Record: durable.Record{Due: due, Key: key}}
+}
+
+func (e *Engine) Len(ctx context.Context) (int, error) {
+	if err := e.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer e.mu.Unlock()
+	return len(e.tasks), nil
+}
+
+func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
+	if err := e.lock(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer e.mu.Unlock()
+	e.last++
+	now := e.now()
+	e.members[e.last] = &member{name, lease, now + int64(lease), make(map[string]bool)}
+	return e.last, now, nil
+}
+
+func (e *Engine) Renew(ctx context.Context, id durable.MemberID) (now int64, members int, err error) {
+	m, err := e.lockAs(ctx, id)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer e.mu.Unlock()
+	now = e.now()
+	m.until = now + int64(m.lease)
+	for _, m := range e.members {
+		if e.leased(m) {
+			members++
+		}
+	}
+	return now, members, nil
+}
+
+func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+	if err := e.lock(ctx); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	e.end(id)
+	return nil
+}
+
+// end ends the member, if it is one.
+func (e *Engine) end(id durable.MemberID) {
+	for _, s := range e.claimed(id) {
+		e.give(s, 0)
+	}
+	delete(e.members, id)
+}
+
+// claimed returns what the member holds, in order of due time and key.
+func (e *Engine) claimed(id durable.MemberID) []*durable.Stored {
+	m := e.members[id]
+	if m == nil {
+		return nil
+	}
+	all := make([]*durable.Stored, 0, len(m.claims))
+	for key := range m.claims {
+		all = append(all, e.tasks[key])
+	}
+	slices.SortFunc(all, func(a, b *durable.Stored) int {
+		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
+	})
+	return all
+}
+
+func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	for id := range e.last {
+		id++ // they are numbered from 1
+		if m := e.members[id]; m != nil && !e.leased(m) && time.Since(e.up) > m.lease {
+			e.end(id)
+			names = append(names, m.name)
+		}
+	}
+	return names, nil
+}
+
+func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
+) (got []durable.Stored, now int64, err error) {
+	m, err := e.lockAs(ctx, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	now = e.now()
+	if !e.leased(m) || after == math.MaxInt64 {
+		return nil, now, nil
+	}
+	var found []*durable.Stored // the tree must not change while it is walked
+	e.free.AscendGreaterOrEqual(at(after+1, ""), func(s *durable.Stored) bool {
+		if s.Due > until || len(found) >= most {
+			return false
+		}
+		if e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) {
+			found = append(found, s)
+		}
+		return true
+	})
+	for _, s := range found {
+		got = append(got, clone(e.give(s, by)))
+	}
+	return got, now, nil
+}
+
+func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
+	if _, err := e.lockAs(ctx, by); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	for _, s := range e.claimed(by) {
+		held = append(held, clone(s))
+	}
+	return held, nil
+}
+
+func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+) (held []bool, now int64, err error) {
+	m, err := e.lockAs(ctx, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	held = make([]bool, len(claims))
+	for i, c := range claims {
+		if s := e.held(by, c); s != nil && e.leased(m) && e.locks[c.Key] == nil {
+			next := *s
+			next.Starts++
+			e.replace(&next)
+			held[i] = true
+		}
+	}
+	return held, e.now(), nil
+}
+
+// held returns the task of the claim, or nil if the member does not hold it at that revision.
+func (e *Engine) held(by durable.MemberID, c durable.Claim) *durable.Stored {
+	if s := e.tasks[c.Key]; s != nil && s.Owner == by && s.Revision == c.Revision {
+		return s
+	}
+	return nil
+}
+
+// replace replaces a task with one of the same key, due time, owner and revision.
+func (e *Engine) replace(next *durable.Stored) {
+	e.tasks[next.Key] = next
+	e.order.ReplaceOrInsert(next)
+	if next.Owner == 0 {
+		e.free.ReplaceOrInsert(next)
+	}
+}
+
+func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+	if _, err := e.lockAs(ctx, by); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	for _, c := range claims {
+		if s := e.held(by, c); s != nil && e.locks[c.Key] == nil {
+			e.give(s, 0)
+		}
+	}
+	return nil
+}
+
+// lock locks the engine for a call, unless its context is done.
+func (e *Engine) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memengine: %w", err)
+	}
+	e.mu.Lock()
+	return nil
+}
+
+// lockAs locks the engine for a call of the member.
+func (e *Engine) lockAs(ctx context.Context, id durable.MemberID) (*member, error) {
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	if m := e.members[id]; m != nil {
+		return m, nil
+	}
+	e.mu.Unlock()
+	return nil, fmt.Errorf("memengine: member %d: %w", id, durable.ErrMemberGone)
+}
+
+func (e *Engine) now() int64 { return time.Now().Add(e.offset).UnixNano() }
+
+// leased reports whether the member's lease has not run out.
+func (e *Engine) leased(m *member) bool { return e.now() < m.until }
+
+// Expire makes the leases of all members with that name run out now. A member can still renew its lease until
+// it is reaped.
+func (e *Engine) Expire(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.members {
+		if m.name == name {
+			m.until = min(m.until, e.now())
+		}
+	}
+}
+
+// Step sets the engine's clock forwards by d, or back if d is negative.
+func (e *Engine) Step(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.offset += d
+}
+
+// Restart is a crash of the engine, and its start right after it. What was committed stays, and so do the
+// members, none of which is reaped until its lease has passed. Open transactions are rolled back, and the
+// counts of starts are lost.
+func (e *Engine) Restart() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.up = time.Now()
+	for _, tx := range e.locks {
+		tx.end()
+	}
+	for _, s := range e.tasks {
+		next := *s
+		next.Starts = 0
+		e.replace(&next)
+	}
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+
+package memengine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+func TestEngine_keepsTheContract(t *testing.T) {
+	for name, link := range map[string]func(durable.Engine) durable.Engine{
+		"engine": func(e durable.Engine) durable.Engine { return e },
+		"link":   func(e durable.Engine) durable.Engine { return memengine.NewLink(e) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			enginetest.Test(t, func(*testing.T) enginetest.Subject {
+				e := memengine.New()
+				return enginetest.Subject{
+					Engine:  link(e),
+					Begin:   func(*testing.T) enginetest.Tx { return e.Begin() },
+					Restart: func(*testing.T) { e.Restart() },
+				}
+			})
+		})
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A call whose context is done while it is on its way has its effect when it arrives, with the bytes that it
+// had.
+func TestLink_delay_outlivesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		link.Next("Commit", memengine.Fault{Delay: time.Hour})
+		w := add("ada", 1)
+		began := time.Now()
+		if _, err := link.Commit(ctx, 0, []durable.Batch{{w}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the call returns %v", err)
+		}
+		if d := time.Since(began); d != time.Minute {
+			t.Errorf("the call returns after %v", d)
+		}
+		clear(w.Data)
+		if n := count(t.Context(), engine); n != 0 {
+			t.Errorf("there are %d tasks before the call has arrived", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s, ok, err := engine.Get(t.Context(), "ada"); err != nil || !ok || string(s.Data) != "data" {
+			t.Errorf("the task is %v, %v, %v", s, ok, err)
+		}
+	})
+}
+
+func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, link := t.Context(), memengine.NewLink(memengine.New())
+		var asked []string
+		link.SetFaults(func(method string) memengine.Fault {
+			asked = append(asked, method)
+			return memengine.Fault{Delay: time.Second, Fail: method == "Get"}
+		})
+		link.Next("Len", memengine.Fault{}, memengine.Fault{Lose: true})
+		began := time.Now()
+		calls := []func() error{
+			func() error { _, err := link.Len(ctx); return err },
+			func() error { _, err := link.Len(ctx); return err },
+			func() error { _, err := link.Len(ctx); return err },
+			func() error { _, _, err := link.Get(ctx, "k"); return err },
+		}
+		for i, fails := range []bool{false, true, false, true} {
+			if err := calls[i](); errors.Is(err, memengine.ErrFault) != fails {
+				t.Errorf("call %d returns %v", i, err)
+			}
+		}
+		if !slices.Equal(asked, []string{"Len", "Get"}) || time.Since(began) != 2*time.Second {
+			t.Errorf("faults were asked for %q, and the calls took %v", asked, time.Since(began))
+		}
+	})
+}
+
+// The times of the engine are those of the bubble, and of its clock.
+func TestEngine_time_isThatOfTheBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, e := t.Context(), memengine.New()
+		began := time.Now()
+		id, now, err := e.Join(ctx, "a", time.Hour)
+		ok(t, err)
+		if now != began.UnixNano() {
+			t.Errorf("the engine's time is %d, want %d", now, began.UnixNano())
+		}
+		time.Sleep(time.Hour - 1)
+		if names, err := e.Reap(ctx); err != nil || len(names) > 0 {
+			t.Errorf("reaped are %q, %v, before the end of the lease", names, err)
+		}
+		e.Step(-time.Minute)
+		time.Sleep(time.Minute)
+		if names, err := e.Reap(ctx); err != nil || len(names) > 0 {
+			t.Errorf("reaped are %q, %v, although the clock was set back", names, err)
+		}
+		time.Sleep(time.Nanosecond)
+		if names, err := e.Reap(ctx); err != nil || !slices.Equal(names, []string{"a"}) {
+			t.Errorf("reaped are %q, %v, at the end of the lease", names, err)
+		}
+		if _, _, err := e.Renew(ctx, id); !errors.Is(err, durable.ErrMemberGone) {
+			t.Errorf("a reaped member renews its lease: %v", err)
+		}
+	})
+}
+
+// A crash of the engine rolls transactions back, loses counts of starts, and keeps the rest.
+func TestRestart_losesWhatACrashLoses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, e := t.Context(), memengine.New()
+		id, _, err := e.Join(ctx, "a", time.Minute)
+		ok(t, err)
+		w := add("ada", 1)
+		w.Hold = true
+		r, err := e.Commit(ctx, id, []durable.Batch{{w}})
+		ok(t, err)
+		claim := durable.Claim{Key: "ada", Revision: r[0].Written[0].Revision}
+		_, _, err = e.Confirm(ctx, id, []durable.Claim{claim})
+		ok(t, err)
+		tx := e.Begin()
+		ok(t, tx.Lock(ctx, "ada"))
+		e.Restart()
+		if tx.Commit() == nil {
+			t.Error("a transaction from before the restart is committed")
+		}
+		if _, err := tx.Write(ctx, add("bob", 1)); err == nil {
+			t.Error("a transaction from before the restart writes")
+		}
+		if s, _, err := e.Get(ctx, "ada"); err != nil || s.Starts != 0 || s.Owner != id {
+			t.Errorf("the task is %+v, %v", s, err)
+		}
+		e.Expire("a")
+		for _, want := range []int{0, 0, 1} {
+			if names, err := e.Reap(ctx); err != nil || len(names) != want {
+				t.Errorf("reaped are %q, %v, want %d", names, err, want)
+			}
+			time.Sleep(time.Minute/2 + 1)
+		}
+	})
+}
+
+// The locks of two transactions, and one that waits in vain.
+func TestTx_waitsForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, e := t.Context(), memengine.New()
+		first, second := e.Begin(), e.Begin()
+		_, err := first.Write(ctx, add("ada", 1))
+		ok(t, err)
+		brief, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := second.Lock(brief, "ada"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second lock of a key returns %v", err)
+		}
+		time.AfterFunc(time.Second, func() { ok(t, first.Commit()) })
+		if unmet, err := second.Write(ctx, add("ada", 2)); err != nil || !slices.Equal(unmet, []string{"ada"}) {
+			t.Errorf("unmet are %q, %v", unmet, err)
+		}
+		second.Rollback()
+	})
+}
+
+func TestCommit_refusesWhatTheContractForbids(t *testing.T) {
+	ctx, e := t.Context(), memengine.New()
+	for name, batches := range map[string][]durable.Batch{
+		"two writes of a key in a batch":  {{add("ada", 1), add("ada", 2)}},
+		"two writes of a key in a commit": {{add("ada", 1)}, {add("ada", 2)}},
+		"a write without a condition":     {{{Record: durable.Record{Key: "ada"}}}},
+	} {
+		if _, err := e.Commit(ctx, 0, batches); err == nil || count(ctx, e) != 0 {
+			t.Errorf("%s: the error is %v, and there are %d tasks", name, err, count(ctx, e))
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+package memengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+// A Tx is a transaction of the engine's user, such as a program has that adds a task together with rows of its
+// own. What it writes is seen by all at Commit and by none before. Until Commit or Rollback it locks the keys
+// that it writes: commits wait for it, and their tasks cannot be claimed and not be confirmed.
+type Tx struct {
+	e      *Engine
+	keys   map[string]*durable.Stored // what the transaction sees of the keys that it locked
+	writes durable.Batch
+	done   chan struct{} // closed at the end
+}
+
+var errTxDone = errors.New("memengine: the transaction has ended: committed, rolled back, or by a restart")
+
+// Begin begins a transaction.
+func (e *Engine) Begin() *Tx {
+	return &Tx{e: e, keys: make(map[string]*durable.Stored), done: make(chan struct{})}
+}
+
+// Write makes the writes, to be seen at Commit, if all of their conditions hold. Else it makes none, and
+// returns the keys whose condition does not hold. Either way it locks the keys. It waits until ctx is done for
+// a key that another transaction has locked. A write with Hold is the same as one without.
+func (tx *Tx) Write(ctx context.Context, writes ...durable.Write) (unmet []string, err error) {
+	if err := valid.Batches([]durable.Batch{writes}); err != nil {
+		return nil, err
+	}
+	if err := tx.lock(ctx, writes); err != nil {
+		return nil, err
+	}
+	defer tx.e.mu.Unlock()
+	for _, w := range writes {
+		if !holds(w, tx.keys[w.Key]) {
+			unmet = append(unmet, w.Key)
+		}
+	}
+	if unmet != nil {
+		return unmet, nil
+	}
+	for _, w := range writes {
+		w.Hold = false
+		if w.Data = slices.Clone(w.Data); w.Data == nil {
+			tx.keys[w.Key] = nil
+		} else {
+			tx.keys[w.Key] = &durable.Stored{Record: w.Record, Kind: w.Kind}
+		}
+		tx.writes = append(tx.writes, w)
+	}
+	return nil, nil
+}
+
+// Lock locks the keys, as Write does. A key need not have a task.
+func (tx *Tx) Lock(ctx context.Context, keys ...string) error {
+	batch := make(durable.Batch, len(keys))
+	for i, key := range keys {
+		batch[i].Key = key
+	}
+	if err := tx.lock(ctx, batch); err != nil {
+		return err
+	}
+	tx.e.mu.Unlock()
+	return nil
+}
+
+// lock locks the keys of the batch, and the engine.
+func (tx *Tx) lock(ctx context.Context, batch durable.Batch) error {
+	if err := tx.e.lock(ctx); err != nil {
+		return err
+	}
+	err := tx.e.awaitLocks(ctx, tx, batch)
+	if err == nil && tx.keys == nil {
+		err = errTxDone
+	}
+	if err != nil {
+		tx.e.mu.Unlock()
+		return err
+	}
+	for _, w := range batch {
+		if tx.e.locks[w.Key] == nil {
+			tx.e.locks[w.Key] = tx
+			tx.keys[w.Key] = tx.e.tasks[w.Key]
+		}
+	}
+	return nil
+}
+
+// awaitLocks waits until no transaction but own has locked a key of the batch. The engine is locked before and
+// after, but not meanwhile.
+func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch durable.Batch) error {
+	for {
+		i := slices.IndexFunc(batch, func(w durable.Write) bool {
+			tx := e.locks[w.Key]
+			return tx != nil && tx != own
+		})
+		if i < 0 {
+			return nil
+		}
+		done := e.locks[batch[i].Key].done
+		e.mu.Unlock()
+		var err error
+		select {
+		case <-done:
+		case <-ctx.Done():
+			err = fmt.Errorf("memengine: key %q is locked: %w", batch[i].Key, ctx.Err())
+		}
+		e.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Commit makes all that was written seen, and ends the transaction. It returns an error if the transaction has
+// ended.
+func (tx *Tx) Commit() error {
+	tx.e.mu.Lock()
+	defer tx.e.mu.Unlock()
+	if tx.keys == nil {
+		return errTxDone
+	}
+	for _, w := range tx.writes {
+		tx.e.write(0, w)
+	}
+	tx.end()
+	return nil
+}
+
+// Rollback ends the transaction, if it has not ended, and forgets what was written.
+func (tx *Tx) Rollback() {
+	tx.e.mu.Lock()
+	defer tx.e.mu.Unlock()
+	tx.end()
+}
+
+func (tx *Tx) end() {
+	if tx.keys == nil {
+		return
+	}
+	for key := range tx.keys {
+		delete(tx.e.locks, key)
+	}
+	tx.keys, tx.writes = nil, nil
+	close(tx.done)
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A node is the backend of a scheduler that is one of many over an [Engine]. The engine decides which node
+// holds a task; a node decides what becomes of the tasks that it holds. It keeps those that are due soon in its
+// wheel:
+//
+//	claims    each 100 ms it claims what is due within the look-ahead and has no holder, and what is overdue, as
+//	          far as workers are spare; what it adds itself it holds at once (claims.go)
+//	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
+//	writes    the verbs and the ends of runs are commits, in groups (writes.go, lane.go)
+//	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
+//
+// Nothing in memory is needed for a promise. Whatever a node believes to hold, a start is confirmed at the
+// revision of its claim, and a write about a run is done only at that revision. So an answer that comes late,
+// or never, can cost time, but starts nothing that was removed, moved or taken over.
+//
+// A claim in memory is a live. It is in one of these states, and in the map held until it is dropped:
+//
+//	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it: gone
+//	begun     with a worker: it is being confirmed, or running, or its end is being written. If the engine does
+//	          not confirm it, it is dropped; if the engine does not answer, it waits again
+type node struct {
+	engine  Engine
+	wheel   *timewheel.TimeWheel
+	kinds   *kinds
+	cfg     config
+	backlog *backlog
+	clock   engineClock
+	count   counter
+	report  reporter
+
+	writes *lane[*change]
+	starts *lane[*start]
+	verbs  readers // verbs that are under way
+
+	born     time.Time       // its own time counts from there
+	life     context.Context // of its calls and its helpers
+	end      context.CancelFunc
+	sends    context.Context // of its commits; done before that if they take too long at the end
+	endSends context.CancelFunc
+	runs     context.Context // of the runs; a term has one of its own within it
+	endRuns  context.CancelFunc
+	helper   sync.WaitGroup
+	wake     chan struct{} // there may be something to claim
+	look     chan struct{} // there is something for the member's goroutine
+
+	mu         sync.Mutex // protects below
+	term       *term      // nil while it is not a member
+	held       map[string]*live
+	bytes      int             // about how many bytes those take
+	unsent     []*change       // ends of runs whose commit failed
+	load       timewheel.Stats // of the wheel, and when it was asked
+	loadAt     int64
+	members    int // of the engine, as far as it knows
+	started    bool
+	stopping   bool
+	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
+	generation uint64
+	cursor     int64 // up to which due time the overdue tasks have been claimed
+	cursorFrom int64 // when the cursor was at the beginning, by the node's own time
+	doubt      bool  // the engine may have it hold something else than it knows of
+	recheck    int64 // until when that is to be checked often
+	checked    int64 // when it was checked
+	away       bool  // the last call failed
+
+	parked parkedCount
+	length atomic.Int64 // the last Len that was read
+
+	lastStart atomic.Int64 // of a run, by the node's own time
+}
+
+// Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
+// the engine at once, and does every verb. Once it is started it runs tasks of the kinds that it handles.
+// Shutdown ends the membership, and other nodes take its tasks over at once. The engine stays the caller's:
+// several nodes may share it, and it is to be closed after their Shutdown.
+//
+// An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
+// is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
+// cancelled, with ErrFenced as the cause, because another node may take over their tasks.
+func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
+	if engine == nil {
+		return nil, errors.New("durable: engine is nil")
+	}
+	s, cfg, err := newScheduler(opts)
+	if err != nil {
+		return nil, err
+	}
+	n := newNode(engine, s.wheel, &s.kinds, cfg)
+	if err := n.join(ctx); err != nil {
+		s.wheel.Stop()
+		n.end()
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	n.helper.Go(n.keepMember)
+	n.helper.Go(n.keepClaims)
+	s.below = n
+	return s, nil
+}
+
+func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
+	n := &node{
+		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
+		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		held: make(map[string]*live), cursor: None,
+	}
+	n.life, n.end = context.WithCancel(context.Background())
+	n.sends, n.endSends = context.WithCancel(n.life)
+	n.runs, n.endRuns = context.WithCancel(context.Background())
+	n.writes = newLane(splitChanges, n.commit)
+	n.starts = newLane(splitStarts, n.confirm)
+	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
+	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
+	return n
+}
+
+// own is the node's own time: monotonic, since it was made.
+func (n *node) own() int64 { return int64(time.Since(n.born)) }
+
+// now is what delays count from. It is not before the engine's time.
+func (n *node) now() int64 { return n.clock.latest(n.own()) }
+
+// call wakes up what waits for the channel.
+func call(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (n *node) start() error {
+	if !n.verbs.enter() {
+		return ErrStopped
+	}
+	defer n.verbs.leave()
+	n.mu.Lock()
+	if !n.started {
+		n.started = true
+		n.since = n.clock.earliest(n.own())
+		n.backlog.start()
+	}
+	n.mu.Unlock()
+	call(n.wake)
+	return nil
+}
+
+func (n *node) handled(string) {
+	n.mu.Lock()
+	if n.started {
+		n.since = n.clock.earliest(n.own())
+	}
+	n.cursor = None
+	n.mu.Unlock()
+	call(n.wake)
+}
+
+func (n *node) get(ctx context.Context, key string) (*record, error) {
+	stored, ok, err := n.engine.Get(ctx, key)
+	if err != nil {
+		return nil, n.unavailable(ctx, err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return decode(stored.Record)
+}
+
+func (n *node) all(ctx context.Context) iter.Seq2[*record, error] {
+	return n.walk(ctx, Position{Due: None})
+}
+
+// walk yields the tasks after the position, decoded.
+func (n *node) walk(ctx context.Context, after Position) iter.Seq2[*record, error] {
+	return func(yield func(*record, error) bool) {
+		for stored, err := range n.engine.Due(ctx, after, never) {
+			var rec *record
+			if err != nil {
+				err = n.unavailable(ctx, err)
+			} else {
+				rec, err = decode(stored.Record)
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// unavailable returns the error of a verb whose call has failed.
+func (n *node) unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	n.trouble(err)
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// statsTimeout is how long Len and Stats, which have no context, wait for the engine.
+const statsTimeout = time.Second
+
+// len returns the number of tasks, or the one that was read last if the engine does not answer.
+func (n *node) len() int {
+	ctx, cancel := context.WithTimeout(n.life, statsTimeout)
+	defer cancel()
+	if now, err := n.engine.Len(ctx); err == nil {
+		n.length.Store(int64(now))
+	}
+	return int(n.length.Load())
+}
+
+// A parkedCount is the number of parked tasks, which the engine does not count: they are read.
+type parkedCount struct {
+	mu    sync.Mutex // protects below
+	tasks int
+	read  time.Time
+}
+
+// parkedEvery is how old a parkedCount may be.
+const parkedEvery = time.Second
+
+func (n *node) fill(s *Stats) {
+	n.count.fill(s)
+	p := &n.parked
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.read.IsZero() || time.Since(p.read) >= parkedEvery {
+		ctx, cancel := context.WithTimeout(n.life, statsTimeout)
+		defer cancel()
+		tasks := 0
+		for _, err := range n.walk(ctx, end(latest)) {
+			if err != nil {
+				tasks = p.tasks
+				break
+			}
+			tasks++
+		}
+		p.tasks, p.read = tasks, time.Now()
+	}
+	s.Parked = p.tasks
+}
+
+func (n *node) Err() error               { return nil } // it outlives whatever happens to the engine
+func (n *node) failing() <-chan struct{} { return nil }
+
+func (n *node) stop() {
+	n.mu.Lock()
+	n.stopping = true
+	n.mu.Unlock()
+	n.backlog.stop()
+}
+
+func (n *node) cancel() { n.endRuns() }
+
+// finish waits until the ends of the runs are written, as long as this node's lease lasts, and leaves. Then all
+// that it held is free for others. What waits for somebody's lock is given up after closeGrace.
+func (n *node) finish() {
+	defer time.AfterFunc(closeGrace, n.endSends).Stop()
+	<-n.verbs.stop()
+	n.settleUnsent()
+	n.writes.wait()
+	n.starts.wait()
+	n.leave()
+	n.end()
+	n.helper.Wait()
+	n.writes.wait()
+}
+
+func (n *node) release() error           { return nil }
+func (n *node) written() <-chan struct{} { return n.report.written() }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// A node whose workers are all busy with long runs gives back what waits for them, and what it has claimed in
+// advance when that is due.
+func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		end := make(chan struct{})
+		a.handle("long", func(context.Context, durable.Run) error { <-end; return nil })
+		time.Sleep(lease)
+		a.add(durable.Task{Key: "long", Kind: "long", Delay: 100 * time.Millisecond})
+		for i := range 50 {
+			delay := 100*time.Millisecond + time.Duration(i)*10*time.Millisecond
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: delay})
+		}
+		due := time.Since(c.begin) + 100*time.Millisecond
+		time.Sleep(5 * time.Second)
+		calls := c.runs()
+		if len(calls) != 51 {
+			t.Errorf("%d tasks have run", len(calls))
+		}
+		for _, call := range calls {
+			if call.Key != "long" && (call.node != b.name || call.at > due+time.Second+100*time.Millisecond) {
+				t.Errorf("due from %v on: %v", due, briefly([]nodeCall{call}))
+			}
+		}
+		close(end)
+	}, durable.WithPoolSize(1))
+}
+
+// A transaction that locks a key for ever delays what needs that key, and nothing else. Shutdown gives up after
+// some seconds.
+func TestNode_aLock_delaysNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
+		a := c.join("note")
+		tx := c.engine.Begin()
+		defer tx.Rollback()
+		a.handle("locks", func(ctx context.Context, run durable.Run) error { return tx.Lock(ctx, run.Key) })
+		a.add(durable.Task{Key: "locked", Kind: "locks", Delay: time.Millisecond})
+		time.Sleep(time.Second)
+		for _, verb := range []func(context.Context) error{
+			func(ctx context.Context) error { return a.RemoveTask(ctx, "locked") },
+			func(ctx context.Context) error { return a.Reschedule(ctx, "locked", time.Hour) },
+			func(ctx context.Context) error {
+				return a.SetTask(ctx, durable.Task{Key: "locked", Kind: "note", Delay: time.Hour})
+			},
+		} {
+			wait, cancel := context.WithTimeout(ctx, time.Minute)
+			if err := verb(wait); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a verb of a locked task: %v", err)
+			}
+			cancel()
+		}
+		forever := make(chan error)
+		go func() { forever <- a.RemoveTask(ctx, "locked") }()
+		synctest.Wait()
+		for i := range 20 {
+			began := time.Now()
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Millisecond})
+			if took := time.Since(began); took > laneWaiting {
+				t.Errorf("an add takes %v", took)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if calls := c.runs(); len(calls) != 21 {
+			t.Errorf("%d tasks have run", len(calls))
+		}
+		began := time.Now()
+		a.shutdown()
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("Shutdown has taken %v", took)
+		}
+		if err := <-forever; !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("a verb that waits at the end: %v", err)
+		}
+		c.exists("locked", true)
+	})
+}
+
+// laneWaiting is how long a lone call may hold up others.
+const laneWaiting = 10 * time.Millisecond
+
+// While the engine is away verbs say so, and all continues when it is back.
+func TestNode_engineAway(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: 30 * time.Second})
+		for _, m := range c.nodes {
+			m.link.SetDown(true)
+		}
+		time.Sleep(time.Minute)
+		task := durable.Task{Key: "other", Kind: "note", Delay: time.Second}
+		_, getErr := a.Exist(ctx, "k")
+		for _, err := range []error{a.AddTask(ctx, task), a.SetTask(ctx, task), a.RemoveTask(ctx, "k"),
+			a.Reschedule(ctx, "k", time.Hour), getErr, allError(a.Scheduler)} {
+			if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
+				t.Errorf("while the engine is away: %v", err)
+			}
+		}
+		if n, err := a.Len(), a.Err(); n != 0 || err != nil {
+			t.Errorf("Len is %d and Err %v", n, err)
+		}
+		for _, m := range c.nodes {
+			m.link.SetDown(false)
+		}
+		time.Sleep(time.Second)
+		c.ran("k")
+		a.add(task)
+		if n, s := a.Len(), a.Stats(); n != 1 || s.Pending != 1 || s.Added != 2 {
+			t.Errorf("Len is %d, and the accounts are %+v", n, s)
+		}
+	})
+}
+
+func allError(s *durable.Scheduler) error {
+	for _, err := range s.All(ctx) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bad arguments of Join.
+func TestJoin_refuses(t *testing.T) {
+	engine := memengine.New()
+	for name, err := range map[string]error{
+		"engine is nil":                 joinError(nil),
+		"name of the node is empty":     joinError(engine, durable.WithNode("")),
+		"lease 99ms is less than 100ms": joinError(engine, durable.WithLease(99*time.Millisecond)),
+		"tick 0s is not positive":       joinError(engine, durable.WithTick(0)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+	link := memengine.NewLink(engine)
+	link.SetDown(true)
+	if err := joinError(link); !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
+		t.Errorf("an engine that is away: %v", err)
+	}
+}
+
+func joinError(engine durable.Engine, opts ...durable.Option) error {
+	_, err := durable.Join(ctx, engine, opts...)
+	return err
+}

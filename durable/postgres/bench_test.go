@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// What a group of commits costs, with and without named prepared statements.
+func BenchmarkCommit(b *testing.B) {
+	for _, mode := range []string{"cache_describe", "cache_statement"} {
+		for _, n := range []int{1, 64, 1024} {
+			b.Run(fmt.Sprint(mode, "/", n), func(b *testing.B) {
+				e, err := postgres.Open(b.Context(), server(b)+"&default_query_exec_mode="+mode, schema())
+				check(b, err)
+				defer e.Close()
+				i := 0
+				for b.Loop() {
+					var adds, removes []durable.Batch
+					for range n {
+						i++
+						key := fmt.Sprint("order:", i)
+						adds = append(adds, durable.Batch{add(key, 1<<62)})
+						removes = append(removes, durable.Batch{remove(key)})
+					}
+					for _, batches := range [][]durable.Batch{adds, removes} {
+						if _, err := e.Commit(b.Context(), 0, batches); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*i), "µs/write")
+			})
+		}
+	}
+}
+
+// How many adds a second a node does for callers at the same time, and how many removals.
+func BenchmarkNode(b *testing.B) {
+	for _, callers := range []int{64, 1024} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			e, err := postgres.Open(b.Context(), server(b), schema())
+			check(b, err)
+			defer e.Close()
+			s, err := durable.Join(b.Context(), e, durable.WithLogger(testkit.Quiet()))
+			check(b, err)
+			check(b, s.Handle("kind", func(context.Context, durable.Run) error { return nil }))
+			run := func(verb func(key string) error) float64 {
+				var next atomic.Int64
+				begun := time.Now()
+				var all sync.WaitGroup
+				for range callers {
+					all.Go(func() {
+						for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+							if err := verb(fmt.Sprint("order:", i)); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				all.Wait()
+				return float64(b.N) / time.Since(begun).Seconds()
+			}
+			b.ReportMetric(run(func(key string) error {
+				return s.AddTask(context.Background(), durable.Task{Key: key, Kind: "kind", Delay: time.Hour})
+			}), "adds/s")
+			b.ReportMetric(run(func(key string) error { return s.RemoveTask(context.Background(), key) }), "removes/s")
+			check(b, s.Shutdown(context.Background()))
+		})
+	}
+}
+
+// What AddTaskTx adds to a transaction of the user that inserts one row.
+func BenchmarkAddTaskTx(b *testing.B) {
+	pool, err := pgxpool.New(b.Context(), server(b))
+	check(b, err)
+	defer pool.Close()
+	e, err := postgres.OpenPool(b.Context(), pool, schema())
+	check(b, err)
+	defer e.Close()
+	s, err := durable.Join(b.Context(), e, durable.WithLogger(testkit.Quiet()))
+	check(b, err)
+	defer func() { check(b, s.Shutdown(context.Background())) }()
+	check(b, s.Handle("other", func(context.Context, durable.Run) error { return nil }))
+	check(b, s.Start())
+	_, err = pool.Exec(b.Context(), "DROP TABLE IF EXISTS orders; CREATE TABLE orders (id text)")
+	check(b, err)
+	var next atomic.Int64
+	for _, with := range []string{"without", "with"} {
+		b.Run(with, func(b *testing.B) {
+			b.SetParallelism(4)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					key := fmt.Sprint(next.Add(1))
+					err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) error {
+						if _, err := tx.Exec(context.Background(), "INSERT INTO orders VALUES ($1)", key); err != nil {
+							return err
+						}
+						if with == "without" {
+							return nil
+						}
+						return e.AddTaskTx(context.Background(), tx, task(key, time.Hour))
+					})
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+// Commit makes the writes of all batches in one transaction, if no lock is in the way. See durable.Engine.
+func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	if err := valid.Batches(batches); err != nil {
+		return nil, err
+	}
+	results := make([]durable.Result, len(batches))
+	all := make([]int, len(batches))
+	for i := range all {
+		all[i] = i
+	}
+	g := group{e: e, by: by, batches: batches, results: results}
+	err := g.commit(ctx, all)
+	if len(batches) == 1 && results[0].Busy {
+		err = g.wait(ctx)
+	}
+	switch {
+	case err == nil:
+		return results, nil
+	case !g.some && notDone(err):
+		return nil, fmt.Errorf("%w: %w", durable.ErrNotDone, explain("commit", err))
+	}
+	return nil, explain("commit", err)
+}
+
+// A group is the batches of one call of Commit. Its methods take batches by their numbers.
+type group struct {
+	e       *Engine
+	by      durable.MemberID
+	batches []durable.Batch
+	results []durable.Result
+
+	some bool // a transaction was committed
+}
+
+// commit commits the batches together. If they meet a lock, it commits each half of them by itself, until it
+// has found the batch that meets the lock.
+func (g *group) commit(ctx context.Context, these []int) error {
+	for len(these) > 0 {
+		again, err := g.try(ctx, these)
+		switch {
+		case err == nil:
+			these = again
+		case !isLock(err):
+			return err
+		case len(these) == 1:
+			g.results[these[0]] = durable.Result{Busy: true}
+			return nil
+		default:
+			half := len(these) / 2
+			if err := g.commit(ctx, these[:half]); err != nil {
+				return err
+			}
+			these = these[half:]
+		}
+	}
+	return nil
+}
+
+// isLock reports whether the error is that of a statement that has waited for a lock for too long, or in a
+// circle.
+func isLock(err error) bool { return is(err, "55P03", "40P01") }
+
+// wait commits the one batch as soon as no lock is in the way. Meanwhile it uses no connection most of the
+// time, and all that wait share few.
+func (g *group) wait(ctx context.Context) error {
+	for pause := lockTimeout; g.results[0].Busy; pause = min(2*pause, 20*lockTimeout) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return locked(ctx, g.batches[0])
+		}
+		select {
+		case g.e.waiting <- struct{}{}:
+		case <-ctx.Done():
+			return locked(ctx, g.batches[0])
+		}
+		err := g.commit(ctx, []int{0})
+		<-g.e.waiting
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func locked(ctx context.Context, batch durable.Batch) error {
+	return fmt.Errorf("%w: another transaction has locked key %q, or one of the %d keys: %w", durable.ErrNotDone,
+		batch[0].Key, len(batch), ctx.Err())
+}
+
+// try commits the batches together, and sets their results. It returns those that are to be committed again.
+func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
+	args, single := g.arguments(these)
+	if single {
+		conn, err := g.e.verbs.Acquire(ctx)
+		if err != nil {
+			return nil, errEarly{err}
+		}
+		defer conn.Release()
+		writes, err := g.write(ctx, conn, args)
+		if err != nil {
+			return nil, err
+		}
+		g.some = true
+		again, _ = g.settle(these, writes)
+		return again, nil
+	}
+	again, err = g.tryWhole(ctx, these, args)
+	g.some = g.some || err == nil
+	return again, err
+}
+
+// tryWhole is try for batches of several writes, whose transaction must not be committed if one is done in
+// part.
+func (g *group) tryWhole(ctx context.Context, these []int, args []any) (again []int, err error) {
+	tx, err := g.e.verbs.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, errEarly{err}
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // does nothing after the commit
+	writes, err := g.write(ctx, tx, args)
+	if err != nil {
+		return nil, errEarly{err}
+	}
+	again, whole := g.settle(these, writes)
+	if !whole {
+		return slices.DeleteFunc(slices.Clone(these), func(i int) bool { return g.results[i].Unmet != nil }), nil
+	}
+	return again, tx.Commit(ctx)
+}
+
+// errEarly is an error from before the commit of a transaction could be sent.
+type errEarly struct{ error }
+
+func (e errEarly) Unwrap() error { return e.error }
+
+// notDone reports whether the error is one of a transaction that has certainly had no effect. That package pgx
+// calls an error safe to retry is not enough: it may do so for a commit whose answer was lost.
+func notDone(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, new(errEarly)) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
+}
+
+// arguments returns the arguments of the statement for the batches, and whether each has one write at most.
+func (g *group) arguments(these []int) (args []any, single bool) {
+	var (
+		keys, kinds, datas  [][]byte
+		batches, conditions []int32
+		revisions, dues     []int64
+		holds               []bool
+	)
+	single = true
+	for _, i := range these {
+		single = single && len(g.batches[i]) <= 1
+		for _, w := range g.batches[i] {
+			keys = append(keys, []byte(w.Key))
+			batches = append(batches, int32(i))
+			conditions = append(conditions, int32(w.If))
+			revisions = append(revisions, w.Revision)
+			dues = append(dues, w.Due)
+			kinds = append(kinds, []byte(w.Kind))
+			datas = append(datas, w.Data)
+			holds = append(holds, w.Hold)
+		}
+	}
+	return []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by)}, single
+}
+
+// A write is what has become of a write: done, or its condition unmet, or neither.
+type write struct {
+	n           int // its place among the writes of the statement, from 1
+	unmet, done bool
+	durable.Written
+}
+
+// write runs the statement, and returns what has become of each write, in their order.
+func (g *group) write(ctx context.Context, on sender, args []any) ([]write, error) {
+	writes := make([]write, len(args[0].([][]byte)))
+	b := g.e.batch()
+	b.Queue(g.e.sql.setLockTimeout)
+	b.Queue(g.e.sql.commit, args...).Query(func(rows pgx.Rows) error {
+		var w write
+		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}
+		_, err := pgx.ForEachRow(rows, into, func() error {
+			writes[w.n-1] = w
+			return nil
+		})
+		return err
+	})
+	return writes, on.SendBatch(ctx, b).Close()
+}
+
+// A sender is a pool or a transaction. What it sends at once is one transaction in a pool, which is committed
+// when Close returns nil.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// settle sets the results of the batches. It returns those that have neither been done nor have an unmet
+// condition, and whether no batch was done in part.
+func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
+	whole = true
+	for _, i := range these {
+		own := writes[:len(g.batches[i])]
+		writes = writes[len(own):]
+		var r durable.Result
+		done := 0
+		for j, w := range own {
+			if w.unmet {
+				r.Unmet = append(r.Unmet, g.batches[i][j].Key)
+			}
+			if w.done {
+				done++
+			}
+			r.Written = append(r.Written, w.Written)
+		}
+		if done < len(own) {
+			r.Written = nil
+			whole = whole && done == 0
+			if r.Unmet == nil {
+				again = append(again, i)
+			}
+		}
+		g.results[i] = r
+	}
+	return again, whole
+}

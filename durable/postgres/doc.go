@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+// Package postgres is an engine for package [durable] on PostgreSQL 15 or later: any number of processes share
+// the tasks of one database schema.
+//
+//	engine, err := postgres.Open(ctx, "postgres://shop@db/shop")
+//	...
+//	s, err := durable.Join(ctx, engine)
+//	...
+//	err = s.Shutdown(ctx)
+//	engine.Close()
+//
+// # In the user's transaction
+//
+// [Engine.AddTaskTx], [Engine.RemoveTaskTx], [Engine.RescheduleTx] and [Engine.CompleteTx] make their change in
+// a transaction of the program, of pgx or by [SQL] of database/sql. The change and the program's own rows are
+// committed together, or not at all. A handler that completes its run with CompleteTx has its effects in that
+// database exactly once.
+//
+// # The schema
+//
+// The tables are in a schema of their own, "timewheel" unless [WithSchema] names another. [Open] makes and
+// migrates them. [Migrate] does so by hand, and [Schema] returns the SQL for another migration tool. Migrations
+// only add, so programs of the version before continue to work while new ones are started. A program refuses a
+// schema that a later version has made.
+//
+// # Connections
+//
+// An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It keeps no state
+// in a session: no LISTEN, no advisory lock, no temporary table, and settings are for one transaction. So it
+// works behind a pooler in transaction mode. By default it uses no named prepared statements either. A URL with
+// default_query_exec_mode=cache_statement makes it use them, for a direct connection or a pooler that knows
+// them.
+//
+// # What to know of the server
+//
+// The time is the server's. A step of the server's clock moves what is due, and the leases.
+//
+// What the engine has committed is as durable as PostgreSQL makes it: fsync and synchronous_commit must be on.
+// A standby that takes over must have every commit, that is, be a synchronous one. One that lacks commits may
+// use a revision again, and a fence of an earlier run would be that of a later one.
+//
+// The server's planner must know the table: autovacuum must be on. A transaction that stays open for hours
+// holds back vacuum, and costs disk space.
+package postgres

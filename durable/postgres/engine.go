@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// oldest is the oldest version of the server that works, as server_version_num has it.
+const oldest = 150000
+
+// An Engine is a [durable.Engine] on PostgreSQL. Use [Open] or [OpenPool]. Any number of schedulers may share
+// it. Close it after they have been shut down.
+type Engine struct {
+	config
+	sql statements
+
+	verbs   *pgxpool.Pool // for commits and reads
+	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
+
+	seen    atomic.Pointer[reading]
+	waiting chan struct{} // has a place for each commit that may try at the same time whether a lock is free
+}
+
+// Open connects to the server at the URL, or the connection string of keywords and values, and makes the schema
+// or migrates it. The URL may have the parameters of package pgx: default_query_exec_mode, connect_timeout,
+// sslmode and so on. The error wraps durable.ErrVersion or ErrSchema if the schema does not fit.
+func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: the URL is wrong: %w", err)
+	}
+	if !strings.Contains(url, "default_query_exec_mode") {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return open(ctx, cfg, opts)
+}
+
+// OpenPool is Open with the server and the settings of a pool. It opens connections of its own, and leaves
+// those of the pool alone: a handler that takes all of them delays no claim.
+func OpenPool(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Engine, error) {
+	return open(ctx, pool.Config(), opts)
+}
+
+func open(ctx context.Context, cfg *pgxpool.Config, opts []Option) (*Engine, error) {
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.ConnConfig.ValidateConnect == nil {
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // a standby may be behind
+	}
+	if err := prepare(ctx, c, cfg); err != nil {
+		return nil, err
+	}
+	e := &Engine{config: c, sql: c.statements(), waiting: make(chan struct{}, 2)}
+	own := c.connections / 4
+	if e.verbs, err = newPool(ctx, cfg, c.connections-own); err != nil {
+		return nil, err
+	}
+	if e.control, err = newPool(ctx, cfg, own); err != nil {
+		e.verbs.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// prepare checks the server, and checks the schema or migrates it. It completes the settings of the
+// connections.
+func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (err error) {
+	connCfg := cfg.ConnConfig.Copy()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, connCfg); err != nil {
+			return fmt.Errorf("postgres: connect: %w", err)
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, connCfg)
+	if err != nil {
+		return explain("connect", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if cfg.AfterConnect != nil {
+		if err := cfg.AfterConnect(ctx, conn); err != nil {
+			return explain("connect", err)
+		}
+	}
+	var number int
+	var version, isolation string
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, "+
+		"current_setting('server_version'), current_setting('default_transaction_isolation')").
+		Scan(&number, &version, &isolation)
+	switch {
+	case err != nil:
+		return explain("connect", err)
+	case number < oldest:
+		return fmt.Errorf("postgres: the server has version %s; %d is the oldest that works", version, oldest/10000)
+	case isolation != "read committed":
+		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed" // the statements rely on it
+	}
+	have, err := c.check(ctx, conn)
+	switch {
+	case err != nil:
+		return explain("open schema "+c.schema, err)
+	case have < len(migrations) && c.migrate:
+		return c.migrateOn(ctx, conn)
+	case have == 0:
+		return fmt.Errorf("%w: there is no schema %q: run postgres.Migrate, or what postgres.Schema returns",
+			ErrSchema, c.schema)
+	case have < len(migrations):
+		return fmt.Errorf("%w: schema %q has version %d, and this program needs %d: run postgres.Migrate, or what "+
+			"postgres.Schema returns", ErrSchema, c.schema, have, len(migrations))
+	}
+	return nil
+}
+
+func newPool(ctx context.Context, cfg *pgxpool.Config, most int) (*pgxpool.Pool, error) {
+	own := cfg.Copy()
+	own.MaxConns, own.MinConns, own.MinIdleConns = int32(most), 0, 0
+	pool, err := pgxpool.NewWithConfig(ctx, own)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: connect: %w", err)
+	}
+	return pool, nil
+}
+
+// Close closes the connections. It waits for the calls that are using them.
+func (e *Engine) Close() {
+	e.control.Close()
+	e.verbs.Close()
+}
+
+// lockTimeout is how long a statement waits for another transaction's lock. A commit by itself tries again.
+const lockTimeout = 5 * time.Millisecond

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+func TestEngine_suite(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T) enginetest.Subject {
+		pool, err := pgxpool.New(t.Context(), server(t))
+		check(t, err)
+		t.Cleanup(pool.Close)
+		e := open(t)
+		begin := func(t *testing.T) enginetest.Tx {
+			tx, err := pool.Begin(t.Context())
+			check(t, err)
+			return &userTx{tx, e}
+		}
+		restart := func(t *testing.T) {
+			check(t, shared.Stop(pgtest.Immediate))
+			check(t, shared.Restart())
+			await(t, func() error { // until no connection of before the restart is left
+				_, _, err := e.Get(t.Context(), "k")
+				if _, _, gone := e.Renew(t.Context(), 0); err == nil && !errors.Is(gone, durable.ErrMemberGone) {
+					err = gone
+				}
+				return err
+			})
+		}
+		if shared.Server == nil { // the server is that of POSTGRES_URL
+			restart = nil
+		}
+		return enginetest.Subject{Engine: e, Begin: begin, Restart: restart}
+	})
+}
+
+// A userTx is a transaction of the engine's user.
+type userTx struct {
+	tx pgx.Tx
+	e  *postgres.Engine
+}
+
+func (u *userTx) Write(ctx context.Context, writes ...durable.Write) ([]string, error) {
+	return postgres.WriteTx(ctx, u.e, u.tx, writes...)
+}
+
+func (u *userTx) Commit() error { return u.tx.Commit(context.Background()) }
+func (u *userTx) Rollback()     { _ = u.tx.Rollback(context.Background()) }

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// Groups that write the same keys in opposite order wait for each other, and never in a circle.
+func TestCommit_groupsInOppositeOrder_allSucceed(t *testing.T) {
+	e := open(t)
+	const keys, callers, rounds = 40, 4, 25
+	var all sync.WaitGroup
+	var busy atomic.Int64
+	for caller := range callers {
+		all.Go(func() {
+			for range rounds {
+				var batches []durable.Batch
+				for i := range keys {
+					batches = append(batches, durable.Batch{put(fmt.Sprint(i), 1, durable.Always)})
+				}
+				if caller%2 == 1 {
+					slices.Reverse(batches)
+				}
+				results, err := e.Commit(context.Background(), 0, batches)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, r := range results {
+					if r.Busy {
+						busy.Add(1)
+					} else if len(r.Written) != 1 {
+						t.Errorf("the result is %+v", r)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	conn := connect(t, shared.URL())
+	var deadlocks int
+	check(t, conn.QueryRow(t.Context(), "SELECT sum(deadlocks) FROM pg_stat_database").Scan(&deadlocks))
+	if deadlocks > 0 {
+		t.Errorf("there were %d deadlocks", deadlocks)
+	}
+	t.Logf("%d of %d batches were busy", busy.Load(), keys*callers*rounds)
+}
+
+// A claim reads as little after a transaction that was forgotten has held back vacuum, while 200,000 tasks came
+// and went. Their index entries lie before what is due now.
+func TestClaim_underAForgottenTransaction_readsNoMore(t *testing.T) {
+	e := open(t)
+	ctx := t.Context()
+	const dead = 200000
+	id, now, err := e.Join(ctx, "node", time.Hour)
+	check(t, err)
+	conn, forgotten := connect(t, shared.URL()), connect(t, shared.URL())
+	fill := func(n int, due int64) {
+		exec(t, conn, e.Text("INSERT INTO $schema.task (key, due, revision, kind, data) "+
+			"SELECT convert_to($2::bigint || '.' || i, 'UTF8'), $2::bigint + i, i, 'kind', 'data' "+
+			"FROM generate_series(1, $1::int) i"), n, due)
+	}
+	fill(1000, now) // what is to be claimed
+	before := readsOfClaim(t, e, conn, id, now)
+	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
+	fill(dead, now-int64(time.Hour))
+	exec(t, conn, e.Text("DELETE FROM $schema.task WHERE due < $1"), now)
+	exec(t, conn, e.Text("VACUUM ANALYZE $schema.task"))
+	after := readsOfClaim(t, e, conn, id, now)
+	t.Logf("a claim reads %d blocks, and %d after %d tasks came and went", before, after, dead)
+	if after > 2*before {
+		t.Errorf("a claim reads %d blocks, and %d after %d tasks came and went", before, after, dead)
+	}
+	// The figure can fail: without the lower bound the claim reads what is dead.
+	if all := readsOfClaim(t, e, conn, id, durable.None+1); all < 3*after {
+		t.Errorf("a claim without a lower bound reads %d blocks, and one with it %d", all, after)
+	}
+}
+
+// A confirmation reads as little after a transaction that was forgotten has held back vacuum, while its member
+// ran 50,000 other tasks.
+func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
+	e := open(t)
+	const dead, held = 50000, 50
+	id, now, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	conn, forgotten := connect(t, shared.URL()), connect(t, shared.URL())
+	fill := func(n int, due int64) {
+		exec(t, conn, e.Text("INSERT INTO $schema.task (key, due, revision, owner, kind, data) "+
+			"SELECT convert_to($2::bigint || '.' || i, 'UTF8'), $2::bigint + i, i, $3, 'kind', 'data' "+
+			"FROM generate_series(1, $1::int) i"), n, due, int64(id))
+	}
+	fill(held, now)
+	exec(t, conn, e.Text("VACUUM ANALYZE $schema.task"))
+	var keys [][]byte
+	var revisions []int64
+	for i := range int64(held) {
+		keys = append(keys, fmt.Appendf(nil, "%d.%d", now, i+1))
+		revisions = append(revisions, i+1)
+	}
+	reads := func() int { return readsOf(t, e, conn, postgres.ConfirmSQL(e), int64(id), keys, revisions) }
+	before := reads()
+	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
+	fill(dead, now-int64(time.Hour))
+	exec(t, conn, e.Text("DELETE FROM $schema.task WHERE due < $1"), now)
+	exec(t, conn, e.Text("VACUUM ANALYZE $schema.task"))
+	after := reads()
+	t.Logf("a confirmation reads %d blocks, and %d after the member has run %d tasks", before, after, dead)
+	if after > 3*before { // every way through a tree is one level longer
+		t.Errorf("a confirmation reads %d blocks, and %d after the member has run %d tasks", before, after, dead)
+	}
+}
+
+// readsOfClaim returns how many blocks a claim of 100 tasks reads that is rolled back.
+func readsOfClaim(t *testing.T, e *postgres.Engine, conn *pgx.Conn, id durable.MemberID, after int64) int {
+	t.Helper()
+	kinds := [][]byte{[]byte("kind")}
+	return readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), kinds, after-1, int64(1)<<62, 100)
+}
+
+// readsOf returns how many blocks a statement reads that is rolled back.
+func readsOf(t *testing.T, e *postgres.Engine, conn *pgx.Conn, sql string, args ...any) int {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for _, set := range postgres.SetSQL(e) {
+		_, err = tx.Exec(t.Context(), set)
+		check(t, err)
+	}
+	var text []byte
+	check(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql,
+		append([]any{pgx.QueryExecModeCacheDescribe}, args...)...).Scan(&text))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	check(t, json.Unmarshal(text, &plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// newProxy returns a proxy of the server, which is closed with the test.
+func newProxy(t *testing.T, to *pgtest.Server) *pgtest.Proxy {
+	t.Helper()
+	p, err := pgtest.NewProxy(to)
+	check(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// lose returns a disturbance that loses the answers to the messages for which is reports true.
+func lose(is func(message []byte) bool) func(message []byte) (pgtest.Fault, time.Duration) {
+	return func(message []byte) (pgtest.Fault, time.Duration) {
+		if is(message) {
+			return pgtest.Lose, 0
+		}
+		return pgtest.None, 0
+	}
+}
+
+// A commit whose answer is lost is an error, and has taken effect. So has a claim.
+func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
+	server(t)
+	p := newProxy(t, shared.Server)
+	e, err := postgres.Open(t.Context(), p.URL(), schema())
+	check(t, err)
+	defer e.Close()
+	ctx := t.Context()
+	id, now, err := e.Join(ctx, "node", time.Hour)
+	check(t, err)
+	commit(t, e, 0, add("warm", now)) // the statements are described now
+	_, _, err = e.Claim(ctx, id, []string{"none"}, 0, now, 1)
+	check(t, err)
+
+	cut := func(word string) {
+		p.Disturb(lose(func(sent []byte) bool { return strings.Contains(string(sent), word) }))
+	}
+	cut("lost-key")
+	unknown := func(what string, err error) {
+		t.Helper()
+		if err == nil || errors.Is(err, durable.ErrNotDone) {
+			t.Errorf("%s without an answer returns %v", what, err)
+		}
+	}
+	_, err = e.Commit(ctx, 0, []durable.Batch{{add("lost-key", now)}})
+	unknown("a commit", err)
+	_, err = e.Commit(ctx, 0, []durable.Batch{{add("lost-key-1", now), add("lost-key-2", now)}})
+	if !errors.Is(err, durable.ErrNotDone) {
+		t.Errorf("a transaction whose connection broke before its COMMIT: %v", err)
+	}
+	cut("lost-kind")
+	w := add("k", now)
+	w.Kind = "lost-kind"
+	p.Disturb(nil)
+	commit(t, e, 0, w)
+	cut("lost-kind")
+	_, _, err = e.Claim(ctx, id, []string{"lost-kind"}, 0, now, 10)
+	unknown("a claim", err)
+	p.Disturb(nil)
+	if get(t, e, "lost-key") == nil {
+		t.Error("the commit without an answer is not done")
+	}
+	if get(t, e, "lost-key-1") != nil {
+		t.Error("a transaction whose connection broke before its COMMIT is committed")
+	}
+	held, err := e.Claimed(ctx, id)
+	if err != nil || len(held) != 1 || held[0].Key != "k" {
+		t.Errorf("held is %+v, %v; want what was claimed without an answer", held, err)
+	}
+	cut("commit\x00") // of the transaction of a batch of several writes
+	_, err = e.Commit(ctx, 0, []durable.Batch{{add("a", now), add("b", now)}})
+	unknown("a commit of several writes", err)
+	p.Disturb(nil)
+	if get(t, e, "a") == nil || get(t, e, "b") == nil {
+		t.Error("the commit without an answer is not done")
+	}
+}
+
+// A commit that cannot be sent, or that the server refuses, has had no effect, and says so.
+func TestCommit_notDone_saysSo(t *testing.T) {
+	server(t)
+	p := newProxy(t, shared.Server)
+	e, err := postgres.Open(t.Context(), p.URL(), schema())
+	check(t, err)
+	defer e.Close()
+	refused := func(what string, ctx context.Context, batches ...durable.Batch) {
+		t.Helper()
+		if _, err := e.Commit(ctx, 0, batches); !errors.Is(err, durable.ErrNotDone) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	commit(t, e, 0, add("locked", 1))
+	conn := connect(t, shared.URL())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	check(t, e.RemoveTaskTx(t.Context(), tx, "locked"))
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = e.Commit(brief, 0, []durable.Batch{{remove("locked")}})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a lock until the context is done: %v", err) // and mostly ErrNotDone, unless a try was under way
+	}
+	check(t, tx.Rollback(t.Context()))
+
+	exec(t, conn, e.Text("ALTER TABLE $schema.task RENAME TO hidden"))
+	refused("an error of the server", t.Context(), durable.Batch{add("k", 1)})
+	refused("an error of the server", t.Context(), durable.Batch{add("k", 1), add("l", 1)})
+	exec(t, conn, e.Text("ALTER TABLE $schema.hidden RENAME TO task"))
+	commit(t, e, 0, add("k", 1))
+
+	p.Close()
+	await(t, func() error { // the connections that were cut are found
+		if _, err := e.Commit(t.Context(), 0, []durable.Batch{{add("k2", 1)}}); !errors.Is(err, durable.ErrNotDone) {
+			return fmt.Errorf("a server that is away: %v", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// shared is the server of all tests that leave it running.
+var shared struct {
+	once sync.Once
+	*pgtest.Server
+	err error
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(processEnv); text != "" {
+		var p process
+		err := json.Unmarshal([]byte(text), &p)
+		if err == nil {
+			err = p.run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if shared.Server != nil {
+		if err := shared.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// start starts a server, or skips the test where none is installed, unless POSTGRES_REQUIRED is set.
+func start(settings ...string) (*pgtest.Server, error) { return pgtest.Start(settings...) }
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// server returns the URL of the shared server. POSTGRES_URL names another, such as a pooler, for the suites.
+func server(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv("POSTGRES_URL"); url != "" {
+		return url
+	}
+	shared.once.Do(func() { shared.Server, shared.err = start() })
+	check(t, shared.err)
+	return shared.URL()
+}
+
+var schemas atomic.Int64
+
+// schema returns an option with the name of a schema that no other test has.
+func schema() postgres.Option {
+	return postgres.WithSchema(fmt.Sprintf(`Test "%d"'s`, schemas.Add(1)))
+}
+
+// open opens an engine on the shared server, in a schema of its own unless the options name one.
+func open(t testing.TB, opts ...postgres.Option) *postgres.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), server(t), append([]postgres.Option{schema()}, opts...)...)
+	check(t, err)
+	t.Cleanup(e.Close)
+	return e
+}
+
+// connect returns a connection to the server.
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), sql, args...)
+	check(t, err)
+}
+
+// put returns a write that puts a record.
+func put(key string, due int64, cond durable.Condition) durable.Write {
+	return durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte("data")}, Kind: "kind", If: cond}
+}
+
+func add(key string, due int64) durable.Write { return put(key, due, durable.IfAbsent) }
+
+func remove(key string) durable.Write {
+	return durable.Write{Record: durable.Record{Key: key}, If: durable.IfPresent}
+}
+
+// commit commits one batch, which must be done.
+func commit(t testing.TB, e durable.Engine, by durable.MemberID, writes ...durable.Write) []durable.Written {
+	t.Helper()
+	results, err := e.Commit(t.Context(), by, []durable.Batch{writes})
+	check(t, err)
+	if len(results[0].Written) != len(writes) {
+		t.Fatalf("the commit is not done: %+v", results[0])
+	}
+	return results[0].Written
+}
+
+// await calls the function until it returns nil.
+func await(t testing.TB, f func() error) {
+	t.Helper()
+	err := f()
+	for deadline := time.Now().Add(time.Minute); err != nil; err = f() {
+		if time.Now().After(deadline) {
+			t.Fatalf("still after a minute: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

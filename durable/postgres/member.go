@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// longest is the longest lease. A longer one is as long.
+const longest = 100 * 365 * 24 * time.Hour
+
+// Join makes a member. See durable.Engine.
+func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
+) (id durable.MemberID, now int64, err error) {
+	err = e.control.QueryRow(ctx, e.sql.join, text(name), int64(min(lease, longest))).Scan(&id, &now)
+	return id, now, explain("join", err)
+}
+
+// Renew prolongs the member's lease. See durable.Engine.
+func (e *Engine) Renew(ctx context.Context, id durable.MemberID) (now int64, members int, err error) {
+	err = e.control.QueryRow(ctx, e.sql.renew, int64(id)).Scan(&now, &members)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, 0, gone(id)
+	}
+	return now, members, explain("renew", err)
+}
+
+func gone(id durable.MemberID) error {
+	return fmt.Errorf("postgres: member %d: %w", id, durable.ErrMemberGone)
+}
+
+// Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
+// durable.Engine.
+func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+	_, err := e.end(ctx, e.sql.markLeft, int64(id))
+	return explain("leave", err)
+}
+
+// Reap ends the members whose lease has run out. A task of them that another transaction has locked is free
+// after a later Reap. See durable.Engine.
+func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
+	var any bool
+	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
+		return nil, explain("reap", err)
+	}
+	names, err = e.end(ctx, e.sql.markDead)
+	return names, explain("reap", err)
+}
+
+// end ends the members that the statement marks, and returns their names. It continues with those marked
+// earlier.
+func (e *Engine) end(ctx context.Context, mark string, args ...any) (names []string, err error) {
+	b := e.batch()
+	b.Queue(mark, args...).Query(func(rows pgx.Rows) (err error) {
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	b.Queue(e.sql.freeOfGone)
+	b.Queue(e.sql.deleteGone)
+	return names, e.control.SendBatch(ctx, b).Close()
+}
+
+// batch returns the beginning of a transaction.
+func (e *Engine) batch() *pgx.Batch {
+	b := &pgx.Batch{}
+	b.Queue(e.sql.set)
+	return b
+}
+
+// as runs statements for a member, in one transaction, and returns the server's time after them. The error is
+// ErrMemberGone if the member is gone.
+func (e *Engine) as(ctx context.Context, id durable.MemberID, what string, b *pgx.Batch,
+) (now int64, err error) {
+	var member bool
+	sent := time.Now()
+	b.Queue(e.sql.status, int64(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &member) })
+	err = e.control.SendBatch(ctx, b).Close()
+	switch {
+	case err != nil:
+		return 0, explain(what, err)
+	case !member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
+		return 0, gone(id)
+	}
+	if time.Since(sent) < fresh {
+		e.seen.Store(&reading{sent, now})
+	}
+	return now, nil
+}
+
+// A reading is the server's time in an answer to what was sent at a time of this process.
+type reading struct {
+	sent time.Time
+	now  int64
+}
+
+// fresh is how long a reading may have taken, and how long it is good for.
+const fresh = 200 * time.Millisecond
+
+// time returns the server's time, or one that is later by no more than the reading took. A reading saves the
+// user's transaction a round trip. A scheduler that has joined causes ten readings a second.
+func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
+	if r := e.seen.Load(); r != nil {
+		if age := time.Since(r.sent); age < fresh {
+			return r.now + int64(age), nil
+		}
+	}
+	_, err = one(ctx, tx, e.sql.now, nil, &now)
+	return now, err
+}
+
+// Claim gives tasks to the member. See durable.Engine.
+func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
+) (got []durable.Stored, now int64, err error) {
+	b := e.batch()
+	names := make([][]byte, len(kinds))
+	for i, kind := range kinds {
+		names[i] = []byte(kind)
+	}
+	b.Queue(e.sql.setOrdered)
+	b.Queue(e.sql.claim, int64(by), names, after, until, max(most, 0)).Query(func(rows pgx.Rows) (err error) {
+		got, err = pgx.CollectRows(rows, scanOne)
+		return err
+	})
+	if now, err = e.as(ctx, by, "claim", b); err != nil {
+		return nil, 0, err
+	}
+	slices.SortFunc(got, func(a, b durable.Stored) int {
+		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
+	})
+	return got, now, nil
+}
+
+// Claimed returns what the member holds. See durable.Engine.
+func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
+	b := e.batch()
+	b.Queue(e.sql.claimed, int64(by)).Query(func(rows pgx.Rows) (err error) {
+		held, err = pgx.CollectRows(rows, scanOne)
+		return err
+	})
+	if _, err = e.as(ctx, by, "read claims", b); err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// Confirm confirms starts. It does not wait for the disk: when the server crashes, the starts of its last
+// moments may not be counted. A task that is locked for longer than some 15 ms is not confirmed. See
+// durable.Engine.
+func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+) (held []bool, now int64, err error) {
+	confirmed := make(map[durable.Claim]bool)
+	left := claims
+	for pause := time.Millisecond; ; pause *= 2 {
+		if now, err = e.confirm(ctx, by, left, confirmed); err != nil {
+			return nil, 0, err
+		}
+		if len(confirmed) == len(claims) || pause > 8*time.Millisecond {
+			break
+		}
+		// A claim of another member, or a commit with an unmet condition, locks tasks that it leaves as they
+		// are.
+		if left, err = e.stillHeld(ctx, by, left, confirmed); err != nil {
+			return nil, 0, err
+		}
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(pause)
+	}
+	held = make([]bool, len(claims))
+	for i, c := range claims {
+		held[i] = confirmed[c]
+	}
+	return held, now, nil
+}
+
+// confirm notes which of the claims are confirmed.
+func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+	confirmed map[durable.Claim]bool,
+) (now int64, err error) {
+	b := e.batch()
+	b.Queue(e.sql.setNoSync)
+	b.Queue(e.sql.confirm, arguments(by, claims)...).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanClaim)
+		for _, c := range found {
+			confirmed[c] = true
+		}
+		return err
+	})
+	return e.as(ctx, by, "confirm", b)
+}
+
+// stillHeld returns the claims that the member holds, but for those that have been confirmed.
+func (e *Engine) stillHeld(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+	confirmed map[durable.Claim]bool,
+) (held []durable.Claim, err error) {
+	rows, err := e.control.Query(ctx, e.sql.stillHeld, arguments(by, claims)...)
+	if err == nil {
+		held, err = pgx.CollectRows(rows, scanClaim)
+	}
+	return slices.DeleteFunc(held, func(c durable.Claim) bool { return confirmed[c] }), explain("read claims", err)
+}
+
+func scanClaim(row pgx.CollectableRow) (c durable.Claim, err error) {
+	var key []byte
+	err = row.Scan(&key, &c.Revision)
+	c.Key = string(key)
+	return c, err
+}
+
+// Release gives up claims, but for those of tasks that another transaction has locked. See durable.Engine.
+func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+	b := e.batch()
+	b.Queue(e.sql.release, arguments(by, claims)...)
+	_, err := e.as(ctx, by, "release", b)
+	return err
+}
+
+// arguments returns those of a statement on claims.
+func arguments(by durable.MemberID, claims []durable.Claim) []any {
+	keys, revisions := make([][]byte, len(claims)), make([]int64, len(claims))
+	for i, c := range claims {
+		keys[i], revisions[i] = []byte(c.Key), c.Revision
+	}
+	return []any{int64(by), keys, revisions}
+}

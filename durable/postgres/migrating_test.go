@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// The right-hand columns of the sections of MIGRATING.md on PostgreSQL are here word for word.
+func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
+	for title, run := range map[string]func(t *testing.T, url string){
+		"River": migrateRiver,
+		"a table that is polled with SKIP LOCKED": migrateTable,
+		"a delayed queue in Redis":                migrateRedis,
+	} {
+		t.Run(title, func(t *testing.T) {
+			testkit.Migrating(t, "../..", title, 7)
+			run(t, database(t))
+		})
+	}
+}
+
+// database returns the URL of a new database.
+func database(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("database%d", schemas.Add(1))
+	_, err := connect(t, server(t)).Exec(t.Context(), "CREATE DATABASE "+name)
+	check(t, err)
+	return strings.Replace(server(t), "/postgres?", "/"+name+"?", 1)
+}
+
+func ignore(context.Context, durable.Run) error { return nil }
+
+func migrateRiver(t *testing.T, url string) {
+	ctx := t.Context()
+	pool, err := pgxpool.New(ctx, url)
+	check(t, err)
+	defer pool.Close()
+	conn := connect(t, url)
+	err = postgres.Migrate(ctx, conn)
+	check(t, err)
+	engine, err := postgres.OpenPool(ctx, pool)
+	check(t, err)
+	defer engine.Close()
+	s, err := durable.Join(ctx, engine)
+	check(t, err)
+	completed := make(chan error)
+	recheck := func(ctx context.Context, run durable.Run) error {
+		if run.Key != "order:42" {
+			return nil
+		}
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(ctx)
+		err = engine.CompleteTx(ctx, tx, run)
+		if err == nil {
+			err = tx.Commit(ctx)
+		}
+		completed <- err
+		return err
+	}
+	err = s.Handle("recheck", recheck, durable.WithRetry(25, time.Second, time.Hour))
+	check(t, err)
+	err = s.Start()
+	check(t, err)
+	at := time.Now()
+	add := func() {
+		tx, err := pool.Begin(ctx)
+		check(t, err)
+		err = engine.AddTaskTx(ctx, tx, durable.Task{Key: "order:42", Kind: "recheck", At: at})
+		check(t, err)
+		check(t, tx.Commit(ctx))
+	}
+	add()
+	check(t, <-completed)
+	if _, ok, err := s.Get(ctx, "order:42"); ok || err != nil {
+		t.Errorf("a completed task is there: %v, %v", ok, err)
+	}
+	at = at.Add(time.Hour)
+	add()
+	tx, err := pool.Begin(ctx)
+	check(t, err)
+	err = engine.RemoveTaskTx(ctx, tx, "order:42")
+	check(t, err)
+	check(t, tx.Commit(ctx))
+	err = s.SetTask(ctx, durable.Task{Key: "hourly", Kind: "recheck", Interval: time.Hour, Times: durable.Forever})
+	check(t, err)
+	if n := s.Len(); n != 1 {
+		t.Errorf("%d tasks, want the hourly one", n)
+	}
+	err = s.Shutdown(ctx)
+	check(t, err)
+}
+
+func migrateTable(t *testing.T, url string) {
+	ctx := t.Context()
+	db, err := sql.Open("pgx", url)
+	check(t, err)
+	defer db.Close()
+	engine, err := postgres.Open(ctx, url, postgres.WithSchema("tasks"))
+	check(t, err)
+	defer engine.Close()
+	s, err := durable.Join(ctx, engine, durable.WithLease(5*time.Second))
+	check(t, err)
+	recheck := ignore
+	err = s.Handle("recheck", recheck)
+	check(t, err)
+	err = s.Start()
+	check(t, err)
+	tx, err := db.BeginTx(ctx, nil)
+	check(t, err)
+	err = engine.AddTaskTx(ctx, postgres.SQL(tx), durable.Task{Key: "order:42", Kind: "recheck", Delay: 30 * time.Minute})
+	check(t, err)
+	err = engine.RescheduleTx(ctx, postgres.SQL(tx), "order:42", time.Hour)
+	check(t, err)
+	check(t, tx.Commit())
+	if info, ok, err := s.Get(ctx, "order:42"); !ok || err != nil || time.Until(info.Next) < 31*time.Minute {
+		t.Errorf("the task is %+v, %v, %v", info, ok, err)
+	}
+	tx, err = db.BeginTx(ctx, nil)
+	check(t, err)
+	err = engine.RemoveTaskTx(ctx, postgres.SQL(tx), "order:42")
+	check(t, err)
+	check(t, tx.Commit())
+	if n := s.Len(); n != 0 {
+		t.Errorf("%d tasks, want none", n)
+	}
+	check(t, s.Shutdown(ctx))
+}
+
+func migrateRedis(t *testing.T, url string) {
+	ctx := t.Context()
+	engine, err := postgres.Open(ctx, url)
+	check(t, err)
+	defer engine.Close()
+	s, err := durable.Join(ctx, engine)
+	check(t, err)
+	recheck := ignore
+	err = s.Handle("recheck", recheck)
+	check(t, err)
+	err = s.SetTask(ctx, durable.Task{Key: "order:42", Kind: "recheck", Delay: 30 * time.Minute})
+	check(t, err)
+	err = s.AddTask(ctx, durable.Task{Key: "order:43", Kind: "recheck", Delay: 30 * time.Minute})
+	check(t, err)
+	err = s.RemoveTask(ctx, "order:42")
+	check(t, err)
+	info, ok, err := s.Get(ctx, "order:43")
+	check(t, err)
+	if !ok || info.Key != "order:43" || s.Len() != 1 {
+		t.Errorf("the task is %+v, %v, of %d", info, ok, s.Len())
+	}
+	check(t, s.Shutdown(ctx))
+}

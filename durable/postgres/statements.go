@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
+// reads of a task, and $now the server's time.
+type statements struct {
+	set            string
+	setLockTimeout string
+	setOrdered     string
+	setNoSync      string
+
+	commit string
+	get    string
+	due    string
+	count  string
+
+	join         string
+	renew        string
+	anythingDead string
+	markDead     string
+	markLeft     string
+	freeOfGone   string
+	deleteGone   string
+
+	claim     string
+	claimed   string
+	confirm   string
+	release   string
+	stillHeld string
+	status    string
+
+	now        string
+	insertTx   string
+	deleteAtTx string
+	deleteTx   string
+	getTx      string
+	updateTx   string
+}
+
+func (c config) statements() statements {
+	sql := strings.NewReplacer(
+		"$schema", pgx.Identifier{c.schema}.Sanitize(),
+		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
+		"$now", c.now,
+		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
+	).Replace
+	return statements{
+		// For the transaction, and so behind a pooler, too. Compiling a statement takes longer than running it. A
+		// plan that is not made for the number of writes is slow for many. So is one that reads the whole table.
+		set: sql(`SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
+	set_config('plan_cache_mode', 'force_custom_plan', true)`),
+		setLockTimeout: sql(fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds())),
+		// A table that was never analyzed looks to the planner as if few of its tasks had no owner. It would then
+		// sort what an index has in order.
+		setOrdered: sql(`SELECT set_config('enable_bitmapscan', 'off', true),
+	set_config('enable_sort', 'off', true)`),
+		setNoSync: sql(`SELECT set_config('synchronous_commit', 'off', true)`),
+
+		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always.
+		//
+		//	q     the writes
+		//	me    the member, if its lease has not run out. It cannot be reaped before the end of the transaction
+		//	old   the tasks that are to be there, locked in the order of the keys
+		//	todo  the writes. Those of a batch with an unmet condition are refused
+		//
+		// Whether a task is absent shows as it is inserted, which waits if a transaction has removed the key and not
+		// ended. A write with the condition always may find neither a task to update nor the key free: another
+		// transaction has added the key since the statement began. Then the write is neither done nor unmet.
+		//
+		// Sets that the planner knows nothing about are joined once each, and by key.
+		commit: sql(`
+WITH q AS MATERIALIZED (
+	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
+		$8::bool[]) WITH ORDINALITY AS q(key, batch, cond, revision, due, kind, data, hold, n)
+), me AS MATERIALIZED (
+	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
+), old AS MATERIALIZED (
+	SELECT t.key, t.revision FROM q JOIN $schema.task t ON t.key = q.key WHERE q.cond <> 1
+	ORDER BY t.key FOR UPDATE OF t
+), todo AS MATERIALIZED (
+	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
+		SELECT q.*, old.key IS NOT NULL AS there, CASE q.cond
+			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
+			WHEN 2 THEN old.key IS NULL
+			WHEN 3 THEN old.revision IS DISTINCT FROM q.revision
+			ELSE false END AS unmet
+		FROM q LEFT JOIN old ON old.key = q.key) c
+), ins AS (
+	INSERT INTO $schema.task (key, due, revision, owner, kind, data)
+	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data
+	FROM todo WHERE NOT refused AND NOT there AND data IS NOT NULL ORDER BY key
+	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
+), upd AS (
+	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
+		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END
+	FROM todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NOT NULL
+	RETURNING t.key, t.revision, t.owner
+), del AS (
+	DELETE FROM $schema.task t USING todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NULL
+	RETURNING t.key
+), done AS (
+	SELECT key, revision, owner FROM ins UNION ALL SELECT key, revision, owner FROM upd
+	UNION ALL SELECT key, 0, NULL FROM del
+	UNION ALL SELECT key, 0, NULL FROM todo WHERE NOT refused AND NOT there AND data IS NULL
+)
+SELECT todo.n, unmet OR cond = 1 AND done.key IS NULL
+		AND (NOT refused OR (SELECT true FROM $schema.task t WHERE t.key = todo.key) IS NOT NULL),
+	done.key IS NOT NULL, coalesce(done.revision, 0), done.owner IS NOT NULL, there
+FROM todo LEFT JOIN done ON done.key = todo.key`),
+
+		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = $1`),
+
+		// The index has the tasks of each owner in order. The tasks with an owner are few.
+		due: sql(`
+SELECT $row FROM (
+	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
+	ORDER BY owner, due, key LIMIT $4)
+	UNION ALL
+	(SELECT * FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3
+	ORDER BY due, key LIMIT $4)
+) t ORDER BY t.due, t.key LIMIT $4`),
+
+		count: sql(`SELECT count(*) FROM $schema.task`),
+
+		join: sql(`
+INSERT INTO $schema.member (name, lease, until)
+SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
+
+		renew: sql(`
+UPDATE $schema.member SET until = $now + lease WHERE id = $1 AND NOT gone
+RETURNING until - lease, 1 + (SELECT count(*) FROM $schema.member WHERE until > $now AND id <> $1)`),
+
+		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
+
+		// No member is reaped before the server has been up for longer than its lease.
+		markDead: sql(`
+WITH dead AS MATERIALIZED (
+	SELECT id FROM $schema.member WHERE NOT gone AND until < $now
+		AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000
+	ORDER BY id FOR UPDATE SKIP LOCKED)
+UPDATE $schema.member m SET gone = true, until = 0 FROM dead WHERE m.id = dead.id RETURNING m.name`),
+
+		markLeft: sql(`
+WITH left_now AS MATERIALIZED (SELECT id FROM $schema.member WHERE id = $1 AND NOT gone FOR UPDATE)
+UPDATE $schema.member m SET gone = true, until = 0 FROM left_now WHERE m.id = left_now.id RETURNING m.name`),
+
+		// A statement of its own, and so with a later snapshot than that which has marked the members: it sees
+		// every claim of theirs. What a user's transaction has locked is left to a later call.
+		freeOfGone: sql(`
+WITH free AS MATERIALIZED (
+	SELECT t.key FROM $schema.task t JOIN $schema.member m ON m.id = t.owner AND m.gone
+	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED)
+UPDATE $schema.task t SET owner = NULL, revision = $next FROM free WHERE t.key = free.key`),
+
+		deleteGone: sql(`
+DELETE FROM $schema.member WHERE id IN (
+	SELECT m.id FROM $schema.member m WHERE m.gone AND NOT EXISTS (SELECT FROM $schema.task t WHERE t.owner = m.id)
+	ORDER BY m.id FOR UPDATE SKIP LOCKED)`),
+
+		// The lower bound keeps the claim away from the index entries of tasks that are gone. The order begins with
+		// the owner, who is the same, because the planner then finds it in the index.
+		claim: sql(`
+WITH me AS MATERIALIZED (
+	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+), free AS MATERIALIZED (
+	SELECT t.key FROM $schema.task t
+	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[]) AND EXISTS (SELECT FROM me)
+	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
+WHERE t.key = free.key RETURNING $row`),
+
+		claimed: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
+
+		// Each task is looked up by its key. As a plain join it may be found by its owner, or with a walk over all
+		// keys: after many tasks since the last vacuum that reads the index entries of all of them.
+		confirm: sql(`
+WITH held AS MATERIALIZED (
+	SELECT t.key FROM unnest($2::bytea[], $3::bigint[]) q(key, revision), LATERAL (
+		SELECT t.key FROM $schema.task t
+		WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1
+		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
+	WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)
+)
+UPDATE $schema.task t SET starts = t.starts + 1 FROM held WHERE t.key = held.key RETURNING t.key, t.revision`),
+
+		stillHeld: sql(`
+SELECT t.key, t.revision FROM unnest($2::bytea[], $3::bigint[]) q(key, revision)
+JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision
+WHERE t.owner IS NOT DISTINCT FROM $1 AND EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)`),
+
+		release: sql(`
+WITH held AS MATERIALIZED (
+	SELECT t.key FROM unnest($2::bytea[], $3::bigint[]) q(key, revision)
+	JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision WHERE t.owner IS NOT DISTINCT FROM $1
+	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key = held.key`),
+
+		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
+
+		// In a transaction of the user. The arguments are bytes, int64 and strings alone, as every driver has them.
+		now: sql(`SELECT $now`),
+		insertTx: sql(`
+INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, $next, $3, $4)
+ON CONFLICT (key) DO NOTHING RETURNING revision`),
+		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key = $1 AND revision = $2 RETURNING revision`),
+		deleteTx:   sql(`DELETE FROM $schema.task WHERE key = $1 RETURNING revision`),
+		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key = $1 FOR NO KEY UPDATE`),
+		updateTx: sql(`
+UPDATE $schema.task SET due = $3, data = $4, starts = 0, owner = NULL, revision = $next
+WHERE key = $1 AND revision = $2 RETURNING revision`),
+	}
+}

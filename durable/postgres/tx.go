@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// A Tx is a transaction of the program, in the database with the engine's schema. A pgx.Tx is one. [SQL] makes
+// one of a transaction of package database/sql.
+//
+// The verbs lock their keys until the transaction ends. Two transactions that lock the same keys should do so
+// in the same order, as with rows of their own. A verb that fails with an error of the server leaves the
+// transaction unusable, as any failed statement does.
+type Tx interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// SQL returns the Tx of a transaction of package database/sql, with any driver for PostgreSQL.
+func SQL(tx *sql.Tx) Tx { return sqlTx{tx} }
+
+type sqlTx struct{ tx *sql.Tx }
+
+func (t sqlTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
+	rows, err := t.tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &sqlRows{rows: rows}, nil
+}
+
+// sqlRows has the methods of pgx.Rows that this package calls.
+type sqlRows struct {
+	pgx.Rows // nil
+	rows     *sql.Rows
+	err      error
+}
+
+func (r *sqlRows) Next() bool             { return r.rows.Next() }
+func (r *sqlRows) Scan(dest ...any) error { return r.rows.Scan(dest...) }
+func (r *sqlRows) Err() error             { return errors.Join(r.rows.Err(), r.err) }
+func (r *sqlRows) Close()                 { r.err = errors.Join(r.err, r.rows.Close()) }
+
+// AddTaskTx adds all of the tasks or none, in the transaction, as [durable.Scheduler.AddTask] does. Delays
+// count from the call. The kinds need no handler in this process. The error wraps durable.ErrInvalidTask or
+// durable.ErrDuplicateTaskKey, and then the transaction is as it was. The last is a
+// [*durable.DuplicateKeysError]. A key that another open transaction has added or removed makes the call wait
+// for that transaction.
+func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	now, err := e.time(ctx, tx)
+	if err != nil {
+		return explain("add task", err)
+	}
+	writes := make([]durable.Write, len(tasks))
+	seen := make(map[string]bool, len(tasks))
+	var taken []string
+	for i, task := range tasks {
+		w, err := durable.NewWrite(task, now)
+		if err != nil {
+			return err
+		}
+		if writes[i] = w; seen[w.Key] {
+			taken = append(taken, w.Key)
+		}
+		seen[w.Key] = true
+	}
+	if taken != nil {
+		return &durable.DuplicateKeysError{Keys: taken}
+	}
+	slices.SortFunc(writes, func(a, b durable.Write) int { return strings.Compare(a.Key, b.Key) })
+	revisions := make([]int64, len(writes)) // 0 where the key was taken
+	for i, w := range writes {
+		added, err := one(ctx, tx, e.sql.insertTx, []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data}, &revisions[i])
+		if err != nil {
+			return explain("add task", err)
+		}
+		if !added {
+			taken = append(taken, w.Key)
+		}
+	}
+	if taken == nil {
+		return nil
+	}
+	for i, w := range writes {
+		if revisions[i] == 0 {
+			continue
+		}
+		if _, err := one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), revisions[i]}, new(int64)); err != nil {
+			return explain("add task", err)
+		}
+	}
+	return &durable.DuplicateKeysError{Keys: taken}
+}
+
+// RemoveTaskTx removes the task of the key in the transaction, as [durable.Scheduler.RemoveTask] does. The
+// error wraps durable.ErrTaskKeyNotFound if there is none. No run of the task starts from the call on, unless
+// the transaction is rolled back.
+func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
+	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, new(int64))
+	if err == nil && !removed {
+		return notFound(key)
+	}
+	return explain("remove task", err)
+}
+
+func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKeyNotFound, key) }
+
+// RescheduleTx makes the next run of the task due after d from the call, in the transaction, as
+// [durable.Scheduler.Reschedule] does. It is due at once if d is not positive. The error wraps
+// durable.ErrTaskKeyNotFound if there is no task of the key.
+func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
+	var stored durable.Stored
+	var found, kind []byte
+	var owner, now int64
+	ok, err := one(ctx, tx, e.sql.getTx, []any{[]byte(key)},
+		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &now)
+	switch {
+	case err != nil:
+		return explain("reschedule", err)
+	case !ok:
+		return notFound(key)
+	}
+	stored.Key, stored.Kind = string(found), string(kind)
+	to := now + int64(max(d, 0))
+	if to < now {
+		to = latest
+	}
+	w, err := stored.Rescheduled(to)
+	if err != nil {
+		return err
+	}
+	ok, err = e.writeTx(ctx, tx, w)
+	if err == nil && !ok {
+		return notFound(key) // a rule or a trigger of the schema's owner
+	}
+	return explain("reschedule", err)
+}
+
+// latest is the latest time there is.
+const latest = int64(^uint64(0) >> 1)
+
+// CompleteTx completes the run in the transaction, as when its handler returns nil. The handler must return nil
+// after the commit. It returns durable.ErrFenced if the node does not hold the run any more: the task was
+// removed, moved or completed, or another node has taken it over. The transaction must then be rolled back. If
+// it is not committed, and the handler returns an error, the run has failed as it would have without the call.
+func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
+	now, err := e.time(ctx, tx)
+	if err != nil {
+		return explain("complete run", err)
+	}
+	done, err := e.writeTx(ctx, tx, run.Completion(now))
+	if err == nil && !done {
+		return fmt.Errorf("%w: run %d of %q", durable.ErrFenced, run.Seq, run.Key)
+	}
+	return explain("complete run", err)
+}
+
+// writeTx makes a write of a task that is unchanged, and reports whether it is.
+func (e *Engine) writeTx(ctx context.Context, tx Tx, w durable.Write) (done bool, err error) {
+	if w.Data == nil {
+		return one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), w.Revision}, new(int64))
+	}
+	return one(ctx, tx, e.sql.updateTx, []any{[]byte(w.Key), w.Revision, w.Due, w.Data}, new(int64))
+}
+
+// one runs a statement and reads its row, if there is one.
+func one(ctx context.Context, tx Tx, statement string, args []any, dest ...any) (found bool, err error) {
+	rows, err := tx.Query(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	if rows.Next() {
+		found = true
+		err = rows.Scan(dest...)
+	}
+	rows.Close()
+	return found, errors.Join(err, rows.Err())
+}

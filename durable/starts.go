@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A start is a claim that a worker wants confirmed.
+type start struct {
+	l     *live
+	ended chan struct{} // closed when below is set
+	held  bool
+	now   int64 // the engine's time at the decision, and
+	asked int64 // the node's own before it
+	err   error
+}
+
+// confirmMost is how many claims are confirmed at once.
+const confirmMost = 512
+
+func splitStarts(waiting []*start) (group, left []*start) {
+	most := min(len(waiting), confirmMost)
+	return waiting[:most:most], waiting[most:]
+}
+
+// confirm asks the engine whether the starts may be.
+func (n *node) confirm(group []*start) {
+	n.mu.Lock()
+	t, leased := n.term, n.leasedLocked()
+	n.mu.Unlock()
+	var asking []*start
+	var claims []Claim
+	for _, s := range group {
+		if !leased || s.l.claim.term != t {
+			s.err = ErrFenced
+			close(s.ended)
+			continue
+		}
+		asking = append(asking, s)
+		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision})
+	}
+	if len(asking) == 0 {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	asked := n.own()
+	held, now, err := n.engine.Confirm(ctx, t.id, claims)
+	if err != nil {
+		n.failed(t, err)
+	} else {
+		n.clock.heard(asked, n.own(), now)
+	}
+	for i, s := range asking {
+		if s.now, s.asked, s.err = now, asked, err; err == nil {
+			s.held = held[i]
+		}
+		close(s.ended)
+	}
+}
+
+// runTask does the run of a task on the worker that calls it, if the engine confirms it.
+func (n *node) runTask(l *live) {
+	if !l.state.CompareAndSwap(waits, begun) {
+		return
+	}
+	kind := n.kinds.get(l.rec.kind)
+	if kind == nil || n.isStopping() {
+		n.drop(l) // at the end of the membership it is free for others
+		return
+	}
+	rec := l.rec.interrupted(l.claim.starts, kind)
+	if rec.due == never {
+		n.conclude(l, rec, tally{parked: 1}, false)
+		return
+	}
+	if n.skips(l, kind) {
+		n.conclude(l, rec.skipped(n.now()), tally{}, false)
+		return
+	}
+	if !n.ask(l) {
+		return
+	}
+	ctx, ok := n.begin(l)
+	if !ok {
+		return
+	}
+	n.count.started.Add(1)
+	n.lastStart.Store(n.own())
+	run := rec.toRun(kind, l.claim.revision)
+	run.made = new(atomic.Bool)
+	kind.attempt(ctx, run, n.cfg.log, func(failure string) {
+		next := rec.after(failure, kind, n.now(), n.cfg.draw())
+		n.conclude(l, next, attempted(failure, next), failure == "" && run.made.Load())
+	})
+}
+
+const (
+	// freshStart is how old a confirmation may be when the handler is called: a removal may have come since.
+	// After startTries of them the engine takes longer than that to answer, and the last one counts.
+	freshStart = 100 * time.Millisecond
+	startTries = 3
+
+	// startAgain is when a start is tried again whose confirmation has failed.
+	startAgain = 100 * time.Millisecond
+)
+
+// ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
+// where it belongs.
+func (n *node) ask(l *live) bool {
+	for range startTries {
+		s := &start{l: l, ended: make(chan struct{})}
+		n.starts.post(s)
+		<-s.ended
+		switch {
+		case s.err != nil:
+			n.back(l, startAgain)
+			return false
+		case !s.held:
+			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has
+			// run out.
+			n.mu.Lock()
+			n.doubt = true
+			n.dropLocked(l)
+			n.mu.Unlock()
+			return false
+		case s.now < l.rec.due: // the engine's clock was set back
+			n.back(l, 0)
+			return false
+		case n.own()-s.asked <= int64(freshStart):
+			return true
+		}
+	}
+	return true
+}
+
+// back has the live wait again, unless it was dropped meanwhile.
+func (n *node) back(l *live, least time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[l.rec.key] == l {
+		l.overdue = false
+		l.state.Store(waits)
+		n.awaitLocked(l, least)
+	}
+}
+
+// begin returns the context of a run that is confirmed, unless the node itself knows that it must not start.
+func (n *node) begin(l *live) (context.Context, bool) {
+	n.mu.Lock()
+	leased := n.leasedLocked()
+	if leased && n.held[l.rec.key] == l {
+		defer n.mu.Unlock()
+		return n.term.ctx, true
+	}
+	n.mu.Unlock()
+	if !leased {
+		n.back(l, startAgain)
+	}
+	return nil, false
+}
+
+// skips reports whether the task's kind does not run what was due before the start.
+func (n *node) skips(l *live, of *kind) bool {
+	if !l.overdue || of.missed != MissedSkip || !l.rec.repeats() || l.rec.attempts > 0 || l.claim.starts > 0 {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return l.rec.due <= n.since
+}
+
+func (n *node) isStopping() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stopping
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of a [Store],
+// and the node, which is one of many over an [Engine]. What a task is and what becomes of it is the same for
+// both (record.go, transition.go, kind.go). They differ in how a change becomes durable, and in who may start a
+// run.
+type backend interface {
+	now() int64                            // what delays count from, in nanoseconds since 1970
+	do(ctx context.Context, v *verb) error // returns when the verb is durable, or refused
+	start() error
+	handled(kind string) // the kind has a handler from now on
+
+	get(ctx context.Context, key string) (*record, error) // nil if there is none
+	all(ctx context.Context) iter.Seq2[*record, error]    // in due order
+	len() int
+	fill(s *Stats) // with what it has counted
+	Err() error
+	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
+
+	// A shutdown calls these in this order.
+	stop()                    // no further run begins, apart from those that the wheel starts until it has stopped
+	cancel()                  // ends the contexts of the runs
+	finish()                  // returns when what the runs have left is durable, or cannot become so
+	release() error           // lets go of the store; nothing reads it any more
+	written() <-chan struct{} // closed when the logger has been given what there was to say
+}
+
+// A verb is what a caller asks for, as data: the keeper does it within a group, a node within a batch.
+type verb struct {
+	what    what
+	records []*record       // to add, with different keys, or the one to set; without generations
+	twice   map[string]bool // the keys to add that the caller gave more than once
+	key     string          // of the task to remove or to move
+	to      int64           // when the next run of the task to move is due
+	size    int             // about how many bytes it writes
+}
+
+type what uint8
+
+const (
+	toAdd    what = iota // all of the records, or none
+	toSet                // the record, whether there is one of the key or not
+	toRemove             // the task of the key
+	toMove               // the next run of the task of the key
+)
+
+// apply leaves in the group what the verb does, or returns why it cannot be done.
+func (v *verb) apply(g *group) error {
+	switch v.what {
+	case toAdd:
+		return v.add(g)
+	case toSet:
+		return v.set(g)
+	}
+	old, err := g.find(v.key)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		return notFound(v.key)
+	}
+	if v.what == toMove {
+		g.put(v.key, old, old.moved(v.to))
+		return nil
+	}
+	g.tally.removed++
+	g.put(v.key, old, nil)
+	return nil
+}
+
+func (v *verb) add(g *group) error {
+	var taken []string
+	for _, rec := range v.records {
+		old, err := g.find(rec.key)
+		if err != nil {
+			return err
+		}
+		if old != nil || v.twice[rec.key] {
+			taken = append(taken, rec.key)
+		}
+	}
+	if taken != nil {
+		return &DuplicateKeysError{taken}
+	}
+	v.number(g.k.next(0, uint64(len(v.records))))
+	g.putNew(v.records)
+	g.tally.added += uint64(len(v.records))
+	return nil
+}
+
+func (v *verb) set(g *group) error {
+	rec := v.records[0]
+	old, err := g.find(rec.key)
+	if err != nil {
+		return err
+	}
+	var before uint64
+	if old != nil {
+		g.tally.removed++
+		before = old.generation
+	}
+	g.tally.added++
+	v.number(g.k.next(before, 1))
+	g.put(rec.key, old, rec)
+	return nil
+}
+
+// number gives the records generations in a row.
+func (v *verb) number(first uint64) {
+	for i, rec := range v.records {
+		rec.generation = first + uint64(i)
+	}
+}
+
+func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }

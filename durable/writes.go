@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A change is a batch of writes on its way to the engine.
+type change struct {
+	ctx   context.Context // of what waits for it
+	batch Batch
+	recs  []*record // what each write puts, or nil
+	size  int       // about how many bytes it writes
+	done  func(Result, error)
+
+	before []*live // what the node held of each key when it was sent; nil for a new key
+}
+
+const (
+	changesMost  = 1024
+	changesBytes = 4 << 20
+)
+
+// splitChanges takes the changes of a commit. No two of them may have the same key, and none overtakes another
+// of the same key.
+func splitChanges(waiting []*change) (group, left []*change) {
+	if len(waiting) == 1 {
+		return waiting, nil
+	}
+	keys := make(map[string]bool)
+	size := 0
+	for i, c := range waiting {
+		if len(group) > 0 && (len(group) == changesMost || size+c.size > changesBytes) {
+			return group, append(left, waiting[i:]...)
+		}
+		free := true
+		for _, w := range c.batch {
+			free = free && !keys[w.Key]
+			keys[w.Key] = true
+		}
+		if !free {
+			left = append(left, c)
+			continue
+		}
+		group = append(group, c)
+		size += c.size
+	}
+	return group, left
+}
+
+// commit has the engine make a group of changes, and does to the claims what follows from them.
+func (n *node) commit(group []*change) {
+	sent := group[:0:0]
+	batches := make([]Batch, 0, len(group))
+	size := 0
+	for _, c := range group {
+		if err := c.ctx.Err(); err != nil {
+			c.done(Result{}, err)
+			continue
+		}
+		sent = append(sent, c)
+		batches = append(batches, c.batch)
+		size += c.size
+	}
+	if len(sent) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
+	defer cancel()
+	if len(sent) == 1 { // then it waits for locks as long as the caller does
+		defer context.AfterFunc(sent[0].ctx, cancel)()
+	}
+	n.deliver(ctx, sent, batches)
+}
+
+const (
+	// commitTimeout is how long a commit may take, and a second for each MiB more.
+	commitTimeout = 10 * time.Second
+
+	// Calls that have certainly had no effect are made again, so often and for so long.
+	notDoneEvery = 50 * time.Millisecond
+	notDoneFor   = time.Second
+)
+
+func (n *node) deliver(ctx context.Context, sent []*change, batches []Batch) {
+	t := n.mark(sent)
+	by := MemberID(0)
+	if t != nil {
+		by = t.id
+	}
+	results, err := n.engine.Commit(ctx, by, batches)
+	for began := n.own(); err != nil && errors.Is(err, ErrNotDone) && n.own()-began < int64(notDoneFor); {
+		select {
+		case <-time.After(notDoneEvery):
+		case <-ctx.Done():
+		}
+		results, err = n.engine.Commit(ctx, by, batches)
+	}
+	if err != nil {
+		if len(sent) == 1 && sent[0].ctx.Err() != nil {
+			n.unsure() // the caller has gone, and not the engine
+		} else {
+			n.trouble(err)
+		}
+		for _, c := range sent {
+			c.done(Result{}, err)
+		}
+		return
+	}
+	for i, c := range sent {
+		r := results[i]
+		if r.Busy {
+			n.writes.aside(func() { n.commitAlone(c) })
+			continue
+		}
+		if len(r.Unmet) == 0 {
+			n.settle(t, c, r.Written)
+		}
+		c.done(r, nil)
+	}
+}
+
+// commitAlone has the engine make a change that has met a lock. It waits for that as long as the caller does,
+// and nothing else waits for it.
+func (n *node) commitAlone(c *change) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	defer context.AfterFunc(n.sends, cancel)()
+	n.deliver(ctx, []*change{c}, []Batch{c.batch})
+}
+
+// mark notes what the node holds of the keys as the changes are sent. It returns the term.
+func (n *node) mark(sent []*change) *term {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range sent {
+		for i, w := range c.batch {
+			if w.If == IfAbsent {
+				continue
+			}
+			if c.before == nil {
+				c.before = make([]*live, len(c.batch))
+			}
+			c.before[i] = n.held[w.Key]
+		}
+	}
+	return n.term
+}
+
+// settle makes the claims in memory fit a change that is done. Only what was there when the change was sent is
+// dropped for a removal: what has come since may be of a later task.
+func (n *node) settle(t *term, c *change, written []Written) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, w := range c.batch {
+		old := n.held[w.Key]
+		switch {
+		case written[i].Held:
+			n.placeLocked(c.recs[i], &claim{term: t, revision: written[i].Revision}, false)
+		case old == nil:
+		case w.Data == nil && c.before != nil && c.before[i] == old,
+			w.Data != nil && old.claim.revision < written[i].Revision:
+			n.dropLocked(old)
+		}
+	}
+}
+
+// conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing
+// waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
+// has made a completion of the run: then a task that is not held any more was completed by that.
+func (n *node) conclude(l *live, next *record, t tally, completed bool) {
+	w := completion(next, l.rec, l.claim.revision)
+	c := &change{ctx: n.sends, batch: Batch{w}, recs: []*record{next}, size: l.rec.size()}
+	c.done = func(r Result, err error) {
+		switch {
+		case err != nil:
+			n.keepUnsent(l, c)
+		case len(r.Unmet) > 0:
+			n.drop(l)
+			if completed {
+				n.count.add(t)
+			}
+		default:
+			n.count.add(t)
+			if t.parked > 0 {
+				n.report.note(func(n *notices) { n.parked, n.last = n.parked+1, next })
+			}
+		}
+	}
+	n.mu.Lock()
+	leased := n.leasedLocked()
+	c.batch[0].Hold = next != nil && n.holdsLocked(next)
+	n.mu.Unlock()
+	if !leased {
+		n.keepUnsent(l, c)
+		return
+	}
+	n.writes.post(c)
+}
+
+// holdsLocked reports whether the node holds what it writes, because it is due soon.
+func (n *node) holdsLocked(rec *record) bool {
+	return n.claimsLocked() && rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
+}
+
+// keepUnsent keeps the end of a run until the lease is renewed.
+func (n *node) keepUnsent(l *live, c *change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[l.rec.key] == l {
+		n.unsent = append(n.unsent, c)
+	}
+}
+
+// sendUnsent sends the ends of runs that could not be written, if the lease lasts.
+func (n *node) sendUnsent() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.leasedLocked() {
+		return
+	}
+	for _, c := range n.unsent {
+		n.writes.post(c)
+	}
+	n.unsent = nil
+}
+
+// settleUnsent waits until the ends of all runs are written, or the lease has run out, or it takes too long.
+func (n *node) settleUnsent() {
+	const every = 20 * time.Millisecond
+	for {
+		n.writes.wait()
+		n.mu.Lock()
+		over := len(n.unsent) == 0 || !n.leasedLocked() || n.sends.Err() != nil
+		n.mu.Unlock()
+		if over {
+			return
+		}
+		time.Sleep(every)
+	}
+}
+
+func (n *node) do(ctx context.Context, v *verb) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.verbs.enter() {
+		return ErrStopped
+	}
+	defer n.verbs.leave()
+	switch v.what {
+	case toAdd:
+		return n.add(ctx, v)
+	case toSet:
+		return n.set(ctx, v)
+	case toMove:
+		return n.move(ctx, v)
+	}
+	r, err := n.send(ctx, v.size, Write{Record: Record{Key: v.key}, If: IfPresent})
+	if err == nil && len(r.Unmet) > 0 {
+		err = notFound(v.key)
+	}
+	if err == nil {
+		n.count.removed.Add(1)
+	}
+	return err
+}
+
+// send has the change made, and waits for it.
+func (n *node) send(ctx context.Context, size int, w Write, recs ...*record) (Result, error) {
+	if recs == nil {
+		recs = []*record{nil}
+	}
+	return n.sendAll(ctx, size, Batch{w}, recs)
+}
+
+func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*record) (Result, error) {
+	type outcome struct {
+		r   Result
+		err error
+	}
+	answered := make(chan outcome, 1)
+	n.mu.Lock()
+	for i := range batch {
+		batch[i].Hold = recs[i] != nil && n.holdsLocked(recs[i])
+	}
+	n.mu.Unlock()
+	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,
+		done: func(r Result, err error) { answered <- outcome{r, err} }})
+	select {
+	case o := <-answered:
+		if o.err != nil {
+			return o.r, n.unavailable(ctx, o.err)
+		}
+		return o.r, nil
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+}
+
+func (n *node) add(ctx context.Context, v *verb) error {
+	if v.twice != nil {
+		return n.refuse(ctx, v)
+	}
+	v.number(n.next(len(v.records)))
+	batch := make(Batch, len(v.records))
+	for i, rec := range v.records {
+		batch[i] = rec.write(IfAbsent, 0)
+	}
+	r, err := n.sendAll(ctx, v.size, batch, v.records)
+	if err != nil {
+		err = n.readBack(ctx, v, err)
+	}
+	if err == nil && len(r.Unmet) > 0 {
+		err = &DuplicateKeysError{r.Unmet}
+	}
+	if err == nil {
+		n.count.added.Add(uint64(len(v.records)))
+	}
+	return err
+}
+
+// refuse returns the error of an add with keys that occur more than once.
+func (n *node) refuse(ctx context.Context, v *verb) error {
+	var taken []string
+	for _, rec := range v.records {
+		if !v.twice[rec.key] {
+			old, err := n.get(ctx, rec.key)
+			if err != nil {
+				return err
+			}
+			if old == nil {
+				continue
+			}
+		}
+		taken = append(taken, rec.key)
+	}
+	return &DuplicateKeysError{taken}
+}
+
+func (n *node) set(ctx context.Context, v *verb) error {
+	v.number(n.next(1))
+	rec := v.records[0]
+	r, err := n.send(ctx, v.size, rec.write(Always, 0), rec)
+	if err != nil {
+		err = n.readBack(ctx, v, err)
+	}
+	if err == nil {
+		n.count.added.Add(1)
+		if len(r.Written) > 0 && r.Written[0].Replaced {
+			n.count.removed.Add(1)
+		}
+	}
+	return err
+}
+
+func (n *node) move(ctx context.Context, v *verb) error {
+	for {
+		stored, ok, err := n.engine.Get(ctx, v.key)
+		if err != nil {
+			return n.unavailable(ctx, err)
+		}
+		if !ok {
+			return notFound(v.key)
+		}
+		old, err := decode(stored.Record)
+		if err != nil {
+			return err
+		}
+		next := old.moved(v.to)
+		w := next.write(IfUnchanged, stored.Revision)
+		r, err := n.send(ctx, v.size, w, next)
+		if err != nil {
+			return n.readBackAs(ctx, v.key, err, func(now Record) bool {
+				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
+			})
+		}
+		if len(r.Unmet) == 0 {
+			return nil
+		}
+	}
+}
+
+// readBack returns nil if the records of a verb whose answer was lost are there, and else the error. Their
+// generation is no other's. Nothing is written again: what is not there may have been there, and
+// removed by somebody since.
+func (n *node) readBack(ctx context.Context, v *verb, err error) error {
+	const most = 8 // they are there together; but some may have been removed, or have run, since
+	for _, rec := range v.records[:min(len(v.records), most)] {
+		err = n.readBackAs(ctx, rec.key, err, func(now Record) bool {
+			found, err := decode(now)
+			return err == nil && found.generation == rec.generation
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// readBackAs returns nil if the key has what a write should have put there, and else the error.
+func (n *node) readBackAs(ctx context.Context, key string, err error, is func(Record) bool) error {
+	if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readBackFor)
+	defer cancel()
+	for {
+		stored, ok, failed := n.engine.Get(ctx, key)
+		if failed == nil && ok && is(stored.Record) {
+			return nil
+		}
+		if failed == nil {
+			return fmt.Errorf("%w (it is not known whether it took effect)", err)
+		}
+		select {
+		case <-time.After(notDoneEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// readBackFor is how long a verb whose answer was lost tries to find out what has become of it.
+const readBackFor = time.Second
+
+// next returns the first of a number of generations in a row. The member in their last bits keeps apart what
+// nodes add at the same instant.
+func (n *node) next(most int) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	low := uint64(0)
+	if n.term != nil {
+		low = uint64(n.term.id)
+	}
+	first := max(n.generation+1, generationAt(n.now(), low))
+	n.generation = first + uint64(most) - 1
+	return first
+}
