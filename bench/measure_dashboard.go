@@ -30,7 +30,7 @@ func measureDashboard(w workload, open opener) (figures, error) {
 	var early counter
 	rec := dashboard.NewRecorder()
 	keys := makeKeys(w.Live)
-	p, err := open(settings{tick: w.Tick, ids: len(keys), fire: early.fire, more: []timewheel.Option{timewheel.WithObserver(rec.Observe)}})
+	p, err := open(settings{tick: w.Tick, ids: len(keys), fire: early.fire, more: []timewheel.Option{rec.Option()}})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func measureDashboard(w workload, open opener) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &http.Server{Handler: dashboard.Handler(p.(*wheel).tw, dashboard.WithRecorder(rec))}
+	srv := &http.Server{Handler: dashboard.Handler([]dashboard.Source{dashboard.Wheel("bench", p.(*wheel).tw, rec)})}
 	defer srv.Close()
 	go func() { _ = srv.Serve(listener) }()
 

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,15 +68,6 @@ func key(i int) string { return fmt.Sprintf("order:%010d", i) }
 // quantile returns the q quantile of what is sorted.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-func median(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	n := len(sorted)
-	if n == 0 {
-		return 0
-	}
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }

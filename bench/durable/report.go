@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/bench/internal/rounds"
 )
 
 // medians are the figures of a case and peer over the rounds.
@@ -19,33 +20,20 @@ type medians map[string]map[string]float64
 
 func (m medians) of(c, p, figure string) float64 { return m[c+"/"+p][figure] }
 
-func summarize(samples []sample) (m medians, failures []string) {
-	all := map[string]map[string][]float64{}
-	for _, s := range samples {
-		id := s.Case + "/" + s.Peer
-		if s.Failure != "" {
-			failures = append(failures, fmt.Sprintf("%s, round %d: %s", id, s.Round+1, s.Failure))
-			continue
-		}
-		if all[id] == nil {
-			all[id] = map[string][]float64{}
-		}
-		for name, v := range s.Figures {
-			all[id][name] = append(all[id][name], v)
-		}
-	}
+func summarize(samples []rounds.Sample) (m medians, failures []string) {
+	values, failures := rounds.Collect(samples)
 	m = medians{}
-	for id, figures := range all {
+	for id, figures := range values {
 		m[id] = map[string]float64{}
 		for name, v := range figures {
-			m[id][name] = median(v)
+			m[id][name] = rounds.Median(v)
 		}
 	}
 	return m, failures
 }
 
 // writeReport writes RESULTS.md into the directory, or prints it if there is none.
-func writeReport(samples []sample, dir string, size sizes) error {
+func writeReport(samples []rounds.Sample, dir string, size sizes) error {
 	var to io.Writer = os.Stdout
 	if dir != "" {
 		f, err := os.Create(filepath.Join(dir, "RESULTS.md"))
@@ -57,10 +45,6 @@ func writeReport(samples []sample, dir string, size sizes) error {
 	}
 	w := bufio.NewWriter(to)
 	m, failures := summarize(samples)
-	rounds := 0
-	for _, s := range samples {
-		rounds = max(rounds, s.Round+1)
-	}
 	fmt.Fprintf(w, `# Benchmark results of package durable
 
 - Machine: %s, %d cores
@@ -73,9 +57,10 @@ func writeReport(samples []sample, dir string, size sizes) error {
 Each peer and case runs in a process of its own, on an empty directory. A record is a key of 16 bytes and a
 payload of %d; every commit is synced. %s
 
-`, cpuName(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds,
-		"`cd bench/durable && go run . -out .`", versions(), recordLen,
-		fmt.Sprintf("%s tasks are live, %s are added.", thousands(size.live), thousands(size.adds)))
+`, rounds.CPU(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds.Of(samples),
+		"`cd bench/durable && go run . -out .`",
+		rounds.Versions("github.com/cockroachdb/pebble/v2", "github.com/hibiken/asynq", "github.com/riverqueue/river"), recordLen,
+		fmt.Sprintf("%s tasks are live, %s are added.", rounds.Thousands(size.live), rounds.Thousands(size.adds)))
 	targets(w, m, size)
 	for _, c := range caseNames() {
 		table(w, m, c, size)
@@ -100,7 +85,7 @@ func targets(w io.Writer, m medians, size sizes) {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, want, got, answer)
 	}
 	best := max(m.of("add-1024", ours, "ops"), m.of("add-batch", ours, "ops"))
-	row("durable adds a second, batches of 1000 or 1024 callers", "≥ 150,000", thousands(int(best)), best, best >= 150_000)
+	row("durable adds a second, batches of 1000 or 1024 callers", "≥ 150,000", rounds.Thousands(int(best)), best, best >= 150_000)
 	for _, c := range []string{"add-1024", "add-batch"} {
 		ratio := m.of(c, ours, "ops") / m.of(c, raw, "ops")
 		row(c+", against Pebble's own", "≥ 0.65", fmt.Sprintf("%.2f", ratio), ratio, ratio >= 0.65)
@@ -108,15 +93,15 @@ func targets(w io.Writer, m medians, size sizes) {
 	one := m.of("add-one", ours, "ops") / m.of("add-one", disk, "ops")
 	row("one add at a time, against the disk's sync rate", "≥ 0.85", fmt.Sprintf("%.2f", one), one, one >= 0.85)
 	runs := m.of("run", ours, "ops")
-	row("runs acknowledged a second", "≥ 150,000", thousands(int(runs)), runs, runs >= 150_000)
+	row("runs acknowledged a second", "≥ 150,000", rounds.Thousands(int(runs)), runs, runs >= 150_000)
 	for _, p := range []string{ours, bare} {
 		ms, mb := m.of("open", p, "open_ms"), m.of("open", p, "resident_mb")
 		most := map[string]float64{ours: 550, bare: 200}[p]
-		row(fmt.Sprintf("%s: open with %s tasks", p, thousands(size.far)), "≤ 3 s", fmt.Sprintf("%.2f s", ms/1000), ms, ms <= 3000)
+		row(fmt.Sprintf("%s: open with %s tasks", p, rounds.Thousands(size.far)), "≤ 3 s", fmt.Sprintf("%.2f s", ms/1000), ms, ms <= 3000)
 		row(p+": resident memory with them", fmt.Sprintf("≤ %.0f MB", most), fmt.Sprintf("%.0f MB", mb), mb, mb <= most)
 	}
 	p99 := m.of("lateness", ours, "p99_ms")
-	row(fmt.Sprintf("lateness, p99, %s tasks a second", thousands(size.rate)), "≤ 25 ms", fmt.Sprintf("%.1f ms", p99), p99, p99 <= 25)
+	row(fmt.Sprintf("lateness, p99, %s tasks a second", rounds.Thousands(size.rate)), "≤ 25 ms", fmt.Sprintf("%.1f ms", p99), p99, p99 <= 25)
 	fmt.Fprintln(w)
 }
 
@@ -154,7 +139,7 @@ func table(w io.Writer, m medians, c string, size sizes) {
 		fmt.Fprintf(w, "| %s |", p)
 		for _, column := range columns {
 			if v := m.of(c, p, column); column == "ops" || v >= 100 {
-				fmt.Fprintf(w, " %s |", thousands(int(v)))
+				fmt.Fprintf(w, " %s |", rounds.Thousands(int(v)))
 			} else {
 				fmt.Fprintf(w, " %.1f |", v)
 			}
@@ -162,37 +147,4 @@ func table(w io.Writer, m medians, c string, size sizes) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w)
-}
-
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
-}
-
-func cpuName() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // without it the name is unknown
-	for line := range strings.Lines(string(info)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-		}
-	}
-	return "unknown"
-}
-
-func versions() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	var all []string
-	for _, m := range info.Deps {
-		for _, name := range []string{"cockroachdb/pebble/v2", "hibiken/asynq", "riverqueue/river"} {
-			if strings.HasSuffix(m.Path, name) {
-				all = append(all, m.Path+" "+m.Version)
-			}
-		}
-	}
-	return strings.Join(all, ", ")
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// A goal is a target for durable/postgres on a quiet machine with two cores.
+type goal struct {
+	title   string
+	c       string // the case
+	figure  string
+	sign    string // ≥ or ≤
+	target  float64
+	unit    string
+	minus   float64 // what is subtracted from the figure before it is judged and printed
+	against bool    // the ratio to River means something
+}
+
+// goals are in the order of the table.
+var goals = []goal{
+	{"adds a second, 64 callers", "add-64", "ops", "≥", 10_000, "", 0, true},
+	{"adds a second, 1,024 callers", "add-1024", "ops", "≥", 50_000, "", 0, true},
+	{"removes by key a second", "remove", "ops", "≥", 30_000, "", 0, true},
+	{"5,000 runs a second over two nodes: lateness, p99", "sustained", "p99_ms", "≤", 25, " ms", 0, true},
+	{"burst of 20,000, to the last start", "burst", "took_ms", "≤", 1500, " ms", 0, true},
+	{"a killed node's tasks elsewhere, past the lease", "take-over", "kill_wait_ms", "≤", 500, " ms", ms(lease), false},
+	{"a stopped node's tasks elsewhere", "take-over", "stop_wait_ms", "≤", 100, " ms", 0, true},
+	{"AddTaskTx: latency of the commit, one caller", "tx", "one_ratio", "≤", 1.5, " ×", 0, true},
+	{"AddTaskTx: commits a second, 16 callers", "tx", "many_ops_ratio", "≤", 1.5, " ×", 0, true},
+	{"a claim under an open transaction and dead rows", "claim", "dead_p50_ms", "≤", 5, " ms", 0, true},
+	{"the same, against claims without", "claim", "ratio", "≤", 2, " ×", 0, true},
+	{"tasks lost, sustained", "sustained", "lost", "≤", 0, "", 0, false},
+	{"tasks early, sustained", "sustained", "early", "≤", 0, "", 0, false},
+	{"tasks lost, burst", "burst", "lost", "≤", 0, "", 0, false},
+	{"tasks early, burst", "burst", "early", "≤", 0, "", 0, false},
+	{"tasks lost, node killed", "take-over", "kill_lost", "≤", 0, "", 0, false},
+	{"tasks early, node killed", "take-over", "kill_early", "≤", 0, "", 0, false},
+	{"tasks lost, node stopped", "take-over", "stop_lost", "≤", 0, "", 0, false},
+	{"tasks early, node stopped", "take-over", "stop_early", "≤", 0, "", 0, false},
+}
+
+// met reports whether the value is good enough.
+func (g goal) met(v float64) bool {
+	if g.sign == "≥" {
+		return v >= g.target
+	}
+	return v <= g.target
+}
+
+// row is the line of a goal in the table.
+func (g goal) row(m medians) string {
+	v := m.of(g.c, ours, g.figure) - g.minus
+	verdict := "**no**"
+	switch {
+	case math.IsNaN(v):
+		verdict = "not measured"
+	case g.met(v):
+		verdict = "yes"
+	}
+	row := fmt.Sprintf("| %s | %s %s%s | %s |", g.title, g.sign, number(g.target), g.unit, withUnit(v, g.unit))
+	for _, p := range []string{riverName, polledName} {
+		theirs := m.of(g.c, p, g.figure)
+		row += fmt.Sprintf(" %s |", withUnit(theirs-g.minus, g.unit))
+		if p != riverName {
+			continue
+		}
+		ratio := math.NaN()
+		if g.against {
+			ratio = v / theirs
+		}
+		row += fmt.Sprintf(" %s |", number(ratio))
+	}
+	return row + " " + verdict + " |\n"
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// An event is the start or the end of a call of a handler.
+type event struct {
+	id  int
+	at  time.Time
+	end bool
+}
+
+// A ledger is a file to which a node appends each event as it happens. It outlives a killed node.
+type ledger struct{ f *os.File }
+
+const eventLen = 17 // bytes of an event in a ledger
+
+func createLedger(name string) (ledger, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return ledger{f}, err
+}
+
+func (l ledger) note(e event) error {
+	b := make([]byte, eventLen)
+	binary.BigEndian.PutUint64(b, uint64(e.id))
+	binary.BigEndian.PutUint64(b[8:], uint64(e.at.UnixNano()))
+	if e.end {
+		b[16] = 1
+	}
+	_, err := l.f.Write(b)
+	return err
+}
+
+// readLedgers returns what is in the files, in no order.
+func readLedgers(names []string) ([]event, error) {
+	var all []event
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(text)%eventLen != 0 {
+			return nil, fmt.Errorf("ledger %s: %d bytes are no whole events", name, len(text))
+		}
+		for ; len(text) > 0; text = text[eventLen:] {
+			all = append(all, event{
+				id:  int(binary.BigEndian.Uint64(text)),
+				at:  time.Unix(0, int64(binary.BigEndian.Uint64(text[8:]))),
+				end: text[16] == 1,
+			})
+		}
+	}
+	return all, nil
+}
+
+// An account says what became of tasks that were due once each.
+type account struct {
+	lost       int             // tasks of which no run has ended
+	early      int             // tasks of which a run started before the due time
+	duplicates int             // runs of a task after its first one
+	strange    int             // events of what was no task
+	late       []time.Duration // of the first run of each task after its due time, sorted
+	last       time.Time       // when the last of those started
+}
+
+// settle compares the events with the tasks, which are numbered from that of the first one on. Events of earlier
+// tasks are left out.
+func settle(tasks []task, events []event) account {
+	var a account
+	first := make([]time.Time, len(tasks))
+	ended := make([]bool, len(tasks))
+	starts := make([]int, len(tasks))
+	for _, e := range events {
+		i := e.id - tasks[0].id
+		switch {
+		case i < 0:
+		case i >= len(tasks):
+			a.strange++
+		case e.end:
+			ended[i] = true
+		default:
+			starts[i]++
+			if starts[i] == 1 || e.at.Before(first[i]) {
+				first[i] = e.at
+			}
+		}
+	}
+	for i, t := range tasks {
+		if !ended[i] {
+			a.lost++
+		}
+		if starts[i] == 0 {
+			continue
+		}
+		a.duplicates += starts[i] - 1
+		late := first[i].Sub(t.due)
+		if late < 0 {
+			a.early++
+		}
+		a.late = append(a.late, late)
+		if first[i].After(a.last) {
+			a.last = first[i]
+		}
+	}
+	slices.Sort(a.late)
+	return a
+}
+
+// figures returns what each case with runs prints.
+func (a account) figures() figures {
+	f := figures{"lost": float64(a.lost), "early": float64(a.early), "duplicates": float64(a.duplicates)}
+	if n := len(a.late); n > 0 {
+		f["p50_ms"], f["p99_ms"] = ms(quantile(a.late, 0.5)), ms(quantile(a.late, 0.99))
+		f["most_ms"] = ms(a.late[n-1])
+	}
+	return f
+}
+
+// check returns an error if what the ledger says makes no sense.
+func (a account) check() error {
+	if a.strange > 0 {
+		return fmt.Errorf("%d events of no task", a.strange)
+	}
+	return nil
+}
+
+// longestWait returns the longest wait of any task: from its due time or the instant, whichever is later, to
+// its last start. Tasks that were due before from are left out.
+func longestWait(tasks []task, events []event, from, instant time.Time) time.Duration {
+	var most time.Duration
+	for _, e := range events {
+		if e.end || e.id < 0 || e.id >= len(tasks) || tasks[e.id].due.Before(from) {
+			continue
+		}
+		since := tasks[e.id].due
+		if instant.After(since) {
+			since = instant
+		}
+		most = max(most, e.at.Sub(since))
+	}
+	return most
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+// quantile returns the q quantile of what is sorted and not empty.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+)
+
+// oursPeer is durable.Join over durable/postgres, both with their defaults.
+type oursPeer struct{}
+
+const oursKind = "recheck"
+
+func (oursPeer) migrate(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	return errors.Join(postgres.Migrate(ctx, conn), conn.Close(ctx))
+}
+
+// joinOurs returns a node that is not started.
+func joinOurs(
+	ctx context.Context, url string, run durable.Handler, opts ...durable.Option,
+) (*oursClient, error) {
+	engine, err := postgres.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	s, err := durable.Join(ctx, engine, opts...)
+	if err != nil {
+		engine.Close()
+		return nil, err
+	}
+	c := &oursClient{engine, s}
+	if err := s.Handle(oursKind, run); err != nil {
+		return nil, errors.Join(err, c.shutdown())
+	}
+	return c, nil
+}
+
+func (oursPeer) open(ctx context.Context, url string) (client, error) {
+	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
+}
+
+type oursClient struct {
+	engine *postgres.Engine
+	node   *durable.Scheduler
+}
+
+func oursTask(t task) durable.Task {
+	return durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: max(time.Until(t.due), 1)}
+}
+
+func (c *oursClient) add(ctx context.Context, tasks ...task) error {
+	all := make([]durable.Task, len(tasks))
+	for i, t := range tasks {
+		all[i] = oursTask(t)
+	}
+	return c.node.AddTask(ctx, all...)
+}
+
+func (c *oursClient) addTx(ctx context.Context, tx pgx.Tx, t task) error {
+	return c.engine.AddTaskTx(ctx, tx, oursTask(t))
+}
+
+func (c *oursClient) remove(ctx context.Context, id int) error {
+	return c.node.RemoveTask(ctx, task{id: id}.key())
+}
+
+func (c *oursClient) live(ctx context.Context) (int, error) { return c.engine.Len(ctx) }
+
+func (c *oursClient) shutdown() error {
+	err := c.node.Shutdown(context.Background())
+	c.engine.Close()
+	return err
+}
+
+func (c *oursClient) close() { _ = c.shutdown() }
+
+func (oursPeer) start(
+	ctx context.Context, url, name string, lease time.Duration, run func([]byte),
+) (func() error, error) {
+	handler := func(_ context.Context, r durable.Run) error {
+		run(r.Payload)
+		return nil
+	}
+	c, err := joinOurs(ctx, url, handler, durable.WithNode(name), durable.WithLease(lease))
+	if err != nil {
+		return nil, err
+	}
+	return c.shutdown, c.node.Start()
+}
+
+// oursClaimer makes the calls of a node.
+type oursClaimer struct {
+	engine *postgres.Engine
+	member durable.MemberID
+	held   []durable.Stored
+	cursor int64 // due time of the last overdue task that was claimed
+}
+
+func (oursPeer) claims(ctx context.Context, url string) (claimer, error) {
+	engine, err := postgres.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	c := &oursClaimer{engine: engine}
+	c.member, _, err = engine.Join(ctx, "bench", time.Hour)
+	return c, err
+}
+
+func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
+	var batch durable.Batch
+	for _, t := range tasks {
+		due := t.due.UnixNano()
+		w, err := durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: 1}, due)
+		if err != nil {
+			return err
+		}
+		batch = append(batch, w)
+	}
+	results, err := c.engine.Commit(ctx, 0, []durable.Batch{batch})
+	if err == nil && len(results[0].Written) != len(batch) {
+		err = fmt.Errorf("tasks were not added: %+v", results[0])
+	}
+	return err
+}
+
+// claim claims what is due now or soon, as a node does ten times a second. If there is nothing it claims
+// what is overdue, from where the last such claim ended.
+func (c *oursClaimer) claim(ctx context.Context, most int) (int, error) {
+	now := time.Now()
+	soon, late := now.Add(time.Second).UnixNano(), now.Add(-time.Second).UnixNano()
+	got, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, late, soon, most)
+	if err == nil && len(got) == 0 {
+		got, _, err = c.engine.Claim(ctx, c.member, []string{oursKind}, c.cursor, late, most)
+		if len(got) > 0 {
+			c.cursor = got[len(got)-1].Due - 1
+		}
+	}
+	c.held = append(c.held, got...)
+	return len(got), err
+}
+
+// overdue claims what is overdue, from the beginning, as a node does each second.
+func (c *oursClaimer) overdue(ctx context.Context) error {
+	late := time.Now().Add(-time.Second).UnixNano()
+	_, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, durable.None, late, claimSize)
+	return err
+}
+
+func (c *oursClaimer) finish(ctx context.Context) error {
+	var batches []durable.Batch
+	for _, s := range c.held {
+		w := durable.Write{Record: durable.Record{Key: s.Key}, If: durable.IfUnchanged, Revision: s.Revision}
+		batches = append(batches, durable.Batch{w})
+	}
+	c.held = nil
+	if len(batches) == 0 {
+		return nil
+	}
+	_, err := c.engine.Commit(ctx, c.member, batches)
+	return err
+}
+
+func (c *oursClaimer) close() { c.engine.Close() }

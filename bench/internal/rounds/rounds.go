@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+// Package rounds measures cases of peers in rounds, each in a process of its own, for the benchmarks of packages
+// durable and durable/postgres.
+package rounds
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Choose returns the names that are asked for, separated by commas, or all of them if none is.
+func Choose(what, asked string, names []string) ([]string, error) {
+	if asked == "" {
+		return names, nil
+	}
+	want := strings.Split(asked, ",")
+	for _, name := range want {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("unknown %s %q; there are: %s", what, name, strings.Join(names, ", "))
+		}
+	}
+	return want, nil
+}
+
+// A Sample is what one process has measured, by the names of the figures, or why it could not.
+type Sample struct {
+	Round      int
+	Case, Peer string
+	Figures    map[string]float64
+	Failure    string
+}
+
+// Measure calls measure for each case in each round, and each peer that it applies to, and reports its progress on the
+// standard error. The peers of a case come one after another, and another one begins in each round.
+func Measure(rounds int, cases, peers []string, applies func(c, p string) bool, measure func(c, p string) Sample,
+) []Sample {
+	var samples []Sample
+	for round := range rounds {
+		for _, c := range cases {
+			for i := range peers {
+				p := peers[(i+round)%len(peers)]
+				if !applies(c, p) {
+					continue
+				}
+				began := time.Now()
+				s := measure(c, p)
+				s.Round, s.Case, s.Peer = round, c, p
+				samples = append(samples, s)
+				fmt.Fprintf(os.Stderr, "round %d, %s, %s: %s %s\n", round+1, c, p,
+					time.Since(began).Round(100*time.Millisecond), s.Failure)
+			}
+		}
+	}
+	return samples
+}
+
+// InChild runs this program again with the arguments. It is to print its figures as JSON, and is killed after the
+// limit.
+func InChild(limit time.Duration, args ...string) (s Sample) {
+	cmd := exec.Command(os.Args[0], args...)
+	var failure strings.Builder
+	cmd.Stderr = &failure
+	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	printed, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(printed, &s.Figures)
+	}
+	if err != nil {
+		s.Failure = strings.Join(strings.Fields(err.Error()+": "+failure.String()), " ")
+	}
+	return s
+}
+
+// Collect returns the values of each figure over the rounds, by case/peer and name, and why some are missing.
+func Collect(samples []Sample) (values map[string]map[string][]float64, failures []string) {
+	values = map[string]map[string][]float64{}
+	for _, s := range samples {
+		id := s.Case + "/" + s.Peer
+		if s.Failure != "" {
+			failures = append(failures, fmt.Sprintf("%s, round %d: %s", id, s.Round+1, s.Failure))
+			continue
+		}
+		if values[id] == nil {
+			values[id] = map[string][]float64{}
+		}
+		for name, v := range s.Figures {
+			values[id][name] = append(values[id][name], v)
+		}
+	}
+	return values, failures
+}
+
+// Of returns the number of rounds of the samples.
+func Of(samples []Sample) (n int) {
+	for _, s := range samples {
+		n = max(n, s.Round+1)
+	}
+	return n
+}
+
+// Median returns the median of the values, of which there must be one.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Thousands prints a number with a comma after each three digits.
+func Thousands(n int) string {
+	if n < 0 {
+		return "-" + Thousands(-n)
+	}
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
+}
+
+// CPU returns the name of the processor, or "unknown".
+func CPU() string {
+	info, _ := os.ReadFile("/proc/cpuinfo") // without it the name is unknown
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+		}
+	}
+	return "unknown"
+}
+
+// Versions returns the versions of those modules that this program is built with.
+func Versions(modules ...string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	var all []string
+	for _, m := range info.Deps {
+		if slices.Contains(modules, m.Path) {
+			all = append(all, m.Path+" "+m.Version)
+		}
+	}
+	return strings.Join(all, ", ")
+}
