@@ -16,10 +16,9 @@ import (
 // another site is refused before check is called ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
-// custom header. A check that lets everybody in should at least compare the Host of the request with your own
-// names. Otherwise an attacker can point the name of their own site at your machine. Check is also called for
-// a GET request, to find out whether the page shows the buttons. It may be called by several goroutines at a
-// time.
+// custom header. The Host of the request was checked before ([AllowHosts]). Check is also called for a GET
+// request, to find out whether the page shows the buttons. It may be called by several goroutines at a time.
+// The check is for all sources.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }

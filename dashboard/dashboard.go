@@ -4,13 +4,18 @@ package dashboard
 
 import (
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -28,53 +33,84 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed page
 var files embed.FS
 
-// An Option adds to what a handler shows or may do.
+// A Source is what a handler shows under a name. [Wheel] makes one.
+type Source struct {
+	name string
+	tw   *timewheel.TimeWheel
+	rec  *Recorder
+}
+
+// Wheel returns a wheel as a source. The recorder may be nil: then the page has neither the lateness nor the
+// panics of the wheel.
+func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source { return Source{name, tw, r} }
+
+// An Option changes what requests a handler answers.
 type Option func(*handler)
 
-// WithName sets the name of the handler's first wheel; the default is "wheel".
-func WithName(name string) Option { return func(h *handler) { h.hubs[0].name = name } }
-
-// WithRecorder makes the handler show what r records of its first wheel: the lateness and the panics. Give
-// r.Observe and r.Panicked to the wheel.
-func WithRecorder(r *Recorder) Option { return func(h *handler) { h.hubs[0].rec = r } }
-
-// WithWheel adds a further wheel, which the user can choose on the page by its name. The recorder may be nil.
-func WithWheel(name string, tw *timewheel.TimeWheel, r *Recorder) Option {
-	return func(h *handler) { h.hubs = append(h.hubs, newHub(name, tw, r)) }
+// AllowHosts adds names under which the handler may be reached, without a port, such as
+// "timewheel.internal.example.com". Without this option it answers only a request whose Host is an IP address
+// or localhost, so that no site can point its own name at your machine and have a browser there read the page
+// (DNS rebinding). The name "*" allows every name. It is for a server that authenticates every request.
+func AllowHosts(names ...string) Option {
+	return func(h *handler) {
+		for _, name := range names {
+			h.hosts[strings.ToLower(name)] = true
+		}
+	}
 }
 
 type handler struct {
 	hubs    []*hub
+	hosts   map[string]bool           // names that a request may have as its Host
 	check   func(*http.Request) error // nil: read only
 	foreign *http.CrossOriginProtection
 	pages   atomic.Int64 // open
+
+	searching sync.Mutex // so that searches take one core at most
 }
 
-// Handler returns a handler that shows the wheel. It works under any path that ends with a slash:
+// Handler returns a handler that shows the sources. It works under any path that ends with a slash:
 //
-//	http.Handle("/debug/timewheel/", dashboard.Handler(tw))
+//	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", tw, rec)}))
 //
-// Handler panics if a wheel is nil, or if a name is empty, not valid UTF-8, or used twice.
-func Handler(tw *timewheel.TimeWheel, opts ...Option) http.Handler {
-	h := &handler{
-		hubs:    []*hub{newHub("wheel", tw, nil)},
-		foreign: http.NewCrossOriginProtection(),
+// The options are one rule for all sources. The handler reads the accounts of every wheel from now on, so call
+// it before the wheels start.
+//
+// Handler panics if there is no source, if a wheel is nil, if a name is empty, not valid UTF-8, or used twice,
+// and if a recorder is used twice or was not given to a wheel by its Option.
+func Handler(sources []Source, opts ...Option) http.Handler {
+	if len(sources) == 0 {
+		panic("dashboard: no source")
 	}
+	names, recorders := make(map[string]bool), make(map[*Recorder]bool)
+	for _, s := range sources {
+		switch {
+		case s.name == "" || !utf8.ValidString(s.name):
+			panic(fmt.Sprintf("dashboard: name %q is empty or not valid UTF-8", s.name))
+		case names[s.name]:
+			panic(fmt.Sprintf("dashboard: two sources have the name %q", s.name))
+		case s.tw == nil:
+			panic(fmt.Sprintf("dashboard: wheel %q is nil", s.name))
+		}
+		names[s.name] = true
+		if s.rec == nil {
+			continue
+		}
+		if recorders[s.rec] {
+			panic(fmt.Sprintf("dashboard: the recorder of %q is that of another source, too", s.name))
+		}
+		if s.rec.wheels.Load() == 0 {
+			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no wheel; pass its Option to timewheel.New",
+				s.name))
+		}
+		recorders[s.rec] = true
+	}
+	h := &handler{hosts: make(map[string]bool), foreign: http.NewCrossOriginProtection()}
 	for _, o := range opts {
 		o(h)
 	}
-	for i, hub := range h.hubs {
-		if hub.tw == nil {
-			panic(fmt.Sprintf("dashboard: wheel %q is nil", hub.name))
-		}
-		if hub.name == "" || !utf8.ValidString(hub.name) {
-			panic(fmt.Sprintf("dashboard: name %q is empty or not valid UTF-8", hub.name))
-		}
-		for _, other := range h.hubs[:i] {
-			if other.name == hub.name {
-				panic(fmt.Sprintf("dashboard: two wheels have the name %q", hub.name))
-			}
-		}
+	for _, s := range sources {
+		h.hubs = append(h.hubs, newHub(s.name, s.tw, s.rec))
 	}
 	return h
 }
@@ -83,6 +119,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
+	if err := h.checkHost(r.Host); err != nil {
+		fail(w, http.StatusForbidden, err.Error())
+		return
+	}
 	serve, method := h.route(r.URL.Path)
 	switch {
 	case serve == nil:
@@ -96,6 +136,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", method)
 		fail(w, http.StatusMethodNotAllowed, "the method must be "+method)
 	}
+}
+
+// checkHost returns an error if a request with this Host is not answered. Every browser sends a Host.
+func (h *handler) checkHost(hostport string) error {
+	host := hostport
+	if name, _, err := net.SplitHostPort(hostport); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if h.hosts[host] || h.hosts["*"] || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return nil
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	return fmt.Errorf("the dashboard is not reached as %q; if it may be, give AllowHosts that name", host)
 }
 
 // route finds the endpoint of a path, wherever the handler is mounted. It looks only at the end of the path,
@@ -120,14 +176,16 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return file(name, "text/css"), http.MethodGet
 	case "icon.svg":
 		return file(name, "image/svg+xml"), http.MethodGet
-	case "api/wheels":
-		return h.wheels, http.MethodGet
+	case "api/sources":
+		return h.sources, http.MethodGet
 	case "api/wheel":
 		return h.wheel(h.state), http.MethodGet
 	case "api/events":
 		return h.wheel(h.events), http.MethodGet
 	case "api/task":
 		return h.wheel(h.task), http.MethodGet
+	case "api/search":
+		return h.wheel(h.search), http.MethodGet
 	case "api/remove":
 		return h.wheel(h.control(remove)), http.MethodPost
 	case "api/run":
@@ -165,10 +223,10 @@ func file(name, kind string) http.HandlerFunc {
 	}
 }
 
-func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
-	all := wheelsJSON{Control: h.check != nil && h.check(r) == nil}
+func (h *handler) sources(w http.ResponseWriter, r *http.Request) {
+	all := sourcesJSON{Control: h.mayControl(r) == nil}
 	for _, hub := range h.hubs {
-		all.Wheels = append(all.Wheels, hub.name)
+		all.Sources = append(all.Sources, hub.source(time.Now()))
 	}
 	send(w, http.StatusOK, all)
 }
@@ -176,11 +234,19 @@ func (h *handler) wheels(w http.ResponseWriter, r *http.Request) {
 // A serveWheel answers a request about a wheel. The form of the request has been parsed.
 type serveWheel func(w http.ResponseWriter, r *http.Request, hub *hub)
 
+const formType = "application/x-www-form-urlencoded"
+
 // wheel finds the wheel named by the request.
 func (h *handler) wheel(serve serveWheel) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		}
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if r.Method == http.MethodPost && r.ContentLength != 0 && kind != formType {
+			fail(w, http.StatusUnsupportedMediaType,
+				fmt.Sprintf("the body must be a form, of type %s and not %q", formType, kind))
+			return
 		}
 		if err := r.ParseForm(); err != nil {
 			fail(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
@@ -202,20 +268,30 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 }
 
 func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
-	key, ok := keyOf(w, r.Form)
-	if !ok {
-		return
-	}
-	if info, ok := hub.tw.Get(key); ok {
-		send(w, http.StatusOK, newTaskJSON(info))
-	} else {
-		send(w, http.StatusOK, nil) // not an error: a browser would report that in its console
+	if key, ok := keyOf(w, r.Form); ok {
+		// It is not an error if there is no live task: a browser would report that.
+		send(w, http.StatusOK, hub.about(key, time.Now()))
 	}
 }
 
-// keyOf returns the key in the form. If there is none it answers the request with an error.
+func (h *handler) search(w http.ResponseWriter, r *http.Request, hub *hub) {
+	h.searching.Lock()
+	defer h.searching.Unlock()
+	send(w, http.StatusOK, search(hub.tw, r.Form.Get("prefix"), time.Now().Add(searchTime)))
+}
+
+// keyOf returns the key in the form, which may be there as an id. If there is none it answers the request with
+// an error.
 func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
-	if key = form.Get("key"); key == "" {
+	if key = form.Get("key"); key == "" && form.Get("id") != "" {
+		text, err := base64.RawURLEncoding.DecodeString(form.Get("id"))
+		if err != nil {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("the id is malformed: %v", err))
+			return "", false
+		}
+		key = string(text)
+	}
+	if key == "" {
 		fail(w, http.StatusBadRequest, "the key is missing")
 	}
 	return key, key != ""

@@ -4,11 +4,11 @@ package dashboard
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +19,7 @@ import (
 
 func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	h := Handler(tw)
+	h := handlerOf(tw, nil)
 	for _, c := range []struct {
 		name    string
 		handler http.Handler
@@ -46,7 +46,7 @@ func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 					t.Errorf("HEAD %s: %d", c.prefix+file, head.Code)
 				}
 			}
-			if got := answer[wheelsJSON](t, ask(c.handler, "GET", c.prefix+"api/wheels", nil), http.StatusOK); len(got.Wheels) != 1 {
+			if got := answer[sourcesJSON](t, ask(c.handler, "GET", c.prefix+"api/sources", nil), http.StatusOK); len(got.Sources) != 1 {
 				t.Errorf("the wheels are %+v", got)
 			}
 		})
@@ -56,12 +56,12 @@ func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 // What is in front of the handler may have any pattern.
 func TestHandler_behindAnyPattern_isFound(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	h := Handler(tw)
+	h := handlerOf(tw, nil, AllowHosts("wheel.test"))
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) })
 	for _, pattern := range []string{"/", "/debug/", "GET /debug/timewheel/", "wheel.test/debug/timewheel/", "/debug/{what}/", "/{all...}"} {
 		mux := http.NewServeMux()
 		mux.Handle(pattern, guarded)
-		for _, target := range []string{"", "page.js", "api/wheels"} {
+		for _, target := range []string{"", "page.js", "api/sources"} {
 			if w := ask(mux, "GET", "http://wheel.test/debug/timewheel/"+target, nil); w.Code != http.StatusOK {
 				t.Errorf("behind %s, %q is answered with %d", pattern, target, w.Code)
 			}
@@ -78,7 +78,7 @@ func (n noFlush) WriteHeader(status int)      { n.w.WriteHeader(status) }
 
 func TestEvents_throughMiddlewareThatKeepsThemBack_isAnError(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	h := Handler(tw)
+	h := handlerOf(tw, nil)
 	w := ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(noFlush{w}, r) }), "GET", "/api/events", nil)
 	if got := answer[errorJSON](t, w, http.StatusInternalServerError); !strings.Contains(got.Error, "Flush") {
 		t.Errorf("the error is %q", got.Error)
@@ -96,7 +96,7 @@ func TestHandler_requestWithoutABody_isServed(t *testing.T) {
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
-	Handler(tw).ServeHTTP(w, r)
+	handlerOf(tw, nil).ServeHTTP(w, r)
 	if w.Code != http.StatusBadRequest {
 		t.Errorf("the status is %d: %s", w.Code, w.Body)
 	}
@@ -104,26 +104,26 @@ func TestHandler_requestWithoutABody_isServed(t *testing.T) {
 
 func TestPage_withoutTheSlash_isSentThere(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	w := ask(http.StripPrefix("/debug/timewheel", Handler(tw)), "GET", "/debug/timewheel", nil)
+	w := ask(http.StripPrefix("/debug/timewheel", handlerOf(tw, nil)), "GET", "/debug/timewheel", nil)
 	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "./timewheel/" {
 		t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
 	}
 	for _, target := range []string{"/", "/?a=b/c", "http://wheel.test", "http://wheel.test/"} { // of a proxy
-		if w := ask(Handler(tw), "GET", target, nil); w.Code != http.StatusOK {
+		if w := ask(handlerOf(tw, nil, AllowHosts("wheel.test")), "GET", target, nil); w.Code != http.StatusOK {
 			t.Errorf("%s is answered with %d, %v", target, w.Code, w.Header())
 		}
 	}
 	r := httptest.NewRequest("GET", "/a", nil)
-	r.RequestURI, r.URL.Path = "", "" // as a test makes it
+	r.Host, r.RequestURI, r.URL.Path = "", "", "" // as a test makes it
 	w = httptest.NewRecorder()
-	if Handler(tw).ServeHTTP(w, r); w.Code != http.StatusOK {
+	if handlerOf(tw, nil).ServeHTTP(w, r); w.Code != http.StatusOK {
 		t.Errorf("no address is answered with %d", w.Code)
 	}
 }
 
 func TestPage_asksNoOtherHost(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	w := ask(Handler(tw), "GET", "/", nil)
+	w := ask(handlerOf(tw, nil), "GET", "/", nil)
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(w.Header().Get("Content-Security-Policy"), want) {
 			t.Errorf("the policy %q does not have %q", w.Header().Get("Content-Security-Policy"), want)
@@ -136,7 +136,7 @@ func TestPage_asksNoOtherHost(t *testing.T) {
 	}
 	other := regexp.MustCompile(`(?i)https?:|[("'=]\s*//|@import`)
 	for _, file := range []string{"/", "/page.js", "/page.css", "/icon.svg"} {
-		text := strings.ReplaceAll(ask(Handler(tw), "GET", file, nil).Body.String(), "http://www.w3.org/2000/svg", "")
+		text := strings.ReplaceAll(ask(handlerOf(tw, nil), "GET", file, nil).Body.String(), "http://www.w3.org/2000/svg", "")
 		if found := other.FindString(text); found != "" {
 			t.Errorf("%s names another host: %q", file, found)
 		}
@@ -154,9 +154,10 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 	add(t, tw, "a", time.Hour)
 	add(t, stopped, "a", time.Hour)
 	stopped.Stop()
-	readOnly := Handler(tw)
-	mayAll := Handler(tw, WithWheel("stopped", stopped, nil), AllowControl(func(*http.Request) error { return nil }))
-	mayNone := Handler(tw, AllowControl(func(*http.Request) error { return errors.New("who are you?") }))
+	readOnly := handlerOf(tw, nil)
+	mayAll := Handler([]Source{Wheel("wheel", tw, nil), Wheel("stopped", stopped, nil)},
+		AllowControl(func(*http.Request) error { return nil }))
+	mayNone := handlerOf(tw, nil, AllowControl(func(*http.Request) error { return errors.New("who are you?") }))
 	key := url.Values{"key": {"a"}}
 	for _, c := range []struct {
 		name    string
@@ -174,9 +175,17 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 		{"out of the folder", readOnly, "GET", "/../dashboard.go", nil, nil, 404, "no such page"},
 		{"posted page", readOnly, "POST", "/", nil, nil, 405, "GET, HEAD"},
 		{"posted file", readOnly, "PUT", "/page.js", nil, nil, 405, "GET, HEAD"},
-		{"posted wheels", readOnly, "POST", "/api/wheels", nil, nil, 405, "GET, HEAD"},
+		{"posted wheels", readOnly, "POST", "/api/sources", nil, nil, 405, "GET, HEAD"},
 		{"posted state", readOnly, "POST", "/api/wheel", nil, nil, 405, "GET, HEAD"},
 		{"deleted task", readOnly, "DELETE", "/api/task?key=a", nil, nil, 405, "GET, HEAD"},
+		{"posted search", readOnly, "POST", "/api/search", nil, nil, 405, "GET, HEAD"},
+		{"unknown wheel, search", readOnly, "GET", "/api/search?wheel=none&prefix=a", nil, nil, 404, `"none"`},
+		{"bad id", readOnly, "GET", "/api/task?id=a+b", nil, nil, 400, "id is malformed"},
+		{"JSON body", mayAll, "POST", "/api/remove", key, []string{"Content-Type", "application/json"}, 415, "must be a form"},
+		{"body of no type", mayAll, "POST", "/api/remove", key, []string{"Content-Type", ""}, 415, "must be a form"},
+		{"another name", readOnly, "GET", "http://evil.test/api/wheel", nil, nil, 403, `"evil.test"`},
+		{"page by another name", readOnly, "GET", "http://evil.test:8080/", nil, nil, 403, "AllowHosts"},
+		{"removal by another name", mayAll, "POST", "http://evil.test/api/remove", key, nil, 403, "AllowHosts"},
 		{"got removal", mayAll, "GET", "/api/remove?key=a", nil, nil, 405, "POST"},
 		{"got run", mayAll, "GET", "/api/run?key=a", nil, nil, 405, "POST"},
 		{"got reschedule", mayAll, "GET", "/api/reschedule?key=a&delay=1s", nil, nil, 405, "POST"},
@@ -222,7 +231,7 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 
 func TestEvents_head_endsAtOnce(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	if w := ask(Handler(tw), "HEAD", "/api/events", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" {
+	if w := ask(handlerOf(tw, nil), "HEAD", "/api/events", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%d, %v", w.Code, w.Header())
 	}
 }
@@ -240,13 +249,39 @@ func TestWheels_control_isAsCheckSays(t *testing.T) {
 		header []string
 		want   bool
 	}{
-		{Handler(tw), nil, false},
-		{Handler(tw, AllowControl(check)), nil, false},
-		{Handler(tw, AllowControl(check)), []string{"Authorization", "yes"}, true},
+		{handlerOf(tw, nil), nil, false},
+		{handlerOf(tw, nil, AllowControl(check)), nil, false},
+		{handlerOf(tw, nil, AllowControl(check)), []string{"Authorization", "yes"}, true},
 	} {
-		got := answer[wheelsJSON](t, ask(c.h, "GET", "/api/wheels", nil, c.header...), http.StatusOK)
+		got := answer[sourcesJSON](t, ask(c.h, "GET", "/api/sources", nil, c.header...), http.StatusOK)
 		if got.Control != c.want {
 			t.Errorf("control with %v is %v", c.header, got.Control)
+		}
+	}
+}
+
+// A site that points its own name at this machine reads nothing.
+func TestHandler_host_mustBeAnAddressOrAllowed(t *testing.T) {
+	tw, _ := newWheel(t, 60)
+	named := AllowHosts("Wheel.test", "other")
+	for _, c := range []struct {
+		host string
+		opts []Option
+		want int
+	}{
+		{"localhost", nil, 200}, {"localhost:8080", nil, 200}, {"LOCALHOST.", nil, 200}, {"a.localhost:1", nil, 200},
+		{"127.0.0.1:8080", nil, 200}, {"10.1.2.3", nil, 200}, {"[::1]:8080", nil, 200}, {"[::1]", nil, 200}, {"", nil, 200},
+		{"wheel.test", nil, 403}, {"localhost.evil.test", nil, 403}, {"127.0.0.1.evil.test:80", nil, 403}, {"notlocalhost", nil, 403},
+		{"a:b:c", nil, 403}, {"*", nil, 403},
+		{"wheel.test", []Option{named}, 200}, {"WHEEL.TEST:8080", []Option{named}, 200}, {"wheel.test.", []Option{named}, 200},
+		{"a.wheel.test", []Option{named}, 403}, {"evil.test", []Option{named}, 403}, {"evil.test", []Option{named, AllowHosts("*")}, 200},
+	} {
+		r := httptest.NewRequest("GET", "/api/sources", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		handlerOf(tw, nil, c.opts...).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("as %q with %d options the answer is %d, want %d: %s", c.host, len(c.opts), w.Code, c.want, w.Body)
 		}
 	}
 }
@@ -260,9 +295,13 @@ func testSeveralWheels(t *testing.T) {
 	b, _ := newWheel(t, 100)
 	add(t, a, "in a", time.Hour)
 	add(t, b, "in b", time.Hour)
-	h := Handler(a, WithWheel("b", b, nil), WithName("a"), WithRecorder(rec))
-	if got := answer[wheelsJSON](t, ask(h, "GET", "/api/wheels", nil), 200); !slices.Equal(got.Wheels, []string{"a", "b"}) {
-		t.Errorf("the wheels are %v", got.Wheels)
+	h := Handler([]Source{Wheel("a", a, rec), Wheel("b", b, nil)})
+	b.Stop()
+	got := answer[sourcesJSON](t, ask(h, "GET", "/api/sources", nil), 200).Sources
+	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" || got[0].Kind != "wheel" || got[0].Stats.Pending != 1 ||
+		!got[0].Health.Well || got[0].Health.Text != "Working: 0 of 1,024 workers busy, no run has waited for 1 s" ||
+		got[1].Health.Well || got[1].Health.Text != "Stopped: 1 task will not run" || len(got[1].Health.Findings) != 1 {
+		t.Errorf("the sources are %+v", got)
 	}
 	for target, slots := range map[string]int{"/api/wheel": 60, "/api/wheel?wheel=a": 60, "/api/wheel?wheel=b": 100} {
 		if got := answer[stateJSON](t, ask(h, "GET", target, nil), 200); got.Dial.Slots != slots || got.Stats.Pending != 1 {
@@ -270,30 +309,42 @@ func testSeveralWheels(t *testing.T) {
 		}
 	}
 	for target, there := range map[string]bool{"wheel=a&key=in+a": true, "wheel=b&key=in+a": false, "wheel=b&key=in%20b": true} {
-		if got := answer[*taskJSON](t, ask(h, "GET", "/api/task?"+target, nil), 200); (got != nil) != there {
+		if got := answer[aboutJSON](t, ask(h, "GET", "/api/task?"+target, nil), 200).Task; (got != nil) != there {
 			t.Errorf("%s is %+v", target, got)
 		}
 	}
 	time.Sleep(2 * linger)
 }
 
-func TestHandler_wrongWheels_panics(t *testing.T) {
-	tw, _ := newWheel(t, 60)
-	for name, f := range map[string]func(){
-		"nil":         func() { Handler(nil) },
-		"further nil": func() { Handler(tw, WithWheel("b", nil, nil)) },
-		"same name":   func() { Handler(tw, WithName("b"), WithWheel("b", tw, nil)) },
-		"no name":     func() { Handler(tw, WithName("")) },
-		"no text":     func() { Handler(tw, WithWheel("\xff", tw, nil)) },
+func TestHandler_wrongSources_panics(t *testing.T) {
+	tw, rec := newWheel(t, 60)
+	for says, sources := range map[string][]Source{
+		"no source":                             nil,
+		`wheel "b" is nil`:                      {Wheel("a", tw, rec), Wheel("b", nil, nil)},
+		`have the name "b"`:                     {Wheel("b", tw, nil), Wheel("b", tw, nil)},
+		`name "" is`:                            {Wheel("", tw, nil)},
+		`"\xff" is empty or not`:                {Wheel("\xff", tw, nil)},
+		`recorder of "b" is that`:               {Wheel("a", tw, rec), Wheel("b", tw, rec)},
+		`recorder of "a" was given to no wheel`: {Wheel("a", tw, NewRecorder())},
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
+				if value := fmt.Sprint(recover()); !strings.Contains(value, says) {
+					t.Errorf("Handler panicked with %s, want %s", value, says)
 				}
 			}()
-			f()
+			Handler(sources)
 		}()
+	}
+}
+
+func TestRecorder_ofAnotherWheel_isAnError(t *testing.T) {
+	rec := NewRecorder()
+	if _, err := timewheel.New(time.Second, 60, rec.Option()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := timewheel.New(time.Second, 60, rec.Option()); err == nil || !strings.Contains(err.Error(), "given to a wheel before") {
+		t.Errorf("the second wheel gets %v", err)
 	}
 }
 
@@ -309,7 +360,7 @@ func testTaskIsAsGetTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, _ := tw.Get("k")
-	got := answer[taskJSON](t, ask(Handler(tw), "GET", "/api/task?key=k", nil), 200)
+	got := answer[aboutJSON](t, ask(handlerOf(tw, nil), "GET", "/api/task?key=k", nil), 200).Task
 	if got.Key != "k" || !got.Exact || !got.Next.Equal(info.Next) || got.Interval != 90 || got.Times != -1 || got.Slot != info.Slot ||
 		got.Circle != info.Circle || got.Waiting {
 		t.Errorf("the task is %+v, and Get returns %+v", got, info)
@@ -319,16 +370,26 @@ func testTaskIsAsGetTells(t *testing.T) {
 // A key may be any bytes, of any length.
 func TestTask_anyKey_isFound(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	h := Handler(tw, AllowControl(func(*http.Request) error { return nil }))
+	h := handlerOf(tw, nil, AllowControl(func(*http.Request) error { return nil }))
 	for _, key := range []string{
 		"<img src=x onerror=alert(1)>", `"'&<>;--`, "\x00\xff\xfe", "a/b?c=d&e#f+g%20", "\u2028\u2029", strings.Repeat("ключ", 1000), " ", "..",
 	} {
 		add(t, tw, key, time.Hour)
-		got := answer[taskJSON](t, ask(h, "GET", "/api/task?key="+url.QueryEscape(key), nil), 200)
-		if got.Exact != (got.Key == key) || len(got.Key) > maxKeyText+len("…") {
+		got := answer[aboutJSON](t, ask(h, "GET", "/api/task?key="+url.QueryEscape(key), nil), 200).Task
+		if !got.Exact { // then it is found by its id
+			got = answer[aboutJSON](t, ask(h, "GET", "/api/task?id="+got.ID, nil), 200).Task
+		}
+		if got == nil {
+			t.Fatalf("the key %q is not found by its id", key)
+		}
+		if got.Exact != (got.Key == key) || got.Exact != (got.ID == "") || len(got.Key) > maxKeyText+len("…") {
 			t.Errorf("the key %q came back as %q", key, got.Key)
 		}
-		answer[struct{}](t, ask(h, "POST", "/api/remove", url.Values{"key": {key}}), 200)
+		form := url.Values{"key": {key}}
+		if !got.Exact {
+			form = url.Values{"id": {got.ID}}
+		}
+		answer[struct{}](t, ask(h, "POST", "/api/remove", form), 200)
 		if tw.Exist(key) {
 			t.Errorf("the task of %q is still there", key)
 		}
@@ -337,7 +398,7 @@ func TestTask_anyKey_isFound(t *testing.T) {
 
 func TestControl_doesWhatItSays(t *testing.T) {
 	tw, _ := newWheel(t, 60)
-	h := Handler(tw, AllowControl(func(*http.Request) error { return nil }))
+	h := handlerOf(tw, nil, AllowControl(func(*http.Request) error { return nil }))
 	ran := make(chan string, 1)
 	job := func(task *timewheel.Task) { ran <- task.Key }
 	for _, key := range []string{"run", "move", "remove"} {

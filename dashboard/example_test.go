@@ -15,19 +15,19 @@ import (
 
 // Two wheels on one page, and a password for those who may change something.
 func Example() {
-	newWheel := func() (*timewheel.TimeWheel, *dashboard.Recorder) {
+	var sources []dashboard.Source
+	for _, name := range []string{"orders", "sessions"} {
 		rec := dashboard.NewRecorder()
-		return timewheel.NewTimeWheel(10*time.Millisecond, 1024,
-			timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked)), rec
+		tw, err := timewheel.New(10*time.Millisecond, 1024, rec.Option())
+		if err != nil {
+			log.Fatal(err)
+		}
+		sources = append(sources, dashboard.Wheel(name, tw, rec))
 	}
-	orders, ordersRec := newWheel()
-	sessions, sessionsRec := newWheel()
 
 	password := []byte("from your configuration")
-	http.Handle("/debug/timewheel/", dashboard.Handler(orders,
-		dashboard.WithName("orders"),
-		dashboard.WithRecorder(ordersRec),
-		dashboard.WithWheel("sessions", sessions, sessionsRec),
+	http.Handle("/debug/timewheel/", dashboard.Handler(sources,
+		dashboard.AllowHosts("shop.internal.example.com"),
 		dashboard.AllowControl(func(r *http.Request) error {
 			_, given, _ := r.BasicAuth() // which what is in front of the handler asks the browser for
 			if subtle.ConstantTimeCompare([]byte(given), password) != 1 {

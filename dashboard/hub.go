@@ -5,22 +5,27 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
+	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 const (
-	every     = time.Second / 3  // between two updates
-	linger    = 10 * time.Second // how long a request for the state counts as an open page
-	maxPages  = 1000             // that are open at a time
-	upcoming  = 8                // tasks that are listed
-	running   = 8                // runs that are listed
-	maxPoints = 300              // of the history, one a second
-	maxAge    = 5 * time.Minute  // of a point
-	maxStacks = 2                // of panics, that are sent in an update
+	every    = time.Second / 3  // between two updates
+	linger   = 10 * time.Second // how long a request for the state counts as an open page
+	maxPages = 1000             // that are open at a time
+	upcoming = 8                // tasks that are listed
+	running  = 8                // runs that are listed
+
+	readEvery   = 5 * time.Second // between two readings, whether a page is open or not
+	maxReadings = 720             // that are kept: an hour, of 160 bytes each
+
+	maxStacks = 2 // of panics, that are sent in an update
 )
 
 // A hub is what all pages of one wheel have in common. It reads the wheel for all of them, on one goroutine,
@@ -36,8 +41,8 @@ type hub struct {
 	asker   *page         // stands for requests for the state, and
 	leaving *time.Timer   // closes it; both are nil if there was none lately
 	seen    stateJSON     // at the last look, without the history and with all panics that are kept
-	history []point
-	last    statsJSON // of the last point
+	past    []health.Reading
+	timer   *time.Timer // of the next reading
 	now     mark
 }
 
@@ -48,23 +53,61 @@ type page struct {
 }
 
 // A mark is how much there has been, or how much of it a page has. A new page has nothing.
-type mark struct{ points, panics int }
+type mark struct{ readings, panics int }
 
-// A point is one second of the history.
+// A point is one reading in the history.
 type point struct {
 	Time    time.Time `json:"time"`
 	Pending int       `json:"pending"`
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 
-	// Runs a second since the point before; null if no page was open then.
+	// Runs a second since the reading before; null if there is none.
 	Started  *float64 `json:"started"`
 	Missed   *float64 `json:"missed"`
 	Panicked *float64 `json:"panicked"`
 }
 
+// newHub returns a hub, which reads the wheel from now on.
 func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
-	return &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{}), history: []point{}}
+	h := &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{})}
+	weakly := weak.Make(h) // the timer must not keep a hub that is not used any more
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readLocked(time.Now())
+	h.timer = time.AfterFunc(readEvery, func() {
+		if h := weakly.Value(); h != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.readLocked(time.Now()) {
+				h.timer.Reset(readEvery)
+			}
+		}
+	})
+	return h
+}
+
+// reading reads the wheel.
+func (h *hub) reading(now time.Time) health.Reading {
+	r := health.Reading{Time: now, Running: h.tw.IsRunning(), Stats: h.tw.Stats()}
+	if h.rec != nil {
+		r.Panics = h.rec.panicTimes()
+	}
+	return r
+}
+
+// readLocked keeps a reading. It reports whether there is anything to read later: a wheel that was stopped
+// stays so, and when its last run has ended its accounts stay as they are.
+func (h *hub) readLocked(now time.Time) bool {
+	r := h.reading(now)
+	r.Panics = nil // of a past reading they are not asked for
+	stopped := !r.Running && slices.ContainsFunc(h.past, func(p health.Reading) bool { return p.Running })
+	if len(h.past) == maxReadings {
+		h.past = slices.Delete(h.past, 0, 1)
+	}
+	h.past = append(h.past, r)
+	h.now.readings++
+	return !stopped || r.Stats.Running > 0
 }
 
 // open returns a new page.
@@ -76,9 +119,6 @@ func (h *hub) open() *page {
 
 func (h *hub) openLocked() *page {
 	p := &page{events: make(chan []byte, 1)}
-	if h.rec != nil {
-		h.rec.watch(time.Now())
-	}
 	h.pages[p] = struct{}{}
 	if h.quit == nil {
 		h.quit = make(chan struct{})
@@ -97,9 +137,6 @@ func (h *hub) close(p *page) {
 		h.asker, h.leaving = nil, nil
 	}
 	delete(h.pages, p)
-	if h.rec != nil {
-		h.rec.leave()
-	}
 	if len(h.pages) == 0 {
 		close(h.quit)
 		h.quit = nil
@@ -125,7 +162,6 @@ func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = h.look(now)
-	h.record(now, h.seen.Stats)
 	texts := make(map[mark][]byte)
 	for p := range h.pages {
 		if len(p.events) > 0 { // only this sends: it stays so, or becomes empty
@@ -164,10 +200,8 @@ func (h *hub) newTo(has mark) stateJSON {
 	s := h.seen
 	s.Whole = has == mark{}
 	s.History = []point{}
-	for _, p := range h.history[max(len(h.history)-(h.now.points-has.points), 0):] {
-		if s.Now.Sub(p.Time) <= maxAge {
-			s.History = append(s.History, p)
-		}
+	for i := max(len(h.past)-(h.now.readings-has.readings), 0); i < len(h.past); i++ {
+		s.History = append(s.History, pointOf(h.past, i))
 	}
 	if !s.Whole {
 		s.Panics = slices.Clone(s.Panics[:min(h.now.panics-has.panics, len(s.Panics))])
@@ -180,16 +214,17 @@ func (h *hub) newTo(has mark) stateJSON {
 
 // look looks at the wheel.
 func (h *hub) look(now time.Time) stateJSON {
-	stats := h.tw.Stats()
+	r := h.reading(now)
 	hand := h.tw.Hand()
 	s := stateJSON{
 		Wheel:   h.name,
 		Now:     now,
-		Running: h.tw.IsRunning(),
+		Running: r.Running,
+		Health:  newHealthJSON(r, h.past),
 		Dial: dialJSON{
 			Tick: hand.Tick.Seconds(), Slots: hand.Slots, Layout: hand.Layout.String(), Hand: hand.Slot,
 		},
-		Stats:    newStatsJSON(stats),
+		Stats:    newStatsJSON(r.Stats),
 		Upcoming: []taskJSON{},
 		Runs:     []runJSON{},
 		Panics:   []panicJSON{},
@@ -198,7 +233,7 @@ func (h *hub) look(now time.Time) stateJSON {
 		s.Dial.Width = append(s.Dial.Width, sector.Slots)
 		s.Dial.Tasks = append(s.Dial.Tasks, sector.Tasks)
 	}
-	for _, info := range h.tw.Upcoming(upcoming) {
+	for _, info := range agreeing(h.tw.Upcoming(8*upcoming), r.Stats) {
 		s.Upcoming = append(s.Upcoming, newTaskJSON(info))
 	}
 	for _, run := range h.tw.LongestRuns(running) {
@@ -209,6 +244,13 @@ func (h *hub) look(now time.Time) stateJSON {
 		s.Panics, h.now.panics = h.rec.lastPanics()
 	}
 	return s
+}
+
+// agreeing returns the first of the tasks that do not contradict the accounts: if no run waits by these, a task
+// that waits has become due since.
+func agreeing(infos []timewheel.Info, stats timewheel.Stats) []timewheel.Info {
+	infos = slices.DeleteFunc(infos, func(i timewheel.Info) bool { return i.Waiting && stats.Waiting == 0 })
+	return infos[:min(len(infos), upcoming)]
 }
 
 // sectors returns into how many parts a page divides the dial: one for each slot if there are at most 200.
@@ -227,31 +269,52 @@ func sectors(slots int) int {
 	return 120
 }
 
-// record adds a point to the history if a second has passed since the last one.
-func (h *hub) record(now time.Time, stats statsJSON) {
-	var since time.Duration
-	if n := len(h.history); n > 0 {
-		since = now.Sub(h.history[n-1].Time)
-		if since < time.Second-every/2 {
-			return
+// pointOf returns reading i as a point of the history.
+func pointOf(past []health.Reading, i int) point {
+	r := past[i]
+	p := point{
+		Time:    r.Time,
+		Pending: r.Stats.Pending, Waiting: r.Stats.Waiting, Running: r.Stats.Running,
+	}
+	if i == 0 {
+		return p
+	}
+	last := past[i-1]
+	seconds := r.Time.Sub(last.Time).Seconds()
+	rate := func(now, before uint64) *float64 {
+		perSecond := math.Floor(float64(now-before)/seconds*100+0.5) / 100
+		return &perSecond
+	}
+	p.Started = rate(r.Stats.Started, last.Stats.Started)
+	p.Missed = rate(r.Stats.Missed, last.Stats.Missed)
+	p.Panicked = rate(r.Stats.Panicked, last.Stats.Panicked)
+	return p
+}
+
+// source returns the hub's line of the overview.
+func (h *hub) source(now time.Time) sourceJSON {
+	r := h.reading(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return sourceJSON{Name: h.name, Kind: "wheel", Health: newHealthJSON(r, h.past), Stats: newStatsJSON(r.Stats)}
+}
+
+// about returns all that is known about a key.
+func (h *hub) about(key string, now time.Time) aboutJSON {
+	a := aboutJSON{Runs: []runJSON{}, Panics: []panicJSON{}}
+	if info, ok := h.tw.Get(key); ok {
+		task := newTaskJSON(info)
+		a.Task = &task
+	}
+	for _, run := range h.tw.LongestRuns(math.MaxInt) {
+		if run.Key == key {
+			a.Runs = append(a.Runs, newRunJSON(run, now))
 		}
 	}
-	p := point{Time: now, Pending: stats.Pending, Waiting: stats.Waiting, Running: stats.Running}
-	if since > 0 && since < 3*time.Second {
-		rate := func(now, before uint64) *float64 {
-			r := float64(now-before) / since.Seconds()
-			return &r
-		}
-		p.Started = rate(stats.Started, h.last.Started)
-		p.Missed = rate(stats.Missed, h.last.Missed)
-		p.Panicked = rate(stats.Panicked, h.last.Panicked)
+	if h.rec != nil {
+		a.Panics = h.rec.panicsOf(key)
 	}
-	h.last = stats
-	if len(h.history) == maxPoints {
-		h.history = slices.Delete(h.history, 0, 1)
-	}
-	h.history = append(h.history, p)
-	h.now.points++
+	return a
 }
 
 // event returns the state as a server-sent event.

@@ -3,27 +3,66 @@
 package dashboard
 
 import (
+	"encoding/base64"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // The types of what is sent. The package documentation describes them to the user.
 
-type wheelsJSON struct {
-	Wheels  []string `json:"wheels"`
-	Control bool     `json:"control"`
+type sourcesJSON struct {
+	Sources []sourceJSON `json:"sources"`
+	Control bool         `json:"control"`
+}
+
+type sourceJSON struct {
+	Name   string     `json:"name"`
+	Kind   string     `json:"kind"`
+	Health healthJSON `json:"health"`
+	Stats  statsJSON  `json:"stats"`
+}
+
+type healthJSON struct {
+	Well     bool          `json:"well"` // there is no finding
+	Text     string        `json:"text"` // of the worst finding, or of what is well
+	Findings []findingJSON `json:"findings"`
+}
+
+type findingJSON struct {
+	Kind  health.Kind `json:"kind"`
+	Since *time.Time  `json:"since"` // null if that is unknown
+	Text  string      `json:"text"`
+}
+
+func newHealthJSON(now health.Reading, past []health.Reading) healthJSON {
+	h := healthJSON{Findings: []findingJSON{}}
+	for _, f := range health.Judge(now, past) {
+		j := findingJSON{Kind: f.Kind, Text: f.Text}
+		if !f.Since.IsZero() {
+			j.Since = &f.Since
+		}
+		h.Findings = append(h.Findings, j)
+	}
+	if h.Well = len(h.Findings) == 0; h.Well {
+		h.Text = health.Well(now)
+	} else {
+		h.Text = h.Findings[0].Text
+	}
+	return h
 }
 
 type stateJSON struct {
 	Wheel    string        `json:"wheel"`
 	Now      time.Time     `json:"now"`
 	Running  bool          `json:"running"` // started and not stopped
+	Health   healthJSON    `json:"health"`
 	Dial     dialJSON      `json:"dial"`
 	Stats    statsJSON     `json:"stats"`
-	Lateness *latenessJSON `json:"lateness"` // null without a recorder, or before any page was open
+	Lateness *latenessJSON `json:"lateness"` // null without a recorder
 	Upcoming []taskJSON    `json:"upcoming"`
 	Runs     []runJSON     `json:"runs"`
 	History  []point       `json:"history"`
@@ -79,9 +118,15 @@ type quantilesJSON struct { // seconds
 	Max float64 `json:"max"`
 }
 
+// A keyJSON is a key as it is listed, and what it is asked for by if that is not the whole key.
+type keyJSON struct {
+	Key   string `json:"key"` // empty for a timer
+	Exact bool   `json:"exact"`
+	ID    string `json:"id,omitempty"` // the bytes of a key that is not exact
+}
+
 type taskJSON struct {
-	Key      string    `json:"key"` // empty for a timer
-	Exact    bool      `json:"exact"`
+	keyJSON
 	Next     time.Time `json:"next"`
 	Interval float64   `json:"interval"` // seconds
 	Times    int       `json:"times"`
@@ -90,20 +135,33 @@ type taskJSON struct {
 	Waiting  bool      `json:"waiting"`
 }
 
+// An aboutJSON is all that is known about one key.
+type aboutJSON struct {
+	Task   *taskJSON   `json:"task"` // null if there is no live task
+	Runs   []runJSON   `json:"runs"`
+	Panics []panicJSON `json:"panics"`
+}
+
+// A foundJSON is the answer to a search.
+type foundJSON struct {
+	Tasks   []taskJSON `json:"tasks"`
+	Matches int        `json:"matches"`
+	Looked  int        `json:"looked"` // tasks
+	Whole   bool       `json:"whole"`  // the search saw every task
+}
+
 type runJSON struct {
-	Key    string    `json:"key"`
-	Exact  bool      `json:"exact"`
+	keyJSON
 	Due    time.Time `json:"due"`
 	Handed time.Time `json:"handed"`
 	For    float64   `json:"for"` // seconds since it was started, or dispatched if the wheel has no observer
 }
 
 type panicJSON struct {
-	Time  time.Time `json:"time"`
-	Key   string    `json:"key"`
-	Exact bool      `json:"exact"`
-	Value string    `json:"value"`
-	Stack string    `json:"stack"`
+	Time time.Time `json:"time"`
+	keyJSON
+	Value string `json:"value"`
+	Stack string `json:"stack"`
 }
 
 type errorJSON struct {
@@ -111,10 +169,8 @@ type errorJSON struct {
 }
 
 func newTaskJSON(info timewheel.Info) taskJSON {
-	key, exact := keyText(info.Key)
 	return taskJSON{
-		Key:      key,
-		Exact:    exact,
+		keyJSON:  newKeyJSON(info.Key),
 		Next:     info.Next,
 		Interval: info.Interval.Seconds(),
 		Times:    info.Times,
@@ -129,12 +185,28 @@ func newRunJSON(run timewheel.Run, now time.Time) runJSON {
 	if began.IsZero() {
 		began = run.Handed
 	}
-	key, exact := keyText(run.Key)
-	return runJSON{Key: key, Exact: exact, Due: run.Due, Handed: run.Handed, For: max(now.Sub(began).Seconds(), 0)}
+	return runJSON{
+		keyJSON: newKeyJSON(run.Key),
+		Due:     run.Due,
+		Handed:  run.Handed,
+		For:     max(now.Sub(began).Seconds(), 0),
+	}
 }
 
-// maxKeyText is how much of a key is listed: keys may be of any length, and are sent three times a second.
-const maxKeyText = 256
+// Keys may be of any length, and are sent three times a second.
+const (
+	maxKeyText = 256     // bytes of a key that are listed
+	maxID      = 8 << 10 // bytes of a key that has an id
+)
+
+func newKeyJSON(key string) keyJSON {
+	text, exact := keyText(key)
+	k := keyJSON{Key: text, Exact: exact}
+	if !exact && len(key) <= maxID {
+		k.ID = base64.RawURLEncoding.EncodeToString([]byte(key))
+	}
+	return k
+}
 
 // keyText returns a text of the key, and whether it is the whole key.
 func keyText(key string) (text string, exact bool) {

@@ -14,10 +14,10 @@ import (
 )
 
 func runOf(tick, wait, job time.Duration) timewheel.Run {
-	due := time.Now()
-	handed := due.Add(tick)
-	started := handed.Add(wait)
-	return timewheel.Run{Key: "k", Due: due, Handed: handed, Started: started, Ended: started.Add(job)}
+	ended := time.Now()
+	started := ended.Add(-job)
+	handed := started.Add(-wait)
+	return timewheel.Run{Key: "k", Due: handed.Add(-tick), Handed: handed, Started: started, Ended: ended}
 }
 
 // within is the precision of two digits.
@@ -27,13 +27,11 @@ func within(got float64, want time.Duration) bool {
 
 func TestRecorder_splitsTheLateness(t *testing.T) {
 	r := NewRecorder()
-	r.Observe(runOf(time.Hour, time.Hour, time.Hour)) // no page is open
-	if l := r.lateness(time.Now()); l != nil {
-		t.Fatalf("before a page was opened the lateness is %+v", l)
+	if l := r.lateness(time.Now()); l == nil || *l != (latenessJSON{}) {
+		t.Fatalf("before the first run the lateness is %+v", l)
 	}
-	r.watch(time.Now())
 	for i := range 100 {
-		r.Observe(runOf(time.Duration(i+1)*time.Millisecond, time.Duration(i+1)*time.Microsecond, time.Duration(i+1)*time.Second))
+		r.observe(runOf(time.Duration(i+1)*time.Millisecond, time.Duration(i+1)*time.Microsecond, time.Duration(i+1)*time.Second))
 	}
 	l := r.lateness(time.Now())
 	if l.Runs != 100 {
@@ -47,17 +45,11 @@ func TestRecorder_splitsTheLateness(t *testing.T) {
 			t.Errorf("%s is %+v", name, c.got)
 		}
 	}
-	r.leave()
-	r.Observe(runOf(time.Hour, time.Hour, time.Hour))
-	if l := r.lateness(time.Now()); l.Runs != 100 {
-		t.Errorf("a run with no page open was recorded: %d", l.Runs)
-	}
 }
 
 func TestRecorder_strangeRuns_areTakenAsTheNearest(t *testing.T) {
 	r := NewRecorder()
-	r.watch(time.Now())
-	r.Observe(runOf(-time.Hour, 0, 1000*time.Hour))
+	r.observe(runOf(-time.Hour, 0, 1000*time.Hour))
 	l := r.lateness(time.Now())
 	if l.Runs != 1 || l.Tick.Max != 0 || l.Wait.Max != 0 || !within(l.Run.Max, 24*time.Hour) {
 		t.Errorf("the lateness is %+v", l)
@@ -68,13 +60,19 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, silence := range []time.Duration{0, 65 * time.Second, 24 * time.Hour} {
 			r := NewRecorder()
-			r.watch(time.Now())
+			run := func() { // one that ends now
+				now := time.Now()
+				r.observe(timewheel.Run{Due: now, Handed: now, Started: now, Ended: now})
+			}
+			run()
 			time.Sleep(silence)
-			r.lateness(time.Now())
-			r.Observe(runOf(time.Second, 0, 0))
+			run()
+			if n := r.lateness(time.Now()).Runs; (n == 2) != (silence == 0) {
+				t.Errorf("after a silence of %v %d runs are remembered", silence, n)
+			}
 			var last time.Duration
 			for i := range 90 {
-				if r.lateness(time.Now()).Runs == 1 {
+				if r.lateness(time.Now()).Runs > 0 {
 					last = time.Duration(i) * time.Second
 				}
 				time.Sleep(time.Second)
@@ -86,30 +84,10 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 	})
 }
 
-// A page that is opened after a pause shows the last minute, and not what was recorded before the pause.
-func TestRecorder_openedAgain_forgetsWhatWasBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, silence := range []time.Duration{61 * time.Second, 3 * time.Minute, 100 * time.Hour} {
-			r := NewRecorder()
-			r.watch(time.Now())
-			r.Observe(runOf(time.Second, 0, 0))
-			time.Sleep(15 * time.Second)
-			r.lateness(time.Now())
-			r.Observe(runOf(time.Second, 0, 0))
-			r.leave()
-			time.Sleep(silence)
-			r.watch(time.Now())
-			if l := r.lateness(time.Now()); l.Runs != 0 {
-				t.Errorf("after %v %d runs are told of", silence, l.Runs)
-			}
-		}
-	})
-}
-
 func TestRecorder_panics_areTheLastTenCutShort(t *testing.T) {
 	r := NewRecorder()
 	for i := range keepPanics + 3 {
-		r.Panicked(&timewheel.Task{Key: fmt.Sprint("k", i)}, strings.Repeat("é", maxValueText), []byte(strings.Repeat("s", 2*maxStack)))
+		r.panicked(&timewheel.Task{Key: fmt.Sprint("k", i)}, strings.Repeat("é", maxValueText), []byte(strings.Repeat("s", 2*maxStack)))
 	}
 	panics, n := r.lastPanics()
 	if len(panics) != keepPanics || n != keepPanics+3 {
@@ -118,6 +96,9 @@ func TestRecorder_panics_areTheLastTenCutShort(t *testing.T) {
 	for i, p := range panics {
 		if p.Key != fmt.Sprint("k", keepPanics+2-i) || !p.Exact || p.Time.IsZero() {
 			t.Errorf("panic %d is of %q", i, p.Key)
+		}
+		if of := r.panicsOf(p.Key); len(of) != 1 || of[0] != p {
+			t.Errorf("the panics of %q are %+v", p.Key, of)
 		}
 		if len(p.Value) > maxValueText+len("…") || len(p.Stack) != maxStack+len("…") {
 			t.Errorf("panic %d has %d bytes of text and %d of stack", i, len(p.Value), len(p.Stack))
@@ -131,21 +112,26 @@ func TestRecorder_manyWorkersAndPages_atTheSameTime(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 1000 {
-				r.Observe(runOf(time.Millisecond, time.Millisecond, time.Millisecond))
+				r.observe(runOf(time.Millisecond, time.Millisecond, time.Millisecond))
 			}
 		})
 		all.Go(func() {
 			for range 100 {
-				r.watch(time.Now())
 				r.lateness(time.Now())
-				r.Panicked(&timewheel.Task{}, "p", nil)
+				r.panicked(&timewheel.Task{}, "p", nil)
 				r.lastPanics()
-				r.leave()
 			}
 		})
 	}
 	all.Wait()
-	if n := r.watchers.Load(); n != 0 {
-		t.Errorf("%d watch", n)
-	}
+}
+
+func BenchmarkRecorder(b *testing.B) {
+	r := NewRecorder()
+	run := runOf(time.Millisecond, time.Millisecond, time.Millisecond)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r.observe(run)
+		}
+	})
 }

@@ -25,13 +25,18 @@ func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *Recorder) {
 	t.Helper()
 	rec := NewRecorder()
 	tw, err := timewheel.New(10*time.Millisecond, slots, timewheel.WithLogger(testkit.Quiet()),
-		timewheel.WithObserver(rec.Observe), timewheel.WithPanicHandler(rec.Panicked))
+		rec.Option())
 	if err != nil {
 		t.Fatal(err)
 	}
 	tw.Start()
 	t.Cleanup(tw.Stop)
 	return tw, rec
+}
+
+// handlerOf returns the handler of one wheel. The recorder may be nil.
+func handlerOf(tw *timewheel.TimeWheel, rec *Recorder, opts ...Option) http.Handler {
+	return Handler([]Source{Wheel("wheel", tw, rec)}, opts...)
 }
 
 func add(t *testing.T, tw *timewheel.TimeWheel, key string, d time.Duration) {
@@ -48,6 +53,9 @@ func ask(h http.Handler, method, target string, form url.Values, header ...strin
 		body = strings.NewReader(form.Encode())
 	}
 	r := httptest.NewRequest(method, target, body)
+	if !strings.HasPrefix(target, "http") {
+		r.Host = "localhost:8080"
+	}
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -115,7 +123,7 @@ func (s *pipeServer) get(t *testing.T, target string) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	s.conns <- theirs
-	if _, err := io.WriteString(ours, "GET "+target+" HTTP/1.1\r\nHost: wheel\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(ours, "GET "+target+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	return ours

@@ -23,8 +23,8 @@ import (
 // limit is how long a test waits for something to be seen.
 const limit = 30 * time.Second
 
-// chrome starts Chromium, and ends it with the test. Its first tab is not used.
-func chrome(t *testing.T) context.Context {
+// chrome starts Chromium, with more options if they are given, and ends it with the test. Its first tab is not used.
+func chrome(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := os.Getenv("CHROMIUM")
 	if path == "" {
@@ -33,9 +33,9 @@ func chrome(t *testing.T) context.Context {
 			t.Skip("there is no chromium here; make test-browser installs it")
 		}
 	}
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true))...)
+		chromedp.Flag("disable-component-update", true)), more...)...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)

@@ -7,24 +7,26 @@ const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const page = {
-  begun: false,     // the wheels are known
-  wheel: "",        // that is shown
+  sources: null,    // that are known, with their health
+  wheel: "",        // whose events come, or ""
+  view: "",         // overview, wheel or task
   control: false,
   source: null,     // of the events
   live: false,      // events come
   state: null,      // the last one
   came: 0,          // when it did, by this machine's clock, in ms
+  recent: [],       // the accounts of the last second and a half
   history: [],
+  range: 900,       // seconds of it that the charts show
   sector: -1,       // that is pointed at
-  key: null,        // that is looked up, or null
-  found: null,      // its task, when that is shown
-  question: 0,      // the number of the last look-up that was sent
+  ref: null,        // the task of the view: {key} or {id}, or null
+  found: null,      // the task, when it is shown
+  question: 0,      // the number of the last request for it
   asking: false,    // whether its answer is awaited
-  unreachable: false, // whether it failed
   acting: false,    // something is being done about the task that is shown
-  beginning: false, // the wheels are being asked for
+  beginning: false, // the sources are being asked for
   again: 0,         // the timer after which they are, or 0
-  filled: { text: "", key: "" }, // what a look-up from a list wrote into the field, and for which key
+  said: "",         // the kinds of findings that were announced
 };
 
 // ---- text
@@ -76,6 +78,14 @@ const shapeless = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2
 const escaped = (text) => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] ||
   [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join("");
 
+// stamp writes a time with its date and its zone.
+const two = (n) => String(n).padStart(2, "0");
+const dateOf = (t) => `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}`;
+const clock = (t) => `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
+const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+const zoneOf = (t) => zone.formatToParts(t).find((p) => p.type === "timeZoneName").value;
+const stamp = (t) => `${dateOf(t)} ${clock(t)} ${zoneOf(t)}`;
+
 // inscribe writes untrusted text into an element so that two do not look the same: what is shapeless is
 // written as an escape, which looks different from a text that reads like one.
 function inscribe(e, text) {
@@ -110,18 +120,21 @@ const now = () => Date.parse(page.state.now) + (performance.now() - page.came);
 
 const query = (values) => new URLSearchParams(values).toString();
 
+// A Gone is the error of a server that does not answer. What it says is over when something comes.
+class Gone extends Error {}
+
 async function ask(path, options) {
   let response;
   try {
     response = await fetch(path, { signal: AbortSignal.timeout(10000), ...options });
   } catch {
-    throw new Error("The server does not answer.");
+    throw new Gone("The server does not answer.");
   }
   let answer = null;
   try {
     answer = await response.json();
   } catch {
-    throw new Error(`The server answers ${response.status} ${response.statusText}.`);
+    throw new Gone(`The server answers ${response.status} ${response.statusText}.`);
   }
   if (!response.ok) throw new Error(answer.error);
   return answer;
@@ -137,6 +150,10 @@ function listen() {
     return;
   }
   if (!$("status").classList.contains("lost")) setStatus("", "connecting"); // or it says so until something comes
+  if (page.wheel === "") {
+    look();
+    return;
+  }
   const source = new EventSource("api/events?" + query({ wheel: page.wheel }));
   source.onmessage = (e) => {
     if (source === page.source) show(JSON.parse(e.data));
@@ -149,7 +166,7 @@ function listen() {
       return;
     }
     lostNews("refused, trying again");
-    beginLater(); // the wheels may be others by now
+    beginLater(); // the sources may be others by now
   };
   page.source = source;
 }
@@ -165,39 +182,91 @@ function setStatus(kind, text) {
   write($("status-text"), text);
 }
 
+// setCame notes that the server answers.
+function setCame() {
+  setLive(true);
+  setStatus("live", "connected");
+  for (const message of document.querySelectorAll(".message.gone")) say("", false, message);
+}
+
 // lostNews says that what is shown is old, and from when it is.
 function lostNews(text) {
-  setStatus("lost", page.state ? `${text}; this is of ${new Date(page.state.now).toLocaleTimeString()}` : text);
+  setStatus("lost", page.state ? `${text}; this is of ${stamp(new Date(page.state.now))}` : text);
 }
 
-function choose(name) {
-  page.wheel = name;
-  page.state = null;
-  page.history = [];
-  document.body.classList.add("empty"); // until there is something of this wheel
-  for (const list of ["next", "runs", "panics"]) $(list).replaceChildren();
-  point(-1);
-  press();
-  forget();
-  location.replace("#wheel=" + encodeURIComponent(name)); // which is the id of no element
-  document.title = name + " · timewheel";
-  setStatus("", "connecting");
-  listen();
-}
+// ---- where the page is: #, #wheel=name, or #wheel=name&key=key. A key that cannot be written there has an id.
 
-// press marks the button of the wheel that is shown.
-function press() {
-  for (const b of $("wheels").children) b.setAttribute("aria-pressed", String(b.textContent === page.wheel));
-}
+const place = (wheel, ref) => "#" + query({ wheel, ...ref });
 
-// wanted is the wheel that the address asks for.
+// refOf is what an item of a list is asked for by, or null.
+const refOf = (item) => item.key === "" ? null : item.exact ? { key: item.key } : item.id ? { id: item.id } : null;
+
+// wanted is what the address asks for.
 function wanted() {
-  const [name, value] = location.hash.slice(1).split("=");
-  try {
-    return name === "wheel" ? decodeURIComponent(value) : "";
-  } catch {
-    return "";
+  const values = new URLSearchParams(location.hash.slice(1));
+  const names = page.sources.map((s) => s.name), name = values.get("wheel");
+  const wheel = names.includes(name) ? name : name === null && !values.has("key") && names.length > 1 ? "" : names[0];
+  const ref = name !== null && wheel !== name ? null : values.get("key") ? { key: values.get("key") } : values.get("id") ? { id: values.get("id") } : null;
+  return { wheel, ref };
+}
+
+// go shows what the address asks for.
+function go() {
+  const { wheel, ref } = wanted();
+  const view = wheel === "" ? "overview" : ref ? "task" : "wheel";
+  const moved = page.view !== "" && (view !== page.view || wheel !== page.wheel || query(ref || {}) !== query(page.ref || {}));
+  forget();
+  if (wheel !== page.wheel || page.view === "") {
+    page.state = null;
+    page.history = [];
+    page.recent = [];
+    page.said = "";
+    document.body.classList.add("empty"); // until there is something of this wheel
+    for (const list of ["next", "runs", "panics", "found-tasks"]) $(list).replaceChildren();
+    $("results").hidden = true;
+    say("", false, $("look-message"));
+    point(-1);
   }
+  page.view = view;
+  page.ref = ref;
+  for (const [id, name] of [["overview", "overview"], ["wheel", "wheel"], ["task-view", "task"]]) $(id).hidden = name !== view;
+  if (wheel !== page.wheel || !page.source) {
+    page.wheel = wheel;
+    setStatus("", "connecting");
+    listen();
+  }
+  showPath();
+  if (view === "task") {
+    write($("task-title"), "");
+    inscribe($("task-title"), ref.key ?? "a key that is no text");
+    refresh();
+  }
+  if (!moved) return;
+  scrollTo(0, 0);
+  $({ overview: "overview", wheel: "wheel", task: "task-view" }[view]).focus({ preventScroll: true });
+}
+
+function showPath() {
+  const steps = [];
+  if (page.sources.length > 1) steps.push(["All wheels", "#"]);
+  if (page.wheel !== "") steps.push([page.wheel, place(page.wheel)]);
+  if (page.ref) steps.push(["task", place(page.wheel, page.ref)]);
+  const text = JSON.stringify(steps);
+  if ($("path").dataset.steps !== text) {
+    $("path").dataset.steps = text;
+    $("path").replaceChildren(...steps.map(([name, href], i) => {
+      const a = inscribe(make("a"), name);
+      a.href = href;
+      if (i === steps.length - 1) a.setAttribute("aria-current", "page");
+      return a;
+    }));
+  }
+  const bad = page.sources.filter((s) => !s.health.well && s.name !== page.wheel).length;
+  const first = $("path").firstChild;
+  if (page.sources.length > 1 && page.wheel !== "") {
+    write(first, bad > 0 ? `All wheels (${bad} ${bad > 1 ? "others" : "other"} in trouble)` : `All ${page.sources.length} wheels`);
+  }
+  document.title = [page.ref ? page.ref.key ?? "task" : "", page.wheel, "timewheel"].filter(Boolean).join(" · ");
 }
 
 function beginLater() {
@@ -209,13 +278,14 @@ function forgetAgain() {
   page.again = 0;
 }
 
+// begin asks for the sources and shows what the address asks for, or what is shown already.
 async function begin() {
   forgetAgain();
   if (page.beginning) return;
   page.beginning = true;
   let all;
   try {
-    all = await ask("api/wheels");
+    all = await ask("api/sources");
   } catch (e) {
     lostNews(e.message);
     beginLater();
@@ -223,23 +293,80 @@ async function begin() {
   } finally {
     page.beginning = false;
   }
-  page.begun = true;
+  const known = page.sources;
+  page.sources = all.sources;
   page.control = all.control;
-  const known = [...$("wheels").children].map((b) => b.textContent);
-  if (JSON.stringify(known) !== JSON.stringify(all.wheels)) {
-    $("wheels").replaceChildren(...all.wheels.map((name) => {
-      const b = make("button", "", name);
-      b.type = "button";
-      b.onclick = () => choose(name);
-      return b;
-    }));
-  }
-  if (page.state && all.wheels.includes(page.wheel)) {
-    press();
+  if (known && page.state && all.sources.some((s) => s.name === page.wheel)) {
+    showPath();
     listen(); // what is shown, and looked up, may stay
   } else {
-    choose(all.wheels.includes(wanted()) ? wanted() : all.wheels[0]);
+    page.view = "";
+    if (page.source) page.source.close();
+    page.source = null;
+    go();
   }
+}
+
+// look asks for the health of all sources.
+let looked = -Infinity, looking = false;
+async function look() {
+  if (looking || document.hidden || !page.sources) return;
+  looking = true;
+  looked = performance.now();
+  try {
+    const { sources } = await ask("api/sources");
+    if (page.wheel !== "") {
+      if (sources.some((s) => s.name === page.wheel)) {
+        page.sources = sources;
+        showPath();
+      }
+    } else {
+      page.sources = sources;
+      setCame();
+      showPath();
+    }
+  } catch (e) {
+    if (page.wheel === "") {
+      setLive(false);
+      lostNews(e.message + " Trying again");
+    }
+  } finally {
+    looking = false;
+  }
+  if (page.view === "overview") showSources();
+}
+
+// ---- all sources
+
+function showSources() {
+  document.body.classList.remove("empty");
+  const list = $("sources");
+  while (list.children.length > page.sources.length) list.lastChild.remove();
+  page.sources.forEach((s, i) => {
+    let li = list.children[i];
+    if (!li) {
+      li = make("li", "card source");
+      li.append(make("h3"), make("p", "verdict"), make("p", "quiet"));
+      li.firstChild.append(make("a"));
+      li.children[1].append(make("span", "sign"), make("span"));
+      list.append(li);
+    }
+    const [h, verdict, more] = li.children;
+    inscribe(h.firstChild, s.name);
+    h.firstChild.href = place(s.name);
+    li.classList.toggle("wrong", !s.health.well);
+    sign(verdict.firstChild, s.health.well);
+    write(verdict.lastChild, s.health.text);
+    const others = s.health.findings.slice(1).map((f) => f.text);
+    write(more, [...others, `${compact(s.stats.pending)} live tasks, ${compact(s.stats.started)} runs started`].join(" · "));
+  });
+  const bad = page.sources.filter((s) => !s.health.well).length;
+  write($("overview-title"), bad === 0 ? `All ${page.sources.length} wheels work` : `${bad} of ${page.sources.length} wheels in trouble`);
+}
+
+function sign(e, well) {
+  write(e, well ? "✓" : "!");
+  e.setAttribute("aria-hidden", "true"); // the words say it
 }
 
 // ---- a new state
@@ -250,19 +377,65 @@ function show(state) {
   if (state.whole) page.history = state.history;
   else page.history.push(...state.history);
   const at = Date.parse(state.now);
-  page.history = page.history.filter((p) => { // of the last five minutes, and not of the future, if the clock was set back
+  page.history = page.history.filter((p) => { // of the last hour, and not of the future, if the clock was set back
     const age = at - Date.parse(p.time);
-    return age >= 0 && age < 300000;
+    return age >= 0 && age < 3600000;
   });
+  page.recent = page.recent.filter((r) => r.at <= at && at - r.at < 1500);
+  page.recent.push({ at, stats: state.stats });
   document.body.classList.remove("empty");
-  setLive(true);
-  setStatus(state.running ? "live" : "lost", state.running ? "running" : "not running");
+  setCame();
+  showHealth();
   showDial();
   showNumbers();
   showLateness();
   showNext();
   showRuns();
-  showPanics(state);
+  showPanics($("panics"), state, "None was recorded.");
+  showTask();
+}
+
+// ---- the health
+
+// Where to look, for each kind of finding.
+const where = {
+  overloaded: [["Running longest", "runs-title"], ["Due next", "next-title"]],
+  panicked: [["Last panics", "panics-title"]],
+  missed: [["Missed", "number-missed"], ["Running longest", "runs-title"]],
+  stopped: [],
+};
+
+function showHealth() {
+  const { well, text, findings } = page.state.health, list = $("findings");
+  $("health").classList.toggle("wrong", !well);
+  const items = well ? [{ kind: "", text, since: null }] : findings;
+  const kinds = items.map((f) => f.kind).join(" ");
+  if (list.dataset.kinds !== kinds) {
+    list.dataset.kinds = kinds;
+    list.replaceChildren(...items.map((f) => {
+      const li = make("li"), more = make("span", "more");
+      li.append(make("span", "sign"), make("span", "verdict"), make("span", "since quiet"), more);
+      sign(li.firstChild, well);
+      for (const [name, id] of where[f.kind] || []) {
+        const b = make("button", "go", name);
+        b.type = "button";
+        b.onclick = () => {
+          $(id).focus({ preventScroll: true });
+          $(id).closest(".card, .number").scrollIntoView({ block: "center" });
+        };
+        more.append(b);
+      }
+      if (more.firstChild) more.prepend("Look at ");
+      return li;
+    }));
+    if (page.said !== kinds && (page.said !== "" || !well)) announce(items.map((f) => f.text).join(". "));
+    page.said = kinds;
+  }
+  items.forEach((f, i) => {
+    const [, verdict, since] = list.children[i].children;
+    write(verdict, f.text + ".");
+    write(since, f.since ? `Since ${stamp(new Date(f.since))}.` : "");
+  });
 }
 
 // ---- the dial
@@ -386,12 +559,6 @@ function showReading() {
     const slots = first(i) === last ? "slot " + last : `slots ${first(i)} to ${last}`;
     write($("reading"), `${slots}: ${compact(dial.tasks[i])} ${dial.tasks[i] === 1 ? "task" : "tasks"}`);
   }
-  if (page.found && !page.found.waiting) {
-    const middle = (page.found.slot + 0.5) / dial.slots, half = Math.max(0.5 / dial.slots, 0.006);
-    $("found").setAttribute("d", wedge(middle - half, middle + half, band[0] - 1, band[1] + 1));
-  } else {
-    $("found").removeAttribute("d");
-  }
 }
 
 function pointAt(e) {
@@ -417,11 +584,11 @@ $("dial").addEventListener("pointerleave", (e) => { if (e.pointerType !== "touch
 
 const numbers = [
   { name: "Pending", field: "pending", note: "live tasks" },
-  { name: "Waiting", field: "waiting", about: (s) => s.waiting ? `the longest for ${span(s.oldest_wait)}` : "due, for a worker" },
+  { name: "Waiting", field: "waiting", alarm: "overloaded", about: (s) => s.waiting ? `the longest for ${span(s.oldest_wait)}` : "due, for a worker" },
   { name: "Running", field: "running", about: (s) => s.workers ? `jobs, of ${compact(s.workers)} at most` : "jobs" },
   { name: "Started", field: "started", rate: true },
-  { name: "Missed", field: "missed", rate: true, alarm: true },
-  { name: "Panicked", field: "panicked", rate: true, alarm: true },
+  { name: "Missed", field: "missed", rate: true, alarm: "missed" },
+  { name: "Panicked", field: "panicked", rate: true, alarm: "panicked" },
 ];
 
 for (const n of numbers) {
@@ -433,44 +600,59 @@ for (const n of numbers) {
   n.area = draw("path", { class: "area" });
   n.line = draw("path", { class: "line" });
   n.chart.append(n.area, n.line);
-  card.append(make("h3", "", n.name), n.value, n.under, n.chart);
+  n.axis = make("div", "axis");
+  n.axis.append(make("span"), make("span", "", "now"));
+  const title = make("h3", "", n.name);
+  title.id = "number-" + n.field;
+  title.tabIndex = -1;
+  card.append(title, n.value, n.under, n.chart, n.axis);
   $("numbers").append(card);
 }
 
+for (const [name, seconds] of [["5 min", 300], ["15 min", 900], ["1 h", 3600]]) {
+  const b = make("button", "", name);
+  b.type = "button";
+  b.onclick = () => {
+    page.range = seconds;
+    for (const other of $("range").children) other.setAttribute("aria-pressed", String(other === b));
+    if (page.state) showNumbers();
+  };
+  b.setAttribute("aria-pressed", String(seconds === page.range));
+  $("range").append(b);
+}
+
 function showNumbers() {
-  const { stats } = page.state, last = page.history[page.history.length - 1];
+  const { stats, health } = page.state;
   for (const n of numbers) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
-    write(n.under, n.about ? n.about(stats) : n.rate ? rateText(last?.[n.field]) || "\u00a0" : changeText(n));
-    n.card.classList.toggle("alarm", Boolean(n.alarm) && anyLately(n.field));
+    write(n.under, n.about ? n.about(stats) : changeText(n));
+    const alarm = health.findings.some((f) => f.kind === n.alarm);
+    n.card.classList.toggle("alarm", alarm);
     chart(n);
   }
 }
 
-// anyLately reports whether there was any in the last minute: an alarm must outlast a glance elsewhere.
-function anyLately(field) {
-  const from = Date.parse(page.state.now) - 60000;
-  return page.history.some((p) => p[field] > 0 && Date.parse(p.time) > from);
-}
-
-// changeText says by how much a number changed in a second.
+// changeText says by how much a number changed in the last second.
 function changeText(n) {
-  const h = page.history, a = h[h.length - 2], b = h[h.length - 1];
-  const seconds = a && (Date.parse(b.time) - Date.parse(a.time)) / 1000;
-  if (n.name !== "Pending" || !a || seconds > 3) return n.note;
-  const change = Math.round((b[n.field] - a[n.field]) / seconds);
-  return (change > 0 ? "+" : change < 0 ? "−" : "±") + compact(Math.abs(change)) + "/s";
+  const a = page.recent[0], b = page.recent[page.recent.length - 1];
+  const seconds = (b.at - a.at) / 1000;
+  if (seconds < 0.5) return n.note || "\u00a0";
+  const change = (b.stats[n.field] - a.stats[n.field]) / seconds;
+  if (n.rate) return rateText(change);
+  return (change > 0.5 ? "+" : change < -0.5 ? "−" : "±") + compact(Math.abs(Math.round(change))) + "/s";
 }
 
-// chart draws the last five minutes, or as much of them as is known, with a gap where no page was open.
+// chart draws the range that was chosen, or as much of it as is known.
 function chart(n) {
   const end = Date.parse(page.state.now);
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
-  const width = 300 / Math.max(age, 60); // of a second
-  const points = page.history
+  const length = Math.min(Math.max(age, 60), page.range); // in seconds
+  const width = 300 / length; // of a second
+  const known = n.rate ? page.history : [...page.history, { time: page.state.now, [n.field]: page.state.stats[n.field] }];
+  const points = known
     .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, p[n.field]])
-    .filter(([, v]) => v !== null);
+    .filter(([x, v]) => v !== null && x >= -10 * width);
   const most = Math.max(0, ...points.map(([, v]) => v)), least = Math.min(Infinity, ...points.map(([, v]) => v));
   // The change of what is large and steady would not be seen from 0 on.
   const floor = n.rate || least <= most * 0.7 ? 0 : least - (most - least || 1) * 0.3;
@@ -478,7 +660,7 @@ function chart(n) {
   let line = "", area = "", start = null, before = -Infinity;
   const close = () => { if (start !== null) area += `L${before.toFixed(1)} 34L${start.toFixed(1)} 34Z`; start = null; };
   for (const [x, v] of points) {
-    const gap = x - before > 3 * width;
+    const gap = x - before > 20 * width; // the machine slept
     if (gap) {
       close();
       start = x;
@@ -491,12 +673,16 @@ function chart(n) {
   close();
   n.line.setAttribute("d", line);
   n.area.setAttribute("d", area);
+  const from = new Date(end - length * 1000);
+  write(n.axis.firstChild, clock(from));
+  n.axis.firstChild.title = stamp(from);
+  write(n.axis.lastChild, clock(new Date(end)));
 }
 
 // ---- the lateness
 
 const scale = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100];
-const place = (s) => Math.min(Math.max(Math.log10(Math.max(s, 1e-9) / scale[0]) / Math.log10(scale[scale.length - 1] / scale[0]), 0), 1) * 100;
+const along = (s) => Math.min(Math.max(Math.log10(Math.max(s, 1e-9) / scale[0]) / Math.log10(scale[scale.length - 1] / scale[0]), 0), 1) * 100;
 
 const late = [
   { name: "Tick", field: "tick", note: "due to dispatched" },
@@ -518,7 +704,8 @@ const late = [
   row(make("span", "corner"), corner, ...["p50", "p99", "max"].map((name) => make("span", "head", name)));
   for (const l of late) {
     const what = make("span", "what", l.name);
-    what.append(make("small", "", l.note));
+    l.now = make("small", "now");
+    what.append(make("small", "", l.note), l.now);
     const svg = draw("svg", { viewBox: "0 0 100 26", preserveAspectRatio: "none", "aria-hidden": "true" });
     l.span = draw("rect", { class: "span", y: 9, height: 8, rx: 0.6 });
     l.core = draw("rect", { class: "core", y: 5, height: 16, width: 0.8 });
@@ -530,47 +717,58 @@ const late = [
   const marks = make("div", "scale");
   for (const s of scale.filter((_, i) => i % 2 === 0)) {
     const mark = make("span", "", s < 60 ? span(s) : s + " s");
-    mark.style.left = place(s) + "%";
+    mark.style.left = along(s) + "%";
     marks.append(mark);
   }
   row(make("span", "corner"), marks);
   marks.parentElement.setAttribute("aria-hidden", "true");
 }
 
+// lateText says of how many runs the lateness is known, and of how many it is not yet.
+function lateText() {
+  const { lateness, stats } = page.state;
+  if (!lateness) return "";
+  return `of ${compact(lateness.runs)} ${lateness.runs === 1 ? "run" : "runs"} that ended in the last minute; ` +
+    `${compact(stats.waiting)} ${stats.waiting === 1 ? "waits" : "wait"} now`;
+}
+
 function showLateness() {
   const l = page.state.lateness;
   $("late-none").hidden = Boolean(l);
   $("late").hidden = !l;
-  write($("late-runs"), l ? `${compact(l.runs)} runs in the last minute` : "");
+  write($("late-runs"), lateText());
   if (!l) return;
+  const { stats, runs } = page.state;
+  write(late[1].now, stats.waiting > 0 ? `now: up to ${span(stats.oldest_wait)}` : "now: none");
+  write(late[2].now, runs.length > 0 ? `now: up to ${span(runs[0].for)}` : "now: none");
   for (const row of late) {
     const q = l[row.field], any = l.runs > 0;
     [q.p50, q.p99, q.max].forEach((s, i) => { write(row.figures[i], !any ? "–" : s < 1e-6 ? "< 1 µs" : span(s)); });
-    row.span.setAttribute("x", place(q.p50));
-    row.span.setAttribute("width", any ? Math.max(place(q.p99) - place(q.p50), 0.3) : 0);
-    row.core.setAttribute("x", place(q.p50) - 0.4);
+    row.span.setAttribute("x", along(q.p50));
+    row.span.setAttribute("width", any ? Math.max(along(q.p99) - along(q.p50), 0.3) : 0);
+    row.core.setAttribute("x", along(q.p50) - 0.4);
     row.core.setAttribute("width", any ? 0.8 : 0);
-    row.most.setAttribute("x", place(q.max) - 0.3);
+    row.most.setAttribute("x", along(q.max) - 0.3);
     row.most.setAttribute("width", any ? 0.6 : 0);
   }
 }
 
 // ---- the lists
 
-// cell returns a cell for a key, from which the task can be looked up if that is the whole key.
+// link returns a link to the task of a key, or the key if it has none.
+function link(item, className) {
+  const ref = refOf(item);
+  if (item.key === "") return make("span", "timer " + className, "timer");
+  const e = inscribe(make(ref ? "a" : "span", className), item.key);
+  e.title = e.textContent;
+  if (ref) e.href = place(page.wheel, ref);
+  return e;
+}
+
+// cell returns a cell for a key, with a link to its task.
 function cell(item) {
   const td = make("td", "k");
-  if (item.key === "") {
-    td.append(make("span", "timer", "timer"));
-  } else if (item.exact) {
-    const b = inscribe(make("button"), item.key);
-    b.type = "button";
-    b.title = b.textContent;
-    b.onclick = () => lookUp(item.key);
-    td.append(b);
-  } else {
-    inscribe(td, item.key);
-  }
+  td.append(link(item, ""));
   return td;
 }
 
@@ -618,23 +816,32 @@ function fill(body, items, columns, none) {
   body.replaceChildren(...rows);
 }
 
-// due writes how long it is until a task is due; in a wheel that does not run it may never be.
-const due = (item) => page.state.running ? until((Date.parse(item.next) - now()) / 1000) : "–";
+// due writes how long it is until a task is due, or how long it has waited; in a wheel that does not run it may
+// never be due.
+function due(item) {
+  if (!page.state.running) return "–";
+  if (!item.waiting) return until((Date.parse(item.next) - now()) / 1000);
+  return "waits " + span(Math.max(Date.parse(page.state.now) - Date.parse(item.next), 0) / 1000); // as the accounts say
+}
 
 function showNext() {
-  fill($("next"), page.state.upcoming, [
-    { text: due },
-    { text: (t) => t.slot.toLocaleString("en"), kind: "wide" },
-    { text: (t) => compact(t.circle), kind: "wide" },
+  const { stats, upcoming } = page.state;
+  write($("next-all"), `${compact(stats.waiting)} ${stats.waiting === 1 ? "waits" : "wait"} for a worker`);
+  fill($("next"), upcoming, [
+    { text: due, kind: "in" },
+    { text: (t) => t.waiting ? "–" : t.slot.toLocaleString("en"), kind: "wide" },
+    { text: (t) => t.waiting ? "–" : compact(t.circle), kind: "wide" },
     { text: (t) => times(t.times) },
-  ], "No task waits.");
+  ], stats.waiting > 0 ? "They change too fast to be listed." : stats.pending > 0 ? "None is due within a turn of the wheel." : "There is no task.");
 }
 
 function showRuns() {
-  fill($("runs"), page.state.runs, [
+  const { stats, runs } = page.state;
+  write($("runs-all"), stats.workers > 0 ? `${compact(stats.running)} of ${compact(stats.workers)} workers busy` : `${compact(stats.running)} in progress`);
+  fill($("runs"), runs, [
     { text: (r) => span(r.for) },
-    { text: (r) => new Date(r.due).toLocaleTimeString(), kind: "time" },
-  ], "No job runs.");
+    { text: (r) => r.for < 43200 ? clock(new Date(r.due)) : dateOf(new Date(r.due)), kind: "time" },
+  ], stats.running > 0 ? "They end too fast to be listed." : "No job is running.");
 }
 
 let counted = 0;
@@ -648,23 +855,34 @@ function countDown() {
 
 const keepPanics = 10;
 
-// showPanics adds the new panics, or replaces all if the list is complete. An open one is being read, and stays.
-function showPanics({ panics, whole }) {
-  const list = $("panics"), known = new Map([...list.children].map((d) => [d.dataset.id, d]));
+// showPanics adds the new panics to a list, or replaces all if they are complete. An open one is being read, and
+// stays.
+function showPanics(list, { panics, whole }, none) {
+  const known = new Map([...list.children].map((d) => [d.dataset.id, d]));
   const fresh = panics.map((p) => {
     const id = p.time + " " + p.key;
     if (known.has(id)) return known.get(id);
     const d = make("details"), s = make("summary");
     d.dataset.id = id;
     const who = p.key === "" ? make("span", "who timer", "timer") : inscribe(make("span", "who"), p.key);
-    s.append(make("span", "when", new Date(p.time).toLocaleTimeString()), who, inscribe(make("span", "what"), p.value));
-    d.append(s, make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page to see the stacks that were kept."));
+    s.append(make("span", "when", stamp(new Date(p.time))), who, inscribe(make("span", "what"), p.value));
+    if (refOf(p) && list.id === "panics") {
+      const more = make("p", "more");
+      more.append("Task ", link(p, "mono"));
+      d.append(more);
+    }
+    const stack = make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page to see the stacks that were kept.");
+    stack.tabIndex = 0; // it scrolls, also by keyboard
+    stack.setAttribute("role", "region");
+    stack.setAttribute("aria-label", `Stack of ${who.textContent} at ${stamp(new Date(p.time))}`);
+    d.prepend(s);
+    d.append(stack);
     return d;
   });
   const room = whole ? 0 : keepPanics - fresh.length;
   const before = [...list.children].filter((d) => d.dataset.id && !fresh.includes(d));
   const all = [...fresh, ...before.filter((d, i) => i < room || d.open || d.contains(document.activeElement))];
-  if (all.length === 0) all.push(make("p", "none", "None was recorded."));
+  if (all.length === 0) all.push(make("p", "none", page.state?.lateness === null ? "Unknown: no recorder was given to this wheel." : none));
   // What is there already is not moved: it may have the focus, or be selected.
   for (const d of [...list.children]) if (!all.includes(d)) d.remove();
   all.forEach((d, i) => { if (list.children[i] !== d) list.insertBefore(d, list.children[i] || null); });
@@ -672,10 +890,15 @@ function showPanics({ panics, whole }) {
 
 // ---- one task
 
-function say(text, bad) {
-  $("look-message").textContent = text;
-  $("look-message").classList.toggle("bad", Boolean(bad));
+// say writes a message, which may be that the server is gone.
+function say(text, bad, message = $("task-message"), gone = false) {
+  message.textContent = text;
+  message.classList.toggle("bad", Boolean(bad));
+  message.classList.toggle("gone", gone);
+  message.classList.remove("done");
 }
+
+const sayError = (e, message) => say(e.message, true, message, e instanceof Gone);
 
 // announce gives users of a screen reader the result of what they asked for, and no sooner.
 function announce(text) {
@@ -685,50 +908,84 @@ function announce(text) {
 function forget() {
   page.question++;
   page.asking = false;
-  page.key = page.found = null;
-  if ($("task").contains(document.activeElement)) $("key").focus(); // or nothing would have the focus
-  $("task").hidden = true;
-  $("found").removeAttribute("d");
+  page.ref = page.found = null;
+  hideTask();
+  $("task-runs").replaceChildren();
+  $("task-panics").replaceChildren();
   say("");
+}
+
+function hideTask() {
+  if ($("task").contains(document.activeElement)) $("task-view").focus(); // or nothing would have the focus
+  $("task").hidden = true;
   calm();
 }
 
-function lookUp(key) {
-  forget();
-  page.key = key;
-  $("key").value = key; // in which a field of one line has no line breaks
-  page.filled = { text: $("key").value, key };
-  return refresh();
+// find searches the tasks whose key begins with a text. A single one whose key it is is shown.
+let search = 0;
+async function find(text) {
+  const number = ++search, wheel = page.wheel, message = $("look-message");
+  say("Searching.", false, message);
+  let answer;
+  try {
+    answer = await ask("api/search?" + query({ wheel, prefix: text }));
+  } catch (e) {
+    if (number === search) sayError(e, message);
+    return;
+  }
+  if (number !== search || wheel !== page.wheel || page.view !== "wheel") return;
+  const { tasks, matches, looked, whole } = answer;
+  if (whole && matches === 1 && tasks[0].key === text && tasks[0].exact) {
+    say("", false, message);
+    $("results").hidden = true;
+    location.hash = place(wheel, { key: text });
+    return;
+  }
+  const some = matches === 0 ? "No live task has a key that begins so" : `${compact(matches)} ${matches === 1 ? "task" : "tasks"}`;
+  const cut = matches > tasks.length ? `, of which these are the first ${tasks.length} by key` : "";
+  const stopped = whole ? "" : ` among ${compact(looked)} of ${compact(page.state.stats.pending)} tasks; the search stopped there, since it took too long`;
+  say(some + stopped + cut + ".", false, message);
+  $("results").hidden = tasks.length === 0;
+  $("found-tasks").replaceChildren(...tasks.map((t) => {
+    const row = make("tr");
+    row.append(cell(t), make("td", "n in", due(t)), make("td", "n", times(t.times)));
+    return row;
+  }));
 }
 
-// refresh asks again for the task that is looked up, if no answer is awaited.
+// refresh asks again for the task of the view, if no answer is awaited.
 async function refresh() {
-  const key = page.key;
-  if (key === null || page.asking) return;
+  const ref = page.ref;
+  if (ref === null || page.asking) return;
   const question = ++page.question;
   page.asking = true;
   try {
-    const task = await ask("api/task?" + query({ wheel: page.wheel, key }));
+    const { task, runs, panics } = await ask("api/task?" + query({ wheel: page.wheel, ...ref }));
     if (question !== page.question) return;
+    const found = page.found;
+    page.found = task;
     if (task) {
-      const found = page.found;
-      if (!found || page.unreachable) say("");
-      page.found = task;
-      showTask(key);
+      if (!found || $("task-message").matches(".gone")) say("");
+      showTask();
       if (!found && page.state) announce("Found. Next run " + nextText(task));
     } else {
-      const was = page.found;
-      forget();
-      say(was ? "The task has gone: its last run has begun, or it was removed." : "No live task has this key.");
+      hideTask();
+      if (found) {
+        say("The task has gone: its last run has begun, or it was removed.");
+        $("task-message").classList.add("done");
+      } else if (!$("task-message").matches(".done")) say(runs.length > 0 ? "Its last run is in progress." : "No live task has this key.");
     }
-    page.unreachable = false;
+    $("task-runs").replaceChildren(...(runs.length > 0 ? runs : [null]).map((r) => {
+      const row = make("tr");
+      row.append(make("td", r ? "" : "none", r ? span(r.for) : "No run of it is in progress."), make("td", "", r ? stamp(new Date(r.due)) : ""));
+      return row;
+    }));
+    showPanics($("task-panics"), { panics, whole: true }, "None was recorded.");
   } catch (e) {
     if (question !== page.question) return;
-    page.unreachable = true;
-    say(e.message, true);
+    sayError(e);
   }
   page.asking = false;
-  if (page.state) showReading();
 }
 
 function nextText(task) {
@@ -736,8 +993,7 @@ function nextText(task) {
   if (!page.state.running) return "none: the wheel does not run";
   if (task.waiting) return `was due ${span(Math.max(-s, 0))} ago, waits for a worker`;
   if (s > 3e9) return `in ${span(s)}`;
-  const day = at.toDateString() === new Date(now()).toDateString() ? "" : at.toLocaleDateString() + " ";
-  return (s < 0.005 ? "now" : "in " + until(s)) + `, at ${day}${at.toLocaleTimeString()}`;
+  return (s < 0.005 ? "now" : "in " + until(s)) + `, at ${stamp(at)}`;
 }
 
 const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map((name) => {
@@ -746,10 +1002,11 @@ const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map
   return dd;
 });
 
-function showTask(key) {
+function showTask() {
   const task = page.found;
-  if (!page.state) return;
-  inscribe(facts[0], key);
+  if (!page.state || !task) return;
+  inscribe(facts[0], page.ref.key ?? task.key);
+  if (page.ref.key === undefined) inscribe($("task-title"), task.key);
   [
     nextText(task),
     times(task.times),
@@ -763,29 +1020,32 @@ function showTask(key) {
 
 // act does something about the task that is shown.
 async function act(verb, values, done) {
-  const key = page.key, wheel = page.wheel;
+  const { ref, wheel } = page;
   if (page.found === null || page.acting) return;
   calm();
   page.acting = true;
-  let failed = "";
+  let failed = null;
   try {
-    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel, key, ...values }) });
+    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel, ...ref, ...values }) });
   } catch (e) {
-    failed = e.message;
+    failed = e;
   }
   page.acting = false;
-  if (key !== page.key || wheel !== page.wheel) return; // another is shown by now
-  if (failed !== "") {
-    say(failed, true);
+  if (ref !== page.ref || wheel !== page.wheel) return; // another is shown by now
+  if (failed) {
+    sayError(failed);
     return;
   }
+  page.asking = false; // what is under way may be from before
+  page.question++;
   if (verb === "remove") {
-    forget();
+    page.found = null;
+    hideTask();
   } else {
-    page.asking = false; // what is under way may be from before
     refresh();
   }
   say(done);
+  $("task-message").classList.add("done"); // and what is gone then stays said
 }
 
 // calm takes back the first of the two clicks of a removal.
@@ -796,13 +1056,7 @@ function calm() {
 
 $("look").addEventListener("submit", (e) => {
   e.preventDefault();
-  const text = $("key").value;
-  if (text !== "") {
-    lookUp(text === page.filled.text ? page.filled.key : text);
-  } else {
-    forget();
-    say("Which key?", true);
-  }
+  find($("key").value);
 });
 $("remove").addEventListener("click", (e) => {
   if (e.detail > 1) return; // a double click is one
@@ -816,27 +1070,27 @@ $("remove").addEventListener("click", (e) => {
 });
 $("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
 $("remove").addEventListener("blur", calm);
-$("key").addEventListener("input", () => { page.filled = { text: "", key: "" }; });
+$("skip").addEventListener("click", () => document.querySelector("main:not([hidden])").focus());
 $("run").addEventListener("click", () => act("run", {}, "It runs at the next tick."));
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
   act("reschedule", { delay: $("delay").value.trim() }, "Rescheduled.");
 });
 document.addEventListener("keydown", (e) => {
-  if (e.key === "/" && !e.target.closest("input") && !e.ctrlKey && !e.metaKey && !e.altKey) {
+  if (e.key === "Escape") calm();
+  if (e.key === "/" && page.view === "wheel" && !e.target.closest("input") && !e.ctrlKey && !e.metaKey && !e.altKey) {
     e.preventDefault();
     $("key").focus();
     $("key").select();
   }
 });
-document.addEventListener("visibilitychange", () => { if (page.begun) listen(); });
-addEventListener("hashchange", () => {
-  const known = [...$("wheels").children].some((b) => b.textContent === wanted());
-  if (known && wanted() !== page.wheel) choose(wanted());
-});
+document.addEventListener("visibilitychange", () => { if (page.sources) listen(); });
+addEventListener("hashchange", () => { if (page.sources) go(); });
 
 setInterval(() => {
-  if (!page.live) return;
+  if (!page.sources || document.hidden) return;
+  if (page.view === "overview" || page.sources.length > 1 && performance.now() - looked > 5000) look();
+  if (!page.live || page.wheel === "") return;
   if (performance.now() - page.came > 5000) { // the connection is there, and nothing comes
     listen();
     lostNews("no news, trying again");
