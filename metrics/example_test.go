@@ -3,6 +3,7 @@
 package metrics_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -49,4 +52,46 @@ func Example() {
 	// timewheel_tasks_finished_total{wheel="sessions"} 0
 	// timewheel_tasks_pending{wheel="sessions"} 1
 	// timewheel_tasks_removed_total{wheel="sessions"} 0
+}
+
+// A durable scheduler needs no observer.
+func ExampleNewSchedulerCollector() {
+	s, err := durable.New(memstore.New()) // or on a store that keeps its tasks, such as package durable/pebble
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	err = s.Handle("recheck", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		log.Fatal(err)
+	}
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewSchedulerCollector(s, "orders"))
+
+	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "recheck", Delay: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	scrape := httptest.NewRecorder()
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	handler.ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(scrape.Body.String()) {
+		if strings.HasPrefix(line, "timewheel_durable_tasks_") {
+			fmt.Print(line)
+		}
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// timewheel_durable_tasks_added_total{scheduler="orders"} 1
+	// timewheel_durable_tasks_parked{scheduler="orders"} 0
+	// timewheel_durable_tasks_pending{scheduler="orders"} 1
+	// timewheel_durable_tasks_removed_total{scheduler="orders"} 0
+	// timewheel_durable_tasks_unhandled{scheduler="orders"} 0
 }

@@ -1,32 +1,71 @@
 // SPDX-License-Identifier: MIT
 
-// Package metrics exports a timing wheel's accounts to Prometheus.
+// Package metrics exports the accounts of timing wheels and durable schedulers to Prometheus.
 //
 //	runs := metrics.NewRuns()
 //	tw, err := timewheel.New(tick, slots, timewheel.WithObserver(runs.Observe))
 //	...
 //	err = prometheus.Register(metrics.NewCollector(tw, "sessions", metrics.WithRuns(runs)))
 //
-// The counters and gauges are read from [timewheel.TimeWheel.Stats] at each scrape and cost nothing in
-// between. The histograms need the observer; each run costs them three observations.
+//	s, err := durable.New(store)
+//	...
+//	err = prometheus.Register(metrics.NewSchedulerCollector(s, "orders"))
+//
+// The counters and gauges are read at each scrape, from [timewheel.TimeWheel.Stats] and
+// [durable.Scheduler.Stats], and cost nothing in between. The histograms need the observer; each run costs
+// them three observations.
 //
 // # The names
 //
-// Each has the label wheel. Units are base units, as is the custom in Prometheus:
+// All values are in base units: seconds and counts. The metrics of a wheel have the label wheel:
 //
-//	timewheel_tasks_added_total, _finished_total, _removed_total       counters
-//	timewheel_tasks_pending                                            gauge
-//	timewheel_runs_due_total, _started_total, _missed_total,
-//	    _withdrawn_total, _panicked_total                              counters
-//	timewheel_runs_waiting, timewheel_runs_running                     gauges
-//	timewheel_workers                                                  gauge: how many runs may run at once
-//	timewheel_oldest_wait_seconds                                      gauge: of the run that has waited longest
-//	timewheel_run_tick_delay_seconds                                   histogram: due until dispatched
-//	timewheel_run_wait_seconds                                         histogram: dispatched until started
-//	timewheel_run_duration_seconds                                     histogram: started until ended
+//	timewheel_tasks_added_total       counter    tasks that were added
+//	timewheel_tasks_finished_total    counter    tasks whose last run has begun
+//	timewheel_tasks_removed_total     counter    tasks that were removed, replaced or drained
+//	timewheel_tasks_pending           gauge      live tasks
+//	timewheel_runs_due_total          counter    runs that fell due
+//	timewheel_runs_started_total      counter    runs that began
+//	timewheel_runs_missed_total       counter    periods that passed while an earlier run waited
+//	timewheel_runs_withdrawn_total    counter    due runs whose task was removed, replaced or moved
+//	timewheel_runs_panicked_total     counter    runs that ended with a panic or runtime.Goexit
+//	timewheel_runs_waiting            gauge      due runs that wait for a worker
+//	timewheel_runs_running            gauge      runs that are running
+//	timewheel_workers                 gauge      how many runs may run at once; 0 with an executor
+//	timewheel_oldest_wait_seconds     gauge      age of the due run that has waited longest
+//	timewheel_longest_run_seconds     gauge      age of the run that has run longest
+//	timewheel_stopped                 gauge      1 if the wheel was stopped or not started, or 0
+//	timewheel_run_tick_delay_seconds  histogram  from due until dispatched
+//	timewheel_run_wait_seconds        histogram  from dispatched until started
+//	timewheel_run_duration_seconds    histogram  from started until ended
 //
-// The first two histograms together are the lateness. All three have classic buckets, and native ones for a
-// Prometheus that takes them. The folder grafana has a dashboard of all metrics.
+// The first two histograms together are the lateness. A histogram counts a run when the run has ended. The
+// two gauges of age show the runs that still wait or run. The histograms and timewheel_longest_run_seconds
+// are there only with [WithRuns].
+//
+// The metrics of a durable scheduler have the label scheduler:
+//
+//	timewheel_durable_tasks_pending         gauge    tasks in the store, parked ones included
+//	timewheel_durable_tasks_parked          gauge    parked tasks
+//	timewheel_durable_tasks_unhandled       gauge    due tasks whose kind has no handler
+//	timewheel_durable_tasks_added_total     counter  tasks that were added
+//	timewheel_durable_tasks_removed_total   counter  tasks that were removed or replaced
+//	timewheel_durable_runs_waiting          gauge    due runs that wait for a worker
+//	timewheel_durable_runs_running          gauge    handlers that are running
+//	timewheel_durable_runs_started_total    counter  calls of handlers
+//	timewheel_durable_runs_succeeded_total  counter  calls that returned nil and were acknowledged
+//	timewheel_durable_runs_failed_total     counter  calls that failed
+//	timewheel_durable_runs_parked_total     counter  calls that failed and parked their task
+//	timewheel_durable_store_failed          gauge    1 if the store has failed, or 0
+//
+// A wheel has 14 series. With WithRuns it has 108 in a Prometheus that takes classic histograms, and 18 in
+// one that takes native histograms. A scheduler has 12. The number does not depend on the number of tasks.
+//
+// A counter never falls while its collector lives.
+//
+// # Alerts and dashboard
+//
+// The folder prometheus has alert rules, and the folder grafana has a dashboard of all metrics. The README
+// of this module says how to install both.
 //
 // # OpenTelemetry
 //
@@ -38,136 +77,80 @@
 package metrics
 
 import (
-	"time"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Runs are the histograms of the runs of one wheel.
-type Runs struct{ tick, wait, duration prometheus.Histogram }
-
-// NewRuns returns empty histograms.
-func NewRuns() *Runs {
-	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: name,
-			Help: help,
-			// From a tenth of a millisecond to a minute and a half, each bucket three times as wide as the one before.
-			Buckets:                         prometheus.ExponentialBucketsRange(100e-6, 100, 14),
-			NativeHistogramBucketFactor:     1.1,
-			NativeHistogramMaxBucketNumber:  160,
-			NativeHistogramMinResetDuration: time.Hour,
-		})
-	}
-	return &Runs{
-		tick: histogram("timewheel_run_tick_delay_seconds",
-			"Time from when a run was due until the event loop dispatched it: "+
-				"less than a tick unless the machine was busy."),
-		wait: histogram("timewheel_run_wait_seconds",
-			"Time from when the event loop dispatched a run until a worker began it."),
-		duration: histogram("timewheel_run_duration_seconds",
-			"Time from when a job began until it returned."),
-	}
-}
-
-// Observe records the account of a run. Pass it to [timewheel.WithObserver].
-func (r *Runs) Observe(run timewheel.Run) {
-	r.tick.Observe(run.Handed.Sub(run.Due).Seconds())
-	r.wait.Observe(run.Started.Sub(run.Handed).Seconds())
-	r.duration.Observe(run.Ended.Sub(run.Started).Seconds())
-}
-
-// An Option adds to what a collector collects.
-type Option func(*collector)
-
-// WithRuns adds the histograms of r, whose Observe was given to the wheel. It panics if r is nil.
-func WithRuns(r *Runs) Option {
-	if r == nil {
-		panic("metrics: the runs are nil")
-	}
-	return func(c *collector) { c.runs = []prometheus.Histogram{r.tick, r.wait, r.duration} }
-}
-
-// NewCollector returns a collector of the accounts of a wheel. The name is the value of the label wheel.
-// Collectors of several wheels can be in one registry if their names differ. NewCollector panics if tw is nil.
-func NewCollector(tw *timewheel.TimeWheel, name string, opts ...Option) prometheus.Collector {
-	if tw == nil {
-		panic("metrics: the wheel is nil") // now, and not on a goroutine of the registry at the first scrape
-	}
-	c := &collector{tw: tw}
-	for _, o := range opts {
-		o(c)
-	}
-	return prometheus.WrapCollectorWith(prometheus.Labels{"wheel": name}, c)
-}
-
-type collector struct {
-	tw   *timewheel.TimeWheel
-	runs []prometheus.Histogram
-}
-
-// An account is one number of the Stats.
-type account struct {
+// An account is one number of the reading S of a source.
+type account[S any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(s timewheel.Stats) float64
+	of   func(s S) float64
 }
 
-func newAccount(name, help string, kind prometheus.ValueType, of func(s timewheel.Stats) float64) account {
-	return account{prometheus.NewDesc("timewheel_"+name, help, nil, nil), kind, of}
+func newCounter[S any](name, help string, of func(s S) float64) account[S] {
+	return account[S]{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, of}
 }
 
-const (
-	counter = prometheus.CounterValue
-	gauge   = prometheus.GaugeValue
-)
-
-var accounts = []account{
-	newAccount("tasks_added_total", "Tasks that were added.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Added) }),
-	newAccount("tasks_finished_total", "Tasks whose last run has begun.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Finished) }),
-	newAccount("tasks_removed_total", "Tasks that were removed, replaced or drained before their last run.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Removed) }),
-	newAccount("tasks_pending", "Tasks that are live now.",
-		gauge, func(s timewheel.Stats) float64 { return float64(s.Pending) }),
-	newAccount("runs_due_total", "Runs that fell due.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Due) }),
-	newAccount("runs_started_total", "Runs that began.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Started) }),
-	newAccount("runs_missed_total",
-		"Runs of a repeating task that fell due while an earlier one waited or was overdue.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Missed) }),
-	newAccount("runs_withdrawn_total", "Due runs whose task was removed, replaced or moved while they waited.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Withdrawn) }),
-	newAccount("runs_panicked_total", "Runs that ended with a panic or with runtime.Goexit.",
-		counter, func(s timewheel.Stats) float64 { return float64(s.Panicked) }),
-	newAccount("runs_waiting", "Due runs that wait for a worker now.",
-		gauge, func(s timewheel.Stats) float64 { return float64(s.Waiting) }),
-	newAccount("runs_running", "Runs that are running now.",
-		gauge, func(s timewheel.Stats) float64 { return float64(s.Running) }),
-	newAccount("workers", "Runs that may be running at once; 0 if an executor decides that.",
-		gauge, func(s timewheel.Stats) float64 { return float64(s.Workers) }),
-	newAccount("oldest_wait_seconds", "How long the run has waited that has waited longest for a worker.",
-		gauge, func(s timewheel.Stats) float64 { return s.OldestWait.Seconds() }),
+func newGauge[S any](name, help string, of func(s S) float64) account[S] {
+	return account[S]{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, of}
 }
 
-func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, a := range accounts {
+// A collector collects the accounts of one source.
+type collector[S any] struct {
+	read       func() S
+	accounts   []account[S]
+	histograms []prometheus.Histogram
+
+	mu       sync.Mutex // protects greatest
+	greatest []float64  // what each account that is a counter has reported
+}
+
+func newCollector[S any](read func() S, accounts []account[S]) *collector[S] {
+	return &collector[S]{read: read, accounts: accounts, greatest: make([]float64, len(accounts))}
+}
+
+func (c *collector[S]) Describe(descs chan<- *prometheus.Desc) {
+	for _, a := range c.accounts {
 		descs <- a.desc
 	}
-	for _, h := range c.runs {
+	for _, h := range c.histograms {
 		h.Describe(descs)
 	}
 }
 
-func (c *collector) Collect(metrics chan<- prometheus.Metric) {
-	s := c.tw.Stats()
-	for _, a := range accounts {
-		metrics <- prometheus.MustNewConstMetric(a.desc, a.kind, a.of(s))
+func (c *collector[S]) Collect(metrics chan<- prometheus.Metric) {
+	for i, value := range c.values() {
+		metrics <- prometheus.MustNewConstMetric(c.accounts[i].desc, c.accounts[i].kind, value)
 	}
-	for _, h := range c.runs {
+	for _, h := range c.histograms {
 		metrics <- h
 	}
+}
+
+// values returns the value of each account. For a counter that is the greatest it has had, because
+// Prometheus takes a counter that falls for a process that has started again. Started and Finished of a
+// wheel fall by one for an instant when a task is removed after a worker has taken its run and before the
+// run begins. And of two scrapes at the same time the later to report may be the earlier to read.
+func (c *collector[S]) values() []float64 {
+	s := c.read()
+	all := make([]float64, len(c.accounts))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, a := range c.accounts {
+		all[i] = a.of(s)
+		if a.kind == prometheus.CounterValue {
+			c.greatest[i] = max(c.greatest[i], all[i])
+			all[i] = c.greatest[i]
+		}
+	}
+	return all
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

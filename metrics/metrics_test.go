@@ -3,6 +3,7 @@
 package metrics_test
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -43,7 +45,8 @@ func add(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 }
 
 // work gives the wheel one of everything: a run that takes half a second, one that waits for it, missed
-// periods, a panic, a withdrawn run and a removal. What is pending, waits and runs stays so for a second.
+// periods, a panic, a withdrawn run and a removal. What is pending, waits and runs stays so for half a
+// second or more.
 func work(t *testing.T, tw *timewheel.TimeWheel) {
 	t.Helper()
 	nothing := func(*timewheel.Task) {}
@@ -63,7 +66,7 @@ func work(t *testing.T, tw *timewheel.TimeWheel) {
 	time.Sleep(2 * time.Second)
 	add(t, tw, timewheel.Task{Key: "runs", Interval: tick, Job: func(*timewheel.Task) { time.Sleep(2 * time.Second) }})
 	add(t, tw, timewheel.Task{Key: "waits again", Interval: 2 * tick, Job: nothing})
-	testkit.Settle(10 * tick)
+	testkit.Settle(100 * tick)
 }
 
 func TestCollector_tellsTheAccounts(t *testing.T) {
@@ -86,20 +89,171 @@ func TestCollector_tellsTheAccounts(t *testing.T) {
 			"timewheel_runs_running":         float64(s.Running),
 			"timewheel_workers":              float64(s.Workers),
 			"timewheel_oldest_wait_seconds":  s.OldestWait.Seconds(),
+			"timewheel_longest_run_seconds":  time.Since(tw.LongestRuns(1)[0].Started).Seconds(),
 		} {
 			m := find(t, c, name)
 			got := m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			if got != want || want == 0 {
 				t.Errorf("%s is %v, want %v, and not 0", name, got, want)
 			}
-			if isCounter := strings.HasSuffix(name, "_total"); isCounter != (m.GetCounter() != nil) {
-				t.Errorf("%s is of another type", name)
-			}
-			if l := m.GetLabel(); len(l) != 1 || l[0].GetName() != "wheel" || l[0].GetValue() != "sessions" {
-				t.Errorf("%s has the labels %v", name, l)
-			}
+			checkTypeAndLabel(t, name, m, "wheel", "sessions")
+		}
+		if s.OldestWait < 90*tick || s.OldestWait > 100*tick {
+			t.Errorf("the oldest wait is %v, and should be about a second", s.OldestWait)
 		}
 		time.Sleep(3 * time.Second)
+	})
+}
+
+// checkTypeAndLabel fails the test unless a name that ends with _total is a counter, any other a gauge, and the
+// label is the only one.
+func checkTypeAndLabel(t *testing.T, name string, m *dto.Metric, label, value string) {
+	t.Helper()
+	if isCounter := strings.HasSuffix(name, "_total"); isCounter != (m.GetCounter() != nil) {
+		t.Errorf("%s is of another type", name)
+	}
+	if l := m.GetLabel(); len(l) != 1 || l[0].GetName() != label || l[0].GetValue() != value {
+		t.Errorf("%s has the labels %v", name, l)
+	}
+}
+
+func TestCollector_stopped_isOneBeforeStartAndAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(tick, 8)
+		c := metrics.NewCollector(tw, "w")
+		for _, step := range []struct {
+			do   func()
+			want float64
+		}{{func() {}, 1}, {tw.Start, 0}, {tw.Stop, 1}} {
+			step.do()
+			if got := find(t, c, "timewheel_stopped").GetGauge().GetValue(); got != step.want {
+				t.Errorf("timewheel_stopped is %v, want %v", got, step.want)
+			}
+		}
+	})
+}
+
+// A fakeWheel gives out what it is set to.
+type fakeWheel struct {
+	stats timewheel.Stats
+	runs  []timewheel.Run
+}
+
+func (f *fakeWheel) Stats() timewheel.Stats          { return f.stats }
+func (f *fakeWheel) IsRunning() bool                 { return true }
+func (f *fakeWheel) LongestRuns(int) []timewheel.Run { return f.runs }
+
+// Every number of a fake falls by one, as Started and Finished of a wheel may for an instant.
+func TestCollector_countersNeverFall(t *testing.T) {
+	stats := func(n int) timewheel.Stats {
+		u := uint64(n)
+		return timewheel.Stats{
+			Added: u, Finished: u, Removed: u, Pending: n, Due: u, Started: u, Missed: u, Withdrawn: u, Panicked: u,
+			Waiting: n, Running: n, Workers: n, OldestWait: time.Duration(n) * time.Second,
+		}
+	}
+	f := &fakeWheel{}
+	c := metrics.NewCollectorOf(f, "w")
+	checkCounters(t, c, func(n int) { f.stats = stats(n) }, 8)
+}
+
+// checkCounters sets all numbers of a source to 5, to 4 and to 6, and fails the test unless the gauges follow
+// and the counters stay.
+func checkCounters(t *testing.T, c prometheus.Collector, set func(n int), counters int) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	for _, step := range []struct {
+		set            int
+		counter, gauge float64
+	}{{5, 5, 5}, {4, 5, 4}, {6, 6, 6}} {
+		set(step.set)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, f := range families {
+			m := f.GetMetric()[0]
+			if m.GetCounter() != nil {
+				if found++; m.GetCounter().GetValue() != step.counter {
+					t.Errorf("%s is %v, want %v", f.GetName(), m.GetCounter().GetValue(), step.counter)
+				}
+			} else if v := m.GetGauge().GetValue(); v != step.gauge && v > 1 {
+				t.Errorf("%s is %v, want %v", f.GetName(), v, step.gauge)
+			}
+		}
+		if found != counters {
+			t.Errorf("there are %d counters, want %d", found, counters)
+		}
+	}
+}
+
+func TestCollector_longestRun_isZeroUntilItHasBegun(t *testing.T) {
+	f := &fakeWheel{}
+	c := metrics.NewCollectorOf(f, "w", metrics.WithRuns(metrics.NewRuns()))
+	for _, runs := range [][]timewheel.Run{
+		nil, {{Handed: time.Now().Add(-time.Hour)}}, {{Started: time.Now().Add(time.Hour)}},
+	} {
+		f.runs = runs
+		if got := find(t, c, "timewheel_longest_run_seconds").GetGauge().GetValue(); got != 0 {
+			t.Errorf("the longest of the runs %v has run for %v s", runs, got)
+		}
+	}
+}
+
+func TestRuns_buckets_areFineAroundATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, c := newWheel(t, "w")
+		defer tw.Stop()
+		buckets := find(t, c, "timewheel_run_wait_seconds").GetHistogram().GetBucket()
+		if len(buckets) == 0 {
+			t.Fatal("there are no buckets")
+		}
+		before := buckets[0].GetUpperBound()
+		if before > 1e-4 {
+			t.Errorf("the first bucket ends at %v s", before)
+		}
+		for _, b := range buckets[1:] {
+			bound := b.GetUpperBound()
+			if before >= 1e-3 && before < 1 && bound/before > 1.5+1e-9 {
+				t.Errorf("between the bounds %v s and %v s is a factor of %.3f", before, bound, bound/before)
+			}
+			before = bound
+		}
+		if before < 60 {
+			t.Errorf("the last bucket ends at %v s", before)
+		}
+	})
+}
+
+// The documentation says how many series a wheel has.
+func TestCollector_series(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, c := newWheel(t, "w")
+		defer tw.Stop()
+		for _, kind := range []struct {
+			c    prometheus.Collector
+			want int
+		}{{metrics.NewCollector(tw, "w"), 14}, {c, 108}} {
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(kind.c)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			series := 0
+			for _, f := range families {
+				var text bytes.Buffer
+				if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+					t.Fatal(err)
+				}
+				series += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
+			}
+			if series != kind.want {
+				t.Errorf("there are %d series, want %d", series, kind.want)
+			}
+		}
 	})
 }
 
@@ -121,7 +275,7 @@ func TestCollector_splitsTheLateness(t *testing.T) {
 			if n, sum := h.GetSampleCount(), h.GetSampleSum(); n != 2 || sum < want.least || sum > want.most {
 				t.Errorf("%s has %d observations, %v in all, want 2 and %v to %v", name, n, sum, want.least, want.most)
 			}
-			if len(h.GetBucket()) != 14 || h.GetSchema() == 0 || len(h.GetPositiveSpan()) == 0 && h.GetZeroCount() == 0 {
+			if len(h.GetBucket()) != 28 || h.GetSchema() == 0 || len(h.GetPositiveSpan()) == 0 && h.GetZeroCount() == 0 {
 				t.Errorf("%s has %d classic buckets and the schema %d", name, len(h.GetBucket()), h.GetSchema())
 			}
 		}
@@ -145,20 +299,26 @@ func find(t *testing.T, c prometheus.Collector, name string) *dto.Metric {
 	return nil
 }
 
+// lint fails the test if a name or a text of the collector is against the conventions.
+func lint(t *testing.T, c prometheus.Collector) {
+	t.Helper()
+	problems, err := testutil.CollectAndLint(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
 func TestCollector_names_followTheConventions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, c := newWheel(t, "w")
 		defer tw.Stop()
 		work(t, tw)
-		problems, err := testutil.CollectAndLint(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range problems {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
-		if n := testutil.CollectAndCount(c); n != 16 {
-			t.Errorf("there are %d metrics, want 13 accounts and 3 histograms", n)
+		lint(t, c)
+		if n := testutil.CollectAndCount(c); n != 18 {
+			t.Errorf("there are %d metrics, want 15 accounts and 3 histograms", n)
 		}
 		time.Sleep(3 * time.Second)
 	})
@@ -193,8 +353,8 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(tick, 8)
 		defer tw.Stop()
-		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 13 {
-			t.Errorf("there are %d metrics, want 13", n)
+		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 14 {
+			t.Errorf("there are %d metrics, want 14", n)
 		}
 	})
 }
@@ -202,8 +362,9 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 // A mistake panics where it is made, and does not wait for the first scrape to end the process.
 func TestNewCollector_ofNothing_panics(t *testing.T) {
 	for what, do := range map[string]func(){
-		"wheel": func() { metrics.NewCollector(nil, "name") },
-		"runs":  func() { metrics.WithRuns(nil) },
+		"wheel":     func() { metrics.NewCollector(nil, "name") },
+		"runs":      func() { metrics.WithRuns(nil) },
+		"scheduler": func() { metrics.NewSchedulerCollector(nil, "name") },
 	} {
 		func() {
 			defer func() {

@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Package grafana tests the Grafana dashboard of package metrics. It is not part of that module for the
-// sake of Prometheus' query engine.
+// Package grafana tests the Grafana dashboard and the alert rules of package metrics. It is not part of that
+// module for the sake of Prometheus' query engine.
 package grafana
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb"
-	"github.com/seed581295f1/timewheel/metrics"
-	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 type dashboard struct {
@@ -39,32 +29,38 @@ type dashboard struct {
 	}
 }
 
-// Every query of the dashboard is run by Prometheus' own engine against what a wheel's collector really
-// gives out, and has an answer for each wheel. And every metric there is, is in some query.
-func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
 	text, err := os.ReadFile("../../metrics/grafana/timewheel.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d dashboard
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// all is what Grafana puts in the place of the variables when all values are chosen.
+var all = strings.NewReplacer(
+	"$job", ".*", "$instance", ".*", "$wheel", ".*", "$scheduler", ".*", "$__rate_interval", "1m")
+
+// Every query of the dashboard is run by Prometheus' own engine against what the collectors of two wheels and
+// two schedulers really give out, and has an answer for each of them. And every metric there is, is in some
+// query.
+func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
+	d := readDashboard(t)
+	scrapes := record(t, 5, steady)
 	for kind, native := range map[string]bool{"classic": false, "native": true} {
-		t.Run(kind, func(t *testing.T) { answers(t, d, native) })
-	}
-	for _, v := range d.Templating.List {
-		if v.Name == "wheel" && v.Definition != "label_values(timewheel_tasks_pending, wheel)" {
-			t.Errorf("the wheels are asked for with %q", v.Definition)
-		}
+		t.Run(kind, func(t *testing.T) { answers(t, d, scrapes, native) })
 	}
 }
 
-func answers(t *testing.T, d dashboard, native bool) {
-	db, end, names := scraped(t, native)
-	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-	})
+func answers(t *testing.T, d dashboard, scrapes []scrape, native bool) {
+	db := store(t, scrapes, native)
+	end := scrapes[len(scrapes)-1].at
+	names := scrapes[0].names()
+	engine := newEngine()
 	queries := 0
 	for _, p := range d.Panels {
 		if p.Type == "row" {
@@ -75,7 +71,7 @@ func answers(t *testing.T, d dashboard, native bool) {
 		}
 		for _, target := range p.Targets {
 			queries++
-			expr := strings.NewReplacer("$wheel", ".*", "$__rate_interval", "1m").Replace(target.Expr)
+			expr := all.Replace(target.Expr)
 			q, err := engine.NewInstantQuery(context.Background(), db, nil, expr, end)
 			if err != nil {
 				t.Errorf("%s: %s: %v", p.Title, expr, err)
@@ -83,7 +79,7 @@ func answers(t *testing.T, d dashboard, native bool) {
 			}
 			v, err := q.Exec(context.Background()).Vector()
 			if err != nil || len(v) != 2 {
-				t.Errorf("%s: %s: %v, %v, want an answer for each of the two wheels", p.Title, expr, v, err)
+				t.Errorf("%s: %s: %v, %v, want an answer for each of the two", p.Title, expr, v, err)
 			}
 			for _, s := range v {
 				if s.F != s.F {
@@ -103,106 +99,88 @@ func answers(t *testing.T, d dashboard, native bool) {
 			t.Errorf("%s is in no panel", name)
 		}
 	}
-	if queries < 15 {
+	if queries < 50 {
 		t.Errorf("there are %d queries", queries)
 	}
 }
 
-// scraped returns what two wheels have given out, scraped every 15 seconds up to the time, and the names of
-// the metrics. A Prometheus takes native histograms, or classic ones.
-func scraped(t *testing.T, native bool) (db *tsdb.DB, end time.Time, names map[string]bool) {
-	t.Helper()
-	options := tsdb.DefaultOptions()
-	options.EnableNativeHistograms = native
-	db, err := tsdb.Open(t.TempDir(), nil, nil, options, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	registry := prometheus.NewRegistry()
-	var wheels []*timewheel.TimeWheel
-	for _, name := range []string{"a", "b"} {
-		runs := metrics.NewRuns()
-		tw := timewheel.NewTimeWheel(time.Millisecond, 64, timewheel.WithObserver(runs.Observe))
-		registry.MustRegister(metrics.NewCollector(tw, name, metrics.WithRuns(runs)))
-		tw.Start()
-		t.Cleanup(tw.Stop)
-		wheels = append(wheels, tw)
-	}
-	names = map[string]bool{}
-	at := time.Now().Add(-time.Minute)
-	for scrape := range 5 {
-		for _, tw := range wheels {
-			done := make(chan struct{})
-			task := &timewheel.Task{
-				Key: fmt.Sprint(scrape), Interval: time.Millisecond, Job: func(*timewheel.Task) { close(done) },
+// Every query filters by every variable that its metrics have a label for.
+func TestDashboard_everyQueryFiltersByTheVariables(t *testing.T) {
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			parsed, err := parser.ParseExpr(all.Replace(target.Expr))
+			if err != nil {
+				t.Fatalf("%s: %v", target.Expr, err)
 			}
-			if err := tw.AddTask(task); err != nil {
-				t.Fatal(err)
-			}
-			<-done
+			parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+				selector, ok := node.(*parser.VectorSelector)
+				if !ok {
+					return nil
+				}
+				want := []string{"job", "instance", "wheel"}
+				if strings.HasPrefix(selector.Name, "timewheel_durable_") {
+					want[2] = "scheduler"
+				}
+				for _, label := range want {
+					if !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool {
+						return m.Name == label && m.Type == labels.MatchRegexp
+					}) {
+						t.Errorf("%s: %s is not filtered by %s", p.Title, selector, label)
+					}
+				}
+				return nil
+			})
 		}
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			names[f.GetName()] = false
-		}
-		app := db.Appender(context.Background())
-		ingest(t, app, families, native, at.UnixMilli())
-		if err := app.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		end, at = at, at.Add(15*time.Second)
 	}
-	return db, end, names
 }
 
-// ingest appends what a registry gives out, as Prometheus' scraper does: by its own parser, of the text format,
-// in which histograms are classic, or of protocol buffers, in which they are native.
-func ingest(t *testing.T, app storage.Appender, families []*dto.MetricFamily, native bool, at int64) {
-	t.Helper()
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
-	if native {
-		format = expfmt.NewFormat(expfmt.TypeProtoDelim)
+// The variables offer what was scraped, each within what is chosen for those before it.
+func TestDashboard_variables_offerWhatThereIs(t *testing.T) {
+	scrapes := record(t, 1, steady)
+	db, engine := store(t, scrapes, false), newEngine()
+	want := map[string][]string{
+		"job": {job}, "instance": {instance}, "wheel": {"a", "b"}, "scheduler": {"a", "b"},
 	}
-	var text bytes.Buffer
-	encoder := expfmt.NewEncoder(&text, format)
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			t.Fatal(err)
+	definition := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	offers := func(name, text string, choice *strings.Replacer) []string {
+		m := definition.FindStringSubmatch(choice.Replace(text))
+		if m == nil || m[2] != name {
+			t.Fatalf("the values of %s are those of %q", name, text)
 		}
-	}
-	parser, err := textparse.New(text.Bytes(), string(format), "", false, false, false, labels.NewSymbolTable())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		entry, err := parser.Next()
-		if err == io.EOF {
-			return
-		}
+		q, err := engine.NewInstantQuery(context.Background(), db, nil, m[1], scrapes[0].at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var series labels.Labels
-		switch entry {
-		case textparse.EntrySeries:
-			parser.Labels(&series)
-			_, _, value := parser.Series()
-			_, err = app.Append(0, series, at, value)
-		case textparse.EntryHistogram:
-			parser.Labels(&series)
-			_, _, h, fh := parser.Histogram()
-			_, err = app.AppendHistogram(0, series, at, h, fh)
-		}
+		defer q.Close()
+		v, err := q.Exec(context.Background()).Vector()
 		if err != nil {
 			t.Fatal(err)
 		}
+		var values []string
+		for _, s := range v {
+			if value := s.Metric.Get(name); value != "" && !slices.Contains(values, value) {
+				values = append(values, value)
+			}
+		}
+		slices.Sort(values)
+		return values
+	}
+	for _, v := range readDashboard(t).Templating.List {
+		if v.Name == "datasource" {
+			continue
+		}
+		if got := offers(v.Name, v.Definition, all); !slices.Equal(got, want[v.Name]) {
+			t.Errorf("the variable %s offers %q, want %q", v.Name, got, want[v.Name])
+		}
+		if v.Name != "job" {
+			other := strings.NewReplacer("$job", "another", "$instance", ".*")
+			if got := offers(v.Name, v.Definition, other); got != nil {
+				t.Errorf("of another job the variable %s offers %q", v.Name, got)
+			}
+		}
+		delete(want, v.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("there is no variable for %v", want)
 	}
 }

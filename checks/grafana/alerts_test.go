@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+
+package grafana
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+const rulesFile = "../../metrics/prometheus/timewheel.yml"
+
+// loadRules returns the alerting rules on a database, and their groups.
+func loadRules(t *testing.T, on storage.Storage) ([]*rules.AlertingRule, []*rules.Group) {
+	t.Helper()
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc:  rules.EngineQueryFunc(newEngine(), on),
+		Appendable: on,
+		Queryable:  on,
+		Context:    context.Background(),
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+		Logger:     promslog.NewNopLogger(),
+	})
+	groups, errs := manager.LoadGroups(every, labels.EmptyLabels(), "", nil, false, rulesFile)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	var alerting []*rules.AlertingRule
+	for _, g := range groups {
+		for _, r := range g.Rules() {
+			alerting = append(alerting, r.(*rules.AlertingRule))
+		}
+	}
+	return alerting, slices.Collect(maps.Values(groups))
+}
+
+// A history is when each alert fired, in order, and what it said first.
+type history struct {
+	at   map[string][]time.Duration // since the beginning
+	said map[string]*rules.Alert
+}
+
+// evaluate evaluates the rules every 15 seconds, as Prometheus does.
+func evaluate(t *testing.T, on storage.Storage, begin time.Time, d time.Duration) history {
+	t.Helper()
+	h := history{make(map[string][]time.Duration), make(map[string]*rules.Alert)}
+	alerting, groups := loadRules(t, on)
+	for since := time.Duration(0); since <= d; since += every {
+		for _, g := range groups {
+			g.Eval(context.Background(), begin.Add(since))
+		}
+		for _, r := range alerting {
+			if err := r.LastError(); err != nil {
+				t.Fatalf("%s: %v", r.Name(), err)
+			}
+			for _, a := range r.ActiveAlerts() {
+				if a.State == rules.StateFiring {
+					h.at[r.Name()] = append(h.at[r.Name()], since)
+					if h.said[r.Name()] == nil {
+						h.said[r.Name()] = a
+					}
+				}
+			}
+		}
+	}
+	return h
+}
+
+func (h history) names() []string { return slices.Sorted(maps.Keys(h.at)) }
+
+// A trial is series, a line each: the name and its values every 15 seconds, in the notation of promtool.
+type trial struct {
+	fires string
+	after time.Duration // when the alert fires first
+	quiet []string      // series of which none makes it fire
+}
+
+var trials = map[string]trial{
+	"TimewheelOldestWait": {
+		fires: `
+			timewheel_oldest_wait_seconds 0x4 15+15x20
+			timewheel_stopped             0x25`,
+		after: 5*every + 30*time.Second,
+		quiet: []string{`
+			timewheel_oldest_wait_seconds 10x40
+			timewheel_stopped             0x40`, `
+			timewheel_oldest_wait_seconds 0x4 15 30 0x20
+			timewheel_stopped             0x30`, `
+			timewheel_oldest_wait_seconds 0x4 15+15x20
+			timewheel_stopped             0x4 1x20`,
+		},
+	},
+	"TimewheelNothingStarts": {
+		fires: `
+			timewheel_runs_started_total 0+5x4 20x40
+			timewheel_runs_waiting       0x4   1x40
+			timewheel_stopped            0x45`,
+		after: 4*every + 2*time.Minute - every + time.Minute,
+		quiet: []string{`
+			timewheel_runs_started_total 0+1x40
+			timewheel_runs_waiting       500x40
+			timewheel_stopped            0x40`, `
+			timewheel_runs_started_total 20x40
+			timewheel_runs_waiting       0x40
+			timewheel_stopped            0x40`, `
+			timewheel_runs_started_total 20x60
+			timewheel_runs_waiting       1x2 0 1x2 0 1x2 0 1x2 0 1x2 0x40
+			timewheel_stopped            0x40`, `
+			timewheel_runs_started_total 20x40
+			timewheel_runs_waiting       500x40
+			timewheel_stopped            1x40`,
+		},
+	},
+	"TimewheelRunsMissed": {
+		fires: `timewheel_runs_missed_total 0x10 1x60`, after: 11 * every,
+		quiet: []string{`timewheel_runs_missed_total 7x60`},
+	},
+	"TimewheelPanics": {
+		fires: `timewheel_runs_panicked_total 0x10 1x60`, after: 11 * every,
+		quiet: []string{`timewheel_runs_panicked_total 7x60`},
+	},
+	"TimewheelWorkersBusy": {
+		fires: `
+			timewheel_runs_running 0x4 8x40
+			timewheel_workers      8x44`,
+		after: 5*every + 5*time.Minute,
+		quiet: []string{`
+			timewheel_runs_running 7x60
+			timewheel_workers      8x60`, `
+			timewheel_runs_running 8x18 7 8x18 7x60
+			timewheel_workers      8x60`, `
+			timewheel_runs_running 8x60
+			timewheel_workers      0x60`,
+		},
+	},
+	"TimewheelStopped": {
+		fires: `timewheel_stopped 0x4 1x20`, after: 5*every + 2*time.Minute,
+		quiet: []string{`timewheel_stopped 1x6 0x60`},
+	},
+	"TimewheelDurableStoreFailed": {
+		fires: `timewheel_durable_store_failed 0x4 1x4`, after: 5 * every,
+		quiet: []string{`timewheel_durable_store_failed 0x8`},
+	},
+	"TimewheelDurableNothingStarts": {
+		fires: `
+			timewheel_durable_runs_started_total 0+5x4 20x40
+			timewheel_durable_runs_waiting       0x4   1x40`,
+		after: 4*every + 2*time.Minute - every + time.Minute,
+		quiet: []string{`
+			timewheel_durable_runs_started_total 0+1x40
+			timewheel_durable_runs_waiting       500x40`, `
+			timewheel_durable_runs_started_total 20x40
+			timewheel_durable_runs_waiting       0x40`,
+		},
+	},
+	"TimewheelDurableTasksParked": {
+		fires: `timewheel_durable_tasks_parked 0x4 3x20`, after: 5*every + time.Minute,
+		quiet: []string{`timewheel_durable_tasks_parked 0x20`, `timewheel_durable_tasks_parked 1x2 0x60`},
+	},
+	"TimewheelDurableTasksUnhandled": {
+		fires: `timewheel_durable_tasks_unhandled 0x4 3x40`, after: 5*every + 5*time.Minute,
+		quiet: []string{`timewheel_durable_tasks_unhandled 0x40`, `timewheel_durable_tasks_unhandled 3x18 0x60`},
+	},
+}
+
+// onSeries evaluates the rules for a quarter of an hour on the series of a trial.
+func onSeries(t *testing.T, series string) history {
+	t.Helper()
+	load := fmt.Sprintf("load %s\n", every)
+	for line := range strings.Lines(strings.TrimSpace(series)) {
+		name, values, _ := strings.Cut(strings.TrimSpace(line), " ")
+		label := "wheel"
+		if strings.HasPrefix(name, "timewheel_durable_") {
+			label = "scheduler"
+		}
+		load += fmt.Sprintf("  %s{job=%q,instance=%q,%s=\"orders\"} %s\n",
+			name, job, instance, label, strings.TrimSpace(values))
+	}
+	on := promqltest.LoadedStorage(t, load)
+	defer on.Close()
+	return evaluate(t, on, time.Unix(0, 0), 15*time.Minute)
+}
+
+func TestAlerts_fireAndAreQuiet(t *testing.T) {
+	rest := maps.Clone(trials)
+	alerting, _ := loadRules(t, promqltest.LoadedStorage(t, ""))
+	for _, r := range alerting {
+		trial, ok := trials[r.Name()]
+		if !ok || len(trial.quiet) == 0 {
+			t.Errorf("%s has no trial in which it fires, or none in which it does not", r.Name())
+		}
+		delete(rest, r.Name())
+		h := onSeries(t, trial.fires)
+		if at := h.at[r.Name()]; len(at) == 0 || at[0] != trial.after {
+			t.Errorf("%s fires at %v, want %v first", r.Name(), at, trial.after)
+		}
+		for _, series := range trial.quiet {
+			if at := onSeries(t, series).at[r.Name()]; at != nil {
+				t.Errorf("%s fires at %v on %s", r.Name(), at, series)
+			}
+		}
+	}
+	if len(rest) > 0 {
+		t.Errorf("there are no alerts %v", slices.Collect(maps.Keys(rest)))
+	}
+}
+
+// Each alert says where it is and what to do, and its templates are right.
+func TestAlerts_sayWhatToDo(t *testing.T) {
+	for name, trial := range trials {
+		a := onSeries(t, trial.fires).said[name]
+		if a == nil {
+			t.Errorf("%s does not fire", name)
+			continue
+		}
+		summary, description := a.Annotations.Get("summary"), a.Annotations.Get("description")
+		if !strings.Contains(summary, " orders ") || !strings.Contains(summary, " "+instance) {
+			t.Errorf("%s does not say where: %s", name, summary)
+		}
+		if len(description) < 150 || strings.Contains(summary+description, "{{") ||
+			strings.Contains(summary+description, "error expanding") {
+			t.Errorf("%s does not say what to do: %s: %s", name, summary, description)
+		}
+		if s := a.Labels.Get("severity"); s != "warning" && s != "critical" {
+			t.Errorf("%s has the severity %q", name, s)
+		}
+	}
+}
+
+// The README has a row for each alert, with its severity and how long it waits.
+func TestAlerts_areInTheReadme(t *testing.T) {
+	text, err := os.ReadFile("../../metrics/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerting, _ := loadRules(t, promqltest.LoadedStorage(t, ""))
+	for _, r := range alerting {
+		begins := fmt.Sprintf("| `%s` | %s | ", r.Name(), r.Labels().Get("severity"))
+		waits := map[time.Duration]string{
+			0: "at once", 30 * time.Second: "30 s",
+			time.Minute: "1 min", 2 * time.Minute: "2 min", 5 * time.Minute: "5 min",
+		}[r.HoldDuration()]
+		row := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(begins) + `.* \| ` + waits + ` \|$`)
+		if waits == "" || !row.Match(text) {
+			t.Errorf("the README has no row that begins with %q and ends with %q", begins, waits)
+		}
+	}
+	if rows := strings.Count(string(text), "\n| `Timewheel"); rows != len(alerting) {
+		t.Errorf("the README has %d rows for %d alerts", rows, len(alerting))
+	}
+}
+
+// The rules, and the sentences of their annotations, name only metrics that exist.
+func TestAlerts_nameWhatIsExported(t *testing.T) {
+	names := record(t, 1, steady)[0].names()
+	alerting, _ := loadRules(t, promqltest.LoadedStorage(t, ""))
+	for _, r := range alerting {
+		parser.Inspect(r.Query(), func(node parser.Node, _ []parser.Node) error {
+			if s, ok := node.(*parser.VectorSelector); ok {
+				if _, ok := names[s.Name]; !ok {
+					t.Errorf("%s asks for %s, which is not exported", r.Name(), s.Name)
+				}
+			}
+			return nil
+		})
+		for word := range strings.FieldsFuncSeq(r.Annotations().Get("description"), func(c rune) bool {
+			return c != '_' && (c < 'a' || c > 'z')
+		}) {
+			if _, ok := names[word]; strings.HasPrefix(word, "timewheel_") && !ok {
+				t.Errorf("%s names %s, which is not exported", r.Name(), word)
+			}
+		}
+	}
+}
+
+// The incident: at the first minute 508 tasks are due, the first 8 hang and take all workers, and 500 wait. At
+// the eighth minute what they hang on answers.
+func TestAlerts_onAnIncident(t *testing.T) {
+	const stuck, released = time.Minute, 8 * time.Minute
+	scrapes := record(t, 60, func(t *testing.T, registry *prometheus.Registry) {
+		tw := newWheel(t, registry, "orders", 8)
+		answer := make(chan struct{})
+		time.AfterFunc(released, func() { close(answer) })
+		for i := range 508 {
+			addTask(t, tw, timewheel.Task{
+				Key: fmt.Sprint(i), Delay: stuck, Job: func(*timewheel.Task) { <-answer },
+			})
+		}
+	})
+	for _, s := range scrapes[5:8] { // nothing has ended yet
+		for name, want := range map[string]float64{
+			"timewheel_runs_waiting": 500, "timewheel_runs_running": 8, "timewheel_workers": 8,
+			"timewheel_runs_started_total": 8, "timewheel_stopped": 0,
+		} {
+			if got := s.value(t, name); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		age := s.at.Sub(scrapes[0].at.Add(stuck - every)).Seconds()
+		for _, name := range []string{"timewheel_oldest_wait_seconds", "timewheel_longest_run_seconds"} {
+			if got := s.value(t, name); got < age-1 || got > age {
+				t.Errorf("%s is %v, want %v to %v", name, got, age-1, age)
+			}
+		}
+	}
+	h := onScrapes(t, scrapes)
+	for name, after := range map[string]time.Duration{ // as the README has it
+		"TimewheelOldestWait":    45 * time.Second,
+		"TimewheelNothingStarts": 2*time.Minute + 45*time.Second,
+		"TimewheelWorkersBusy":   5 * time.Minute,
+	} {
+		at := h.at[name]
+		if len(at) == 0 || at[0] != stuck+after || at[len(at)-1] >= released {
+			t.Errorf("%s fires at %v, want it %v after %v, and not from %v on", name, at, after, stuck, released)
+		}
+		delete(h.at, name)
+	}
+	if len(h.at) > 0 {
+		t.Errorf("these fire as well: %v", h.at)
+	}
+}
+
+// value returns the value of the only series of the metric.
+func (s scrape) value(t *testing.T, name string) float64 {
+	t.Helper()
+	for _, f := range s.families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// onScrapes evaluates the rules for as long as was scraped, from the program's start.
+func onScrapes(t *testing.T, scrapes []scrape) history {
+	t.Helper()
+	begin := scrapes[0].at.Add(-every)
+	return evaluate(t, store(t, scrapes, true), begin, scrapes[len(scrapes)-1].at.Sub(begin))
+}
+
+// What real wheels and schedulers in trouble give out makes just these alerts fire.
+func TestAlerts_onRecordedTrouble(t *testing.T) {
+	nothing := func(*timewheel.Task) {}
+	for name, c := range map[string]struct {
+		program func(t *testing.T, registry *prometheus.Registry)
+		want    []string
+	}{
+		"none": {steady, nil},
+		"a job panics": {func(t *testing.T, registry *prometheus.Registry) {
+			tw := newWheel(t, registry, "orders", 8)
+			addTask(t, tw, timewheel.Task{
+				Key: "k", Delay: time.Minute, Job: func(*timewheel.Task) { panic("on purpose") },
+			})
+		}, []string{"TimewheelPanics"}},
+		"one worker, a slow job and a fast grid": {func(t *testing.T, registry *prometheus.Registry) {
+			tw := newWheel(t, registry, "orders", 1)
+			addTask(t, tw, timewheel.Task{
+				Key: "slow", Delay: time.Minute, Job: func(*timewheel.Task) { time.Sleep(5 * time.Second) },
+			})
+			addTask(t, tw, timewheel.Task{
+				Key: "fast", Interval: time.Second, Times: timewheel.Forever, Job: nothing,
+			})
+		}, []string{"TimewheelRunsMissed"}},
+		"stopped, with runs that wait": {func(t *testing.T, registry *prometheus.Registry) {
+			tw := newWheel(t, registry, "orders", 1)
+			for _, key := range []string{"runs", "waits"} {
+				addTask(t, tw, timewheel.Task{
+					Key: key, Delay: time.Minute, Job: func(task *timewheel.Task) { <-task.Context().Done() },
+				})
+			}
+			time.AfterFunc(61*time.Second, tw.Stop)
+		}, []string{"TimewheelStopped"}},
+		"a handler hangs, and one fails": {func(t *testing.T, registry *prometheus.Registry) {
+			s := newScheduler(t, registry, "orders", memstore.New(), map[string]durable.Handler{
+				"fail": func(context.Context, durable.Run) error { return errors.New("on purpose") },
+				"hang": func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
+			})
+			addDurable(t, s, durable.Task{Key: "f", Kind: "fail", Delay: time.Second})
+			for i := range 3 {
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Minute})
+			}
+		}, []string{"TimewheelDurableNothingStarts", "TimewheelDurableTasksParked"}},
+		"a release forgets a kind": {func(t *testing.T, registry *prometheus.Registry) {
+			left := memstore.New()
+			kinds := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
+			before := newScheduler(t, prometheus.NewRegistry(), "orders", left, kinds)
+			addDurable(t, before, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
+			newScheduler(t, registry, "orders", left.Reopen(), nil)
+		}, []string{"TimewheelDurableTasksUnhandled"}},
+		"the disk is full": {func(t *testing.T, registry *prometheus.Registry) {
+			full := &fullStore{Store: memstore.New()}
+			s := newScheduler(t, registry, "orders", full, map[string]durable.Handler{
+				"kind": func(context.Context, durable.Run) error { return nil },
+			})
+			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
+			full.full = true
+		}, []string{"TimewheelDurableStoreFailed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := onScrapes(t, record(t, 40, c.program)).names(); !slices.Equal(got, c.want) {
+				t.Errorf("the alerts %q fire, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A fullStore fails each commit once it is full.
+type fullStore struct {
+	*memstore.Store
+	full bool
+}
+
+func (f *fullStore) Commit(changes []durable.Change) error {
+	if f.full {
+		return errors.New("no space left on device")
+	}
+	return f.Store.Commit(changes)
+}

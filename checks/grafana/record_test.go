@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+
+package grafana
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/seed581295f1/timewheel/metrics"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// The labels that Prometheus adds to what it scrapes, and how often it does.
+const (
+	job      = "shop"
+	instance = "10.0.0.1:9090"
+	every    = 15 * time.Second
+)
+
+// A scrape is what a registry gives out at a time.
+type scrape struct {
+	at       time.Time
+	families []*dto.MetricFamily
+}
+
+// names returns the metrics of the scrape, each with false.
+func (s scrape) names() map[string]bool {
+	all := make(map[string]bool)
+	for _, f := range s.families {
+		all[f.GetName()] = false
+	}
+	return all
+}
+
+// record runs a program in a bubble of virtual time, and returns n scrapes of its registry.
+func record(t *testing.T, n int, program func(t *testing.T, registry *prometheus.Registry)) (scrapes []scrape) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		program(t, registry)
+		for range n {
+			testkit.Settle(every)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			scrapes = append(scrapes, scrape{time.Now(), families})
+		}
+	})
+	return scrapes
+}
+
+// newWheel returns a started wheel whose collector is registered.
+func newWheel(t *testing.T, registry *prometheus.Registry, name string, workers int) *timewheel.TimeWheel {
+	t.Helper()
+	runs := metrics.NewRuns()
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, 64,
+		timewheel.WithObserver(runs.Observe), timewheel.WithPoolSize(workers), timewheel.WithLogger(testkit.Quiet()))
+	registry.MustRegister(metrics.NewCollector(tw, name, metrics.WithRuns(runs)))
+	tw.Start()
+	t.Cleanup(tw.Stop)
+	return tw
+}
+
+func addTask(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
+	t.Helper()
+	if err := tw.AddTask(&task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newScheduler returns a started scheduler whose collector is registered, and which handles the kinds.
+func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on durable.Store,
+	kinds map[string]durable.Handler,
+) *durable.Scheduler {
+	t.Helper()
+	s, err := durable.New(on, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, h := range kinds {
+		if err := s.Handle(kind, h, durable.WithRetry(1, time.Second, time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry.MustRegister(metrics.NewSchedulerCollector(s, name))
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stopped, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Shutdown(stopped) // the error is of a run that was still running, or of a store that has failed
+	})
+	return s
+}
+
+func addDurable(t *testing.T, s *durable.Scheduler, task durable.Task) {
+	t.Helper()
+	if err := s.AddTask(context.Background(), task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// steady is a program without trouble: two wheels and two schedulers, each with a task that runs every second.
+func steady(t *testing.T, registry *prometheus.Registry) {
+	for _, name := range []string{"a", "b"} {
+		tw := newWheel(t, registry, name, 8)
+		addTask(t, tw, timewheel.Task{
+			Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: func(*timewheel.Task) {},
+		})
+		s := newScheduler(t, registry, name, memstore.New(), map[string]durable.Handler{
+			"kind": func(context.Context, durable.Run) error { return nil },
+		})
+		addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
+	}
+}
+
+// store puts the scrapes into a database of Prometheus, which takes native histograms or classic ones.
+func store(t *testing.T, scrapes []scrape, native bool) *tsdb.DB {
+	t.Helper()
+	options := tsdb.DefaultOptions()
+	options.EnableNativeHistograms = native
+	db, err := tsdb.Open(t.TempDir(), nil, nil, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range scrapes {
+		app := db.Appender(context.Background())
+		ingest(t, app, s.families, native, s.at.UnixMilli())
+		if err := app.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 1_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+	})
+}
+
+// ingest appends what a registry gives out, as Prometheus' scraper does: by its own parser, of the text format,
+// in which histograms are classic, or of protocol buffers, in which they are native.
+func ingest(t *testing.T, app storage.Appender, families []*dto.MetricFamily, native bool, at int64) {
+	t.Helper()
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	if native {
+		format = expfmt.NewFormat(expfmt.TypeProtoDelim)
+	}
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parser, err := textparse.New(text.Bytes(), string(format), "", false, false, false, labels.NewSymbolTable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		entry, err := parser.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var exported labels.Labels
+		switch entry {
+		case textparse.EntrySeries:
+			parser.Labels(&exported)
+			_, _, value := parser.Series()
+			_, err = app.Append(0, scraped(exported), at, value)
+		case textparse.EntryHistogram:
+			parser.Labels(&exported)
+			_, _, h, fh := parser.Histogram()
+			_, err = app.AppendHistogram(0, scraped(exported), at, h, fh)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// scraped returns the labels of a series with those that Prometheus adds.
+func scraped(exported labels.Labels) labels.Labels {
+	return labels.NewBuilder(exported).Set("job", job).Set("instance", instance).Labels()
+}
