@@ -2,7 +2,7 @@
 
 // Dashboard starts two wheels with a lively load that is made up, and serves the page that shows them, which
 // may also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open the address it
-// prints.
+// prints. At /trouble/ are buttons that jam the workers and have jobs panic.
 package main
 
 import (
@@ -65,16 +65,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	shop, server := openShop(orders.tw), openServer(sessions.tw)
-
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/", dashboard.Handler(orders.tw,
-		dashboard.WithName("orders"),
-		dashboard.WithRecorder(orders.rec),
-		dashboard.WithWheel("sessions", sessions.tw, sessions.rec),
-		dashboard.AllowControl(onThisMachine),
-	))
+	mux.Handle("/trouble/", newTrouble(orders.tw))
+	mux.Handle("/", dashboard.Handler([]dashboard.Source{
+		dashboard.Wheel("orders", orders.tw, orders.rec),
+		dashboard.Wheel("sessions", sessions.tw, sessions.rec),
+	}, dashboard.AllowControl(onThisMachine)))
+	shop, server := openShop(orders.tw), openServer(sessions.tw)
+	orders.tw.Start()
+	sessions.tw.Start()
+
 	pages, closePages := context.WithCancel(context.Background())
 	defer closePages()
 	srv := &http.Server{
@@ -84,8 +85,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
-	fmt.Fprintf(out, "the page       http://%s/\n", listener.Addr())
-	fmt.Fprintf(out, "for Prometheus http://%s/metrics\n", listener.Addr())
+	fmt.Fprintf(out, "the page        http://%s/\n", listener.Addr())
+	fmt.Fprintf(out, "to make trouble http://%s/trouble/\n", listener.Addr())
+	fmt.Fprintf(out, "for Prometheus  http://%s/metrics\n", listener.Addr())
 
 	go shop.sell(ctx)
 	go server.serve(ctx)
@@ -125,31 +127,30 @@ func onThisMachine(r *http.Request) error {
 	return nil
 }
 
+// workers is how many jobs of a wheel may be running at a time.
+const workers = 64
+
 // A wheel is a wheel with what looks at it.
 type wheel struct {
 	tw  *timewheel.TimeWheel
 	rec *dashboard.Recorder
 }
 
-// newWheel returns a wheel that runs, is recorded, and has its metrics in the registry.
+// newWheel returns a wheel that is recorded, and has its metrics in the registry.
 func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
 	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // of the made-up panics; the page shows them
 	tw, err := timewheel.New(tick, slots,
-		timewheel.WithPoolSize(64),
+		timewheel.WithPoolSize(workers),
 		timewheel.WithLogger(quiet),
-		timewheel.WithPanicHandler(rec.Panicked),
-		timewheel.WithObserver(func(r timewheel.Run) { // one observer for both
-			rec.Observe(r)
-			runs.Observe(r)
-		}))
+		rec.Option(),
+		timewheel.WithObserver(runs.Observe))
 	if err != nil {
 		return wheel{}, err
 	}
 	if err := registry.Register(metrics.NewCollector(tw, name, metrics.WithRuns(runs))); err != nil {
 		return wheel{}, err
 	}
-	tw.Start()
 	return wheel{tw, rec}, nil
 }

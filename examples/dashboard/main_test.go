@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 		w.Close()
 	}()
 	out := make([]byte, 1000)
-	n, err := r.Read(out)
+	n, err := r.Read(out) // the first line
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	address := words[len(words)-1]
 	for target, want := range map[string]string{
 		"":                           "<title>timewheel</title>",
-		"api/wheels":                 `{"wheels":["orders","sessions"],"control":true}`,
+		"api/sources":                `"control":true`,
 		"metrics":                    `timewheel_tasks_pending{wheel="orders"}`,
 		"api/task?key=report-stock":  `"interval":40`,
 		"api/wheel?wheel=sessions":   `"slots":600`,
@@ -47,6 +48,27 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 			t.Errorf("%s is %v\n%.500s\nwithout %s", target, err, text, want)
 		}
 	}
+	for _, what := range []string{"panic", "miss", "jam", "free", "stop"} {
+		response, err := http.PostForm(address+"trouble/", url.Values{"make": {what}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "Jam all workers") {
+			t.Errorf("trouble of the kind %s is %d, %v\n%s", what, response.StatusCode, err, text)
+		}
+		if what != "panic" && what != "jam" && what != "stop" {
+			continue
+		}
+		want := map[string]string{"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped"}[what]
+		for text := ""; !strings.Contains(text, want); time.Sleep(50 * time.Millisecond) {
+			text = get(t, address+"api/sources")
+		}
+	}
+	if response, err := http.PostForm(address+"trouble/", url.Values{"make": {"nothing"}}); err != nil || response.StatusCode != http.StatusBadRequest {
+		t.Errorf("another trouble is %v, %v", response, err)
+	}
 	page, err := http.Get(address + "api/events") // stays open, and must not keep the program from its end
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +78,21 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the program ended with %v", err)
 	}
+}
+
+// get returns what is at the address.
+func get(t *testing.T, address string) string {
+	t.Helper()
+	response, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestControl_fromAnotherMachineOrByAnotherName_isRefused(t *testing.T) {

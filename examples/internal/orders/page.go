@@ -34,7 +34,7 @@ func (p *webPage) address() string { return "http://" + p.listener.Addr().String
 func (p *webPage) serve(wheel *timewheel.TimeWheel) (end func()) {
 	open, closeAll := context.WithCancel(context.Background())
 	srv := &http.Server{
-		Handler:           dashboard.Handler(wheel, dashboard.WithName("orders"), dashboard.WithRecorder(p.recorder)),
+		Handler:           dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", wheel, p.recorder)}),
 		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return open },
 	}

@@ -35,19 +35,16 @@ type session struct {
 
 func newSession(c config, src *source, con *console) (*session, error) {
 	s := &session{config: c, source: src, console: con, ledger: newLedger(src.stock), lateness: newLateness()}
-	observe := s.lateness.observe
+	opts := []timewheel.Option{timewheel.WithObserver(s.lateness.observe)}
 	if c.http != "" {
 		page, err := newWebPage(c.http)
 		if err != nil {
 			return nil, err
 		}
 		s.page = page
-		observe = func(run timewheel.Run) {
-			s.lateness.observe(run)
-			page.recorder.Observe(run)
-		}
+		opts = append(opts, page.recorder.Option())
 	}
-	wheel, err := timewheel.New(c.tick, slots, timewheel.WithObserver(observe))
+	wheel, err := timewheel.New(c.tick, slots, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("making the wheel: %w", err)
 	}

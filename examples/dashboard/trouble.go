@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A trouble makes trouble for a wheel at the press of a button, so that one can see what the page says.
+type trouble struct {
+	tw *timewheel.TimeWheel
+
+	mu   sync.Mutex // protects all below
+	n    int        // tasks that were added
+	free chan struct{}
+}
+
+const troublePage = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Trouble</title>
+<h1>Trouble for the wheel “orders”</h1>
+<form method="post">
+<p><button name="make" value="jam">Jam all workers</button> for two minutes: due runs wait, and periods are missed
+<p><button name="make" value="miss">Miss periods</button> by jamming all workers for three seconds
+<p><button name="make" value="free">Free the workers</button>
+<p><button name="make" value="panic">Panic</button> in five jobs
+<p><button name="make" value="stop">Stop the wheel</button> for good
+</form>
+<p><a href="../" target="dashboard">The dashboard</a>
+</html>
+`
+
+// newTrouble returns the handler of the page with the buttons.
+func newTrouble(tw *timewheel.TimeWheel) http.Handler {
+	t := &trouble{tw: tw, free: make(chan struct{})}
+	return http.NewCrossOriginProtection().Handler(t)
+}
+
+func (t *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := onThisMachine(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	if r.Method == http.MethodPost {
+		if err := t.make(r.PostFormValue("make")); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		http.Redirect(w, r, ".", http.StatusSeeOther)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprint(w, troublePage)
+}
+
+func (t *trouble) make(what string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch what {
+	case "jam":
+		t.addLocked("jammed", workers, t.jam(t.free, 2*time.Minute))
+	case "miss":
+		t.addLocked("jammed", workers, t.jam(t.free, 3*time.Second))
+	case "free":
+		close(t.free)
+		t.free = make(chan struct{})
+	case "panic":
+		t.addLocked("trouble", 5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
+	case "stop":
+		t.tw.Stop()
+	default:
+		return fmt.Errorf("there is no trouble %q", what)
+	}
+	return nil
+}
+
+// jam returns a job that keeps its worker for a while, unless it is freed or the wheel stops.
+func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
+	return func(task *timewheel.Task) {
+		select {
+		case <-time.After(most):
+		case <-free:
+		case <-task.Context().Done():
+		}
+	}
+}
+
+// addLocked adds n tasks that are due at once.
+func (t *trouble) addLocked(name string, n int, job timewheel.Job) {
+	for range n {
+		t.n++
+		_ = t.tw.AddTask(&timewheel.Task{Key: fmt.Sprintf("%s-%04d", name, t.n), Delay: 1, Job: job})
+	}
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A driver sends orders to a fleet, causes trouble in it, and keeps a ledger of what the clients were answered.
+type driver struct {
+	*fleet
+	db    *pgxpool.Pool
+	http  *http.Client
+	began time.Time
+	sent  atomic.Int64 // requests
+	again atomic.Int64 // of them those that were sent again, because there was no answer or an error
+
+	mu     sync.Mutex // protects below
+	ledger map[string]*answers
+	events []trouble
+}
+
+// answers are what the client of an order was answered.
+type answers struct {
+	order
+	placed int // HTTP status, or 0 if there was none
+	paid   int
+}
+
+// A trouble is something that happened to a process.
+type trouble struct {
+	at    time.Time // by the clock of the database
+	after time.Duration
+	what  string
+	node  string
+	held  []held // what the process held
+}
+
+// held is a recheck that a process held.
+type held struct {
+	id  string
+	due int64
+}
+
+const (
+	articles = 20
+	payers   = 32 // clients that pay at the same time, at most
+)
+
+// patience is how long all that must come may take.
+const patience = time.Minute
+
+// drive runs the whole thing, and prints a report. It returns an error if something is wrong.
+func drive(ctx context.Context, c config, out io.Writer) error {
+	d := &driver{
+		fleet: &fleet{config: c},
+		http: &http.Client{
+			Timeout:   5 * time.Second,
+			Transport: &http.Transport{MaxIdleConnsPerHost: c.callers + payers},
+		},
+		ledger: make(map[string]*answers),
+	}
+	defer d.http.CloseIdleConnections()
+	var err error
+	if d.db, err = pgxpool.New(ctx, c.db); err != nil {
+		return err
+	}
+	defer d.db.Close()
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, `%d processes on one PostgreSQL, %d orders a second from %d goroutines for %v.
+An order is to be paid within %v. The lease of a process is %v. Seed %d.
+
+`, c.processes, c.rate, c.callers, c.duration, c.window, c.lease, c.seed)
+	defer func() { _ = d.stopAll() }()
+	for range c.processes {
+		if _, err := d.start(); err != nil {
+			return err
+		}
+	}
+	d.began = time.Now()
+	if err := d.load(ctx, out); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	if err := d.stopAll(); err != nil {
+		return err
+	}
+	return d.report(ctx, out)
+}
+
+// prepare makes empty tables, and the stock.
+func (d *driver) prepare(ctx context.Context) error {
+	if _, err := d.db.Exec(ctx, "DROP SCHEMA IF EXISTS timewheel CASCADE;"+tables); err != nil {
+		return err
+	}
+	_, err := d.db.Exec(ctx, `INSERT INTO shop.stock SELECT n, $1 FROM generate_series(1, $2) n`,
+		d.stock, articles)
+	if err != nil {
+		return err
+	}
+	engine, err := postgres.Open(ctx, d.config.db) // makes the schema
+	if err != nil {
+		return err
+	}
+	engine.Close()
+	return nil
+}
+
+// load sends orders and payments and causes trouble, for as long as it says.
+func (d *driver) load(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, d.duration)
+	defer cancel()
+	patient, end := context.WithTimeout(context.WithoutCancel(ctx), d.duration+d.window+patience)
+	defer end()
+
+	tw := timewheel.NewTimeWheel(5*time.Millisecond, 512, timewheel.WithPoolSize(payers))
+	tw.Start()
+	defer tw.Stop()
+	var orders, payments sync.WaitGroup
+	for caller := range d.callers {
+		orders.Go(func() {
+			rnd := rand.New(rand.NewPCG(d.seed, uint64(caller)))
+			pace := time.NewTicker(time.Duration(d.callers) * time.Second / time.Duration(d.rate))
+			defer pace.Stop()
+			for n := 0; ctx.Err() == nil; n++ {
+				a := d.place(patient, rnd, fmt.Sprintf("%d-%d", caller, n))
+				if a.placed == http.StatusOK && rnd.IntN(10) < 6 {
+					// Some come at the very end of the window, or after it.
+					payments.Add(1)
+					tw.AfterFunc(draw(rnd, d.window+d.window/20), func() {
+						defer payments.Done()
+						status := d.post(patient, "/orders/"+a.ID+"/pay", nil)
+						d.mu.Lock()
+						a.paid = status
+						d.mu.Unlock()
+					})
+				}
+				select {
+				case <-pace.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	err := d.disturb(ctx, out)
+	cancel()
+	orders.Wait()
+	payments.Wait()
+	return err
+}
+
+// draw returns a duration below most.
+func draw(rnd *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(rnd.Int64N(int64(most)))
+}
+
+// place sends an order and notes the answer.
+func (d *driver) place(ctx context.Context, rnd *rand.Rand, id string) *answers {
+	a := &answers{order: order{ID: id, Article: 1 + rnd.IntN(articles), Units: 1 + rnd.IntN(3)}}
+	body, err := json.Marshal(a.order)
+	if err != nil {
+		panic(err) // an order has nothing that cannot be written
+	}
+	d.mu.Lock()
+	d.ledger[id] = a
+	d.mu.Unlock()
+	status := d.post(ctx, "/orders", body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.placed = status
+	return a
+}
+
+// post sends a request to one process after the other until one has answered, and returns the status. It
+// returns 0 if ctx is done first.
+func (d *driver) post(ctx context.Context, path string, body []byte) int {
+	for ; ctx.Err() == nil; d.again.Add(1) {
+		d.sent.Add(1)
+		if p := d.any(); p != nil {
+			resp, err := d.http.Post("http://"+p.addr+path, "application/json", bytes.NewReader(body))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode < http.StatusInternalServerError {
+					return resp.StatusCode
+				}
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return 0
+}
+
+// disturb kills processes, or stops them, and starts others, until ctx is done.
+func (d *driver) disturb(ctx context.Context, out io.Writer) error {
+	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
+	for {
+		select {
+		case <-time.After(d.config.kill/2 + draw(rnd, d.config.kill)):
+		case <-ctx.Done():
+			return nil
+		}
+		p := d.pick(rnd.IntN(1 << 20))
+		t := trouble{after: time.Since(d.began), node: p.name, what: "kill -9"}
+		graceful := rnd.IntN(4) == 0
+		var err error
+		if graceful {
+			t.what = "stop"
+			t.held, t.at, err = d.holds(p.name)
+			err = errors.Join(err, d.stop(p))
+		} else {
+			d.fleet.kill(p)
+			t.held, t.at, err = d.holds(p.name)
+		}
+		if err != nil {
+			return err
+		}
+		next, err := d.start()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%6.1f s  %-8s %s, which held %d rechecks; %s takes its place\n",
+			t.after.Seconds(), t.what, t.node, len(t.held), next.name)
+		d.events = append(d.events, t)
+	}
+}
+
+// holds returns the rechecks that the process holds by the tables of the engine, and the time of the database.
+func (d *driver) holds(name string) (all []held, now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := d.db.Query(ctx, `SELECT convert_from(t.key, 'UTF8'), t.due FROM timewheel.task t
+		JOIN timewheel.member m ON m.id = t.owner WHERE m.name = $1`, name)
+	if err != nil {
+		return nil, now, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var h held
+		if err := rows.Scan(&h.id, &h.due); err != nil {
+			return nil, now, err
+		}
+		h.id = strings.TrimPrefix(h.id, key(""))
+		all = append(all, h)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, now, err
+	}
+	return all, now, d.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+}
+
+// settle waits until no order is held and no task is left.
+func (d *driver) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.window+patience)
+	defer cancel()
+	for {
+		var orders, tasks int
+		err := d.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM shop.orders WHERE state = 'held'),
+			(SELECT count(*) FROM timewheel.task)`).Scan(&orders, &tasks)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("orders are still held, or tasks left, %v after the last order", d.window+patience)
+		case err != nil:
+			return err
+		case orders == 0 && tasks == 0:
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

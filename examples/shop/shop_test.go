@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// TestMain makes the test program the processes of the service, too: the driver starts itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tests share a PostgreSQL. They are skipped where none is installed, unless POSTGRES_REQUIRED is set.
+func TestShop(t *testing.T) {
+	s, err := pgtest.Start()
+	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
+		t.Skip(err)
+	}
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	t.Run("answers", func(t *testing.T) { serviceAnswers(t, s.URL()) })
+	t.Run("balances while processes are killed", func(t *testing.T) { balances(t, s.URL()) })
+}
+
+// The demo in small. Its report is checked against the tables, and then the tables are falsified: the check
+// finds it.
+func balances(t *testing.T, url string) {
+	c := config{
+		db: url, window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2, callers: 4,
+		duration: 3 * time.Second, kill: time.Second, rate: 100, stock: 100, seed: 1,
+	}
+	var out bytes.Buffer
+	err := drive(t.Context(), c, &out)
+	t.Logf("%s", out.String())
+	check(t, err)
+	text := out.String()
+	if !strings.Contains(text, "kill -9") || !strings.Contains(text, "balances to the unit") {
+		t.Error("no process was killed, or the report does not say that the stock balances")
+	}
+
+	db, err := pgxpool.New(t.Context(), c.db)
+	check(t, err)
+	defer db.Close()
+	d := &driver{fleet: &fleet{config: c}, db: db, ledger: make(map[string]*answers)}
+	states, err := d.states(t.Context())
+	check(t, err)
+	for id := range states {
+		d.ledger[id] = &answers{order: order{ID: id}, placed: http.StatusOK, paid: status(states[id])}
+	}
+	wrong := func() string {
+		t.Helper()
+		_, wrong, err := d.audit(t.Context())
+		check(t, err)
+		return strings.Join(wrong, "; ")
+	}
+	if got := wrong(); got != "" {
+		t.Errorf("before anything is falsified, wrong are %s", got)
+	}
+	for _, f := range []struct{ what, do, undo, want string }{
+		{
+			"a unit too many", `UPDATE shop.stock SET units = units + 1 WHERE article = 1`,
+			`UPDATE shop.stock SET units = units - 1 WHERE article = 1`, "1 articles",
+		}, {
+			"an order given back twice",
+			`INSERT INTO shop.event (id, what, node)
+				SELECT id, 'returned', 'x' FROM shop.orders WHERE state = 'returned' LIMIT 1`,
+			`DELETE FROM shop.event WHERE node = 'x'`, "1 orders were not placed once",
+		}, {
+			"a paid order given back",
+			`INSERT INTO shop.event (id, what, node)
+				SELECT id, 'returned', 'x' FROM shop.orders WHERE state = 'paid' LIMIT 1`,
+			`DELETE FROM shop.event WHERE node = 'x'`, "1 orders were not placed once",
+		}, {
+			"a task that is left",
+			`INSERT INTO timewheel.task (key, due, revision, kind, data) VALUES ('x', 1, 1, 'x', 'x')`,
+			`DELETE FROM timewheel.task`, "1 tasks are left",
+		}, {
+			"an early recheck",
+			`INSERT INTO shop.event (id, what, node, late) SELECT id, 'x', 'x', '-1 ms' FROM shop.orders LIMIT 1`,
+			`DELETE FROM shop.event WHERE node = 'x'`, "began 1ms early",
+		}, {
+			"an order that was not sent",
+			`INSERT INTO shop.orders (id, article, units, state) VALUES ('x', 1, 1, 'held')`,
+			`DELETE FROM shop.orders WHERE id = 'x'`, "1 orders were never sent",
+		},
+	} {
+		_, err := db.Exec(t.Context(), f.do)
+		check(t, err)
+		if got := wrong(); !strings.Contains(got, f.want) {
+			t.Errorf("%s: wrong are %q, want %q", f.what, got, f.want)
+		}
+		_, err = db.Exec(t.Context(), f.undo)
+		check(t, err)
+	}
+	for _, a := range d.ledger {
+		a.paid = http.StatusOK + http.StatusGone - status(states[a.ID]) // the other answer
+		if got := wrong(); !strings.Contains(got, "1 orders are not as the client was answered") {
+			t.Errorf("a false answer: wrong are %q", got)
+		}
+		break
+	}
+}
+
+// status is what the client of such an order was answered when it paid, or would have been.
+func status(state string) int {
+	if state == "paid" {
+		return http.StatusOK
+	}
+	return http.StatusGone
+}
+
+// What a client is answered, by a service that runs no task.
+func serviceAnswers(t *testing.T, url string) {
+	d := &driver{fleet: &fleet{config: config{db: url, stock: 3}}}
+	var err error
+	d.db, err = pgxpool.New(t.Context(), url)
+	check(t, err)
+	defer d.db.Close()
+	check(t, d.prepare(t.Context()))
+	s := &service{config: config{name: "test", window: time.Hour}, db: d.db}
+	s.engine, err = postgres.Open(t.Context(), url)
+	check(t, err)
+	defer s.engine.Close()
+	web := s.routes()
+	post := func(path, body string) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+		web.ServeHTTP(w, r)
+		return w.Code
+	}
+	expire := func() { // as the handler does, with a run that this process does not hold
+		err := s.giveBack(t.Context(), durable.Run{Token: durable.Token{Key: key("b")}})
+		if !errors.Is(err, durable.ErrFenced) {
+			t.Errorf("the completion of a run that is not held returns %v", err)
+		}
+	}
+	for i, c := range []struct {
+		path, body string
+		want       int
+		units      int // that are left of the article
+		tasks      int
+	}{
+		{"/orders", `{"id": "a", "article": 1, "units": 2}`, http.StatusOK, 1, 1},
+		{"/orders", `{"id": "a", "article": 1, "units": 2}`, http.StatusOK, 1, 1}, // sent again
+		{"/orders", `{"id": "b", "article": 1, "units": 1}`, http.StatusOK, 0, 2},
+		{"/orders", `{"id": "c", "article": 1, "units": 1}`, http.StatusConflict, 0, 2},
+		{"/orders", `{"id": "", "article": 1, "units": 1}`, http.StatusBadRequest, 0, 2},
+		{"/orders", `{"id": "d", "article": 1, "units": -1}`, http.StatusBadRequest, 0, 2},
+		{"/orders", `{`, http.StatusBadRequest, 0, 2},
+		{"/orders/c/pay", "", http.StatusNotFound, 0, 2},
+		{"/orders/a/pay", "", http.StatusOK, 0, 1},
+		{"/orders/a/pay", "", http.StatusOK, 0, 1}, // sent again
+	} {
+		if got := post(c.path, c.body); got != c.want {
+			t.Errorf("request %d: the status is %d, want %d", i, got, c.want)
+		}
+		if c.units == 0 {
+			expire()
+		}
+		var units, tasks int
+		check(t, d.db.QueryRow(t.Context(), `SELECT units FROM shop.stock WHERE article = 1`).Scan(&units))
+		tasks, err := s.engine.Len(t.Context())
+		check(t, err)
+		if units != c.units || tasks != c.tasks {
+			t.Errorf("request %d: %d units and %d tasks are left, want %d and %d", i, units, tasks, c.units, c.tasks)
+		}
+	}
+	_, err = d.db.Exec(context.Background(), `UPDATE shop.orders SET state = 'returned' WHERE id = 'b'`)
+	check(t, err)
+	if got := post("/orders/b/pay", ""); got != http.StatusGone {
+		t.Errorf("the payment of an order that was given back has the status %d", got)
+	}
+}
