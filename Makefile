@@ -17,9 +17,12 @@ EVERY       ?= 16
 SEED        ?= 1
 KILLS       ?= 200
 LIVE        ?= 5000000
+CHAOS       ?= 2h
+HISTORIES   ?= 300
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
-LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/... ./metrics/...
+STORES  := ./durable/pebble/... ./durable/postgres/...
+LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... $(STORES) ./metrics/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
 .PHONY: help
@@ -31,23 +34,30 @@ demo: ## A million orders through the wheel, with the ledger that must balance
 	@echo "Building the demo; on a fresh machine Go fetches what it needs first ..."
 	@$(GO) run ./examples/orders -generate $(ORDERS)
 
+.PHONY: demo-shop
+demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are killed at random: its stock must balance
+	@$(GO) run ./examples/shop
+
 .PHONY: test
-test: ## The tests of the library and of the examples
+test: ## The tests of the library and of the examples; of the stores the short ones, and all of these in check
 	@echo "Testing the library; on a fresh machine Go fetches what it needs first ..."
-	@$(GO) test $(LIBRARY) ./examples/...
+	@$(GO) test $(filter-out $(STORES),$(LIBRARY)) ./examples/...
+	@$(GO) test -short $(STORES)
 
 .PHONY: demo-dashboard
-demo-dashboard: ## Two busy wheels, and the page that shows them: open the address it prints
+demo-dashboard: ## Two busy wheels, the page that shows them, and buttons for trouble: open the addresses it prints
 	$(GO) run ./examples/dashboard
 
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-more
-test-more: ## The tests of what is not the library: histories, Grafana's queries, the release, the words, the benchmarks
+test-more: ## All tests of the embedded store, and those of what is not the library: histories, Grafana's queries, the alerts, the release, the words, the benchmarks
+	$(GO) test ./durable/pebble/...
 	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./checks/interleave ./checks/mutants ./bench/...
+	$(GO) test -skip PostgreSQL ./checks/histories
 	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
 
 .PHONY: test-browser
-test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none
+test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none; AXE is axe.min.js
 	@chromium="$(CHROMIUM)"; \
 		for name in chromium chromium-browser google-chrome; do \
 			test -n "$$chromium" || chromium=$$(command -v $$name || true); \
@@ -60,8 +70,25 @@ test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is insta
 		fi; \
 		CHROMIUM=$$chromium $(GO) test -timeout 8m ./checks/browser
 
+.PHONY: postgres
+postgres: ## Install Debian's package postgresql, if no server is installed
+	@if ! command -v postgres >/dev/null && ! ls -d /usr/lib/postgresql/*/bin >/dev/null 2>&1; then \
+		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+		$$sudo apt-get update -qq; \
+		$$sudo apt-get install -y -qq postgresql; \
+	fi
+
+.PHONY: test-postgres
+test-postgres: postgres ## The engine on PostgreSQL, on a server of the tests' own
+	POSTGRES_REQUIRED=1 $(GO) test ./internal/pgtest ./durable/postgres/... ./examples/shop
+	POSTGRES_REQUIRED=1 $(GO) test -run PostgreSQL ./checks/histories
+
+.PHONY: histories
+histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, checked with porcupine from SEED on
+	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
+
 .PHONY: check
-check: fmt vet lint test-more race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
+check: fmt vet lint test-more test-postgres race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -78,9 +105,8 @@ lint: ## staticcheck, in every module
 	$(GO) run $(STATICCHECK) $(ALL)
 
 .PHONY: race
-race: ## The tests of the library and the examples under the race detector
-	$(GO) test -race ./... ./dashboard/... ./metrics/...
-	$(GO) test -race -short ./ttlcache/... ./durable/... ./durable/pebble/... ./examples/... ./checks/soak
+race: ## The tests of the library and the examples under the race detector; race-many runs all of each
+	$(GO) test -race -short $(LIBRARY) ./examples/... ./checks/soak ./checks/histories
 
 .PHONY: race-many
 race-many: ## The tests of the library under the race detector, COUNT times in a row
@@ -110,6 +136,10 @@ interleave: ## The concurrent tests while one statement in EVERY yields the proc
 crashes: ## Kill a process that works on a durable store, KILLS times
 	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable/pebble
 
+.PHONY: chaos
+chaos: postgres ## Kill, pause and cut off processes on PostgreSQL for CHAOS
+	CHAOS=$(CHAOS) POSTGRES_REQUIRED=1 $(GO) test -count=1 -run 'TestChaos_|TestContract_' -v -timeout 4h ./durable/postgres
+
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour
 	DURABLE_DAMAGE=all $(GO) test -run TestDamage_ -v -timeout 120m ./durable/pebble
@@ -121,6 +151,10 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 .PHONY: bench-durable
 bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
+
+.PHONY: bench-cluster
+bench-cluster: ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; half an hour
+	cd bench && $(GO) run ./cluster -out CLUSTER.md
 
 .PHONY: peers
 peers: ## The tests of other timer libraries, on this one: downloads them; three minutes

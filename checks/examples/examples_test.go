@@ -37,6 +37,37 @@ var exempt = map[string]string{
 	"durable/memstore.Store.Keys":       byScheduler,
 	"durable/memstore.Store.Len":        byScheduler,
 	"durable/memstore.Store.Close":      byScheduler,
+	"durable/memengine.Engine.Claim":    byNode,
+	"durable/memengine.Engine.Claimed":  byNode,
+	"durable/memengine.Engine.Confirm":  byNode,
+	"durable/memengine.Engine.Due":      byNode,
+	"durable/memengine.Engine.Get":      byNode,
+	"durable/memengine.Engine.Leave":    byNode,
+	"durable/memengine.Engine.Len":      byNode,
+	"durable/memengine.Engine.Release":  byNode,
+	"durable/memengine.Engine.Renew":    byNode,
+	"durable/memengine.Link.Claim":      byNode,
+	"durable/memengine.Link.Claimed":    byNode,
+	"durable/memengine.Link.Confirm":    byNode,
+	"durable/memengine.Link.Due":        byNode,
+	"durable/memengine.Link.Get":        byNode,
+	"durable/memengine.Link.Join":       byNode,
+	"durable/memengine.Link.Leave":      byNode,
+	"durable/memengine.Link.Reap":       byNode,
+	"durable/memengine.Link.Release":    byNode,
+	"durable/memengine.Link.Renew":      byNode,
+	"durable/postgres.Engine.Claim":     byNode,
+	"durable/postgres.Engine.Claimed":   byNode,
+	"durable/postgres.Engine.Commit":    byNode,
+	"durable/postgres.Engine.Confirm":   byNode,
+	"durable/postgres.Engine.Due":       byNode,
+	"durable/postgres.Engine.Get":       byNode,
+	"durable/postgres.Engine.Join":      byNode,
+	"durable/postgres.Engine.Leave":     byNode,
+	"durable/postgres.Engine.Len":       byNode,
+	"durable/postgres.Engine.Reap":      byNode,
+	"durable/postgres.Engine.Release":   byNode,
+	"durable/postgres.Engine.Renew":     byNode,
 	"durable/pebble.Damage.String":      byFmt,
 	"durable/pebble.Doubt.String":       byFmt,
 	"durable/pebble.Store.Commit":       byScheduler,
@@ -51,6 +82,7 @@ var exempt = map[string]string{
 const (
 	byFmt       = "is called by package fmt"
 	byScheduler = "is called by the scheduler; durable.Store says what it does"
+	byNode      = "is called by the nodes; durable.Engine says what it does"
 )
 
 func TestEveryExportedName_isInAnExample(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package leaks checks what the README says about leak checks: what a user of the wheel has to ignore, and that
+// Package leaks checks what docs/testing.md says about leak checks: what a user of the wheel has to ignore, and that
 // nothing else is left.
 package leaks
 
@@ -16,13 +16,13 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// ignored has the lines of the README, word for word.
+// ignored has the lines of docs/testing.md, word for word.
 var ignored = []goleak.Option{
 	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
 	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
 }
 
-func TestGoleak_withTheLinesOfTheReadme_findsNothing(t *testing.T) {
+func TestGoleak_withTheLinesOfTheDocs_findsNothing(t *testing.T) {
 	tw, err := timewheel.New(time.Millisecond, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestGoleak_withTheLinesOfTheReadme_findsNothing(t *testing.T) {
 }
 
 // A wheel that was not stopped is found all the same.
-func TestGoleak_withTheLinesOfTheReadme_findsAWheelThatRuns(t *testing.T) {
+func TestGoleak_withTheLinesOfTheDocs_findsAWheelThatRuns(t *testing.T) {
 	tw, err := timewheel.New(time.Millisecond, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestGoleak_withTheLinesOfTheReadme_findsAWheelThatRuns(t *testing.T) {
 }
 
 // Without the lines the two goroutines of ants are found. When this fails, ants starts none any more: delete
-// the lines here and in the README.
+// the lines here and in docs/testing.md.
 func TestGoleak_withoutTheLines_findsTheTwoOfAnts(t *testing.T) {
 	err := goleak.Find()
 	if err == nil {
@@ -64,8 +64,8 @@ func TestGoleak_withoutTheLines_findsTheTwoOfAnts(t *testing.T) {
 	}
 }
 
-func TestReadme_hasTheLines(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+func TestDocs_haveTheLines(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func TestReadme_hasTheLines(t *testing.T) {
 		t.Fatalf("there are %d lines", len(lines))
 	}
 	for _, line := range lines {
-		if line = strings.Trim(line, "\t,"); !strings.Contains(string(readme), line) {
-			t.Errorf("the README does not have %s", line)
+		if line = strings.Trim(line, "\t,"); !strings.Contains(string(docs), line) {
+			t.Errorf("docs/testing.md does not have %s", line)
 		}
 	}
 }

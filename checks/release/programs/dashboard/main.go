@@ -16,14 +16,15 @@ import (
 
 func main() {
 	rec := dashboard.NewRecorder()
-	tw, err := timewheel.New(time.Millisecond, 64, timewheel.WithObserver(rec.Observe))
+	tw, err := timewheel.New(time.Millisecond, 64, rec.Option())
 	if err != nil {
 		log.Fatal(err)
 	}
 	tw.Start()
 	defer tw.Stop()
 	page := httptest.NewRecorder()
-	dashboard.Handler(tw, dashboard.WithRecorder(rec)).ServeHTTP(page, httptest.NewRequest("GET", "/", nil))
+	h := dashboard.Handler([]dashboard.Source{dashboard.Wheel("wheel", tw, rec)})
+	h.ServeHTTP(page, httptest.NewRequest("GET", "http://localhost/", nil))
 	if page.Code != 200 || !strings.Contains(page.Body.String(), "<html") {
 		log.Fatalf("the page has status %d", page.Code)
 	}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+
+package histories
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+var (
+	count    = flag.Int("histories", 300, "how many histories in memory; on PostgreSQL a tenth of it")
+	fromSeed = flag.Uint64("seed", 1, "what the first history is drawn from; the next ones from the next numbers")
+)
+
+const (
+	clients = 2 // of each node
+	verbs   = 7 // of each client
+	keys    = 3
+	lease   = 400 * time.Millisecond
+)
+
+var allVerbs = []verb{add, add, add, set, remove, reschedule, exist, get}
+
+var ctx = context.Background()
+
+// A driver makes one history on two nodes.
+type driver struct {
+	history
+	seed  uint64
+	nodes []*durable.Scheduler
+
+	asked sync.Map // when each durable.Claim was to be confirmed, the last time
+}
+
+// A confirmed is the engine of a node. It notes when the node asks for starts: a start lies between that and
+// the call of the handler.
+type confirmed struct {
+	durable.Engine
+	d *driver
+}
+
+func (e confirmed) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+) ([]bool, int64, error) {
+	for _, c := range claims {
+		e.d.asked.Store(c, e.d.now())
+	}
+	return e.Engine.Confirm(ctx, by, claims)
+}
+
+// draws returns the numbers of one part of a history.
+func draws(seed uint64, part ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, part...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// some returns a duration of at most that.
+func some(rnd *rand.Rand, most time.Duration) time.Duration {
+	return 1 + time.Duration(rnd.Int64N(int64(most)))
+}
+
+// kind is that of the tasks of this history: another history's nodes leave them alone.
+func (d *driver) kind() string { return fmt.Sprint("history ", d.seed) }
+
+func (d *driver) join(t *testing.T, engine durable.Engine) {
+	t.Helper()
+	name := fmt.Sprint("node ", len(d.nodes))
+	n, err := durable.Join(ctx, confirmed{engine, d}, durable.WithNode(name), durable.WithLease(lease),
+		durable.WithPoolSize(4), durable.WithLogger(testkit.Quiet()))
+	if err == nil { // waits this short are not drawn at random
+		err = n.Handle(d.kind(), d.work, durable.WithRetry(100, time.Nanosecond, time.Nanosecond))
+	}
+	if err == nil {
+		err = n.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.nodes = append(d.nodes, n)
+}
+
+var errWork = errors.New("the run fails")
+
+// work is the handler.
+func (d *driver) work(ctx context.Context, run durable.Run) error {
+	task, _ := strconv.Atoi(string(run.Payload))
+	c := call{verb: start, key: run.Key, task: task, times: run.Times, seq: run.Seq, fence: run.Fence}
+	if c.times != durable.Forever {
+		c.times++
+	}
+	asked, ok := d.asked.Load(durable.Claim{Key: run.Key, Revision: run.Fence})
+	if !ok {
+		asked, c.fence = int64(0), 0 // the model refuses a start without a fence
+	}
+	d.note(0, asked.(int64), c, answer{ok: true})
+	rnd := draws(d.seed, "work", run.Key, run.Seq, run.Payload)
+	took := some(rnd, 20*time.Millisecond)
+	if rnd.IntN(10) == 0 {
+		took = some(rnd, 2*lease)
+	}
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		if rnd.IntN(2) == 0 {
+			return ctx.Err()
+		}
+	}
+	if rnd.IntN(10) == 0 {
+		return errWork
+	}
+	c.verb = end
+	d.note(0, d.now(), c, answer{unknown: true})
+	return nil
+}
+
+// drive has the clients of all nodes do their verbs at the same time.
+func (d *driver) drive(t *testing.T) {
+	var all sync.WaitGroup
+	for client := range clients * len(d.nodes) {
+		all.Go(func() {
+			rnd := draws(d.seed, "client", client)
+			for i := range verbs {
+				time.Sleep(some(rnd, 60*time.Millisecond))
+				c := call{verb: allVerbs[rnd.IntN(len(allVerbs))], key: fmt.Sprint(d.seed, " ", rnd.IntN(keys))}
+				if c.verb == add || c.verb == set {
+					c.task, c.times = 1+client*verbs+i, []int{1, 1, 2, durable.Forever}[rnd.IntN(4)]
+				}
+				patience := 10 * time.Second
+				if rnd.IntN(4) == 0 {
+					patience = some(rnd, 30*time.Millisecond)
+				}
+				d.do(t, client, c, some(rnd, 120*time.Millisecond), patience)
+			}
+		})
+	}
+	all.Wait()
+	time.Sleep(lease) // more runs
+}
+
+// settle reads every key on every node. No fault may happen any more.
+func (d *driver) settle(t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for i := range len(d.nodes) * keys {
+		c := call{verb: get, key: fmt.Sprint(d.seed, " ", i%keys)}
+		for !d.do(t, i/keys*clients, c, 0, 10*time.Second) {
+			if time.Now().After(deadline) {
+				t.Errorf("seed %d: the engine does not answer, and there are no faults any more", d.seed)
+				break
+			}
+		}
+	}
+	for _, n := range d.nodes {
+		if err := n.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// do calls the verb and notes it. after is when the task is due. It reports whether the outcome is known.
+func (d *driver) do(t *testing.T, client int, c call, after, patience time.Duration) bool {
+	n := d.nodes[client/clients]
+	task := durable.Task{Key: c.key, Kind: d.kind(), Delay: after, Times: c.times}
+	task.Payload = strconv.AppendInt(nil, int64(c.task), 10)
+	if task.Times != 1 {
+		task.Interval = 50*time.Millisecond + after
+	}
+	var a answer
+	var err error
+	called := d.now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	switch c.verb {
+	case add:
+		err = n.AddTask(ctx, task)
+	case set:
+		err = n.SetTask(ctx, task)
+	case remove:
+		err = n.RemoveTask(ctx, c.key)
+	case reschedule:
+		err = n.Reschedule(ctx, c.key, after)
+	case exist:
+		a.ok, err = n.Exist(ctx, c.key)
+	case get:
+		var info durable.Info
+		if info, a.ok, err = n.Get(ctx, c.key); a.ok {
+			a.task, _ = strconv.Atoi(string(info.Payload))
+			a.times, a.seq = info.Times, info.Seq
+		}
+	}
+	reads := c.verb == exist || c.verb == get
+	switch {
+	case err == nil:
+		a.ok = a.ok || !reads
+	case errors.Is(err, durable.ErrDuplicateTaskKey) && c.verb == add:
+	case errors.Is(err, durable.ErrTaskKeyNotFound) && (c.verb == remove || c.verb == reschedule):
+	case errors.Is(err, durable.ErrUnavailable), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		if reads {
+			return false // it says nothing
+		}
+		a.unknown = true
+	default:
+		t.Errorf("seed %d: %v %+v: %v", d.seed, c.verb, c, err)
+	}
+	d.note(client, called, c, a)
+	return !a.unknown
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package histories
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// makeInMemory makes a history on the engine in memory, in virtual time. The engine has that mistake, or none.
+func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
+	d := &driver{seed: seed}
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		shared := &mistaken{Engine: engine, mistake: mistake, read: make(map[string]read)}
+		var links []*memengine.Link
+		for i := range 2 {
+			link := memengine.NewLink(shared)
+			links = append(links, link)
+			var own durable.Engine = link
+			if mistake == "a commit whose answer is lost is sent again" {
+				own = again{link}
+			}
+			d.join(t, own)
+			time.Sleep(some(draws(seed, "join", i), 10*time.Millisecond))
+			calls := make(map[string]int)
+			link.SetFaults(func(method string) (f memengine.Fault) {
+				calls[method]++
+				rnd := draws(seed, "fault", i, method, calls[method])
+				switch p := rnd.IntN(100); {
+				case p < 6:
+					f.Lose = true
+				case p < 9:
+					f.Fail = true
+				case p < 30:
+					f.Delay = some(rnd, 20*time.Millisecond)
+				case p < 33:
+					f.Delay = some(rnd, lease)
+					f.Lose = rnd.IntN(2) == 0
+				}
+				return f
+			})
+		}
+		var trouble sync.WaitGroup
+		trouble.Go(func() {
+			rnd := draws(seed, "trouble")
+			for range 2 {
+				time.Sleep(some(rnd, 200*time.Millisecond))
+				engine.Expire(fmt.Sprint("node ", rnd.IntN(2)))
+			}
+		})
+		d.drive(t)
+		trouble.Wait()
+		for _, link := range links {
+			link.SetFaults(nil)
+		}
+		d.settle(t)
+	})
+	return &d.history
+}
+
+func TestHistories_inMemory_areLinearizable(t *testing.T) {
+	n := *count
+	if testing.Short() {
+		n = min(n, 100)
+	}
+	var all tally
+	for seed := *fromSeed; seed < *fromSeed+uint64(n); seed++ {
+		all.check(t, makeInMemory(t, seed, ""), fmt.Sprintf("go test -run inMemory -histories 1 -seed %d", seed))
+	}
+	all.report(t)
+}
+
+// Mistakes that are built into the engine are found.
+func TestHistories_ofAnEngineWithAMistake_areRefused(t *testing.T) {
+	for _, mistake := range []string{
+		"an add succeeds on a present key", "a read is stale", "every start is confirmed",
+		"a run ends whatever its revision", "a commit is forgotten", "a commit whose answer is lost is sent again",
+	} {
+		t.Run(mistake, func(t *testing.T) {
+			const most = 100
+			for seed := range uint64(most) {
+				if makeInMemory(t, seed, mistake).check() == porcupine.Illegal {
+					t.Logf("found by seed %d", seed)
+					return
+				}
+			}
+			t.Errorf("%d histories have not found it", most)
+		})
+	}
+}
+
+// mistaken is an engine with a mistake.
+type mistaken struct {
+	durable.Engine
+	mistake string
+
+	mu      sync.Mutex // protects below
+	commits int
+	read    map[string]read
+}
+
+// A read is the answer of a Get.
+type read struct {
+	s  durable.Stored
+	ok bool
+	at time.Time
+}
+
+func (m *mistaken) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	m.mu.Lock()
+	m.commits++
+	forget := m.commits%20 == 0 && m.mistake == "a commit is forgotten"
+	m.mu.Unlock()
+	results := make([]durable.Result, len(batches))
+	for i, batch := range batches {
+		for j := range batch {
+			switch w := &batch[j]; {
+			case m.mistake == "an add succeeds on a present key" && w.If == durable.IfAbsent:
+				w.If = durable.Always
+			case m.mistake == "a run ends whatever its revision" && w.If == durable.IfUnchanged:
+				w.If = durable.IfPresent
+			}
+			results[i].Written = append(results[i].Written, durable.Written{})
+		}
+	}
+	if forget {
+		return results, nil
+	}
+	return m.Engine.Commit(ctx, by, batches)
+}
+
+func (m *mistaken) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
+	if m.mistake != "a read is stale" {
+		return m.Engine.Get(ctx, key)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old, seen := m.read[key]; seen && time.Since(old.at) < 50*time.Millisecond {
+		return old.s, old.ok, nil
+	}
+	s, ok, err := m.Engine.Get(ctx, key)
+	m.read[key] = read{s, ok, time.Now()}
+	return s, ok, err
+}
+
+func (m *mistaken) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+) ([]bool, int64, error) {
+	held, now, err := m.Engine.Confirm(ctx, by, claims)
+	if m.mistake == "every start is confirmed" {
+		for i := range held {
+			held[i] = true
+		}
+	}
+	return held, now, err
+}
+
+// again is an engine that sends a commit once more if it fails.
+type again struct{ durable.Engine }
+
+func (e again) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	results, err := e.Engine.Commit(ctx, by, batches)
+	if err != nil && ctx.Err() == nil {
+		results, err = e.Engine.Commit(ctx, by, batches)
+	}
+	return results, err
+}
