@@ -83,6 +83,7 @@ type simulation struct {
 	engine *memengine.Engine
 	ledger *ledger
 	nodes  [simNodes]*simNode
+	calls  sync.WaitGroup // that no node waits for
 }
 
 type simNode struct {
@@ -119,6 +120,7 @@ func simulate(t *testing.T, seed uint64, fault string) *ledger {
 		for _, n := range s.nodes {
 			_ = n.Shutdown(ctx) // a node that has crashed does not get its membership to end
 		}
+		s.calls.Wait()
 	})
 	return l
 }
@@ -146,7 +148,7 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	case "9 a cursor over due times":
 		engine = &cursor{Engine: engine}
 	case "15 confirmed without a worker":
-		engine = &hasty{Engine: engine, held: make(map[durable.Claim]bool)}
+		engine = &hasty{Engine: engine, calls: &s.calls, held: make(map[durable.Claim]bool)}
 	}
 	var err error
 	if n.Scheduler, err = durable.Join(ctx, engine, opts...); err != nil {
@@ -506,8 +508,9 @@ func (c *cursor) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 // A hasty engine is one for a node that has a claim confirmed as it falls due, before it has a worker.
 type hasty struct {
 	durable.Engine
-	mu   sync.Mutex // protects held
-	held map[durable.Claim]bool
+	calls *sync.WaitGroup
+	mu    sync.Mutex // protects held
+	held  map[durable.Claim]bool
 }
 
 func (h *hasty) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
@@ -533,7 +536,8 @@ func (h *hasty) Commit(ctx context.Context, by durable.MemberID, batches []durab
 }
 
 func (h *hasty) confirm(by durable.MemberID, c durable.Claim, due int64) {
-	time.AfterFunc(time.Until(time.Unix(0, due)), func() {
+	h.calls.Go(func() {
+		time.Sleep(time.Until(time.Unix(0, due)))
 		if held, _, err := h.Engine.Confirm(context.Background(), by, []durable.Claim{c}); err == nil && held[0] {
 			h.mu.Lock()
 			defer h.mu.Unlock()
