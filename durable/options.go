@@ -25,6 +25,8 @@ type config struct {
 	prints   bool
 	log      logrus.FieldLogger
 
+	observers []func(Attempt)
+
 	// Of a node.
 	name  string
 	lease time.Duration

@@ -42,6 +42,16 @@ func (r *record) info() Info {
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure,
 	}
+	switch {
+	case i.Parked:
+		i.State = Parked
+	case r.due <= time.Now().UnixNano():
+		i.State = Waiting
+	case r.attempts > 0:
+		i.State = Retrying
+	default:
+		i.State = Scheduled
+	}
 	if !i.Parked {
 		i.Next = time.Unix(0, r.due)
 	}

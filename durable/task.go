@@ -115,4 +115,13 @@ type Info struct {
 	Missed     uint64    // periods that passed without a run
 	Parked     bool      // it does not run until it is rescheduled or replaced
 	Failure    string    // the error of the last attempt, or empty
+	State      State     // where it stands
+	Node       string    // the name of the node that holds it; empty if none does, or on a store
+	Failed     []Failure // the last attempts of the run that have failed, at most five, the newest first
+}
+
+// A Failure is a failed attempt.
+type Failure struct {
+	At   time.Time
+	Text string // the error
 }

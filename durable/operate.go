@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"time"
+)
+
+// What an operator asks of a scheduler. A question costs a bounded number of reads, or says that it was cut.
+
+// A State is where a task stands.
+type State uint8
+
+const (
+	AnyState  State = iota
+	Scheduled       // due later, and no attempt of the run has failed
+	Retrying        // due later, after a failed attempt
+	Waiting         // due, and not running
+	Running         // its handler runs, on whatever node
+	Parked          // all attempts have failed
+)
+
+var stateNames = [...]string{"any", "scheduled", "retrying", "waiting", "running", "parked"}
+
+// String returns the state as one word in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// A Query says which tasks are looked for. A task must fit all that is set.
+type Query struct {
+	State     State
+	Repeating bool   // only tasks with more than one run left
+	Prefix    string // of the key
+	Kind      string
+	Failure   string // a part of the error of the last attempt, or the text of a [FailureGroup]
+
+	After string        // Found.Next of the page before; empty for the first
+	Limit int           // tasks in a page, at most; 0 means 100
+	For   time.Duration // how long [Scheduler.Find] may look; 0 means 150 ms
+}
+
+// Found is a page of tasks.
+type Found struct {
+	Tasks  []Info // in order of due time and key, or of the key alone if the query has a prefix or a failure
+	Looked int    // how many tasks were looked at
+	Next   string // what After is for the next page; empty if this is the last
+	Cut    bool   // the time was up before the page was full
+}
+
+// Find returns a page of the tasks that the query asks for. It uses the best of the orders in which the tasks are
+// kept: by due time, by key for a prefix, and of those that failed by key. What does not fit the rest of the query is
+// looked at and left out, until the page is full or the time is up: the page is cut then, and Next goes on. A task that
+// changes meanwhile may be found or not.
+func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) { return s.find(ctx, q) }
+
+// A Census is how many tasks there are, by kind.
+type Census struct {
+	At    time.Time // when they were counted
+	Whole bool      // false while the first count after New is not finished: then there are more
+	Kinds []KindCensus
+}
+
+// A KindCensus counts the tasks of a kind.
+type KindCensus struct {
+	Kind    string
+	Tasks   int // all of them
+	Failing int // those of which an attempt has failed: retrying or parked
+	Parked  int
+}
+
+// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count that took
+// longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of its time.
+func (s *Scheduler) Census(ctx context.Context) (Census, error) { return s.census(ctx) }
+
+// A FailureGroup is the tasks of a kind that fail for the same reason. Numbers in the error are left out of the
+// comparison.
+type FailureGroup struct {
+	Kind    string
+	Text    string // the error, with # in place of each number
+	Tasks   int
+	Parked  int       // of these
+	Example string    // the key of one of them
+	Last    time.Time // when the last attempt of them failed
+}
+
+// Failures are the groups of failing tasks, the largest first.
+type Failures struct {
+	Groups []FailureGroup
+	Looked int
+	Cut    bool // the time was up, or there were more than 1,000 groups
+}
+
+// Failures groups the failing tasks by kind and error. It looks at them for 150 ms at most.
+func (s *Scheduler) Failures(ctx context.Context) (Failures, error) { return s.failures(ctx) }
+
+// A NodeInfo is a node as the others see it.
+type NodeInfo struct {
+	Name  string
+	ID    MemberID
+	Self  bool          // it is the node that was asked
+	Lease time.Duration // the length of its lease
+	Left  time.Duration // until its lease runs out; negative if it is late
+	Held  int           // tasks that it holds
+
+	NodeReport
+}
+
+// A NodeReport is what a node says about itself each time it renews its lease.
+type NodeReport struct {
+	Version string    `json:"version"` // of this package, as the build says
+	Kinds   []string  `json:"kinds"`   // that have a handler there
+	Waiting int       `json:"waiting"`
+	Running int       `json:"running"`
+	Workers int       `json:"workers"`
+	Started time.Time `json:"started"` // when it was started
+}
+
+// Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
+func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) { return s.nodes(ctx) }
+
+// A KindInfo is what this scheduler knows of a kind that has a handler here, since New.
+type KindInfo struct {
+	Kind        string
+	Attempts    int // as in [WithRetry]
+	Least, Most time.Duration
+	Missed      Missed
+
+	Started   uint64
+	Succeeded uint64
+	Failed    uint64
+	Parked    uint64 // how often a task was parked
+}
+
+// Kinds returns the kinds that have a handler here, in order of their names.
+func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
+
+// CatchUp is what is left of the overdue tasks that were found at the start, or taken over.
+type CatchUp struct {
+	Left   int       // tasks; at least, if Cut
+	Cut    bool      // there are more than were counted
+	Oldest time.Time // when the first of them was due
+	Done   time.Time // when they will have been started at the present rate; zero if that is unknown
+}
+
+// CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It looks at
+// the tasks for 150 ms at most.
+func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
+
+// An Action is what [Scheduler.Bulk] does to a task.
+type Action uint8
+
+const (
+	DoNothing Action = iota // and so Bulk counts
+	DoRemove
+	DoRunNow // as Reschedule with 0; a parked task runs again with all of its attempts
+)
+
+// Bulk does the same to all tasks that the query finds, whatever its Limit and For, and returns to how many. A task
+// that has changed since it was found, other than by a start of its run, is left alone. When ctx is done Bulk stops,
+// and returns how many it has done. Doing it again goes on with the rest.
+func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
+	return s.bulk(ctx, q, do)
+}
+
+// An Attempt is one call of a handler, after it has ended.
+type Attempt struct {
+	Token
+	Kind    string
+	Attempt int       // 1 for the first
+	Due     time.Time // when it was due: the run, or after a failure the attempt
+	Started time.Time
+	Ended   time.Time
+	Failure string // why it failed, or empty
+	Parked  bool   // it failed for the last time
+}
+
+// WithObserver has f called after each call of a handler, on the goroutine of the handler. f must be quick and safe for
+// concurrent use, and must not panic. Packages metrics and dashboard have such functions.
+func WithObserver(f func(Attempt)) Option {
+	return func(c *config) error {
+		c.observers = append(c.observers, f)
+		return nil
+	}
+}
