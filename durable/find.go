@@ -94,7 +94,7 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 		defer cancel()
 	}
 	more := true
-	for v, err := range s.walk(within, *over) {
+	for v, err := range s.walk(ctx, within, *over) {
 		if err != nil {
 			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && within.Err() != nil {
 				return e, nil

@@ -44,7 +44,7 @@ func TestRecord_version2_bytes(t *testing.T) {
 	r := &record{key: "k", due: 9, kind: "kind", times: 3, interval: 10, generation: 5, seq: 7, grid: 100, attempts: 2,
 		missed: 4, failed: []failed{{200, "why"}, {0, "so"}}, payload: []byte("p")}
 	want := "02" + "05" + "07" + "06" + "14" + "c801" + "02" + "04" + "046b696e64" + "00" +
-		"01" + "09" + "9003" + "03776879" + "00" + "02736f" + "00" + "70"
+		"01" + "0a" + "9003" + "03776879" + "00" + "02736f" + "00" + "70"
 	if got := hex.EncodeToString(r.encode()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

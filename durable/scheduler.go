@@ -267,7 +267,7 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 // error ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for found, err := range s.walk(ctx, stretch{after: Position{Due: None}, until: never}) {
+		for found, err := range s.walk(ctx, ctx, stretch{after: Position{Due: None}, until: never}) {
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -279,15 +279,15 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// walk is that of the backend. It ends with the context, and with Shutdown.
-func (s *Scheduler) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
+// walk is that of the backend. It ends with the context, and with Shutdown. within is that of the calls.
+func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
 		if !s.reads.enter() {
 			yield(view{}, ErrStopped)
 			return
 		}
 		defer s.reads.leave()
-		for found, err := range s.below.walk(ctx, over) {
+		for found, err := range s.below.walk(within, over) {
 			if err == nil {
 				err = ctx.Err()
 			}
