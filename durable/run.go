@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/sirupsen/logrus"
 )
 
 // runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
@@ -24,24 +22,44 @@ func (k *keeper) runTask(l *live) {
 		k.leave(l)
 		return
 	}
+	k.running.add(l)
 	k.count.started.Add(1)
-	kind.attempt(k.ctx, l.rec.toRun(kind, 0), k.cfg.log, func(failure string) { k.acknowledge(l, kind, failure) })
+	if l.overdue {
+		k.caughtUp.note()
+	}
+	kind.attempt(k.ctx, l.rec.toRun(kind, 0), &k.cfg, func(failure string) *record {
+		next := l.rec.after(failure, kind, time.Now().UnixNano(), rand.Float64())
+		k.acknowledge(l, failure, next)
+		return next
+	})
 }
 
-// attempt calls the handler, and then end with why the run has failed, or nothing. end is called whatever the
-// handler does, and before the logger, which may do as it likes, too.
-func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(failure string)) {
+// attempt calls the handler, and then end with why the run has failed, or nothing. end returns what becomes of the
+// task. It is called whatever the handler does, and before the observers and the logger, which may do as they like,
+// too.
+func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(failure string) *record) {
 	began := time.Now()
 	why := "handler called runtime.Goexit" // unless it returns
+	k.started.Add(1)
 	defer func() {
 		value := recover()
-		k.took(time.Since(began))
+		ended := time.Now()
+		k.took(ended.Sub(began))
 		if value != nil {
 			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
 		}
-		end(why)
+		parked := k.note(why, end(why))
+		if len(cfg.observers) > 0 {
+			a := Attempt{
+				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
+				Started: began, Ended: ended, Failure: why, Parked: parked,
+			}
+			for _, observe := range cfg.observers {
+				observe(a)
+			}
+		}
 		if value != nil {
-			log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + why)
+			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + why)
 		}
 	}()
 	if err := k.handler(ctx, run); err != nil {
@@ -49,6 +67,27 @@ func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end
 	} else {
 		why = ""
 	}
+}
+
+// note counts an attempt, and reports whether the task is parked after it.
+func (k *kind) note(failure string, next *record) (parked bool) {
+	if failure == "" {
+		k.succeeded.Add(1)
+		return false
+	}
+	k.failed.Add(1)
+	if parked = next.due == never; parked {
+		k.parked.Add(1)
+	}
+	return parked
+}
+
+// attemptDue returns when the attempt was due: the run, or after a failure the attempt.
+func (r *record) attemptDue() time.Time {
+	if r.failing() {
+		return time.Unix(0, r.due)
+	}
+	return time.Unix(0, r.grid)
 }
 
 // explain returns what the user's error or value says about itself, as much as is kept. It is called on the
@@ -78,7 +117,7 @@ func (r *record) toRun(of *kind, fence int64) Run {
 		times--
 	}
 	return Run{
-		Token:   Token{r.key, r.generation, r.seq},
+		Token:   r.token(),
 		Kind:    r.kind,
 		Payload: r.payload,
 		Due:     time.Unix(0, r.grid),
@@ -110,15 +149,13 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// acknowledge sends the keeper the result of a run: why it failed, or nothing. Nothing waits for it: until it
-// is durable the task counts as running, and has no other run.
-func (k *keeper) acknowledge(l *live, of *kind, failure string) {
-	now := time.Now().UnixNano()
+// acknowledge sends the keeper the result of a run: why it failed, or nothing, and what becomes of the task. Nothing
+// waits for it: until it is durable the task counts as running, and has no other run.
+func (k *keeper) acknowledge(l *live, failure string, next *record) {
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		next := l.rec.after(failure, of, now, rand.Float64())
 		t := attempted(failure, next)
 		g.tally.add(t)
 		if t.parked > 0 {

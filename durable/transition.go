@@ -30,8 +30,7 @@ func (r *record) after(failure string, of *kind, now int64, draw float64) *recor
 		}
 		next.begin()
 	default:
-		next.attempts++
-		next.failure = failure
+		next.fail(failure, now)
 		next.due = never
 		if next.attempts < of.attempts {
 			next.due = later(now, of.wait(next.attempts, draw))
@@ -42,14 +41,15 @@ func (r *record) after(failure string, of *kind, now int64, draw float64) *recor
 
 // interrupted returns the task after a number of starts of its run whose end is unknown: the process ended, or
 // its lease ran out. Each counts as a failed attempt. If that leaves no attempt, the task is parked, or else it
-// is due as before. A task that ends its process is not tried for ever in this way.
-func (r *record) interrupted(starts int, of *kind) *record {
+// is due as before. A task that ends its process is not tried for ever in this way. now is when that was found.
+func (r *record) interrupted(starts int, of *kind, now int64) *record {
 	if starts == 0 {
 		return r
 	}
 	next := *r
-	next.attempts += uint64(starts)
-	next.failure = "the process ended, or its lease ran out, during the run"
+	for range starts {
+		next.fail("the process ended, or its lease ran out, during the run", now)
+	}
 	if next.attempts >= of.attempts {
 		next.due = never
 	}
@@ -76,8 +76,15 @@ func (r *record) moved(to int64) *record {
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
-	r.attempts, r.failure = 0, ""
+	r.attempts, r.failed = 0, nil
 	r.due = r.grid
+}
+
+// fail counts a failed attempt.
+func (r *record) fail(failure string, now int64) {
+	r.attempts++
+	earlier := r.failed[:min(len(r.failed), mostFailed-1)]
+	r.failed = append([]failed{{now, failure}}, earlier...)
 }
 
 // repeats reports whether there is a run after the next.

@@ -14,7 +14,7 @@ import (
 func TestRecord_after(t *testing.T) {
 	const draw = 0.5
 	before := record{key: "k", kind: "kind", payload: []byte("p"), interval: 10, times: 3, generation: 5, seq: 7,
-		grid: 100, due: 101, attempts: 1, missed: 4, failure: "the first"}
+		grid: 100, due: 101, attempts: 1, missed: 4, failed: []failed{{99, "the first"}}}
 	with := func(change func(r *record)) *record {
 		r := before
 		change(&r)
@@ -22,7 +22,7 @@ func TestRecord_after(t *testing.T) {
 	}
 	again := func(change func(r *record)) *record { // the next run
 		return with(func(r *record) {
-			r.times, r.seq, r.attempts, r.failure = 2, 8, 0, ""
+			r.times, r.seq, r.attempts, r.failed = 2, 8, 0, nil
 			change(r)
 			r.due = r.grid
 		})
@@ -30,8 +30,10 @@ func TestRecord_after(t *testing.T) {
 	at := func(grid int64, missed uint64) *record {
 		return again(func(r *record) { r.grid, r.missed = grid, missed })
 	}
-	failed := func(due int64) *record {
-		return with(func(r *record) { r.attempts, r.failure, r.due = 2, "why", due })
+	fails := func(at, due int64) *record {
+		return with(func(r *record) {
+			r.attempts, r.failed, r.due = 2, []failed{{at, "why"}, {99, "the first"}}, due
+		})
 	}
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
 	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
@@ -52,11 +54,11 @@ func TestRecord_after(t *testing.T) {
 		"succeeded, forever":            {times(Forever), "", MissedOnce, 3, 105, forever},
 		"succeeded, the last":           {times(1), "", MissedOnce, 3, 105, nil},
 		"succeeded, the last, all":      {times(1), "", MissedAll, 3, 145, nil},
-		"failed":                        {&before, "why", MissedOnce, 3, 105, failed(105 + 15)}, // 20, less a quarter
-		"failed, all":                   {&before, "why", MissedAll, 3, 145, failed(145 + 15)},
-		"failed, at the end of time":    {&before, "why", MissedOnce, 3, latest - 1, failed(latest)},
-		"failed for the last time":      {&before, "why", MissedOnce, 2, 105, failed(never)},
-		"failed once too often":         {&before, "why", MissedOnce, 1, 105, failed(never)}, // more were allowed
+		"failed":                        {&before, "why", MissedOnce, 3, 105, fails(105, 105+15)}, // 20, less a quarter
+		"failed, all":                   {&before, "why", MissedAll, 3, 145, fails(145, 145+15)},
+		"failed, at the end of time":    {&before, "why", MissedOnce, 3, latest - 1, fails(latest-1, latest)},
+		"failed for the last time":      {&before, "why", MissedOnce, 2, 105, fails(105, never)},
+		"failed once too often":         {&before, "why", MissedOnce, 1, 105, fails(105, never)}, // more were allowed
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
@@ -110,7 +112,7 @@ func TestKind_wait_doublesUpToItsBound(t *testing.T) {
 // Each start whose end is not known is a failed attempt of the same run.
 func TestRecord_interrupted(t *testing.T) {
 	before := record{key: "k", kind: "kind", times: 3, interval: 10, seq: 7, grid: 100, due: 101, attempts: 1,
-		failure: "why"}
+		failed: []failed{{50, "why"}}}
 	for _, c := range []struct {
 		starts   int
 		allowed  uint64
@@ -122,14 +124,20 @@ func TestRecord_interrupted(t *testing.T) {
 		want := before
 		want.attempts, want.due = c.attempts, c.due
 		if c.starts > 0 {
-			want.failure = "the process ended, or its lease ran out, during the run"
+			want.failed = nil
+			for range min(c.starts, mostFailed) {
+				want.failed = append(want.failed, failed{200, "the process ended, or its lease ran out, during the run"})
+			}
+			if c.starts < mostFailed {
+				want.failed = append(want.failed, before.failed...)
+			}
 		}
-		got := before.interrupted(c.starts, &kind{attempts: c.allowed})
+		got := before.interrupted(c.starts, &kind{attempts: c.allowed}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
 		}
 	}
-	if before.attempts != 1 || before.failure != "why" {
+	if before.attempts != 1 || before.failure() != "why" {
 		t.Errorf("the record has become %+v", before)
 	}
 }
