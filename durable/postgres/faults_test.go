@@ -132,7 +132,7 @@ func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 func readsOfClaim(t *testing.T, e *postgres.Engine, conn *pgx.Conn, id durable.MemberID, after int64) int {
 	t.Helper()
 	kinds := [][]byte{[]byte("kind")}
-	return readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), kinds, after-1, int64(1)<<62, 100)
+	return readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), kinds, after-1, int64(1)<<62, 100, []byte{255, 0})
 }
 
 // readsOf returns how many blocks a statement reads that is rolled back.

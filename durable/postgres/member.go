@@ -3,10 +3,12 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +43,7 @@ func gone(id durable.MemberID) error {
 // Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
 // durable.Engine.
 func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+	e.below.Delete(id)
 	_, err := e.end(ctx, e.sql.markLeft, int64(id))
 	return explain("leave", err)
 }
@@ -126,7 +129,7 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		names[i] = []byte(kind)
 	}
 	b.Queue(e.sql.setOrdered)
-	b.Queue(e.sql.claim, int64(by), names, after, until, max(most, 0)).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(e.sql.claim, int64(by), names, after, until, max(most, 0), e.versionsBelow(by)).Query(func(rows pgx.Rows) (err error) {
 		got, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})
@@ -137,6 +140,21 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	return got, now, nil
+}
+
+// LeaveOut makes Claim leave out records. See durable.Engine.
+func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
+	if bytes.Compare([]byte{version}, e.versionsBelow(by)) < 0 {
+		e.below.Store(by, []byte{version})
+	}
+}
+
+// versionsBelow returns the version from which on Claim leaves records out for the member.
+func (e *Engine) versionsBelow(by durable.MemberID) []byte {
+	if b, ok := e.below.Load(by); ok {
+		return b.([]byte)
+	}
+	return []byte{math.MaxUint8, 0} // after every version
 }
 
 // Claimed returns what the member holds. See durable.Engine.

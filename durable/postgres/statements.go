@@ -172,7 +172,8 @@ WITH me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
 ), free AS MATERIALIZED (
 	SELECT t.key FROM $schema.task t
-	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[]) AND EXISTS (SELECT FROM me)
+	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
+		AND substr(t.data, 1, 1) < $6 AND EXISTS (SELECT FROM me)
 	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
