@@ -93,9 +93,7 @@ func (e *Engine) as(ctx context.Context, id durable.MemberID, what string, b *pg
 	case !member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
 		return 0, gone(id)
 	}
-	if time.Since(sent) < fresh {
-		e.seen.Store(&reading{sent, now})
-	}
+	e.saw(sent, now)
 	return now, nil
 }
 
@@ -108,15 +106,26 @@ type reading struct {
 // fresh is how long a reading may have taken, and how long it is good for.
 const fresh = 200 * time.Millisecond
 
+// saw keeps a reading, if it is good.
+func (e *Engine) saw(sent time.Time, now int64) {
+	if time.Since(sent) < fresh {
+		e.seen.Store(&reading{sent, now})
+	}
+}
+
 // time returns the server's time, or one that is later by no more than the reading took. A reading saves the
-// user's transaction a round trip. A scheduler that has joined causes ten readings a second.
+// user's transaction a round trip. A scheduler that is started causes ten readings a second. Without one, one
+// transaction in fresh makes a reading for all.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {
 		if age := time.Since(r.sent); age < fresh {
 			return r.now + int64(age), nil
 		}
 	}
-	_, err = one(ctx, tx, e.sql.now, nil, &now)
+	sent := time.Now()
+	if _, err = one(ctx, tx, e.sql.now, nil, &now); err == nil {
+		e.saw(sent, now)
+	}
 	return now, err
 }
 
