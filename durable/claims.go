@@ -194,8 +194,8 @@ func (n *node) overdueTo(got []Stored, most int, until int64) {
 	n.cursor = got[len(got)-1].Due - 1 // there may be more of that time
 }
 
-// take puts what the engine has given the node in memory. Records of a later version are for nodes that can read
-// them: it gives those back, and claims no more of them.
+// take puts what the engine has given the node in memory. Records of a later version are for nodes that can
+// read them: it gives those back, and claims no more of them.
 func (n *node) take(t *term, got []Stored, overdue bool) {
 	recs := make([]*record, len(got))
 	var later []Claim

@@ -496,8 +496,8 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 	})
 }
 
-// D9. After an outage what falls due now is on time, while the backlog drains at its rate. A node that claimed both
-// in one go, the oldest first, would break that.
+// D9. After an outage what falls due now is on time, while the backlog drains at its rate. A node that claimed
+// both in one go, the oldest first, would break that.
 func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, b := range d9(t, func(e durable.Engine) durable.Engine { return e }) {

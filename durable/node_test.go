@@ -139,8 +139,8 @@ func allError(s *durable.Scheduler) error {
 	return nil
 }
 
-// A node gives back tasks whose records it cannot read, says so once, and claims no more of them. A node of a later
-// version gets them.
+// A node gives back tasks whose records it cannot read, says so once, and claims no more of them. A node of a
+// later version gets them.
 func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 	log := testkit.Quiet()
 	var lines []string
@@ -153,8 +153,9 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 		a := c.nodes[0]
 		const tasks = 3
 		put := func(key string, after time.Duration) {
-			w := durable.Write{Record: durable.Record{Key: key, Due: time.Now().Add(after).UnixNano(), Data: []byte{200}},
-				Kind: "note", If: durable.IfAbsent}
+			due := time.Now().Add(after).UnixNano()
+			w := durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte{200}}, Kind: "note",
+				If: durable.IfAbsent}
 			if _, err := c.engine.Commit(ctx, 0, []durable.Batch{{w}}); err != nil {
 				t.Fatal(err)
 			}

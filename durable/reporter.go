@@ -96,7 +96,7 @@ func (r *reporter) write(n notices) {
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).
-			Warn("durable: tasks have a later version; until it joins again this node leaves them to nodes that can read them")
+			Warn("durable: tasks have a later version; this node leaves them to others until it joins again")
 	}
 	if n.failure != nil {
 		r.log.WithError(n.failure).Error("durable: no task is added, removed or run any more")

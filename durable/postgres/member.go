@@ -138,7 +138,8 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		names[i] = []byte(kind)
 	}
 	b.Queue(e.sql.setOrdered)
-	b.Queue(e.sql.claim, int64(by), names, after, until, max(most, 0), e.versionsBelow(by)).Query(func(rows pgx.Rows) (err error) {
+	args := []any{int64(by), names, after, until, max(most, 0), e.versionsBelow(by)}
+	b.Queue(e.sql.claim, args...).Query(func(rows pgx.Rows) (err error) {
 		got, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})

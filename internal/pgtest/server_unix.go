@@ -179,7 +179,8 @@ func (s *Server) Stop(how Stop) error {
 	return err
 }
 
-// Pause stops all processes of the server in their tracks, as a machine does that is suspended. Its connections stay.
+// Pause stops all processes of the server in their tracks, as a machine does that is suspended. Its connections
+// stay.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
