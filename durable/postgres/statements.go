@@ -45,13 +45,18 @@ type statements struct {
 	updateTx   string
 }
 
-func (c config) statements() statements {
-	sql := strings.NewReplacer(
+// statement returns the statement of a text.
+func (c config) statement(text string) string {
+	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
 		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
-	).Replace
+	).Replace(text)
+}
+
+func (c config) statements() statements {
+	sql := c.statement
 	return statements{
 		// For the transaction, and so behind a pooler, too. Compiling a statement takes longer than running it. A
 		// plan that is not made for the number of writes is slow for many. So is one that reads the whole table.
