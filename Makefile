@@ -137,8 +137,8 @@ crashes: ## Kill a process that works on a durable store, KILLS times
 	DURABLE_KILLS=$(KILLS) $(GO) test -run TestCrash_killed -v -timeout 30m ./durable/pebble
 
 .PHONY: chaos
-chaos: postgres ## Kill, pause and cut off processes on PostgreSQL for CHAOS
-	CHAOS=$(CHAOS) POSTGRES_REQUIRED=1 $(GO) test -count=1 -run 'TestChaos_|TestContract_' -v -timeout 4h ./durable/postgres
+chaos: postgres ## Kill, pause and cut off processes on PostgreSQL for CHAOS: writes chaos.txt
+	CHAOS=$(CHAOS) CHAOS_REPORT=$(CURDIR)/chaos.txt POSTGRES_REQUIRED=1 $(GO) test -count=1 -run 'TestChaos_|TestContract_' -v -timeout 4h ./durable/postgres
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour

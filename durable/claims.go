@@ -3,6 +3,8 @@
 package durable
 
 import (
+	"errors"
+	"math"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -138,6 +140,11 @@ func (n *node) unstick(t *term) {
 	if len(claims) == 0 {
 		return
 	}
+	n.giveBack(t, claims)
+}
+
+// giveBack releases claims that are not in memory.
+func (n *node) giveBack(t *term, claims []Claim) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	if err := n.engine.Release(ctx, t.id, claims); err != nil {
@@ -187,14 +194,26 @@ func (n *node) overdueTo(got []Stored, most int, until int64) {
 	n.cursor = got[len(got)-1].Due - 1 // there may be more of that time
 }
 
-// take puts what the engine has given the node in memory.
+// take puts what the engine has given the node in memory. Records of a later version are for nodes that can
+// read them: it gives those back, and claims no more of them.
 func (n *node) take(t *term, got []Stored, overdue bool) {
 	recs := make([]*record, len(got))
+	var later []Claim
+	version := byte(math.MaxUint8)
 	for i, s := range got {
 		var err error
-		if recs[i], err = decode(s.Record); err != nil {
+		switch recs[i], err = decode(s.Record); {
+		case errors.Is(err, ErrVersion) && s.Data[0] > recordVersion:
+			later = append(later, Claim{s.Key, s.Revision})
+			version = min(version, s.Data[0])
+			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
+		case err != nil:
 			n.report.note(func(n *notices) { n.damaged = err })
 		}
+	}
+	if later != nil {
+		n.engine.LeaveOut(t.id, version)
+		n.giveBack(t, later)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -89,6 +89,10 @@ type Engine interface {
 	// locked. It gives nothing to a member whose lease has run out.
 	Claim(ctx context.Context, by MemberID, kinds []string, after, until int64, most int) (got []Stored, now int64, err error)
 
+	// LeaveOut makes Claim leave out, for this member, the records of that version and of later ones. The version is
+	// the first byte of Data. The node cannot read them. It lasts until the member is gone.
+	LeaveOut(by MemberID, version byte)
+
 	// Claimed returns what the member holds. A node asks for it after an error, for a claim or a commit whose
 	// answer was lost may have given it tasks that it does not know of.
 	Claimed(ctx context.Context, by MemberID) ([]Stored, error)

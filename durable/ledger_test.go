@@ -278,6 +278,8 @@ func (l *ledger) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 	return got, now, err
 }
 
+func (l *ledger) LeaveOut(by durable.MemberID, version byte) { l.engine.LeaveOut(by, version) }
+
 func (l *ledger) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

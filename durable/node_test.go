@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/sirupsen/logrus"
 )
 
 // A node whose workers are all busy with long runs gives back what waits for them, and what it has claimed in
@@ -135,6 +137,59 @@ func allError(s *durable.Scheduler) error {
 		}
 	}
 	return nil
+}
+
+// A node gives back tasks whose records it cannot read, says so once, and claims no more of them. A node of a
+// later version gets them.
+func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
+	log := testkit.Quiet()
+	var lines []string
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if e.Level <= logrus.WarnLevel {
+			lines = append(lines, fmt.Sprint(e.Data["tasks"], " ", e.Message))
+		}
+	}))
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		const tasks = 3
+		put := func(key string, after time.Duration) {
+			due := time.Now().Add(after).UnixNano()
+			w := durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte{200}}, Kind: "note",
+				If: durable.IfAbsent}
+			if _, err := c.engine.Commit(ctx, 0, []durable.Batch{{w}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		revision := func(key string) int64 {
+			stored, _, err := c.engine.Get(ctx, key)
+			if err != nil || stored.Owner != 0 {
+				t.Errorf("member %d holds %s, %v", stored.Owner, key, err)
+			}
+			return stored.Revision
+		}
+		for i := range tasks {
+			put(fmt.Sprint(i), time.Duration(i-1)*2*time.Second) // overdue, due and due soon
+		}
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: time.Second})
+		time.Sleep(10 * time.Second)
+		c.ran("k")
+		put("later", time.Second)
+		first, last := revision("1"), revision("later")
+		time.Sleep(10 * time.Minute)
+		if revision("1") != first || revision("later") != last {
+			t.Error("they are claimed again")
+		}
+		if a.Shutdown(ctx); len(lines) != 1 || !strings.Contains(lines[0], "later version") {
+			t.Errorf("these were logged: %q", lines)
+		}
+		id, now, err := c.engine.Join(ctx, "of a later version", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := c.engine.Claim(ctx, id, []string{"note"}, durable.None, now, 10); len(got) != tasks+1 {
+			t.Errorf("another node gets %d, %v", len(got), err)
+		}
+	}, durable.WithLogger(log))
 }
 
 // Bad arguments of Join.

@@ -31,11 +31,13 @@ type notices struct {
 	lost      bool     // the node was not a member any more
 	taken     []string // the nodes whose leases have run out
 	damaged   error    // why a task of the engine cannot be read
+	later     int      // tasks of a later version
+	tooLate   error    // the version of the last of them
 }
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.parked == 0 && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
-		n.damaged == nil
+		n.damaged == nil && n.later == 0
 }
 
 // note adds to the notices. It does not wait for the logger.
@@ -91,6 +93,10 @@ func (r *reporter) write(n notices) {
 	}
 	if n.damaged != nil {
 		r.log.WithError(n.damaged).Error("durable: a task cannot be read, and does not run")
+	}
+	if n.later > 0 {
+		r.log.WithError(n.tooLate).WithField("tasks", n.later).
+			Warn("durable: tasks have a later version; this node leaves them to others until it joins again")
 	}
 	if n.failure != nil {
 		r.log.WithError(n.failure).Error("durable: no task is added, removed or run any more")

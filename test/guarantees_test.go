@@ -11,43 +11,52 @@ import (
 	"testing"
 )
 
-// Every test that docs/guarantees.md names must exist, and so must a row for every line of the contract.
+// Every test that a table of guarantees names must exist, and so must a row for every line of the contract.
 func TestGuarantees_nameTestsThatExist(t *testing.T) {
-	text, err := os.ReadFile("../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("../*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tests []string
-	for _, file := range files {
-		source, err := os.ReadFile(file)
+	tests := tests(t, "../*/*_test.go", "../durable/postgres/*_test.go")
+	for file, lines := range map[string]string{
+		"../docs/guarantees.md": "T1 T2 T3 T4 T5 T6 K1 K2 K3 K4 K5 K6 L1 L2 L3 L4 L5 S1 S2 S3 S4 S5 S6 C1 C2 C3",
+		"../durable/README.md":  "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10",
+	} {
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)`).FindAllSubmatch(source, -1) {
-			tests = append(tests, string(m[1]))
+		for _, line := range strings.Fields(lines) {
+			row := regexp.MustCompile(`\n\| ` + line + ` \|.*`).Find(text)
+			if !strings.Contains(string(row), "`Test") {
+				t.Errorf("%s has no row for %s that names a test", file, line)
+			}
+		}
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(string(text), -1) {
+			there := slices.Contains(tests, m[1])
+			if m[2] != "" {
+				there = slices.ContainsFunc(tests, func(name string) bool { return strings.HasPrefix(name, m[1]) })
+			}
+			if !there {
+				t.Errorf("%s names %s, which does not exist", file, m[1])
+			}
 		}
 	}
-	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(string(text), -1)
-	if len(named) < 26 {
-		t.Errorf("docs/guarantees.md names %d tests, and there are 26 promises", len(named))
-	}
-	for _, m := range named {
-		there := slices.Contains(tests, m[1])
-		if m[2] != "" {
-			there = slices.ContainsFunc(tests, func(name string) bool { return strings.HasPrefix(name, m[1]) })
+}
+
+// tests returns the names of the tests in the files.
+func tests(t *testing.T, patterns ...string) (names []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !there {
-			t.Errorf("docs/guarantees.md names %s, which does not exist", m[1])
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)`).FindAllSubmatch(source, -1) {
+				names = append(names, string(m[1]))
+			}
 		}
 	}
-	lines := "T1 T2 T3 T4 T5 T6 K1 K2 K3 K4 K5 K6 L1 L2 L3 L4 L5 S1 S2 S3 S4 S5 S6 C1 C2 C3"
-	for _, line := range strings.Fields(lines) {
-		if !strings.Contains(string(text), "\n| "+line+" |") {
-			t.Errorf("docs/guarantees.md has no row for %s", line)
-		}
-	}
+	return names
 }

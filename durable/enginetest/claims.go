@@ -122,6 +122,32 @@ func claimGives(s *subject) {
 	}
 }
 
+// A member gets no records of the versions that it leaves out. Others do.
+func laterVersions(s *subject) {
+	id, other := s.join("old", long), s.join("new", long)
+	fill := func() {
+		for i, version := range []byte{1, 2, 3, 200} {
+			w := put(fmt.Sprint("version ", version), int64(i), durable.Always)
+			w.Data = []byte{version, 'x'}
+			s.write(0, w)
+		}
+	}
+	gets := func(who durable.MemberID, want string) {
+		s.t.Helper()
+		if got := keys(s.claimAll(who)); got != want {
+			s.t.Errorf("claimed are %s, want %s", got, want)
+		}
+	}
+	fill()
+	gets(id, `"version 1" "version 2" "version 3" "version 200" `)
+	fill()
+	s.LeaveOut(id, 200)
+	s.LeaveOut(id, 2)
+	s.LeaveOut(id, 3) // it does already
+	gets(id, `"version 1" `)
+	gets(other, `"version 2" "version 3" "version 200" `)
+}
+
 // Every task is claimed once, although many claim at the same time.
 func claimsExclusive(s *subject) {
 	const tasks, members = 2000, 8

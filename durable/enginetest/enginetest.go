@@ -85,6 +85,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"hold", hold},
 		{"what claim gives", claimGives},
 		{"claims are exclusive", claimsExclusive},
+		{"records of later versions", laterVersions},
 		{"claims whose answer was lost", lostClaims},
 		{"claim against reap", claimAgainstReap},
 		{"confirm", confirm},

@@ -221,6 +221,9 @@ func (l *Link) Claim(ctx context.Context, by durable.MemberID, kinds []string, a
 	return a.v, a.now, err
 }
 
+// LeaveOut always arrives.
+func (l *Link) LeaveOut(by durable.MemberID, version byte) { l.to.LeaveOut(by, version) }
+
 func (l *Link) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
 	return ask(ctx, l, "Claimed", func(ctx context.Context) ([]durable.Stored, error) {
 		return l.to.Claimed(ctx, by)

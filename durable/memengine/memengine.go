@@ -50,6 +50,7 @@ type member struct {
 	until  int64 // when the lease runs out
 	claims map[string]bool
 	report []byte
+	below  int // the versions of records that it may claim
 }
 
 // New returns an empty engine. It counts as having been up for a long time.
@@ -279,7 +280,8 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (du
 	defer e.mu.Unlock()
 	e.last++
 	now := e.now()
-	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool)}
+	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool),
+		below: math.MaxInt}
 	return e.last, now, nil
 }
 
@@ -380,7 +382,7 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		if s.Due > until || len(found) >= most {
 			return false
 		}
-		if e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) {
+		if e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) && (len(s.Data) == 0 || int(s.Data[0]) < m.below) {
 			found = append(found, s)
 		}
 		return true
@@ -389,6 +391,14 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		got = append(got, clone(e.give(s, by)))
 	}
 	return got, now, nil
+}
+
+func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m := e.members[by]; m != nil {
+		m.below = min(m.below, int(version))
+	}
 }
 
 func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ type Engine struct {
 	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
 
 	seen    atomic.Pointer[reading]
+	below   sync.Map      // what LeaveOut was told: a byte in a slice, by durable.MemberID
 	waiting chan struct{} // has a place for each commit that may try at the same time whether a lock is free
 }
 

@@ -3,10 +3,12 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +64,7 @@ func gone(id durable.MemberID) error {
 // Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
 // durable.Engine.
 func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+	e.below.Delete(id)
 	_, err := e.end(ctx, e.sql.markLeft, int64(id))
 	return explain("leave", err)
 }
@@ -111,9 +114,7 @@ func (e *Engine) as(ctx context.Context, id durable.MemberID, what string, b *pg
 	case !member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
 		return 0, gone(id)
 	}
-	if time.Since(sent) < fresh {
-		e.seen.Store(&reading{sent, now})
-	}
+	e.saw(sent, now)
 	return now, nil
 }
 
@@ -126,15 +127,26 @@ type reading struct {
 // fresh is how long a reading may have taken, and how long it is good for.
 const fresh = 200 * time.Millisecond
 
+// saw keeps a reading, if it is good.
+func (e *Engine) saw(sent time.Time, now int64) {
+	if time.Since(sent) < fresh {
+		e.seen.Store(&reading{sent, now})
+	}
+}
+
 // time returns the server's time, or one that is later by no more than the reading took. A reading saves the
-// user's transaction a round trip. A scheduler that has joined causes ten readings a second.
+// user's transaction a round trip. A scheduler that is started causes ten readings a second. Without one, one
+// transaction in fresh makes a reading for all.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {
 		if age := time.Since(r.sent); age < fresh {
 			return r.now + int64(age), nil
 		}
 	}
-	_, err = one(ctx, tx, e.sql.now, nil, &now)
+	sent := time.Now()
+	if _, err = one(ctx, tx, e.sql.now, nil, &now); err == nil {
+		e.saw(sent, now)
+	}
 	return now, err
 }
 
@@ -147,7 +159,8 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		names[i] = []byte(kind)
 	}
 	b.Queue(e.sql.setOrdered)
-	b.Queue(e.sql.claim, int64(by), names, after, until, max(most, 0)).Query(func(rows pgx.Rows) (err error) {
+	args := []any{int64(by), names, after, until, max(most, 0), e.versionsBelow(by)}
+	b.Queue(e.sql.claim, args...).Query(func(rows pgx.Rows) (err error) {
 		got, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})
@@ -158,6 +171,21 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	return got, now, nil
+}
+
+// LeaveOut makes Claim leave out records. See durable.Engine.
+func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
+	if bytes.Compare([]byte{version}, e.versionsBelow(by)) < 0 {
+		e.below.Store(by, []byte{version})
+	}
+}
+
+// versionsBelow returns the version from which on Claim leaves records out for the member.
+func (e *Engine) versionsBelow(by durable.MemberID) []byte {
+	if b, ok := e.below.Load(by); ok {
+		return b.([]byte)
+	}
+	return []byte{math.MaxUint8, 0} // after every version
 }
 
 // Claimed returns what the member holds. See durable.Engine.

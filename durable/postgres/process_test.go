@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,26 +29,28 @@ const processEnv = "TIMEWHEEL_TEST_NODE"
 // A process is the settings of a node.
 type process struct {
 	Name, URL, Schema, Ledger string
+	Version                   int    // of the program: it handles the kinds of this and earlier versions
 	Sabotage                  string // what of the product is broken on purpose
 }
 
 // lease is that of the nodes.
 const lease = time.Second
 
-// An event is a line of the ledger that a process keeps outside the product. Its time is the system's, which is
-// the server's, too.
+// An event is a line of the ledger that a process keeps outside the product. Its times are the server's, which
+// is on the same machine.
 type event struct {
-	At    int64
-	Node  string
-	What  string // add, remove, move: a verb has returned; call, confirm, start, end
-	Verb  string `json:",omitempty"` // of call
-	Key   string
-	From  int64         // when the verb was called, or Confirm
-	Delay time.Duration // of add and move
-	Err   string        `json:",omitempty"`
-	Fence int64         `json:",omitempty"`
-	Due   int64         `json:",omitempty"`
-	Token string        `json:",omitempty"`
+	At     int64
+	Node   string
+	What   string // add, remove, move: a verb has returned; call, lease, reap, alien, confirm, start, end
+	Verb   string `json:",omitempty"` // of call
+	Key    string
+	From   int64         `json:",omitempty"` // when the verb was called, or the engine
+	Delay  time.Duration `json:",omitempty"` // of add and move
+	Err    string        `json:",omitempty"`
+	Member int64         `json:",omitempty"` // of lease and confirm
+	Fence  int64         `json:",omitempty"`
+	Due    int64         `json:",omitempty"`
+	Token  string        `json:",omitempty"`
 }
 
 // A ledger writes each event as it happens, so that it survives the end of the process.
@@ -57,7 +61,7 @@ type ledger struct {
 }
 
 func (l *ledger) note(ev event) {
-	ev.At, ev.Node = time.Now().UnixNano(), l.node
+	ev.At, ev.Node = systemTime()+int64(time.Microsecond), l.node // not before it is
 	line, err := json.Marshal(ev)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,18 +73,93 @@ func (l *ledger) note(ev event) {
 	}
 }
 
-// A watched engine notes the decisions to start, and is broken on purpose if the test says so.
+// systemTime is the system's time in whole microseconds. That of package time may be wrong on purpose.
+func systemTime() int64 {
+	var t syscall.Timeval
+	if err := syscall.Gettimeofday(&t); err != nil {
+		panic(err)
+	}
+	return int64(t.Sec)*int64(time.Second) + int64(t.Usec)*int64(time.Microsecond)
+}
+
+// A watched engine notes the decisions to start, the leases and the reaps. It is broken on purpose if the test
+// says so, and holds a start back until the lease is over if it is asked to.
 type watched struct {
 	*postgres.Engine
 	ledger   *ledger
 	sabotage string
+	kinds    []string // that the node handles
+
+	stalls atomic.Bool  // the next start is held back
+	awake  sync.RWMutex // locked while one is
+	until  atomic.Int64 // when the lease is over at the latest
+	cursor atomic.Int64 // of a sabotage
+}
+
+// leased notes an answer of the engine, or none, from which a lease follows.
+func (w *watched) leased(id durable.MemberID, from int64, err error) {
+	ev := event{What: "lease", Member: int64(id), From: from}
+	if err != nil {
+		ev.Err = err.Error()
+	}
+	w.ledger.note(ev)
+	w.until.Store(systemTime() + int64(lease+time.Microsecond))
+}
+
+func (w *watched) Join(ctx context.Context, name string, d time.Duration) (durable.MemberID, int64, error) {
+	from := systemTime()
+	id, now, err := w.Engine.Join(ctx, name, d)
+	if err == nil {
+		w.leased(id, from, nil)
+	}
+	return id, w.wrong(now), err
+}
+
+func (w *watched) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+	w.awake.RLock()
+	defer w.awake.RUnlock()
+	from := systemTime()
+	now, members, err := w.Engine.Renew(ctx, id, report)
+	if !errors.Is(err, durable.ErrMemberGone) {
+		w.leased(id, from, err)
+	}
+	return w.wrong(now), members, err
+}
+
+func (w *watched) Reap(ctx context.Context) ([]string, error) {
+	names, err := w.Engine.Reap(ctx)
+	for _, name := range names {
+		w.ledger.note(event{What: "reap", Key: name})
+	}
+	return names, err
+}
+
+func (w *watched) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
+) ([]durable.Stored, int64, error) {
+	if w.sabotage == "9 a cursor over due times" {
+		after = max(after, w.cursor.Load())
+		w.cursor.Store(max(w.cursor.Load(), until))
+	}
+	got, now, err := w.Engine.Claim(ctx, by, kinds, after, until, most)
+	for _, s := range got {
+		if !slices.Contains(w.kinds, s.Kind) {
+			w.ledger.note(event{What: "alien", Key: s.Key})
+		}
+	}
+	return got, w.wrong(now), err
 }
 
 func (w *watched) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
 ) (held []bool, now int64, err error) {
-	from := time.Now().UnixNano()
-	if w.sabotage == "no start fence" {
-		if now, _, err = w.Renew(ctx, by, nil); err == nil {
+	if w.stalls.CompareAndSwap(true, false) {
+		w.awake.Lock()
+		defer w.awake.Unlock()
+		time.Sleep(time.Duration(w.until.Load()-systemTime()) + 20*time.Millisecond)
+		ctx = context.WithoutCancel(ctx) // the request is on its way
+	}
+	from := systemTime()
+	if w.sabotage == "1 no start fence" {
+		if now, _, err = w.Engine.Renew(ctx, by, nil); err == nil {
 			held = slices.Repeat([]bool{true}, len(claims))
 		}
 	} else {
@@ -88,15 +167,16 @@ func (w *watched) Confirm(ctx context.Context, by durable.MemberID, claims []dur
 	}
 	for i, ok := range held {
 		if ok {
-			w.ledger.note(event{What: "confirm", Key: claims[i].Key, Fence: claims[i].Revision, From: from})
+			w.ledger.note(event{What: "confirm", Key: claims[i].Key, Fence: claims[i].Revision, From: from,
+				Member: int64(by)})
 		}
 	}
-	return held, now, err
+	return held, w.wrong(now), err
 }
 
 func (w *watched) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
 ) ([]durable.Result, error) {
-	if w.sabotage == "acknowledgement at any revision" {
+	if w.sabotage == "3 acknowledgement at any revision" {
 		for i := range batches {
 			for j, write := range batches[i] {
 				if write.If == durable.IfUnchanged {
@@ -109,13 +189,22 @@ func (w *watched) Commit(ctx context.Context, by durable.MemberID, batches []dur
 }
 
 func (w *watched) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
-	if w.sabotage == "no reconciliation" {
+	if w.sabotage == "5 no reconciliation" {
 		return nil, errors.New("sabotage")
 	}
 	return w.Engine.Claimed(ctx, by)
 }
 
-// run is the node. It does verbs until it reads a line, and ends at the end of its input.
+// wrong makes the engine's time that of a node whose clock is ahead.
+func (w *watched) wrong(now int64) int64 {
+	if w.sabotage == "4 a clock of the node's own" {
+		return now + int64(500*time.Millisecond)
+	}
+	return now
+}
+
+// run is the node. Lines of its input are orders: stop ends the verbs, stall holds a start back. It ends at the
+// end of its input.
 func (p process) run() error {
 	ctx := context.Background()
 	file, err := os.OpenFile(p.Ledger, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -123,25 +212,34 @@ func (p process) run() error {
 		return err
 	}
 	ledger := &ledger{file: file, node: p.Name}
-	pool, err := pgxpool.New(ctx, p.URL)
+	w := &watched{ledger: ledger, sabotage: p.Sabotage, kinds: []string{"work", "effect"}}
+	for v := range p.Version {
+		w.kinds = append(w.kinds, versionKind(v+1))
+	}
+	cfg, err := pgxpool.ParseConfig(p.URL)
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = 16
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	var engine *postgres.Engine
 	var s *durable.Scheduler
 	for s == nil { // the server may be away
-		engine, err = postgres.OpenPool(ctx, pool, postgres.WithSchema(p.Schema), postgres.WithConnections(8))
+		w.Engine, err = postgres.OpenPool(ctx, pool, postgres.WithSchema(p.Schema), postgres.WithConnections(8))
 		if err != nil {
 			continue
 		}
-		s, err = durable.Join(ctx, &watched{engine, ledger, p.Sabotage},
-			durable.WithNode(p.Name), durable.WithLease(lease), durable.WithPoolSize(16),
+		w.Break(p.Sabotage)
+		s, err = durable.Join(ctx, w, durable.WithNode(p.Name), durable.WithLease(lease), durable.WithPoolSize(16),
 			durable.WithLogger(testkit.Quiet()))
 		if err != nil {
-			engine.Close()
+			w.Close()
 		}
 	}
+	engine := w.Engine
 	defer engine.Close()
 	handle := func(kind string, effect func(ctx context.Context, run durable.Run) error) error {
 		return s.Handle(kind, func(ctx context.Context, run durable.Run) error {
@@ -157,19 +255,25 @@ func (p process) run() error {
 			return nil
 		}, durable.WithRetry(100, 10*time.Millisecond, 200*time.Millisecond))
 	}
+	work := func(context.Context, durable.Run) error {
+		if rand.N(10) == 0 {
+			return errors.New("one in ten fails")
+		}
+		return nil
+	}
+	for v := range p.Version {
+		if err := handle(versionKind(v+1), work); err != nil {
+			return err
+		}
+	}
 	err = errors.Join(
-		handle("work", func(context.Context, durable.Run) error {
-			if rand.N(10) == 0 {
-				return errors.New("one in ten fails")
-			}
-			return nil
-		}),
+		handle("work", work),
 		handle("effect", func(ctx context.Context, run durable.Run) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", run.Key); err != nil {
 					return err
 				}
-				if p.Sabotage == "completion outside the transaction" {
+				if p.Sabotage == "12 completion outside the transaction" {
 					return nil
 				}
 				return engine.CompleteTx(ctx, tx, run)
@@ -183,24 +287,50 @@ func (p process) run() error {
 	verbs, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for caller := range 4 {
-		all.Go(func() { p.verbs(verbs, s, ledger, caller) })
+		all.Go(func() { p.verbs(verbs, s, late{pool, engine}, ledger, caller) })
 	}
-	input := bufio.NewReader(os.Stdin)
-	_, _ = input.ReadString('\n')
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		switch orders.Text() {
+		case "stop":
+			stop()
+			all.Wait()
+		case "stall":
+			w.stalls.Store(true)
+		}
+	}
 	stop()
 	all.Wait()
-	_, _ = input.ReadString('\n')
 	within, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return s.Shutdown(within)
 }
 
+// versionKind is the kind of the tasks that came with a version of the program.
+func versionKind(version int) string { return fmt.Sprint("version ", version) }
+
+// late adds tasks in transactions that are committed when these are due, or later.
+type late struct {
+	pool   *pgxpool.Pool
+	engine *postgres.Engine
+}
+
+func (l late) add(ctx context.Context, task durable.Task) error {
+	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+		if err := l.engine.AddTaskTx(ctx, tx, task); err != nil {
+			return err
+		}
+		time.Sleep(task.Delay + rand.N(lease/2))
+		return nil
+	})
+}
+
 // verbs adds tasks, and removes or moves some of them about when they are due.
-func (p process) verbs(ctx context.Context, s *durable.Scheduler, ledger *ledger, caller int) {
+func (p process) verbs(ctx context.Context, s *durable.Scheduler, late late, ledger *ledger, caller int) {
 	call := func(ev event, verb func(ctx context.Context) error) error {
 		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		ev.From = time.Now().UnixNano()
+		ev.From = systemTime()
 		ledger.note(event{What: "call", Verb: ev.What, Key: ev.Key}) // the process may be killed before it returns
 		err := verb(limit)
 		if err != nil {
@@ -217,8 +347,17 @@ func (p process) verbs(ctx context.Context, s *durable.Scheduler, ledger *ledger
 	for i := 0; ctx.Err() == nil; i++ {
 		key := fmt.Sprintf("%s/%d/%d", p.Name, caller, i)
 		delay := 100*time.Millisecond + rand.N(1500*time.Millisecond)
-		kind := []string{"work", "effect"}[i%2]
+		kind := []string{"work", "effect", versionKind(p.Version), "effect"}[i%4]
 		begun := time.Now()
+		if i%100 == 0 {
+			task := durable.Task{Key: key, Kind: kind, Delay: delay}
+			later.Go(func() {
+				_ = call(event{What: "late add", Key: key, Delay: delay}, func(ctx context.Context) error {
+					return late.add(ctx, task)
+				})
+			})
+			continue
+		}
 		err := call(event{What: "add", Key: key, Delay: delay}, func(ctx context.Context) error {
 			return s.AddTask(ctx, durable.Task{Key: key, Kind: kind, Delay: delay})
 		})

@@ -22,7 +22,8 @@ func TestReap_whileMembersClaim_leavesNothingWithTheDead(t *testing.T) {
 		found   bool
 	}{
 		{"", false},
-		{"a claim does not lock its member", true},
+		{"6 a claim does not lock its member", true},
+		{"7 the reaper is one statement", true},
 	} {
 		t.Run(c.without, func(t *testing.T) {
 			for range 10 { // what is broken shows in most rounds

@@ -48,14 +48,19 @@ type statements struct {
 	updateTx   string
 }
 
-func (c config) statements() statements {
-	sql := strings.NewReplacer(
+// statement returns the statement of a text.
+func (c config) statement(text string) string {
+	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
-	).Replace
+	).Replace(text)
+}
+
+func (c config) statements() statements {
+	sql := c.statement
 	return statements{
 		// For the transaction, and so behind a pooler, too. Compiling a statement takes longer than running it. A
 		// plan that is not made for the number of writes is slow for many. So is one that reads the whole table.
@@ -189,7 +194,8 @@ WITH me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
 ), free AS MATERIALIZED (
 	SELECT t.key FROM $schema.task t
-	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[]) AND EXISTS (SELECT FROM me)
+	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
+		AND substr(t.data, 1, 1) < $6 AND EXISTS (SELECT FROM me)
 	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me

@@ -6,9 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
@@ -154,4 +156,32 @@ func TestTx_refusals_leaveTheTransactionAsItWas(t *testing.T) {
 			t.Error("a task is added in a transaction that has ended")
 		}
 	})
+}
+
+// A countedTx counts the statements.
+type countedTx struct {
+	postgres.Tx
+	statements int
+}
+
+func (c *countedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	c.statements++
+	return c.Tx.Query(ctx, sql, args...)
+}
+
+// A task in a transaction costs one statement, though no scheduler is started that reads the server's time. The time
+// that one transaction reads is good for those that follow within 200 ms.
+func TestTx_addOneTask_isOneStatement(t *testing.T) {
+	e := open(t)
+	tx, err := connect(t, server(t)).Begin(t.Context())
+	check(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	for i := range 100 {
+		c := &countedTx{Tx: tx}
+		check(t, e.AddTaskTx(t.Context(), c, task(fmt.Sprint(i), time.Hour)))
+		if c.statements == 1 {
+			return
+		}
+	}
+	t.Error("a task costs more than one statement, a hundred times")
 }

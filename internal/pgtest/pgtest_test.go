@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 )
 
 func TestServer_startsStopsAndStartsAgain(t *testing.T) {
@@ -47,5 +48,52 @@ func TestServer_startsStopsAndStartsAgain(t *testing.T) {
 func TestPrograms_withoutAServer(t *testing.T) {
 	if _, err := programs(t.TempDir()); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// A paused server answers when it is resumed, and so does one whose requests or answers are held.
+func TestServer_pausedOrHeld_answersLater(t *testing.T) {
+	s, err := Start()
+	if errors.Is(err, ErrNotInstalled) {
+		t.Skip(err)
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(err)
+	defer func() { check(s.Close()) }()
+	p, err := NewProxy(s)
+	check(err)
+	defer p.Close()
+	hold := func(d Direction) func() func() {
+		return func() func() { return p.Hold(d) }
+	}
+	for what, begin := range map[string]func() func(){
+		"a pause": func() func() {
+			check(s.Pause())
+			return func() { check(s.Resume()) }
+		},
+		"held requests": hold(Requests),
+		"held answers":  hold(Answers),
+	} {
+		conn, err := net.Dial("tcp", p.l.Addr().String())
+		check(err)
+		end := begin()
+		_, err = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}) // asks for TLS, which is answered with N
+		check(err)
+		answer := make([]byte, 1)
+		check(conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
+		if _, err := conn.Read(answer); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("during %s it answers %q, %v", what, answer, err)
+		}
+		end()
+		check(conn.SetReadDeadline(time.Now().Add(starts)))
+		if _, err := conn.Read(answer); err != nil || answer[0] != 'N' {
+			t.Errorf("after %s it answers %q, %v", what, answer, err)
+		}
+		check(conn.Close())
 	}
 }

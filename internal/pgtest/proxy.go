@@ -19,6 +19,14 @@ const (
 	Lose       // the server does what the message asks for, and the connection breaks before its answer
 )
 
+// A Direction is that of what passes through a Proxy.
+type Direction int
+
+const (
+	Requests Direction = iota // from the clients to the server
+	Answers
+)
+
 // A Proxy stands between clients and a server, and can disturb what they send.
 type Proxy struct {
 	server *Server
@@ -27,6 +35,7 @@ type Proxy struct {
 	mu      sync.Mutex // protects below
 	conns   map[net.Conn]bool
 	disturb func(message []byte) (f Fault, late time.Duration)
+	held    [2]chan struct{} // of each direction; closed when it passes again, or nil
 }
 
 // NewProxy returns a proxy of the server that disturbs nothing.
@@ -59,6 +68,31 @@ func (p *Proxy) Disturb(f func(message []byte) (Fault, time.Duration)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disturb = f
+}
+
+// Hold keeps back all that goes in one direction, as a network does that is cut one way. The function that it
+// returns has it arrive, even if the client has given up meanwhile. The direction must not be held already.
+func (p *Proxy) Hold(d Direction) (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held[d] = held
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.held[d] = nil
+		close(held)
+	}
+}
+
+// await returns when the direction is not held.
+func (p *Proxy) await(d Direction) {
+	p.mu.Lock()
+	held := p.held[d]
+	p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 }
 
 // CutAll breaks all connections.
@@ -107,6 +141,7 @@ func (p *Proxy) serve(conn net.Conn) {
 			if n > 0 && silent.Load() { // the server has done what was sent
 				return
 			}
+			p.await(Answers)
 			if _, failed := conn.Write(b[:n]); err != nil || failed != nil {
 				return
 			}
@@ -123,6 +158,7 @@ func (p *Proxy) serve(conn net.Conn) {
 			silent.Store(true)
 		}
 		time.Sleep(late)
+		p.await(Requests)
 		if _, failed := up.Write(b[:n]); err != nil || failed != nil {
 			break
 		}

@@ -16,4 +16,6 @@ func (s *Server) Addr() string      { return "" }
 func (s *Server) PID() (int, error) { return 0, ErrNotInstalled }
 func (s *Server) Restart() error    { return ErrNotInstalled }
 func (s *Server) Stop(Stop) error   { return ErrNotInstalled }
+func (s *Server) Pause() error      { return ErrNotInstalled }
+func (s *Server) Resume() error     { return ErrNotInstalled }
 func (s *Server) Close() error      { return nil }

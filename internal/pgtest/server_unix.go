@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -176,6 +177,38 @@ func (s *Server) Stop(how Stop) error {
 	err = errors.Join(err, in.Close())
 	_ = cmd.Wait() // it is the server's own status, and a server that was stopped in this way has a bad one
 	return err
+}
+
+// Pause stops all processes of the server in their tracks, as a machine does that is suspended. Its connections
+// stay.
+func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
+
+// signal sends a signal to the first process of the server, so that it starts no more, and then to the others.
+func (s *Server) signal(sig syscall.Signal) error {
+	first, err := s.PID()
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(first, sig); err != nil {
+		return err
+	}
+	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(out)) {
+		var pid, parent int
+		if _, err := fmt.Sscan(line, &pid, &parent); err != nil || parent != first {
+			continue
+		}
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitEnd waits until the server has removed its file.

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package postgres_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// A fleet is some processes on a server of their own, by way of a proxy.
+type fleet struct {
+	t        *testing.T
+	server   *pgtest.Server
+	proxy    *pgtest.Proxy
+	dir      string // of the ledgers
+	sabotage string
+	programs []program // that a process may run
+
+	nodes    []*node
+	started  int
+	version  int // of the program that processes are started with
+	faults   map[string]int
+	restarts []int64 // when the server was started again
+}
+
+// A program is the test program, or one whose clock is wrong.
+type program struct {
+	clock string // how it is wrong, or empty
+	path  string
+}
+
+// A node is a process.
+type node struct {
+	name string
+	cmd  *osexec.Cmd
+	in   io.WriteCloser
+	out  *bytes.Buffer
+}
+
+func newFleet(t *testing.T, sabotage string) *fleet {
+	t.Helper()
+	s, err := start()
+	check(t, err)
+	f := &fleet{
+		t: t, server: s, dir: t.TempDir(), sabotage: sabotage, programs: []program{{"", os.Args[0]}}, version: 1,
+		faults: make(map[string]int),
+	}
+	t.Cleanup(func() {
+		for _, n := range f.nodes {
+			_ = n.cmd.Process.Kill()
+			_ = n.cmd.Wait()
+		}
+		check(t, s.Close())
+	})
+	f.proxy = newProxy(t, s)
+	f.ask(func(conn *pgx.Conn) {
+		exec(t, conn, "CREATE TABLE effects (key text)")
+		check(t, postgres.Migrate(t.Context(), conn, postgres.WithSchema("chaos")))
+	})
+	return f
+}
+
+// ask calls the function with a connection to the server as it is now.
+func (f *fleet) ask(do func(conn *pgx.Conn)) {
+	f.t.Helper()
+	conn, err := pgx.Connect(f.t.Context(), f.server.URL())
+	check(f.t, err)
+	defer func() { _ = conn.Close(f.t.Context()) }()
+	do(conn)
+}
+
+// start starts a process.
+func (f *fleet) start() {
+	f.t.Helper()
+	f.started++
+	p := process{
+		Name: fmt.Sprintf("node%d", f.started), URL: f.proxy.URL(), Schema: "chaos", Version: f.version,
+		Sabotage: f.sabotage,
+	}
+	p.Ledger = filepath.Join(f.dir, p.Name)
+	text, err := json.Marshal(p)
+	check(f.t, err)
+	runs := f.programs[rand.N(len(f.programs))]
+	n := &node{name: p.Name, cmd: osexec.Command(runs.path), out: &bytes.Buffer{}}
+	n.cmd.Env = append(os.Environ(), processEnv+"="+string(text), clockEnv+"="+runs.clock)
+	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
+	n.in, err = n.cmd.StdinPipe()
+	check(f.t, err)
+	check(f.t, n.cmd.Start())
+	f.nodes = append(f.nodes, n)
+	if runs.clock != "" {
+		f.faults["clock "+runs.clock]++
+	}
+}
+
+// order sends a line to the process.
+func (f *fleet) order(n *node, line string) {
+	f.t.Helper()
+	_, err := io.WriteString(n.in, line+"\n")
+	check(f.t, err)
+}
+
+// end ends the process by Shutdown.
+func (f *fleet) end(n *node) {
+	f.t.Helper()
+	check(f.t, n.in.Close())
+	if err := n.cmd.Wait(); err != nil && f.sabotage == "" {
+		f.t.Errorf("%s: %v\n%.2000s", n.name, err, n.out)
+	}
+	f.nodes = slices.DeleteFunc(f.nodes, func(other *node) bool { return other == n })
+}
+
+// faults are the kinds of trouble that a fleet can have, and how they are caused.
+var faults = map[string]func(f *fleet, victim *node){
+	"kill": func(f *fleet, victim *node) {
+		check(f.t, victim.cmd.Process.Kill())
+		_ = victim.cmd.Wait()
+		f.nodes = slices.DeleteFunc(f.nodes, func(n *node) bool { return n == victim })
+		f.start()
+	},
+	"pause": func(f *fleet, victim *node) {
+		check(f.t, victim.cmd.Process.Signal(syscall.SIGSTOP))
+		time.Sleep(beyondLease())
+		check(f.t, victim.cmd.Process.Signal(syscall.SIGCONT))
+	},
+	// A start is held back until the lease of its node is over.
+	"stall": func(f *fleet, victim *node) { f.order(victim, "stall") },
+	// A process ends, and one of a later version, which handles a kind more, takes its place.
+	"deploy": func(f *fleet, victim *node) {
+		f.end(victim)
+		f.version++
+		f.start()
+	},
+	"cut": func(f *fleet, _ *node) { f.proxy.CutAll() },
+	"lost answers": func(f *fleet, _ *node) {
+		f.proxy.Disturb(lose(func([]byte) bool { return rand.N(20) == 0 }))
+		time.Sleep(lease)
+		f.proxy.Disturb(nil)
+	},
+	"requests held": func(f *fleet, _ *node) { f.hold(pgtest.Requests) },
+	"answers held":  func(f *fleet, _ *node) { f.hold(pgtest.Answers) },
+	"server crash": func(f *fleet, _ *node) {
+		check(f.t, f.server.Stop(pgtest.Immediate))
+		time.Sleep(rand.N(beyondLease()))
+		f.restart()
+	},
+	"outage": (*fleet).outage,
+	"server pause": func(f *fleet, _ *node) {
+		check(f.t, f.server.Pause())
+		time.Sleep(beyondLease())
+		check(f.t, f.server.Resume())
+	},
+}
+
+// beyondLease returns a time that is longer than a lease.
+func beyondLease() time.Duration { return lease*5/4 + rand.N(lease/2) }
+
+func (f *fleet) hold(d pgtest.Direction) {
+	release := f.proxy.Hold(d)
+	time.Sleep(beyondLease())
+	release()
+}
+
+func (f *fleet) restart() {
+	f.t.Helper()
+	check(f.t, f.server.Restart())
+	var up int64
+	f.ask(func(conn *pgx.Conn) {
+		const sql = "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1e9)::bigint"
+		check(f.t, conn.QueryRow(f.t.Context(), sql).Scan(&up))
+	})
+	f.restarts = append(f.restarts, up)
+}
+
+// outage is a restart of the server, which takes longer than a lease. A node comes back after the others.
+func (f *fleet) outage(last *node) {
+	f.t.Helper()
+	check(f.t, last.cmd.Process.Signal(syscall.SIGSTOP))
+	check(f.t, f.server.Stop(pgtest.Fast))
+	time.Sleep(lease * 5 / 4)
+	f.restart()
+	time.Sleep(lease * 3 / 4)
+	check(f.t, last.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// fault causes trouble of one kind, or none.
+func (f *fleet) fault(kind string) {
+	f.t.Helper()
+	if kind == "" {
+		return
+	}
+	f.faults[kind]++
+	faults[kind](f, f.nodes[rand.N(len(f.nodes))])
+}
+
+// run starts the processes, causes the faults, and ends the processes when no task is left. It returns what
+// breaks a promise.
+func (f *fleet) run(nodes int, faults []string, between func() time.Duration) verdict {
+	f.t.Helper()
+	for range nodes {
+		f.start()
+	}
+	for _, kind := range faults {
+		time.Sleep(between())
+		f.fault(kind)
+	}
+	time.Sleep(time.Second)
+	f.quiet()
+	v := judge(f.events(), f.effects(), f.left(), f.restarts)
+	v.measure(f)
+	f.clear()
+	return v
+}
+
+// quiet ends the verbs, waits until no task is left, and ends the processes.
+func (f *fleet) quiet() {
+	f.t.Helper()
+	for _, n := range f.nodes {
+		f.order(n, "stop")
+	}
+	limit := time.Minute
+	if f.sabotage != "" {
+		limit = 4 * lease
+	}
+	f.ask(func(conn *pgx.Conn) {
+		for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			var left, leased int
+			check(f.t, conn.QueryRow(f.t.Context(), "SELECT (SELECT count(*) FROM chaos.task), "+
+				"(SELECT count(*) FROM chaos.member)").Scan(&left, &leased))
+			if left == 0 && leased == len(f.nodes) {
+				break
+			}
+		}
+	})
+	for _, n := range slices.Clone(f.nodes) {
+		f.end(n)
+	}
+}
+
+// clear makes room for the next run.
+func (f *fleet) clear() {
+	f.t.Helper()
+	for _, name := range f.ledgers() {
+		check(f.t, os.Remove(name))
+	}
+	f.ask(func(conn *pgx.Conn) {
+		for _, sql := range []string{"TRUNCATE effects", "DELETE FROM chaos.task", "DELETE FROM chaos.member"} {
+			exec(f.t, conn, sql)
+		}
+	})
+}
+
+func (f *fleet) ledgers() []string {
+	f.t.Helper()
+	names, err := filepath.Glob(filepath.Join(f.dir, "*"))
+	check(f.t, err)
+	return names
+}
+
+// events returns what all ledgers have, in the order of time.
+func (f *fleet) events() (all []event) {
+	f.t.Helper()
+	for _, name := range f.ledgers() {
+		text, err := os.ReadFile(name)
+		check(f.t, err)
+		for line := range bytes.Lines(text) {
+			var ev event
+			if bytes.HasSuffix(line, []byte("\n")) { // or the process was killed as it wrote
+				check(f.t, json.Unmarshal(line, &ev))
+				all = append(all, ev)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+// effects returns how often each effect has happened.
+func (f *fleet) effects() map[string]int {
+	f.t.Helper()
+	count := make(map[string]int)
+	for _, key := range f.keys("SELECT key FROM effects") {
+		count[key]++
+	}
+	return count
+}
+
+// left returns the keys of the tasks that are left.
+func (f *fleet) left() map[string]bool {
+	f.t.Helper()
+	left := make(map[string]bool)
+	for _, key := range f.keys("SELECT convert_from(key, 'UTF8') FROM chaos.task") {
+		left[key] = true
+	}
+	return left
+}
+
+func (f *fleet) keys(sql string) (keys []string) {
+	f.t.Helper()
+	f.ask(func(conn *pgx.Conn) {
+		rows, err := conn.Query(f.t.Context(), sql)
+		check(f.t, err)
+		keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		check(f.t, err)
+	})
+	return keys
+}

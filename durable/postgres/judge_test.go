@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A story is what the ledgers have of one key, which is used once.
+type story struct {
+	add, remove, move *event
+	confirms, starts  []event
+	removing, moving  bool // the verb was called
+	ended             bool
+}
+
+// A verdict is what the ledgers say.
+type verdict struct {
+	counts  map[string]int // of events by what they are; those that failed, or whose outcome is unknown, apart
+	broken  map[string]int // how often each promise is broken
+	details []string       // of what is broken
+	disk    int64          // bytes of the server's files and of the ledgers
+}
+
+// unknown is what the events are counted as whose verb has returned an error.
+const unknown = "?"
+
+// promises are those that a run checks.
+var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
+
+// judge returns what in the ledgers breaks a promise:
+//
+//	D1  a run starts before it is due, or is due before its delay is over
+//	D2  a start is decided after a removal or a move has returned
+//	D3  a task is left over
+//	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise; a member is
+//	    reaped before the server has been up for its lease
+//	D5  two runs of a task that was not moved have different tokens
+//	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
+//	D7  the effect of a run happens twice
+//	D8  a node claims a task of a kind that it does not handle
+func judge(events []event, effects map[string]int, left map[string]bool, restarts []int64) verdict {
+	v := verdict{counts: make(map[string]int), broken: make(map[string]int)}
+	breaks := func(promise, key, format string, args ...any) {
+		v.broken[promise]++
+		v.details = append(v.details, promise+": "+key+" "+fmt.Sprintf(format, args...))
+	}
+	stories := make(map[string]*story)
+	leases := make(map[int64][]event)
+	for _, ev := range events {
+		if ev.Err == "" {
+			v.counts[ev.What]++
+		} else {
+			v.counts[ev.What+unknown]++
+		}
+		switch ev.What {
+		case "lease":
+			leases[ev.Member] = append(leases[ev.Member], ev)
+			continue
+		case "reap":
+			for _, start := range restarts {
+				if up := ev.At - start; up > 0 && up < int64(lease) {
+					breaks("D4", ev.Key, "is reaped when the server has been up for %v", time.Duration(up))
+				}
+			}
+			continue
+		}
+		s := stories[ev.Key]
+		if s == nil {
+			s = &story{}
+			stories[ev.Key] = s
+		}
+		switch ev.What {
+		case "call":
+			s.removing = s.removing || ev.Verb == "remove"
+			s.moving = s.moving || ev.Verb == "move"
+		case "add", "late add":
+			s.add = &ev
+		case "remove":
+			s.remove = &ev
+		case "move":
+			s.move = &ev
+		case "alien":
+			breaks("D8", ev.Key, "is claimed by %s, which does not handle its kind", ev.Node)
+		case "confirm":
+			s.confirms = append(s.confirms, ev)
+		case "start":
+			s.starts = append(s.starts, ev)
+		case "end":
+			s.ended = true
+		}
+	}
+	for key, s := range stories {
+		for _, ev := range s.confirms { // Confirm was called after the verb had returned
+			if r := s.remove; r != nil && r.Err == "" && ev.From > r.At {
+				breaks("D2", key, "is decided to start %v after its removal", time.Duration(ev.From-r.At))
+			}
+			if after := afterLease(ev, leases[ev.Member]); after > 0 {
+				breaks("D4", key, "is decided to start %v after the lease of %s", after, ev.Node)
+			}
+		}
+		s.judgeStarts(func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
+		happened := s.ended || effects[key] > 0
+		added := s.add != nil && s.add.Err == ""
+		switch {
+		case s.add != nil && strings.Contains(s.add.Err, "duplicate"):
+			breaks("D6", key, "is reported as a duplicate of itself")
+		case left[key]:
+			breaks("D3", key, "is left over")
+		case added && !happened && (!s.removing || s.remove != nil && s.remove.Err == notFound):
+			breaks("D6", key, "was added, not removed, and never completed")
+		case s.move != nil && s.move.Err == "" && !s.movedRan():
+			breaks("D6", key, "was moved, and has not run since")
+		case effects[key] > 1:
+			breaks("D7", key, "has had its effect %d times", effects[key])
+		}
+	}
+	return v
+}
+
+// judgeStarts looks at the runs of one key.
+func (s *story) judgeStarts(breaks func(promise, format string, args ...any)) {
+	for i, ev := range s.starts {
+		if ev.At < ev.Due {
+			breaks("D1", "starts %v early", time.Duration(ev.Due-ev.At))
+		}
+		if s.add != nil && ev.Due < s.add.From+int64(s.add.Delay) {
+			breaks("D1", "is due %v early", time.Duration(s.add.From+int64(s.add.Delay)-ev.Due))
+		}
+		if i > 0 && ev.Fence <= s.starts[i-1].Fence {
+			breaks("D4", "starts with the fence %d after %d", ev.Fence, s.starts[i-1].Fence)
+		}
+		if i > 0 && ev.Token != s.starts[i-1].Token && !s.moving {
+			breaks("D5", "has the tokens %s and %s", ev.Token, s.starts[i-1].Token)
+		}
+		if m := s.move; m != nil && m.Err == "" {
+			decided := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence })
+			if decided >= 0 && s.confirms[decided].From > m.At && ev.Due < m.From+int64(m.Delay) {
+				breaks("D2", "is decided to start at its old time after it was moved")
+			}
+		}
+	}
+}
+
+// movedRan reports whether the run to which the task was moved has started.
+func (s *story) movedRan() bool {
+	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.From+int64(s.move.Delay) })
+}
+
+// afterLease returns how long after the lease of its member a start was decided, or less than 0. The server has
+// answered a renewal between From and At, so the lease is over at most that long after At. A renewal without an
+// answer may have arrived a good deal later.
+func afterLease(decided event, renewals []event) time.Duration {
+	least := time.Duration(1 << 62)
+	for _, r := range renewals {
+		until := r.At + int64(lease)
+		if r.Err != "" {
+			until += int64(4 * lease)
+		}
+		if r.From < decided.At {
+			least = min(least, time.Duration(decided.From-until))
+		}
+	}
+	return least
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package postgres_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The checker finds what is broken on purpose. The numbers are those of the details in the design of the
+// cluster. The details that are not here are broken in TestReap_whileMembersClaim_leavesNothingWithTheDead (6,
+// 7), TestCommit_groupsInOppositeOrder_meetNoDeadlock (8) and TestClaim_underAForgottenTransaction_readsNoMore
+// (11).
+func TestChaos_sabotage_isFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	for _, c := range []struct {
+		sabotage string
+		faults   []string
+		breaks   string
+		long     bool // TestSimulation_findsFaults finds it, too
+	}{
+		{"1 no start fence", []string{""}, "D2", false},
+		{"2 the fence checks neither owner nor lease", slices.Repeat([]string{"stall"}, 6), "D4", true},
+		{"3 acknowledgement at any revision", []string{""}, "D6", false},
+		{"4 a clock of the node's own", []string{""}, "D1", true},
+		{"5 no reconciliation", []string{"lost answers", "lost answers"}, "D3", false},
+		{"9 a cursor over due times", []string{"", ""}, "D3", true},
+		{"10 reaping right after an outage", slices.Repeat([]string{"outage"}, 4), "D4", true},
+		{"12 completion outside the transaction", []string{"kill", "pause", "kill"}, "D7", false},
+	} {
+		t.Run(c.sabotage, func(t *testing.T) {
+			if c.long && os.Getenv("CHAOS") == "" {
+				t.Skip("not without CHAOS")
+			}
+			f := newFleet(t, c.sabotage)
+			v := f.run(3, c.faults, func() time.Duration { return time.Second })
+			t.Logf("%v; faults %v", v.counts, f.faults)
+			if v.broken[c.breaks] == 0 {
+				t.Errorf("the checker has not found it; it found %.20q", v.details)
+				return
+			}
+			i := slices.IndexFunc(v.details, func(b string) bool { return strings.HasPrefix(b, c.breaks) })
+			t.Log("found ", fmt.Sprint(v.broken), ", such as ", v.details[i])
+		})
+	}
+}
