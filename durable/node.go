@@ -252,8 +252,9 @@ func (n *node) fill(s *Stats) {
 	s.Parked = p.tasks
 }
 
-func (n *node) Err() error               { return nil } // it outlives whatever happens to the engine
-func (n *node) failing() <-chan struct{} { return nil }
+func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
+func (n *node) backuper() (Backuper, bool) { return nil, false }
+func (n *node) failing() <-chan struct{}   { return nil }
 
 func (n *node) stop() {
 	n.mu.Lock()

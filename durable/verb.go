@@ -21,7 +21,8 @@ type backend interface {
 	get(ctx context.Context, key string) (*record, error) // nil if there is none
 	all(ctx context.Context) iter.Seq2[*record, error]    // in due order
 	len() int
-	fill(s *Stats) // with what it has counted
+	fill(s *Stats)              // with what it has counted
+	backuper() (Backuper, bool) // the store, if it is one
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 
@@ -35,12 +36,13 @@ type backend interface {
 
 // A verb is what a caller asks for, as data: the keeper does it within a group, a node within a batch.
 type verb struct {
-	what    what
-	records []*record       // to add, with different keys, or the one to set; without generations
-	twice   map[string]bool // the keys to add that the caller gave more than once
-	key     string          // of the task to remove or to move
-	to      int64           // when the next run of the task to move is due
-	size    int             // about how many bytes it writes
+	what     what
+	records  []*record       // to add, with different keys, or the one to set
+	numbered bool            // the records have generations, and keep them
+	twice    map[string]bool // the keys to add that the caller gave more than once
+	key      string          // of the task to remove or to move
+	to       int64           // when the next run of the task to move is due
+	size     int             // about how many bytes it writes
 }
 
 type what uint8
@@ -113,8 +115,11 @@ func (v *verb) set(g *group) error {
 	return nil
 }
 
-// number gives the records generations in a row.
+// number gives the records generations in a row, unless they have some.
 func (v *verb) number(first uint64) {
+	if v.numbered {
+		return
+	}
 	for i, rec := range v.records {
 		rec.generation = first + uint64(i)
 	}
