@@ -52,7 +52,8 @@ func leftBehind(t *testing.T) (all []durable.Record) {
 	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
 	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
 	r.open("fail")
-	r.handle("fail", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(2, time.Second, time.Second))
+	fails := func(context.Context, durable.Run) error { return errFail }
+	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
 	r.start()
 	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
 		durable.Task{Key: "later", Kind: "note", Delay: hour},

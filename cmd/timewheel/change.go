@@ -33,9 +33,9 @@ var (
 )
 
 const aboutBulk = `
-The tasks are those of the keys, or all that the search flags find together. Of a search it first says how
-many tasks it finds, and asks. Tasks that change meanwhile are left alone. If it is interrupted, the
-same command does the rest.
+The tasks are those of the keys, or all that fit all of the search flags. Of a search it first says
+how many tasks it finds, and asks. Tasks that change meanwhile are left alone. If it is interrupted,
+the same command does the rest.
 
 `
 
@@ -46,8 +46,8 @@ A run that has started is not interrupted.
   timewheel rm -prefix session: -state parked`
 
 	aboutRunNow = `
-The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones begin
-again with all of their attempts.
+The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
+begin again with all of their attempts.
 ` + aboutBulk + `  timewheel run-now -kind mail -state retrying`
 
 	aboutUnpark = `
@@ -99,19 +99,23 @@ func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 // doKeys does it to the tasks of the keys. One that is missing does not keep it from the others.
 func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys []string, asJSON bool) error {
 	n := 0
-	var missing error
+	var undone error
 	for _, key := range keys {
 		err := d.one(ctx, s, key)
 		if errors.Is(err, durable.ErrTaskKeyNotFound) {
-			missing = errors.Join(missing, noTask(key))
+			undone = errors.Join(undone, noTask(key))
 			continue
 		}
 		if err != nil {
-			return errors.Join(missing, err, p.report(d, n, asJSON))
+			undone = errors.Join(undone, err)
+			break
 		}
 		n++
 	}
-	return errors.Join(missing, p.report(d, n, asJSON))
+	if n == 0 {
+		return undone
+	}
+	return errors.Join(undone, p.report(d, n, asJSON))
 }
 
 // doAll does it to all tasks that the query finds, when that has been confirmed.

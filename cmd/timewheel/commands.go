@@ -64,7 +64,7 @@ func commands() []*command {
 			defineUnpark},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},
-		{"import", move, "add the tasks of such a file", "[FILE]", nil, aboutImport, defineImport},
+		{"import", move, "add tasks from exported JSON lines", "[FILE]", nil, aboutImport, defineImport},
 		{"backup", move, "copy an embedded store, even while it is in use", "FILE", nil, aboutBackup, defineBackup},
 		{"migrate", move, "bring the schema of a database to the version of this program", "", nil, aboutMigrate,
 			defineMigrate},
@@ -119,7 +119,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	case errors.Is(err, flag.ErrHelp), err == nil:
 		return done
 	case code == usage:
-		p.complain("%v\n`timewheel help %s` says more", err, c.name)
+		p.complain("%v; `timewheel help %s` says more", err, c.name)
 	case errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled):
 		p.complain("interrupted")
 	default:
@@ -131,9 +131,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// complain writes a message about what is wrong.
+// complain writes a message about what is wrong, each line of it as one of the program's.
 func (p *program) complain(format string, args ...any) {
-	fmt.Fprintf(p.err, "timewheel: "+format+"\n", args...)
+	for line := range strings.Lines(fmt.Sprintf(format, args...) + "\n") {
+		fmt.Fprint(p.err, "timewheel: "+strings.TrimPrefix(line, "timewheel: "))
+	}
 }
 
 func codeOf(err error) int {

@@ -168,7 +168,9 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 		}
 		r.must("reschedule", "-at", "2199-12-31T11:00:30Z", "order:2") // half a minute from now
 		r.with(func(s *durable.Scheduler) {
-			for key, d := range map[string]time.Duration{"order:1": time.Hour, "mail:1": time.Hour, "order:2": 30 * time.Second} {
+			for key, d := range map[string]time.Duration{
+				"order:1": time.Hour, "mail:1": time.Hour, "order:2": 30 * time.Second,
+			} {
 				i, _, err := s.Get(r.Context(), key)
 				check(r.T, err)
 				if left := time.Until(i.Next); i.Parked || left > d || left < d-time.Minute {
@@ -214,7 +216,8 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 			r.Fatalf("there are %q left", keys)
 		}
 		r.answer = "y\n"
-		if got := r.do("unpark", "-prefix", "mail:"); got.out != "Unparked 2 tasks.\n" || !strings.HasPrefix(got.err, "Unpark 2 ") {
+		got := r.do("unpark", "-prefix", "mail:")
+		if got.out != "Unparked 2 tasks.\n" || !strings.HasPrefix(got.err, "Unpark 2 ") {
 			r.Errorf("unpark: %+v", got)
 		}
 		if got := r.do("unpark", "-all"); got.out != "Unparked 0 tasks.\n" || got.err != "" || got.code != done {
@@ -224,7 +227,7 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 			r.Errorf("rm: %+v", got)
 		}
 		r.answer = "" // no terminal
-		got := r.do("run-now", "-kind", "order")
+		got = r.do("run-now", "-kind", "order")
 		if got.code != notConfirmed || !strings.Contains(got.err, "Run 3 tasks?") || !strings.Contains(got.err, "-yes") {
 			r.Errorf("run-now without a terminal: %+v", got)
 		}

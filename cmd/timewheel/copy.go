@@ -16,12 +16,13 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
 
 // lastDue is the due time of parked tasks, the last in due order.
-const lastDue = math.MaxInt64
+const lastDue int64 = math.MaxInt64
 
 // A lineJSON is a task in an export. With Payload, Record is all that the store or the engine keeps of it; the
 // other fields say what is in it, for people and for filters.
@@ -75,7 +76,8 @@ func differs(a, b taskJSON) string {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range x.NumField() {
 		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			return x.Type().Field(i).Name
+			name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
+			return name
 		}
 	}
 	return ""
@@ -84,11 +86,11 @@ func differs(a, b taskJSON) string {
 const aboutExport = `
 It writes to the standard output, or to FILE, which must not be there. A line is one task, with all
 that is kept of it: payload, due time, runs left, failed attempts with their error, missed periods,
-token, and whether it is parked. Not kept is which node of a cluster holds a task, and that it is running:
-the run comes again.
+token, and whether it is parked. Not kept is which node of a cluster holds a task, and that it is
+running: the run comes again.
 
-Of a store it is the state of one instant. A cluster may change meanwhile: a task that is added, moved
-or removed during the export may be in it or not, or twice.
+Of a store it is the state of one instant. A cluster may change meanwhile: a task that is added,
+moved or removed during the export may be in it or not, or twice.
 
   timewheel export -dir /var/lib/shop/tasks | gzip > tasks.jsonl.gz`
 

@@ -103,7 +103,8 @@ func TestImport_ofKeysThatAreTaken_skipsOrReplaces(t *testing.T) {
 		if got := r.stored(); len(got) != 8 || fmt.Sprint(got) == fmt.Sprint(records) || len(changed) != 7 {
 			r.Errorf("it has replaced something")
 		}
-		if got := r.do("import", "-replace"); got.code != done || got.err != "Imported 8 tasks, of which 8 replaced another.\n" {
+		got := r.do("import", "-replace")
+		if got.code != done || got.err != "Imported 8 tasks, of which 8 replaced another.\n" {
 			r.Errorf("import -replace: %+v", got)
 		}
 		if got := r.stored(); fmt.Sprint(got) != fmt.Sprint(records) {
@@ -121,8 +122,8 @@ func TestImport_ofALineThatIsWrong_namesItAndCanBeRunAgain(t *testing.T) {
 		"no record":             {`{"key":"k"}` + "\n", `line 4: it has no field "record"`},
 		"a record that is cut":  {`{"key":"k","record":"AQ=="}` + "\n", "line 4: durable: the store is corrupt"},
 		"of a later version":    {`{"key":"k","record":"/w=="}` + "\n", "line 4: durable: the store has a format of another"},
-		"an edited kind":        {strings.Replace(lines[3], `"kind":"order"`, `"kind":"post"`, 1), `line 4: its field "Kind"`},
-		"an edited due time":    {strings.Replace(lines[3], `"due":72`, `"due":71`, 1), `line 4: its field "Next"`},
+		"an edited kind":        {strings.Replace(lines[3], `"kind":"mail"`, `"kind":"post"`, 1), `line 4: its field "kind"`},
+		"an edited due time":    {strings.Replace(lines[3], `"due":72`, `"due":71`, 1), `line 4: its field "next"`},
 		"a line that is longer": {strings.Repeat("x", mostLine+1), "line 4: bufio.Scanner: token too long"},
 	} {
 		t.Run(name, func(t *testing.T) {

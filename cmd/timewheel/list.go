@@ -9,9 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -106,26 +104,25 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 		return nil
 	}
 	t := table{columns: []column{
-		{title: "KEY", least: 16}, {title: "KIND", least: 8}, {title: "STATE"}, {title: "NEXT"},
-		{title: "LEFT", right: true}, {title: "FAILED", right: true}, {title: "ERROR", least: 12},
+		{title: "KEY", least: 12}, {title: "KIND", least: 6}, {title: "STATE"}, {title: "NEXT"},
+		{title: "LEFT", right: true}, {title: "FAILED", right: true}, {title: "ERROR", least: 8},
 	}}
-	now := p.now()
 	for _, i := range page {
 		failed, failure := "", ""
 		if i.Attempts > 0 {
 			failed, failure = number(i.Attempts), quoteText(i.Failure)
 		}
-		t.add(quoteText(i.Key), quoteText(i.Kind), i.State.String(), nextRun(i, now), times(i.Times), failed, failure)
+		t.add(quoteText(i.Key), quoteText(i.Kind), i.State.String(), p.nextRun(i), times(i.Times), failed, failure)
 	}
 	t.write(out, p.width)
 	return nil
 }
 
-func nextRun(i durable.Info, now time.Time) string {
+func (p *program) nextRun(i durable.Info) string {
 	if i.Parked {
 		return "-"
 	}
-	return when(i.Next, now)
+	return p.when(i.Next)
 }
 
 // times returns how many runs are left.
@@ -137,8 +134,8 @@ func times(n int) string {
 }
 
 const aboutShow = `
-A payload is shown as text, or in hexadecimal, and cut after 4 KiB. With -payload it is written as it
-is, and nothing else.
+A payload is shown as text, or in hexadecimal, and cut after 4 KiB. With -payload it is written as
+it is, and nothing else.
 
   timewheel show order:42
   timewheel show -payload order:42 | jq .`
@@ -199,7 +196,9 @@ func (p *program) showTask(i durable.Info) {
 	line("key", "%s", quoteText(i.Key))
 	line("kind", "%s", quoteText(i.Kind))
 	line("state", "%s", i.State)
-	line("next", "%s", nextRun(i, now))
+	if !i.Parked {
+		line("next", "%s", when(i.Next, now))
+	}
 	if i.Interval > 0 {
 		line("interval", "%s", i.Interval)
 	}
@@ -210,7 +209,7 @@ func (p *program) showTask(i durable.Info) {
 	if i.Node != "" {
 		line("node", "%s", quoteText(i.Node))
 	}
-	line("token", "%s", strconv.Quote(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()))
+	line("token", "%s", quoteText(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()))
 	if i.Attempts > 0 {
 		line("failed", "%s; the last with: %s", count(i.Attempts, "attempt"), quoteText(i.Failure))
 	}

@@ -179,7 +179,7 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 	}}
 	for _, g := range found.Groups {
 		t.add(number(g.Tasks), number(g.Parked), quoteText(g.Kind), quoteText(g.Text), quoteText(g.Example),
-			when(g.Last, p.now()))
+			p.when(g.Last))
 	}
 	t.write(p.out, p.width)
 	return nil
@@ -237,9 +237,9 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		return nil
 	}
 	t := table{columns: []column{
-		{title: "NODE", least: 12}, {title: "ID", right: true}, {title: "LEASE"}, {title: "HELD", right: true},
-		{title: "WAITING", right: true}, {title: "RUNNING", right: true}, {title: "WORKERS", right: true},
-		{title: "STARTED"}, {title: "VERSION", least: 8}, {title: "KINDS", least: 12},
+		{title: "NODE", least: 8}, {title: "ID", right: true}, {title: "LEASE"}, {title: "HELD", right: true},
+		{title: "WAITING", right: true}, {title: "RUNNING", right: true}, {title: "STARTED"},
+		{title: "VERSION", least: 6}, {title: "KINDS", least: 8},
 	}}
 	for _, n := range nodes {
 		lease := span(n.Lease) + ", " + span(n.Left) + " left"
@@ -250,8 +250,8 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		for i, kind := range n.Kinds {
 			kinds[i] = quoteText(kind)
 		}
-		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting), number(n.Running),
-			number(n.Workers), when(n.Started, p.now()), n.Version, strings.Join(kinds, ", "))
+		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
+			number(n.Running)+" of "+number(n.Workers), p.when(n.Started), n.Version, strings.Join(kinds, ", "))
 	}
 	t.write(p.out, p.width)
 	return nil

@@ -79,10 +79,21 @@ func span(d time.Duration) string {
 
 // when returns an instant in the zone of now, and how far it is from now.
 func when(t, now time.Time) string {
-	if t.IsZero() {
+	return t.In(now.Location()).Format("2006-01-02 15:04:05 MST") + ", " + distance(t, now)
+}
+
+// narrow is how many columns a terminal must have for tables with dates.
+const narrow = 110
+
+// when returns an instant for a table: on a narrow terminal only how far it is from now.
+func (p *program) when(t time.Time) string {
+	switch {
+	case t.IsZero():
 		return ""
+	case p.width > 0 && p.width < narrow:
+		return distance(t, p.now())
 	}
-	return t.In(now.Location()).Format("2006-01-02 15:04:05 MST") + " " + distance(t, now)
+	return when(t, p.now())
 }
 
 // distance returns "in 4m12s", "4m12s ago" or "now".

@@ -14,7 +14,8 @@ import (
 
 func TestKeys_thatAreShown_canBeGiven(t *testing.T) {
 	for key, shown := range map[string]string{
-		"order:42": "order:42", "a b": "a b", "größe 大": "größe 大", " x": `" x"`, "": `""`, `"`: `"\""`, "a\n": `"a\n"`,
+		"order:42": "order:42", "a b": "a b", "größe 大": "größe 大", " x": `" x"`, "": `""`, `"`: `"\""`,
+		"a\n":  `"a\n"`,
 		"\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`, `say "hi"`: `say "hi"`, "\x1b[31m": `"\x1b[31m"`,
 	} {
 		if got := quoteText(key); got != shown {
@@ -87,10 +88,11 @@ func TestPayload_isTextOrHexadecimal(t *testing.T) {
 		payload string
 		want    string
 	}{
-		"text":                {"one\n\ttwo", "  one\n  \ttwo"},
-		"bytes":               {"\x00\x01", "  00000000  00 01                                             |..|"},
-		"an escape":           {"\x1b[2J", "  00000000  1b 5b 32 4a                                       |.[2J|"},
-		"cut in a character":  {strings.Repeat("a", mostPayload-1) + "ä.", "  " + strings.Repeat("a", mostPayload-1) + "\n  … and 3 bytes more"},
+		"text":      {"one\n\ttwo", "  one\n  \ttwo"},
+		"bytes":     {"\x00\x01", "  00000000  00 01                                             |..|"},
+		"an escape": {"\x1b[2J", "  00000000  1b 5b 32 4a                                       |.[2J|"},
+		"cut in a character": {strings.Repeat("a", mostPayload-1) + "ä.",
+			"  " + strings.Repeat("a", mostPayload-1) + "\n  … and 3 bytes more"},
 		"cut, and of no text": {"\xff" + strings.Repeat("a", mostPayload), "… and 1 byte more"},
 	} {
 		if got := payloadText([]byte(c.payload)); got != c.want && (len(c.want) > 20 || !strings.HasSuffix(got, c.want)) {

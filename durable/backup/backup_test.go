@@ -90,11 +90,13 @@ func TestHandler_whatIsNotAllowed_isRefused(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a GET":                {anyone, http.MethodGet, nil, http.StatusMethodNotAllowed, "must be POST"},
-		"not allowed":          {never, http.MethodPost, nil, http.StatusForbidden, "you may not"},
-		"no rule":              {nil, http.MethodPost, nil, http.StatusForbidden, "not allowed here"},
-		"another site":         {anyone, http.MethodPost, []string{"Origin", "https://evil.example"}, http.StatusForbidden, "browser"},
-		"a name that is bound": {anyone, http.MethodPost, []string{"Sec-Fetch-Site", "same-origin"}, http.StatusForbidden, "browser"},
+		"a GET":       {anyone, http.MethodGet, nil, http.StatusMethodNotAllowed, "must be POST"},
+		"not allowed": {never, http.MethodPost, nil, http.StatusForbidden, "you may not"},
+		"no rule":     {nil, http.MethodPost, nil, http.StatusForbidden, "not allowed here"},
+		"another site": {anyone, http.MethodPost, []string{"Origin", "https://evil.example"},
+			http.StatusForbidden, "browser"},
+		"a name that is bound": {anyone, http.MethodPost, []string{"Sec-Fetch-Site", "same-origin"},
+			http.StatusForbidden, "browser"},
 	} {
 		url, _ := serve(t, whole, c.allow)
 		response, text, err := ask(t, c.method, url, c.header...)
