@@ -155,7 +155,7 @@ type table struct {
 
 func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
 
-// write writes the table, in lines of at most so many columns if width is not 0.
+// write writes the table, in lines of at most width columns if that is not 0.
 func (t *table) write(to io.Writer, width int) {
 	widths := make([]int, len(t.columns))
 	titles := make([]string, len(t.columns))

@@ -132,7 +132,7 @@ func TestOpen_afterABackupThatDied_removesItsFiles(t *testing.T) {
 	}
 }
 
-// Pebble goes on to remove and to compact tables while copies are made, which share them.
+// Pebble continues to remove and to compact tables while copies are made, which share them.
 func TestBackup_whileTablesAreCompacted_takesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.Open(dir)
