@@ -22,7 +22,7 @@ HISTORIES   ?= 300
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
 STORES  := ./durable/pebble/... ./durable/postgres/...
-LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... $(STORES) ./metrics/...
+LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... $(STORES) ./metrics/... ./cmd/timewheel/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
 .PHONY: help
@@ -80,7 +80,7 @@ postgres: ## Install Debian's package postgresql, if no server is installed
 
 .PHONY: test-postgres
 test-postgres: postgres ## The engine on PostgreSQL, on a server of the tests' own
-	POSTGRES_REQUIRED=1 $(GO) test ./internal/pgtest ./durable/postgres/... ./examples/shop
+	POSTGRES_REQUIRED=1 $(GO) test ./internal/pgtest ./durable/postgres/... ./cmd/timewheel ./examples/shop
 	POSTGRES_REQUIRED=1 $(GO) test -run PostgreSQL ./checks/histories
 
 .PHONY: histories

@@ -3,6 +3,7 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -385,4 +386,45 @@ func ExampleFailureReporter() {
 	// <nil>
 	// durable: the store has failed: another machine has the lease
 	// true
+}
+
+// What one scheduler keeps is moved to another one, with attempts and tokens. A store that is a Backuper is copied as a
+// whole; that of package durable/pebble is, and the one in memory is not.
+func ExampleScheduler_Restore() {
+	ctx := context.Background()
+	store := memstore.New()
+	from, err := durable.New(store)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = from.Shutdown(ctx) }()
+	if err := from.Handle("mail", func(context.Context, durable.Run) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	if err := from.AddTask(ctx, durable.Task{Key: "ada", Kind: "mail", Delay: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+
+	to, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = to.Shutdown(ctx) }()
+	for record, err := range store.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("restored:", to.Restore(ctx, record))
+	}
+	was, _, _ := from.Get(ctx, "ada")
+	is, _, _ := to.Get(ctx, "ada")
+	fmt.Println("the same token:", was.Generation == is.Generation && was.Seq == is.Seq)
+
+	var file bytes.Buffer
+	_, ok := durable.Store(store).(durable.Backuper)
+	fmt.Println("a backup:", ok, errors.Is(from.Backup(ctx, &file), errors.ErrUnsupported))
+	// Output:
+	// restored: <nil>
+	// the same token: true
+	// a backup: false true
 }

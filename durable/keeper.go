@@ -402,11 +402,12 @@ func (k *keeper) fill(s *Stats) {
 	s.Parked = k.counts.parked()
 }
 
-func (k *keeper) failing() <-chan struct{} { return k.failed }
-func (k *keeper) stop()                    { k.backlog.stop() }
-func (k *keeper) cancel()                  { k.cancelRuns() }
-func (k *keeper) release() error           { return k.store.Close() }
-func (k *keeper) written() <-chan struct{} { return k.report.written() }
+func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }
+func (k *keeper) failing() <-chan struct{}   { return k.failed }
+func (k *keeper) stop()                      { k.backlog.stop() }
+func (k *keeper) cancel()                    { k.cancelRuns() }
+func (k *keeper) release() error             { return k.store.Close() }
+func (k *keeper) written() <-chan struct{}   { return k.report.written() }
 
 // fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
 // it.

@@ -300,8 +300,9 @@ func (n *node) overdueStarts() (total uint64, perSecond float64) {
 	return total * uint64(nodes), perSecond * float64(nodes)
 }
 
-func (n *node) Err() error               { return nil } // it outlives whatever happens to the engine
-func (n *node) failing() <-chan struct{} { return nil }
+func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
+func (n *node) backuper() (Backuper, bool) { return nil, false }
+func (n *node) failing() <-chan struct{}   { return nil }
 
 func (n *node) stop() {
 	n.mu.Lock()

@@ -165,8 +165,13 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
+	return s.addRecords(ctx, recs, size, false)
+}
+
+// addRecords adds all of the records or none. If they are numbered, they keep their generations.
+func (s *Scheduler) addRecords(ctx context.Context, recs []*record, size int, numbered bool) error {
 	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
-	return s.below.do(ctx, &verb{what: toAdd, records: recs, twice: twice, size: size})
+	return s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: numbered, twice: twice, size: size})
 }
 
 // distinct returns the first of the records of each key, and the keys that have more than one.
@@ -213,10 +218,14 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 		}
 		recs[i] = t.record(now)
 		if size += recs[i].size(); size > MaxBatch {
-			return nil, 0, fmt.Errorf("%w: more than %d bytes of tasks at once", ErrInvalidTask, MaxBatch)
+			return nil, 0, tooMuch()
 		}
 	}
 	return recs, size, nil
+}
+
+func tooMuch() error {
+	return fmt.Errorf("%w: more than %d bytes of tasks at once", ErrInvalidTask, MaxBatch)
 }
 
 // RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run

@@ -26,6 +26,7 @@ type backend interface {
 	overdueUntil() int64                              // what was due by then counts as overdue
 	overdueStarts() (total uint64, perSecond float64) // of overdue tasks, on all nodes, as far as that is known
 	fill(s *Stats)                                    // with what it has counted
+	backuper() (Backuper, bool)                       // the store, if it is one
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 
@@ -39,13 +40,14 @@ type backend interface {
 
 // A verb is what a caller asks for, as data: the keeper does it within a group, a node within a batch.
 type verb struct {
-	what    what
-	records []*record       // to add, with different keys, or the one to set; without generations
-	twice   map[string]bool // the keys to add that the caller gave more than once
-	key     string          // of the task to remove or to move
-	to      int64           // when the next run of the task to move is due
-	size    int             // about how many bytes it writes
-	only    *view           // the task to remove or to move, if it must be the same run still; nil for any
+	what     what
+	records  []*record       // to add, with different keys, or the one to set; without generations
+	numbered bool            // the records have generations, and keep them
+	twice    map[string]bool // the keys to add that the caller gave more than once
+	key      string          // of the task to remove or to move
+	to       int64           // when the next run of the task to move is due
+	size     int             // about how many bytes it writes
+	only     *view           // the task to remove or to move, if it must be the same run still; nil for any
 }
 
 type what uint8
@@ -123,8 +125,11 @@ func (v *verb) set(g *group) error {
 	return nil
 }
 
-// number gives the records generations in a row.
+// number gives the records generations in a row, unless they have some.
 func (v *verb) number(first uint64) {
+	if v.numbered {
+		return
+	}
 	for i, rec := range v.records {
 		rec.generation = first + uint64(i)
 	}

@@ -77,6 +77,7 @@ var exempt = map[string]string{
 	"durable/pebble.Store.Len":          byScheduler,
 	"durable/pebble.Store.Failed":       byScheduler,
 	"durable/pebble.Store.Err":          byScheduler,
+	"durable/pebble.Store.Backup":       byScheduler,
 }
 
 const (

@@ -27,8 +27,8 @@ func check(f *family, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	lines := installs(string(readme))
-	if err := f.complete(lines); err != nil {
+	lines, commands := installs(string(readme)), commandsIn(string(readme))
+	if err := f.complete(append(slices.Clone(lines), commands...)); err != nil {
 		return err
 	}
 	w, err := newWorkshop(f, dir, true)
@@ -48,6 +48,40 @@ func check(f *family, dir string, out io.Writer) error {
 			return err
 		}
 		fmt.Fprint(out, printed)
+	}
+	for _, command := range commands {
+		fmt.Fprintf(out, "== go install %s\n", command)
+		printed, err := w.installCommand(filepath.Join(dir, "bin"), command)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(out, printed)
+	}
+	return nil
+}
+
+// installCommand installs a command, and calls it with the argument version.
+func (w *workshop) installCommand(bin, pkg string) (printed string, err error) {
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	if err := w.denyParts(pkg); err != nil {
+		return "", err
+	}
+	in := *w
+	in.env = append(slices.Clip(w.env), "GOBIN="+bin)
+	if _, err := in.run(bin, "go", "install", pkg+"@"+w.version); err != nil {
+		return "", err
+	}
+	return w.run(bin, filepath.Join(bin, path.Base(pkg)+exe()), "version")
+}
+
+// denyParts has the shelf answer for each part of the path of a package.
+func (w *workshop) denyParts(pkg string) error {
+	for dir := pkg; dir != path.Dir(w.path); dir = path.Dir(dir) {
+		if err := w.shelf.deny(dir); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -86,9 +120,17 @@ func (w *workshop) alone(m *member, dir string) error {
 }
 
 // installs returns the packages that a text says to get, in its order.
-func installs(text string) []string {
+func installs(text string) []string { return packagesOf(text, "\\bgo get ([^\\s`]+/[^\\s`]+)") }
+
+// commandsIn returns the commands that a text says to install, in its order.
+func commandsIn(text string) []string {
+	return packagesOf(text, "\\bgo install ([^\\s`@]+/[^\\s`@]+)@latest")
+}
+
+// packagesOf returns what the pattern finds in a text, each once.
+func packagesOf(text, pattern string) []string {
 	var packages []string
-	for _, m := range regexp.MustCompile("(?m)\\bgo get ([^\\s`]+/[^\\s`]+)").FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(packages, m[1]) {
 			packages = append(packages, m[1])
 		}
@@ -140,10 +182,8 @@ func (w *workshop) get(user, pkg, program string) error {
 		return err
 	}
 	if pkg != "" {
-		for dir := pkg; dir != path.Dir(w.path); dir = path.Dir(dir) {
-			if err := w.shelf.deny(dir); err != nil {
-				return err
-			}
+		if err := w.denyParts(pkg); err != nil {
+			return err
 		}
 		if _, err := w.run(user, "go", "get", pkg); err != nil {
 			return err

@@ -67,6 +67,9 @@ func (w *workshop) sizes(dir string) ([]size, error) {
 				pkg = line
 			}
 		}
+		if pkg == "" {
+			continue // a command, which adds to no program
+		}
 		program, _, err := w.program(pkg, string(readme))
 		if err != nil {
 			return nil, err

@@ -40,6 +40,12 @@
 // Restoring the undamaged bytes restores every task. Without a copy of them, [Salvage] reads what is still
 // readable.
 //
+// # Backup
+//
+// [Store.Backup] writes a copy of an open store, as a tar. Its files are made in the directory BACKUP within that of
+// the store, as hard links where the file system has them, and removed when the tar has been written, or by the
+// next Open.
+//
 // # Inside
 //
 // Pebble is a log-structured merge tree. The rows of a store in it:

@@ -28,6 +28,11 @@ import (
 //	a table              its write waits until the store is closed, so that the rows stay in memory
 //	everything else      its writes lead nowhere
 //
+// # Elsewhere
+//
+// Files outside of the store's directory are those of a backup. They have no account, and an error of theirs
+// reaches Pebble, which returns it.
+//
 // # Removal
 //
 // What Pebble removes stays until the next save of the inventory, so that the inventory never lists a file
@@ -194,7 +199,13 @@ func (g *guard) lastLog() (name string, synced extent) {
 	return g.log.name, g.log.synced
 }
 
+// ours reports whether the path is of a file of the store.
+func (g *guard) ours(path string) bool { return g.PathDir(path) == g.dir }
+
 func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if !g.ours(path) {
+		return g.FS.Create(path, c)
+	}
 	name := g.PathBase(path)
 	f := &guardedFile{g: g, of: &guarded{name: name, table: isTable(name)}}
 	g.do(func() (err error) {
@@ -244,6 +255,9 @@ func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.Fil
 }
 
 func (g *guard) Remove(path string) error {
+	if !g.ours(path) {
+		return g.FS.Remove(path)
+	}
 	name := g.PathBase(path)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -259,6 +273,9 @@ func (g *guard) Remove(path string) error {
 
 // Rename is called for what Pebble has written under a temporary name.
 func (g *guard) Rename(from, to string) error {
+	if !g.ours(to) {
+		return g.FS.Rename(from, to)
+	}
 	g.do(func() error { return g.FS.Rename(from, to) })
 	if name := g.PathBase(to); needed(name) && g.err() == nil {
 		// It was written, synced and closed, and is small.
@@ -276,8 +293,8 @@ func (g *guard) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil 
 
 func (g *guard) OpenDir(path string) (vfs.File, error) {
 	dir, err := g.FS.OpenDir(path)
-	if err != nil {
-		return nil, err
+	if err != nil || path != g.dir {
+		return dir, err
 	}
 	return &guardedDir{dir, g}, nil
 }

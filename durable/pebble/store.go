@@ -23,7 +23,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Store is a [durable.Store] in a directory, and a [durable.FailureReporter]. See [Open].
+// A Store is a [durable.Store] in a directory, a [durable.FailureReporter] and a [durable.Backuper]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
@@ -35,6 +35,8 @@ type Store struct {
 	batches chan *pebble.Batch
 	results chan error
 
+	backups sync.Mutex // held by a backup
+
 	mu      sync.Mutex // protects below; held by a commit
 	commits uint64     // as in the row of that name, and
 	sum     uint64     // as well
@@ -45,6 +47,8 @@ type Store struct {
 
 // ErrLocked is the error of Open, for errors.Is, if the store is open already.
 var ErrLocked = errors.New("durable/pebble: the store is open in another process or scheduler")
+
+var errClosed = errors.New("durable/pebble: the store is closed")
 
 var rowCommits = []byte("mcommits")
 
@@ -103,6 +107,9 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := syncFiles(files, s.dir, now); err != nil {
 		return err
 	}
+	if err := files.RemoveAll(files.PathJoin(s.dir, backupName)); err != nil { // of a process that has died
+		return err
+	}
 	s.guard = newGuard(s.dir, files, now)
 	if memTable == 0 {
 		memTable = memTableFor(files, s.dir)
@@ -120,7 +127,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	s.here, err = presence(files, path)
 	if err == nil && now == nil {
 		name, _ := s.guard.lastLog()
-		err = errors.Join(s.mark.begin(name), syncDirectory(files, s.dir))
+		err = errors.Join(s.mark.begin(name, extent{}), syncDirectory(files, s.dir))
 	}
 	if err = errors.Join(err, s.readCounts()); err == nil {
 		s.guard.serve()
@@ -310,10 +317,7 @@ func disorderly(n uint64) int64 { return int64(n ^ 1<<63) }
 func (s *Store) Commit(changes []durable.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return errors.New("durable/pebble: the store is closed")
-	}
-	if err := s.guard.err(); err != nil {
+	if err := s.usableLocked(); err != nil {
 		return err
 	}
 	return s.commitLocked(changes)
@@ -342,6 +346,14 @@ func (s *Store) commitLocked(changes []durable.Change) error {
 		err = s.mark.write(s.guard.lastLog())
 	}
 	s.guard.fail(damaged(err))
+	return s.guard.err()
+}
+
+// usableLocked returns why nothing can be committed, or nil.
+func (s *Store) usableLocked() error {
+	if s.closed {
+		return errClosed
+	}
 	return s.guard.err()
 }
 

@@ -42,10 +42,10 @@ func (w *watermark) write(name string, e extent) error {
 	return err
 }
 
-// begin writes all slots and syncs them.
-func (w *watermark) begin(name string) error {
+// begin writes the same to all slots and syncs them.
+func (w *watermark) begin(name string, e extent) error {
 	for range watermarkSlots {
-		if err := w.write(name, extent{}); err != nil {
+		if err := w.write(name, e); err != nil {
 			return err
 		}
 	}

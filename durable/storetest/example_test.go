@@ -3,6 +3,7 @@
 package storetest_test
 
 import (
+	"io"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -20,5 +21,21 @@ func ExampleTest() {
 			store = store.Reopen()
 			return store, nil
 		}
+	})
+}
+
+// A store that is a Backuper has this test as well.
+func ExampleTestBackup() {
+	var t *testing.T // of TestBackup(t *testing.T)
+
+	open := func(dir string) storetest.Open {
+		return func() (durable.Store, error) { return memstore.New(), nil } // or that of the directory
+	}
+	storetest.TestBackup(t, func(t *testing.T) storetest.Open {
+		return open(t.TempDir())
+	}, func(t *testing.T, copy io.Reader) storetest.Open {
+		dir := t.TempDir()
+		// Unpack the copy into the directory.
+		return open(dir)
 	})
 }

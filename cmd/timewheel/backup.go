@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/postgres"
+)
+
+const aboutBackup = `
+FILE becomes a tar of a directory, which is a store as it was at one instant. It must not be there.
+"-" is the standard output. To use the copy, unpack it into an empty directory:
+
+  mkdir tasks && tar -xf tasks.tar -C tasks && timewheel stats -dir tasks
+
+A store that a process has open is copied by that process, if it serves backup.Handler of package
+durable/backup. -url is the address of that. A user and a password in it are sent along. -header, or
+the environment variable TIMEWHEEL_HEADER, adds a header such as "Authorization: Bearer …".
+
+  timewheel backup -url https://shop.example/debug/timewheel/backup tasks.tar
+
+Without a process, -dir is the store. A cluster's database has pg_dump, and timewheel export.`
+
+func defineBackup(p *program, f *flag.FlagSet) action {
+	var at place
+	var url string
+	header := p.getenv("TIMEWHEEL_HEADER")
+	at.defineDir(f)
+	f.StringVar(&url, "url", "", "the `URL` of the backup that a process serves")
+	f.Func("header", "a `HEADER` of the request; the default is $TIMEWHEEL_HEADER", func(text string) error {
+		header = text
+		return nil
+	})
+	return func(ctx context.Context, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef("where to? Give a FILE, or - for the standard output")
+		case (at.dir == "") == (url == ""):
+			return usagef("which store? Give -dir, or -url if a process has it open")
+		case args[0] == "-" && p.shows:
+			return usagef("a backup is no text for a terminal; redirect the standard output")
+		}
+		name, err := oneFile(args)
+		if err != nil {
+			return err
+		}
+		from := func(to io.Writer) error { return fetch(ctx, to, url, header) }
+		if at.dir != "" {
+			store, err := at.store(false)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = store.Close() }() // nothing was written to it
+			from = func(to io.Writer) error { return store.Backup(ctx, to) }
+		}
+		return p.create(name, from)
+	}
+}
+
+// fetch writes the backup that a process serves.
+func fetch(ctx context.Context, to io.Writer, url, header string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	if header != "" {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok {
+			return usagef("a header is a name, a colon and a value")
+		}
+		request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a POST that is redirected becomes a GET
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	kind := response.Header.Get("Content-Type")
+	if response.StatusCode != http.StatusOK || kind != "application/x-tar" {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("the server has no backup for us: %s: %s", response.Status, strings.TrimSpace(string(text)))
+	}
+	_, err = io.Copy(to, response.Body)
+	return err
+}
+
+const aboutMigrate = `
+Programs do so as well when they open the engine, unless it has the option WithoutMigration. It only
+adds, so that programs of the version before can continue. With -print it writes the SQL, and needs
+no database.`
+
+func defineMigrate(p *program, f *flag.FlagSet) action {
+	var at place
+	var show bool
+	at.defineDB(p, f)
+	f.BoolVar(&show, "print", false, "write the SQL, and do nothing")
+	return noArgs(func(ctx context.Context) error {
+		if show {
+			text, err := postgres.Schema(postgres.WithSchema(at.schema), postgres.WithCluster(at.cluster))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(p.out, text)
+			return err
+		}
+		if err := at.choose(p); err != nil {
+			return err
+		}
+		e, err := at.engine(ctx)
+		if err != nil {
+			return err
+		}
+		e.Close()
+		_, err = fmt.Fprintf(p.out, "The schema %s is up to date.\n", quoteText(at.schema))
+		return err
+	})
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+)
+
+func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		for name, args := range map[string][]string{
+			"ls":             {"ls"},
+			"ls-json":        {"ls", "-json"},
+			"ls-prefix":      {"ls", "-prefix", "mail:"},
+			"ls-parked":      {"ls", "-state", "parked", "-kind", "mail"},
+			"ls-failure":     {"ls", "-failure", "smtp #: connection refused"},
+			"ls-repeating":   {"ls", "-repeating"},
+			"ls-all":         {"ls", "-all", "-limit", "2"},
+			"show":           {"show", "order:1", "order:2", "order:3", "mail:1", `"a key\nof\xffbytes"`},
+			"show-json":      {"show", "-json", "mail:1", `"a key\nof\xffbytes"`},
+			"show-payload":   {"show", "-payload", "order:1"},
+			"stats":          {"stats"},
+			"stats-json":     {"stats", "-json"},
+			"failures":       {"failures"},
+			"failures-json":  {"failures", "-json"},
+			"ls-in-80-cells": {"ls"},
+		} {
+			r.width = 0
+			if strings.HasSuffix(name, "80-cells") {
+				r.width = 80
+			}
+			golden(r.T, name+".golden", r.must(args[0], args[1:]...))
+		}
+	})
+}
+
+func TestList_pages_followEachOther(t *testing.T) {
+	r := inDirectory(t)
+	r.restore(fixture(t))
+	var pages []string
+	for after := ""; ; {
+		got := r.do("ls", "-json", "-limit", "3", "-after", after)
+		if got.code != done {
+			t.Fatalf("%+v", got)
+		}
+		pages = append(pages, got.out)
+		if got.err == "" {
+			break
+		}
+		_, rest, _ := strings.Cut(got.err, "-after ")
+		after, _, _ = strings.Cut(rest, " ")
+	}
+	if want := r.must("ls", "-json", "-all"); len(pages) != 3 || strings.Join(pages, "") != want {
+		t.Errorf("the pages are\n%s\nand all is\n%s", strings.Join(pages, "\n"), want)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	r := inDirectory(t)
+	r.restore(fixture(t))
+	empty := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, usage, "usage: timewheel"},
+		{[]string{"-h"}, done, ""},
+		{[]string{"help"}, done, ""},
+		{[]string{"help", "ls"}, done, ""},
+		{[]string{"help", "nothing"}, usage, `no command "nothing"`},
+		{[]string{"ls", "-h"}, done, ""},
+		{[]string{"nothing"}, usage, `no command "nothing"`},
+		{[]string{"ls"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
+		{[]string{"ls", "-dir", "x", "-db", "y"}, usage, "two places"},
+		{[]string{"ls", "-nothing"}, usage, "-nothing"},
+		{[]string{"ls", "-state", "nothing"}, usage, "one of scheduled, retrying, waiting, running, parked"},
+		{[]string{"ls", "-limit", "0"}, usage, "-limit 0 is not positive"},
+		{[]string{"ls", "-dir", empty, "more"}, usage, `"more" is one argument too many`},
+		{[]string{"ls", "-dir", empty}, failed, "there is no store in " + empty},
+		{[]string{"ls", r.place[0], r.place[1], "-after", "nonsense"}, failed, "is not the Next of a page"},
+		{[]string{"ls", "-db", "postgres://127.0.0.1:1/x?connect_timeout=5"}, failed, "connect"},
+		{[]string{"nodes", r.place[0], r.place[1]}, usage, "-dir"},
+		{[]string{"show", r.place[0], r.place[1]}, usage, "which task?"},
+		{[]string{"show", r.place[0], r.place[1], "mail:1", "none", "nor this"}, notFound, "nor this"},
+		{[]string{"show", r.place[0], r.place[1], `"open`}, usage, "quotation mark"},
+		{[]string{"show", r.place[0], r.place[1], "-payload", "a", "b"}, usage, "-payload is for one task"},
+		{[]string{"rm", r.place[0], r.place[1]}, usage, "which tasks?"},
+		{[]string{"rm", r.place[0], r.place[1], "-all", "key"}, usage, "not both"},
+		{[]string{"rm", r.place[0], r.place[1], "none"}, notFound, "task key not found: none"},
+		{[]string{"rm", r.place[0], r.place[1], "-all"}, notConfirmed, "Remove 8 tasks?"},
+		{[]string{"unpark", r.place[0], r.place[1], "order:1"}, failed, "not parked, but scheduled"},
+		{[]string{"unpark", r.place[0], r.place[1], "none"}, notFound, "none"},
+		{[]string{"unpark", r.place[0], r.place[1], "-state", "parked"}, usage, "-state"},
+		{[]string{"reschedule", r.place[0], r.place[1], "-in", "1h"}, usage, "which tasks?"},
+		{[]string{"reschedule", r.place[0], r.place[1], "mail:1"}, usage, "Give -in or -at"},
+		{[]string{"reschedule", r.place[0], r.place[1], "-in", "1h", "none"}, notFound, "none"},
+		{[]string{"reschedule", r.place[0], r.place[1], "-in", "-1h", "mail:1"}, usage, "negative"},
+		{[]string{"completion", "sh"}, usage, "bash, zsh, fish"},
+		{[]string{"backup", "-dir", empty}, usage, "where to?"},
+		{[]string{"backup", "x"}, usage, "which store?"},
+		{[]string{"migrate"}, usage, "TIMEWHEEL_DB"},
+		{[]string{"version"}, done, ""},
+	} {
+		got := r.run(c.args...)
+		if got.code != c.code || !strings.Contains(got.err, c.says) {
+			t.Errorf("%q: exit code %d, want %d; it says\n%s\nwant %q", c.args, got.code, c.code, got.err, c.says)
+		}
+		if c.code == done && got.out == "" || c.code != done && got.out != "" && c.code != notFound {
+			t.Errorf("%q, exit code %d, writes %q", c.args, got.code, got.out)
+		}
+	}
+	if got := r.keys(); len(got) != 8 {
+		t.Errorf("there are %q left", got)
+	}
+}
+
+func TestStore_thatIsOpen_saysWhatToDo(t *testing.T) {
+	r := inDirectory(t)
+	store, err := pebble.Open(r.place[1])
+	check(t, err)
+	defer func() { check(t, store.Close()) }()
+	for _, args := range [][]string{{"ls"}, {"export"}, {"import"}, {"backup", filepath.Join(t.TempDir(), "b.tar")}} {
+		got := r.do(args[0], args[1:]...)
+		if got.code != locked || !strings.Contains(got.err, "is open in another process") ||
+			!strings.Contains(got.err, "Stop that process first, or ask it") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+func TestSchema_thatIsNotThere_saysWhatToDo(t *testing.T) {
+	r := &rig{T: t, place: []string{"-db", server(t), "-schema", "not there"}}
+	if got := r.do("ls"); got.code != failed || !strings.Contains(got.err, "`timewheel migrate` makes the schema") {
+		t.Errorf("%+v", got)
+	}
+	if got := r.run("migrate", "-schema", "x", "-print"); !strings.Contains(got.out, `CREATE SCHEMA IF NOT EXISTS "x"`) {
+		t.Errorf("%+v", got)
+	}
+	for range 2 {
+		if got := r.must("migrate", "-cluster", "shop"); got != "The schema not there is up to date.\n" {
+			t.Errorf("migrate writes %q", got)
+		}
+	}
+	if got := r.do("ls", "-cluster", "other"); got.code != failed || !strings.Contains(got.err, `of cluster "shop"`) {
+		t.Errorf("%+v", got)
+	}
+	r.must("ls", "-cluster", "shop")
+}
+
+func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		if got := r.must("reschedule", "order:1", "-in", "1h", "mail:1"); got != "Rescheduled 2 tasks.\n" {
+			r.Errorf("reschedule writes %q", got)
+		}
+		r.must("reschedule", "-at", "2199-12-31T11:00:30Z", "order:2") // half a minute from now
+		r.with(func(s *durable.Scheduler) {
+			for key, d := range map[string]time.Duration{
+				"order:1": time.Hour, "mail:1": time.Hour, "order:2": 30 * time.Second,
+			} {
+				i, _, err := s.Get(r.Context(), key)
+				check(r.T, err)
+				if left := time.Until(i.Next); i.Parked || left > d || left < d-time.Minute {
+					r.Errorf("%s is due in %v, want %v: %+v", key, left, d, i)
+				}
+			}
+		})
+		if got := r.must("unpark", "mail:2"); got != "Unparked 1 task.\n" {
+			r.Errorf("unpark writes %q", got)
+		}
+		if got := r.must("run-now", "-json", "mail:3"); got != "{\"due\":1}\n" {
+			r.Errorf("run-now writes %q", got)
+		}
+		r.with(func(s *durable.Scheduler) {
+			for _, key := range []string{"mail:2", "mail:3"} {
+				if i, _, err := s.Get(r.Context(), key); err != nil || i.State != durable.Waiting || i.Attempts != 0 {
+					r.Errorf("%s: %+v, %v", key, i, err)
+				}
+			}
+		})
+		got := r.do("rm", "order:1", "none", `"a key\nof\xffbytes"`)
+		if got.out != "Removed 2 tasks.\n" || got.code != notFound {
+			r.Errorf("rm: %+v", got)
+		}
+		if keys := r.keys(); len(keys) != 6 || slices.Contains(keys, "order:1") {
+			r.Errorf("there are %q left", keys)
+		}
+	})
+}
+
+func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		for _, answer := range []string{"\n", "n\n", "no\n", "perhaps"} {
+			r.answer = answer
+			got := r.do("rm", "-prefix", "order:")
+			if got.code != notConfirmed || !strings.HasPrefix(got.err, "Remove 3 tasks? [y/N] ") || got.out != "" {
+				r.Errorf("answer %q: %+v", answer, got)
+			}
+		}
+		if keys := r.keys(); len(keys) != 8 {
+			r.Fatalf("there are %q left", keys)
+		}
+		r.answer = "y\n"
+		got := r.do("unpark", "-prefix", "mail:")
+		if got.out != "Unparked 2 tasks.\n" || !strings.HasPrefix(got.err, "Unpark 2 ") {
+			r.Errorf("unpark: %+v", got)
+		}
+		if got := r.do("unpark", "-all"); got.out != "Unparked 0 tasks.\n" || got.err != "" || got.code != done {
+			r.Errorf("unpark again: %+v", got)
+		}
+		if got := r.do("rm", "-prefix", "order:", "-repeating"); got.out != "Removed 2 tasks.\n" {
+			r.Errorf("rm: %+v", got)
+		}
+		r.answer = "" // no terminal
+		got = r.do("run-now", "-kind", "order")
+		if got.code != notConfirmed || !strings.Contains(got.err, "Run 3 tasks?") || !strings.Contains(got.err, "-yes") {
+			r.Errorf("run-now without a terminal: %+v", got)
+		}
+		if got := r.must("run-now", "-kind", "order", "-yes"); got != "Made due 3 tasks.\n" {
+			r.Errorf("run-now writes %q", got)
+		}
+		if got := r.must("rm", "-all", "-yes", "-json"); got != "{\"removed\":6}\n" {
+			r.Errorf("rm writes %q", got)
+		}
+		if keys := r.keys(); len(keys) != 0 {
+			r.Errorf("there are %q left", keys)
+		}
+	})
+}
+
+// The command joins the cluster, and must leave it without a trace: it claims nothing and starts nothing.
+func TestCommands_claimNothing(t *testing.T) {
+	r := inDatabase(t)
+	r.restore(fixture(t))
+	r.must("unpark", "mail:1") // it is due, and nothing runs it
+	e := r.engine()
+	defer e.Close()
+	before, ok, err := e.Get(t.Context(), "mail:1")
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	for _, args := range [][]string{
+		{"ls"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"}, {"rm", "-prefix", "order", "-yes"},
+	} {
+		r.must(args[0], args[1:]...)
+	}
+	after, ok, err := e.Get(t.Context(), "mail:1")
+	if err != nil || !ok || fmt.Sprint(before) != fmt.Sprint(after) || after.Owner != 0 || after.Starts != 0 {
+		t.Errorf("it was %+v, and is %+v, %v, %v", before, after, ok, err)
+	}
+}
+
+func TestNodes_areATable(t *testing.T) {
+	nodes := []durable.NodeInfo{
+		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond, Held: 1204,
+			NodeReport: durable.NodeReport{Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
+				Workers: 8, Started: now.Add(-26 * time.Hour)}},
+		{Name: "web\n2", ID: 8, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
+	}
+	for name, asJSON := range map[string]bool{"nodes.golden": false, "nodes-json.golden": true} {
+		var out strings.Builder
+		p := &program{out: &out, err: &out, now: func() time.Time { return now }}
+		check(t, p.writeNodes(nodes, asJSON))
+		golden(t, name, out.String())
+	}
+}
+
+func TestStats_ofABacklog_sayWhenItIsDone(t *testing.T) {
+	var out strings.Builder
+	p := &program{out: &out, now: func() time.Time { return now }}
+	p.writeStats(durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2}}},
+		durable.CatchUp{Left: 1_000_000, Cut: true, Oldest: now.Add(-3 * time.Hour), Done: now.Add(100 * time.Second)})
+	golden(t, "stats-backlog.golden", out.String())
+}
+
+func TestHelp_ofEachCommand(t *testing.T) {
+	r := &rig{T: t}
+	golden(t, "help.golden", r.run("help").out)
+	var all strings.Builder
+	for _, c := range commands() {
+		got := r.run(c.name, "-h")
+		if got.code != done || got.err != "" || !strings.HasPrefix(got.out, "usage: timewheel "+c.name) {
+			t.Errorf("%s -h: %+v", c.name, got)
+		}
+		fmt.Fprintf(&all, "== %s\n%s\n", c.name, got.out)
+	}
+	golden(t, "help-commands.golden", all.String())
+	for line := range strings.Lines(r.run("help").out + all.String()) {
+		if cells(line) > 101 {
+			t.Errorf("the help has a line of %d columns: %s", cells(line), line)
+		}
+	}
+}
+
+func TestEnvironment_namesTheDatabase(t *testing.T) {
+	r := inDatabase(t)
+	var out strings.Builder
+	p := &program{in: strings.NewReader(""), out: &out, err: &out, now: time.Now, getenv: func(name string) string {
+		if name == "TIMEWHEEL_DB" {
+			return r.place[1]
+		}
+		return ""
+	}}
+	if code := p.run(t.Context(), []string{"ls", "-schema", r.place[3]}); code != done {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+	dir := inDirectory(t)
+	if code := p.run(t.Context(), append([]string{"ls"}, dir.place...)); code != done {
+		t.Errorf("-dir with TIMEWHEEL_DB: exit code %d: %s", code, &out)
+	}
+	if _, err := os.Stat(dir.place[1]); err != nil {
+		t.Error(err)
+	}
+}

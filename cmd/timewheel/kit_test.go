@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+var update = flag.Bool("update", false, "write the files of testdata")
+
+// now is the time of all tests: half a day before the new year 2200.
+var now = time.Date(2199, 12, 31, 12, 0, 0, 0, time.FixedZone("CET", 3600))
+
+// shared is the server of all tests.
+var shared struct {
+	once sync.Once
+	*pgtest.Server
+	err error
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("TIMEWHEEL_TEST_MAIN") != "" { // a completion script calls this program
+		main()
+	}
+	code := m.Run()
+	if shared.Server != nil {
+		if err := shared.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// server returns the URL of the server, or skips the test where none is installed, unless POSTGRES_REQUIRED is
+// set.
+func server(t *testing.T) string {
+	t.Helper()
+	shared.once.Do(func() { shared.Server, shared.err = pgtest.Start() })
+	if errors.Is(shared.err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
+		t.Skip(shared.err)
+	}
+	check(t, shared.err)
+	return shared.URL()
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A result is what a call of the command leaves.
+type result struct {
+	out, err string
+	code     int
+}
+
+// A rig is the command on tasks that are somewhere.
+type rig struct {
+	*testing.T
+	place  []string // flags
+	answer string   // at the terminal; empty if there is none
+	width  int
+}
+
+// do calls the command. The flags that say where the tasks are follow its name.
+func (r *rig) do(name string, args ...string) result {
+	r.Helper()
+	return r.run(append(append([]string{name}, r.place...), args...)...)
+}
+
+// run calls the command with these arguments.
+func (r *rig) run(args ...string) result {
+	r.Helper()
+	var out, errOut bytes.Buffer
+	p := &program{
+		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(string) string { return "" },
+		now: func() time.Time { return now }, asks: r.answer != "", width: r.width,
+	}
+	code := p.run(r.Context(), args)
+	return result{out.String(), errOut.String(), code}
+}
+
+// must calls the command, which must succeed, and returns what it writes.
+func (r *rig) must(name string, args ...string) string {
+	r.Helper()
+	got := r.do(name, args...)
+	if got.code != done {
+		r.Fatalf("%s %q: exit code %d: %s", name, args, got.code, got.err)
+	}
+	return got.out
+}
+
+// schemas numbers the schemas of the tests.
+var schemas atomic.Int64
+
+// everywhere runs the test on an empty store in a directory, and on an empty schema of a database.
+func everywhere(t *testing.T, test func(r *rig)) {
+	t.Run("directory", func(t *testing.T) { test(inDirectory(t)) })
+	t.Run("database", func(t *testing.T) { test(inDatabase(t)) })
+}
+
+func inDirectory(t *testing.T) *rig {
+	dir := filepath.Join(t.TempDir(), "tasks")
+	store, err := pebble.Open(dir)
+	check(t, err)
+	check(t, store.Close())
+	return &rig{T: t, place: []string{"-dir", dir}}
+}
+
+func inDatabase(t *testing.T) *rig {
+	r := &rig{T: t, place: []string{"-db", server(t), "-schema", fmt.Sprint("test ", schemas.Add(1))}}
+	r.must("migrate")
+	return r
+}
+
+// with calls f with a scheduler on the tasks.
+func (r *rig) with(f func(s *durable.Scheduler)) {
+	r.Helper()
+	var s *durable.Scheduler
+	if r.place[0] == "-dir" {
+		store, err := pebble.Open(r.place[1])
+		check(r.T, err)
+		s, err = durable.New(store, durable.WithLogger(testkit.Quiet()))
+		check(r.T, err)
+	} else {
+		e := r.engine()
+		defer e.Close()
+		var err error
+		s, err = durable.Join(r.Context(), e, durable.WithLogger(testkit.Quiet()))
+		check(r.T, err)
+	}
+	f(s)
+	check(r.T, s.Shutdown(r.Context()))
+}
+
+func (r *rig) engine() *postgres.Engine {
+	r.Helper()
+	e, err := postgres.Open(r.Context(), r.place[1], postgres.WithSchema(r.place[3]))
+	check(r.T, err)
+	return e
+}
+
+// restore puts records in place.
+func (r *rig) restore(records []durable.Record) {
+	r.Helper()
+	r.with(func(s *durable.Scheduler) { check(r.T, s.Restore(r.Context(), records...)) })
+}
+
+// keys returns the keys that are there, in due order.
+func (r *rig) keys() (keys []string) {
+	r.Helper()
+	r.with(func(s *durable.Scheduler) {
+		for i, err := range s.All(r.Context()) {
+			check(r.T, err)
+			keys = append(keys, i.Key)
+		}
+	})
+	return keys
+}
+
+// fixture returns tasks in most states, as they are kept.
+func fixture(t *testing.T) (all []durable.Record) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		check(t, err)
+		fails := func(ctx context.Context, run durable.Run) error {
+			return fmt.Errorf("smtp %s: connection refused", run.Payload)
+		}
+		check(t, s.Handle("mail", fails, durable.WithRetry(1, time.Second, time.Second)))
+		check(t, s.Handle("order", func(context.Context, durable.Run) error { return nil }))
+		check(t, s.Start())
+		year := now.Add(12 * time.Hour)
+		check(t, s.AddTask(t.Context(),
+			durable.Task{Key: "mail:1", Kind: "mail", Payload: []byte("17"), Delay: time.Second},
+			durable.Task{Key: "mail:2", Kind: "mail", Payload: []byte("18"), Delay: time.Second},
+			durable.Task{Key: "mail:3", Kind: "mail", Payload: []byte("19"), At: year},
+			durable.Task{Key: "order:1", Kind: "order", Payload: []byte("{\"id\": 1}\n"), At: year.Add(time.Nanosecond)},
+			durable.Task{Key: "order:2", Kind: "order", At: now.Add(4*time.Minute + 12*time.Second),
+				Interval: 90 * time.Minute, Times: durable.Forever},
+			durable.Task{Key: "order:3", Kind: "order", Payload: []byte{0, 1, 2, 0xff}, At: year.AddDate(1, 0, 0),
+				Interval: 1500 * time.Millisecond, Times: 12_000},
+			durable.Task{Key: "a key\nof\xffbytes", Kind: "order", At: year},
+			durable.Task{Key: "Auftrag: Größe 大きさ", Kind: "order", At: year},
+		))
+		time.Sleep(time.Minute) // of the bubble
+		synctest.Wait()
+		check(t, s.Shutdown(t.Context()))
+		for r, err := range store.Reopen().Due(durable.Position{Due: durable.None}, lastDue) {
+			check(t, err)
+			all = append(all, r)
+		}
+	})
+	return all
+}
+
+var variable = regexp.MustCompile(`"generation":[0-9]+|[0-9a-f]{14,16}\.|"at":"20[0-9-]+T[0-9:.]+Z"|"record":"[^"]+"`)
+
+// golden compares a text with a file of testdata. The numbers of tokens and the time of a count vary.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	got = variable.ReplaceAllString(got, "#")
+	name = filepath.Join("testdata", name)
+	if *update {
+		check(t, os.WriteFile(name, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(name)
+	check(t, err)
+	if got != string(want) {
+		t.Errorf("it writes\n%s\nand %s has\n%s", got, name, want)
+	}
+}

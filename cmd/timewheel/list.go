@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const aboutList = `
+Without a search it lists what is due first. Tasks are in order of their due times, or of their keys
+if -prefix or -failure is given. Keys that are no plain text are quoted as in Go, and are given to
+the commands in the same form.
+
+  timewheel ls -prefix order: -state retrying
+  timewheel ls -all -json | jq -r .kind | sort | uniq -c`
+
+func defineList(p *program, f *flag.FlagSet) action {
+	var at place
+	var q search
+	var asJSON bool
+	at.define(p, f)
+	q.define(f, true, "all tasks, and not only a page of them")
+	f.IntVar(&q.Limit, "limit", 50, "list at most `N` tasks")
+	f.StringVar(&q.After, "after", "", "continue after the page that ended with `PLACE`")
+	f.BoolVar(&asJSON, "json", false, "write JSON lines")
+	return noArgs(func(ctx context.Context) error {
+		if q.Limit < 1 {
+			return usagef("-limit %d is not positive", q.Limit)
+		}
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error { return p.list(ctx, s, q, asJSON) })
+	})
+}
+
+// list lists a page of tasks, or all that the search finds. A table of all of them is one for each page, for
+// they may be more than memory holds.
+func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJSON bool) error {
+	left := q.Limit
+	if q.all {
+		q.Limit = pageOfAll
+	}
+	out := bufio.NewWriter(p.out)
+	tasks := 0
+	var page []durable.Info
+	flush := func() error {
+		if tasks == 0 || len(page) > 0 {
+			if err := p.writeTasks(out, page, asJSON); err != nil {
+				return err
+			}
+		}
+		tasks += len(page)
+		page = page[:0]
+		return out.Flush()
+	}
+	for {
+		if !q.all {
+			q.Limit = left - len(page)
+		}
+		found, err := s.Find(ctx, q.Query)
+		if err != nil {
+			return errors.Join(err, flush())
+		}
+		page = append(page, found.Tasks...)
+		q.After = found.Next
+		whole := q.After == "" || !q.all && len(page) >= left
+		if whole || q.all && len(page) >= pageOfAll {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if whole {
+			break
+		}
+	}
+	if q.After != "" {
+		fmt.Fprintf(p.err, "There are more: -after %s continues, and -all lists all.\n", q.After)
+	}
+	return nil
+}
+
+// pageOfAll is how many tasks are in memory while all are listed.
+const pageOfAll = 1000
+
+func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool) error {
+	if asJSON {
+		for _, i := range page {
+			if err := writeJSON(out, infoJSON(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(page) == 0 {
+		fmt.Fprintln(p.err, "No task fits.")
+		return nil
+	}
+	t := table{columns: []column{
+		{title: "KEY", least: 12}, {title: "KIND", least: 6}, {title: "STATE"}, {title: "NEXT"},
+		{title: "LEFT", right: true}, {title: "FAILED", right: true}, {title: "ERROR", least: 8},
+	}}
+	for _, i := range page {
+		failed, failure := "", ""
+		if i.Attempts > 0 {
+			failed, failure = number(i.Attempts), quoteText(i.Failure)
+		}
+		t.add(quoteText(i.Key), quoteText(i.Kind), i.State.String(), p.nextRun(i), times(i.Times), failed, failure)
+	}
+	t.write(out, p.width)
+	return nil
+}
+
+func (p *program) nextRun(i durable.Info) string {
+	if i.Parked {
+		return "-"
+	}
+	return p.when(i.Next)
+}
+
+// times returns how many runs are left.
+func times(n int) string {
+	if n == durable.Forever {
+		return "forever"
+	}
+	return number(n)
+}
+
+const aboutShow = `
+A payload is shown as text, or in hexadecimal, and cut after 4 KiB. With -payload it is written as
+it is, and nothing else.
+
+  timewheel show order:42
+  timewheel show -payload order:42 | jq .`
+
+func defineShow(p *program, f *flag.FlagSet) action {
+	var at place
+	var asJSON, payload bool
+	at.define(p, f)
+	f.BoolVar(&asJSON, "json", false, "write JSON lines")
+	f.BoolVar(&payload, "payload", false, "write the payload alone")
+	return func(ctx context.Context, args []string) error {
+		keys, err := keysOf(args)
+		switch {
+		case err != nil:
+			return err
+		case len(keys) == 0:
+			return usagef("which task? Give its key")
+		case payload && (asJSON || len(keys) > 1):
+			return usagef("-payload is for one task, and without -json")
+		}
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			var missing error
+			for n, key := range keys {
+				i, ok, err := s.Get(ctx, key)
+				switch {
+				case err != nil:
+					return err
+				case !ok:
+					missing = errors.Join(missing, noTask(key))
+				case payload:
+					_, err = p.out.Write(i.Payload)
+				case asJSON:
+					err = writeJSON(p.out, infoJSON(i))
+				default:
+					if n > 0 {
+						fmt.Fprintln(p.out)
+					}
+					p.showTask(i)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return missing
+		})
+	}
+}
+
+func noTask(key string) error {
+	return fmt.Errorf("%w: %s", durable.ErrTaskKeyNotFound, quoteText(key))
+}
+
+func (p *program) showTask(i durable.Info) {
+	now := p.now()
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(p.out, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("key", "%s", quoteText(i.Key))
+	line("kind", "%s", quoteText(i.Kind))
+	line("state", "%s", i.State)
+	if !i.Parked {
+		line("next", "%s", when(i.Next, now))
+	}
+	if i.Interval > 0 {
+		line("interval", "%s", i.Interval)
+	}
+	line("runs left", "%s", times(i.Times))
+	if i.Missed > 0 {
+		line("missed", "%s", count(int(i.Missed), "period"))
+	}
+	if i.Node != "" {
+		line("node", "%s", quoteText(i.Node))
+	}
+	line("token", "%s", quoteText(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()))
+	if i.Attempts > 0 {
+		line("failed", "%s; the last with: %s", count(i.Attempts, "attempt"), quoteText(i.Failure))
+	}
+	for _, f := range i.Failed {
+		line("", "%s: %s", when(f.At, now), quoteText(f.Text))
+	}
+	line("payload", "%s", count(len(i.Payload), "byte"))
+	if len(i.Payload) > 0 {
+		fmt.Fprintln(p.out, payloadText(i.Payload))
+	}
+}
+
+// mostPayload is how much of a payload is shown.
+const mostPayload = 4 << 10
+
+// payloadText returns a payload for people: text as it is, and anything else in hexadecimal.
+func payloadText(payload []byte) string {
+	shown := payload[:min(len(payload), mostPayload)]
+	for n := 0; n < utf8.UTFMax && len(shown) < len(payload) && !utf8.Valid(shown) && len(shown) > 0; n++ {
+		shown = shown[:len(shown)-1] // not within a character
+	}
+	s := string(shown)
+	control := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, control) {
+		shown = payload[:min(len(payload), mostPayload)]
+		s = hex.Dump(shown)
+	}
+	s = "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ")
+	if left := len(payload) - len(shown); left > 0 {
+		s += fmt.Sprintf("\n  … and %s more", count(left, "byte"))
+	}
+	return s
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const aboutStats = `
+Failing tasks are those of which an attempt has failed: those that are retried, and those that are
+parked after their last attempt.`
+
+func defineStats(p *program, f *flag.FlagSet) action {
+	var at place
+	var asJSON bool
+	at.define(p, f)
+	f.BoolVar(&asJSON, "json", false, "write one line of JSON")
+	return noArgs(func(ctx context.Context) error {
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			census, err := wholeCensus(ctx, s)
+			if err != nil {
+				return err
+			}
+			late, err := s.CatchUp(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(p.out, newStatsJSON(census, late))
+			}
+			p.writeStats(census, late)
+			return nil
+		})
+	})
+}
+
+// wholeCensus waits until all tasks of a store have been counted.
+func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, error) {
+	const every = 20 * time.Millisecond
+	for {
+		census, err := s.Census(ctx)
+		if err != nil || census.Whole {
+			return census, err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return census, ctx.Err()
+		}
+	}
+}
+
+func (p *program) writeStats(c durable.Census, late durable.CatchUp) {
+	t := table{columns: []column{
+		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
+		{title: "PARKED", right: true},
+	}}
+	all := durable.KindCensus{}
+	for _, k := range c.Kinds {
+		t.add(quoteText(k.Kind), number(k.Tasks), number(k.Failing), number(k.Parked))
+		all.Tasks, all.Failing, all.Parked = all.Tasks+k.Tasks, all.Failing+k.Failing, all.Parked+k.Parked
+	}
+	t.add("all", number(all.Tasks), number(all.Failing), number(all.Parked))
+	t.write(p.out, p.width)
+	fmt.Fprintln(p.out)
+	if late.Left == 0 {
+		fmt.Fprintln(p.out, "Nothing is overdue.")
+		return
+	}
+	least := ""
+	if late.Cut {
+		least = "At least "
+	}
+	verb := "are"
+	if late.Left == 1 {
+		verb = "is"
+	}
+	fmt.Fprintf(p.out, "%s%s %s overdue; the first was due %s.\n", least, count(late.Left, "task"), verb,
+		when(late.Oldest, p.now()))
+	if !late.Done.IsZero() {
+		fmt.Fprintf(p.out, "At the present rate all have been started %s.\n", when(late.Done, p.now()))
+	}
+}
+
+type statsJSON struct {
+	At      time.Time    `json:"at"`
+	Tasks   int          `json:"tasks"`
+	Failing int          `json:"failing"`
+	Parked  int          `json:"parked"`
+	Kinds   []kindJSON   `json:"kinds"`
+	Overdue *overdueJSON `json:"overdue"` // null if nothing is
+}
+
+type kindJSON struct {
+	Kind    text `json:"kind"`
+	Tasks   int  `json:"tasks"`
+	Failing int  `json:"failing"`
+	Parked  int  `json:"parked"`
+}
+
+type overdueJSON struct {
+	Tasks  int       `json:"tasks"` // at least, if cut
+	Cut    bool      `json:"cut"`
+	Oldest time.Time `json:"oldest"`
+	Done   time.Time `json:"done,omitzero"`
+}
+
+func newStatsJSON(c durable.Census, late durable.CatchUp) statsJSON {
+	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}}
+	for _, k := range c.Kinds {
+		s.Tasks, s.Failing, s.Parked = s.Tasks+k.Tasks, s.Failing+k.Failing, s.Parked+k.Parked
+		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked})
+	}
+	if late.Left > 0 {
+		s.Overdue = &overdueJSON{late.Left, late.Cut, late.Oldest.UTC(), late.Done}
+	}
+	return s
+}
+
+const aboutFailures = `
+Tasks of one kind whose last errors differ only in numbers are a group. # stands for the numbers.
+The text of a group is what -failure finds it by:
+
+  timewheel unpark -kind mail -failure "timeout after #s"`
+
+func defineFailures(p *program, f *flag.FlagSet) action {
+	var at place
+	var asJSON bool
+	at.define(p, f)
+	f.BoolVar(&asJSON, "json", false, "write JSON lines")
+	return noArgs(func(ctx context.Context) error {
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			found, err := s.Failures(ctx)
+			if err != nil {
+				return err
+			}
+			return p.writeFailures(found, asJSON)
+		})
+	})
+}
+
+type groupJSON struct {
+	Kind    text      `json:"kind"`
+	Text    string    `json:"text"`
+	Tasks   int       `json:"tasks"`
+	Parked  int       `json:"parked"`
+	Example text      `json:"example"`
+	Last    time.Time `json:"last,omitzero"`
+}
+
+func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
+	if found.Cut {
+		fmt.Fprintf(p.err, "There are more than the %s that were looked at.\n", count(found.Looked, "failing task"))
+	}
+	if asJSON {
+		for _, g := range found.Groups {
+			err := writeJSON(p.out, groupJSON{text(g.Kind), g.Text, g.Tasks, g.Parked, text(g.Example), utc(g.Last)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(found.Groups) == 0 {
+		fmt.Fprintln(p.err, "No task fails.")
+		return nil
+	}
+	t := table{columns: []column{
+		{title: "TASKS", right: true}, {title: "PARKED", right: true}, {title: "KIND", least: 8},
+		{title: "ERROR", least: 16}, {title: "EXAMPLE", least: 12}, {title: "LAST"},
+	}}
+	for _, g := range found.Groups {
+		t.add(number(g.Tasks), number(g.Parked), quoteText(g.Kind), quoteText(g.Text), quoteText(g.Example),
+			p.when(g.Last))
+	}
+	t.write(p.out, p.width)
+	return nil
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+const aboutNodes = `
+A lease that is late belongs to a node that has died or is cut off: other nodes take over its tasks.`
+
+func defineNodes(p *program, f *flag.FlagSet) action {
+	var at place
+	var asJSON bool
+	at.defineDB(p, f)
+	f.BoolVar(&asJSON, "json", false, "write JSON lines")
+	return noArgs(func(ctx context.Context) error {
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			nodes, err := s.Nodes(ctx)
+			if err != nil {
+				return err
+			}
+			nodes = slices.DeleteFunc(nodes, func(n durable.NodeInfo) bool { return n.Self }) // this command
+			return p.writeNodes(nodes, asJSON)
+		})
+	})
+}
+
+type nodeJSON struct {
+	Name  string           `json:"name"`
+	ID    durable.MemberID `json:"id"`
+	Lease seconds          `json:"lease"`
+	Left  seconds          `json:"left"` // of the lease; negative if it is late
+	Held  int              `json:"held"`
+
+	durable.NodeReport
+}
+
+func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
+	if asJSON {
+		for _, n := range nodes {
+			err := writeJSON(p.out, nodeJSON{n.Name, n.ID, seconds(n.Lease), seconds(n.Left), n.Held, n.NodeReport})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(nodes) == 0 {
+		fmt.Fprintln(p.err, "No node is there.")
+		return nil
+	}
+	t := table{columns: []column{
+		{title: "NODE", least: 8}, {title: "ID", right: true}, {title: "LEASE"}, {title: "HELD", right: true},
+		{title: "WAITING", right: true}, {title: "RUNNING", right: true}, {title: "STARTED"},
+		{title: "VERSION", least: 6}, {title: "KINDS", least: 8},
+	}}
+	for _, n := range nodes {
+		lease := span(n.Lease) + ", " + span(n.Left) + " left"
+		if n.Left < 0 {
+			lease = span(n.Lease) + ", late by " + span(-n.Left)
+		}
+		kinds := make([]string, len(n.Kinds))
+		for i, kind := range n.Kinds {
+			kinds[i] = quoteText(kind)
+		}
+		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
+			number(n.Running)+" of "+number(n.Workers), p.when(n.Started), n.Version, strings.Join(kinds, ", "))
+	}
+	t.write(p.out, p.width)
+	return nil
+}
+
+func defineVersion(p *program, _ *flag.FlagSet) action {
+	return noArgs(func(context.Context) error {
+		version := "unknown"
+		if info, ok := debug.ReadBuildInfo(); ok {
+			version = info.Main.Version + ", " + info.GoVersion
+		}
+		_, err := fmt.Fprintln(p.out, "timewheel "+version)
+		return err
+	})
+}

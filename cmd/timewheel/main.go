@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+// Timewheel operates durable tasks: it lists, searches, removes, runs and moves them, and copies them to files
+// and back. It works on the database of a cluster, or on an embedded store that no process has open.
+//
+//	timewheel help
+//
+// Nothing that it does runs a task: it has no handlers.
+//
+// The exit code is
+//
+//	0  done
+//	1  failed, or interrupted
+//	2  the command line is wrong
+//	3  there is no task with one of the keys
+//	4  nothing was done, because it was not confirmed
+//	5  another process has the store open
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	p := &program{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now,
+		asks: term.IsTerminal(int(os.Stdin.Fd())), shows: term.IsTerminal(int(os.Stdout.Fd())),
+	}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		p.width = width
+	}
+	code := p.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// A program is one call of the command, and what it has to do with the world.
+type program struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+	now      func() time.Time // in the zone that times are shown in
+	asks     bool             // there is a person at in
+	shows    bool             // there is a person at out
+	width    int              // columns of the terminal at out; 0 if there is none
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// states are the values of -state.
+var states = map[string]durable.State{}
+
+var stateNames []string
+
+func init() {
+	for s := durable.Scheduled; s <= durable.Parked; s++ {
+		states[s.String()] = s
+		stateNames = append(stateNames, s.String())
+	}
+}
+
+// A search is what the search flags say.
+type search struct {
+	durable.Query
+	all bool
+}
+
+// define defines the flags of a search. What a command needs to do something to all tasks is all.
+func (s *search) define(f *flag.FlagSet, state bool, all string) {
+	text := func(to *string, name, usage string) {
+		f.Func(name, usage, func(value string) (err error) {
+			*to, err = unquoteText(value)
+			return err
+		})
+	}
+	text(&s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
+	text(&s.Kind, "kind", "tasks of the `KIND`")
+	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or is that of a group of failures")
+	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
+	f.BoolVar(&s.all, "all", false, all)
+	if !state {
+		return
+	}
+	f.Func("state", "tasks in the `STATE`: "+strings.Join(stateNames, ", "), func(value string) error {
+		var ok bool
+		if s.State, ok = states[value]; !ok {
+			return fmt.Errorf("it is one of %s", strings.Join(stateNames, ", "))
+		}
+		return nil
+	})
+}
+
+// given reports whether there is a search at all.
+func (s *search) given() bool {
+	return s.all || s.Prefix != "" || s.Kind != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
+}
+
+// keysOf returns the keys that arguments name.
+func keysOf(args []string) ([]string, error) {
+	keys := make([]string, len(args))
+	for i, arg := range args {
+		var err error
+		if keys[i], err = unquoteText(arg); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}

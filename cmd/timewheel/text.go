@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// quoteText returns a key, a kind or an error as people see it: as it is if it is printable text, or else
+// quoted as in Go. A text that begins with a quotation mark is quoted as well, so that unquoteText is the
+// inverse.
+func quoteText(s string) string {
+	if s == "" || s[0] == '"' || strings.TrimSpace(s) != s || !utf8.ValidString(s) ||
+		strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// unquoteText returns what quoteText was given.
+func unquoteText(s string) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		return s, nil
+	}
+	text, err := strconv.Unquote(s)
+	if err != nil {
+		return "", usagef("%s begins with a quotation mark, and is no quoted text as in Go", s)
+	}
+	return text, nil
+}
+
+// count returns a number with its noun: "1 task", "1,204 tasks".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// number returns a number with commas.
+func number(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// span returns a duration in at most two units: 350ms, 4m12s, 3h5m, 12d4h.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	two := func(big, small time.Duration, bigUnit, smallUnit string) string {
+		s := strconv.FormatInt(int64(d/big), 10) + bigUnit
+		if rest := d % big / small; rest > 0 {
+			s += strconv.FormatInt(int64(rest), 10) + smallUnit
+		}
+		return s
+	}
+	switch {
+	case d < time.Second:
+		return d.Truncate(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Truncate(time.Second).String()
+	case d < time.Hour:
+		return two(time.Minute, time.Second, "m", "s")
+	case d < day:
+		return two(time.Hour, time.Minute, "h", "m")
+	}
+	return two(day, time.Hour, "d", "h")
+}
+
+// when returns an instant in the zone of now, and how far it is from now.
+func when(t, now time.Time) string {
+	return t.In(now.Location()).Format("2006-01-02 15:04:05 MST") + ", " + distance(t, now)
+}
+
+// narrow is how many columns a terminal must have for tables with dates.
+const narrow = 110
+
+// when returns an instant for a table: on a narrow terminal only how far it is from now.
+func (p *program) when(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case p.width > 0 && p.width < narrow:
+		return distance(t, p.now())
+	}
+	return when(t, p.now())
+}
+
+// distance returns "in 4m12s", "4m12s ago" or "now".
+func distance(t, now time.Time) string {
+	switch d := t.Sub(now); {
+	case d >= time.Millisecond:
+		return "in " + span(d)
+	case d <= -time.Millisecond:
+		return span(-d) + " ago"
+	}
+	return "now"
+}
+
+// cells returns how many columns of a terminal a text takes.
+func cells(s string) (n int) {
+	for _, r := range s {
+		n += cellsOf(r)
+	}
+	return n
+}
+
+func cellsOf(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// cut returns a text that takes at most that many columns. What is left out is shown as …
+func cut(s string, most int) string {
+	if cells(s) <= most {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += cellsOf(r); n > most-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// A column of a table.
+type column struct {
+	title string
+	right bool // numbers
+	least int  // it may be cut to that many columns of the terminal; 0 if it must not be cut
+}
+
+// A table is for people. On a terminal its rows are no longer than a line, as far as that is possible.
+type table struct {
+	columns []column
+	rows    [][]string
+}
+
+func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
+
+// write writes the table, in lines of at most width columns if that is not 0.
+func (t *table) write(to io.Writer, width int) {
+	widths := make([]int, len(t.columns))
+	titles := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = c.title
+		widths[i] = cells(c.title)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], cells(row[i]))
+		}
+	}
+	if width > 0 {
+		t.fit(widths, width)
+	}
+	t.line(to, widths, titles)
+	for _, row := range t.rows {
+		t.line(to, widths, row)
+	}
+}
+
+const gap = "  "
+
+// fit makes columns narrower until the table fits, the widest of those that may be cut first.
+func (t *table) fit(widths []int, width int) {
+	total := len(gap) * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > width; total-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.least > 0 && widths[i] > c.least && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+func (t *table) line(to io.Writer, widths []int, row []string) {
+	var b strings.Builder
+	for i, text := range row {
+		text = cut(text, widths[i])
+		pad := strings.Repeat(" ", widths[i]-cells(text))
+		if i > 0 {
+			b.WriteString(gap)
+		}
+		if t.columns[i].right {
+			b.WriteString(pad + text)
+		} else {
+			b.WriteString(text + pad)
+		}
+	}
+	fmt.Fprintln(to, strings.TrimRight(b.String(), " "))
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A Backuper is a [Store] that can be copied while a scheduler uses it.
+type Backuper interface {
+	// Backup writes a copy of the store to w, as a tar of a directory. The copy has the records of one instant
+	// between two commits: all commits that had returned before Backup was called, and no part of one. Commits
+	// and reads may happen meanwhile. An error of w ends Backup, which returns it; what has been written is no
+	// copy then.
+	Backup(ctx context.Context, w io.Writer) error
+}
+
+// Backup writes a copy of the store to w, while the scheduler uses it. The copy is a store, with exactly what
+// was committed at one instant. [Backuper] says what it consists of. Shutdown ends a Backup, which then returns
+// ErrStopped. The error wraps [errors.ErrUnsupported] if the store is no Backuper, and on a node.
+func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !s.reads.enter() {
+		return ErrStopped
+	}
+	defer s.reads.leave()
+	store, ok := s.below.backuper()
+	if !ok {
+		return fmt.Errorf("durable: a store of this type has no backup while it is in use: %w", errors.ErrUnsupported)
+	}
+	return store.Backup(ctx, backupWriter{ctx, s, w})
+}
+
+// A backupWriter passes on a backup, until the context is done or the scheduler is shut down.
+type backupWriter struct {
+	ctx context.Context
+	s   *Scheduler
+	to  io.Writer
+}
+
+func (w backupWriter) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if w.s.reads.stopped() {
+		return 0, ErrStopped
+	}
+	return w.to.Write(b)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+)
+
+// Restore adds all of the tasks or none, each as its record says: with the run that is next, its failed
+// attempts, its missed periods and its [Token]. A parked task stays parked. The records are those of a [Store]
+// or an [Engine], maybe of another one than this scheduler has. A kind needs no handler.
+//
+// The error is as that of AddTask. It wraps ErrCorrupt or ErrVersion if a record cannot be read.
+func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
+	recs := make([]*record, len(records))
+	size := 0
+	for i, r := range records {
+		r.Data = bytes.Clone(r.Data)
+		rec, err := decode(r)
+		if err == nil {
+			err = rec.check()
+		}
+		if err != nil {
+			return err
+		}
+		recs[i] = rec
+		if size += rec.size(); size > MaxBatch {
+			return tooMuch()
+		}
+	}
+	if len(recs) == 0 {
+		return nil
+	}
+	return s.addRecords(ctx, recs, size, true)
+}
+
+// check returns an error if no task can be what a whole record says.
+func (r *record) check() error {
+	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
+		Times: int(r.times)}
+	if err := t.validate(); err != nil {
+		return err
+	}
+	if r.due < 0 {
+		return fmt.Errorf("%w: %q is due before 1970", ErrInvalidTask, r.key)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// inOneBubbleEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one
+// that is a node.
+func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
+	for name, open := range map[string]func() (*durable.Scheduler, error){
+		"store": func() (*durable.Scheduler, error) {
+			return durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+		},
+		"node": func() (*durable.Scheduler, error) {
+			return durable.Join(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := open()
+				if err != nil {
+					t.Fatal(err)
+				}
+				test(t, s)
+				if err := s.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
+// periods, and one that is due in an hour.
+func leftBehind(t *testing.T) (all []durable.Record) {
+	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
+	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
+	r.open("fail")
+	fails := func(context.Context, durable.Run) error { return errFail }
+	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
+	r.start()
+	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
+		durable.Task{Key: "later", Kind: "note", Delay: hour},
+		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: r.begin.Add(-90 * sec)})
+	testkit.Settle(5 * sec)
+	r.add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
+	testkit.Settle(3 * tick)
+	if i := r.info("retried"); i.Attempts != 1 || !r.info("parked").Parked || r.info("missed").Missed == 0 {
+		t.Fatalf("the tasks are not as they should be: %+v", i)
+	}
+	left := r.store.Reopen()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for one, err := range left.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func TestRestore_tasks_areAsTheyWere(t *testing.T) {
+	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+		records := leftBehind(t)
+		if err := s.Restore(ctx, records...); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			want, err := r.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok, err := s.Get(ctx, r.Key)
+			if err != nil || !ok || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s is\n%+v, %v, and was\n%+v", r.Key, got, err, want)
+			}
+		}
+		if st := s.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
+			t.Errorf("the accounts are %+v", st)
+		}
+		// Nothing has run, and what is restored can be operated.
+		testkit.Settle(2 * hour)
+		if st := s.Stats(); st.Started != 0 || st.Pending != len(records) {
+			t.Errorf("the accounts are %+v", st)
+		}
+		if err := errors.Join(s.Reschedule(ctx, "parked", hour), s.RemoveTask(ctx, "later")); err != nil {
+			t.Error(err)
+		}
+		// With handlers, all runs as it would have.
+		ran := make(chan durable.Run, 100)
+		note := func(_ context.Context, run durable.Run) error { ran <- run; return nil }
+		if err := errors.Join(s.Handle("fail", note), s.Handle("note", note), s.Start()); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(sec)
+		for range 2 {
+			run := <-ran
+			at := slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == run.Key })
+			was, err := records[at].Info()
+			if err != nil || run.Token != (durable.Token{Key: was.Key, Generation: was.Generation, Seq: was.Seq}) ||
+				run.Attempt != was.Attempts+1 {
+				t.Errorf("%+v runs, and was %+v, %v", run, was, err)
+			}
+		}
+	})
+}
+
+func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
+	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+		records := leftBehind(t)
+		good := records[0]
+		changed := func(f func(r *durable.Record)) durable.Record {
+			r := good
+			r.Data = bytes.Clone(r.Data)
+			f(&r)
+			return r
+		}
+		for name, c := range map[string]struct {
+			with durable.Record
+			want error
+		}{
+			"cut off":         {changed(func(r *durable.Record) { r.Data = r.Data[:3] }), durable.ErrCorrupt},
+			"another version": {changed(func(r *durable.Record) { r.Data[0] = 99 }), durable.ErrVersion},
+			"no key":          {changed(func(r *durable.Record) { r.Key = "" }), durable.ErrInvalidTask},
+			"before 1970":     {changed(func(r *durable.Record) { r.Key, r.Due = "x", -1 }), durable.ErrInvalidTask},
+			"too large": {changed(func(r *durable.Record) {
+				r.Key, r.Data = "x", append(r.Data, make([]byte, durable.MaxPayload+1)...)
+			}), durable.ErrInvalidTask},
+			"twice": {good, durable.ErrDuplicateTaskKey},
+		} {
+			if err := s.Restore(ctx, append(records[:len(records):len(records)], c.with)...); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			if s.Len() != 0 {
+				t.Fatalf("%s: %d tasks are restored", name, s.Len())
+			}
+		}
+		if err := errors.Join(s.Restore(ctx), s.Restore(ctx, good)); err != nil {
+			t.Fatal(err)
+		}
+		var taken *durable.DuplicateKeysError
+		if err := s.Restore(ctx, records...); !errors.As(err, &taken) || !slices.Equal(taken.Keys, []string{good.Key}) {
+			t.Errorf("a key that is taken: %v", err)
+		}
+		if s.Len() != 1 {
+			t.Errorf("%d tasks are there", s.Len())
+		}
+	})
+}
+
+func TestBackup_whereThereIsNone_saysSo(t *testing.T) {
+	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+		if err := s.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("it returns %v", err)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Backup(ctx, io.Discard); !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("after Shutdown it returns %v", err)
+		}
+	})
+}
+
+// A backuper is a store whose backup writes until it is refused.
+type backuper struct {
+	*memstore.Store
+	began chan bool
+}
+
+func (b backuper) Backup(_ context.Context, w io.Writer) error {
+	close(b.began)
+	for {
+		if _, err := w.Write([]byte("x")); err != nil {
+			return err
+		}
+		time.Sleep(time.Second) // of the bubble
+	}
+}
+
+func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
+	for name, want := range map[string]error{"shutdown": durable.ErrStopped, "context": context.Canceled} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := backuper{memstore.New(), make(chan bool)}
+				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				until, cancel := context.WithCancel(ctx)
+				defer cancel()
+				ended := make(chan error)
+				go func() { ended <- s.Backup(until, io.Discard) }()
+				<-store.began
+				if name == "context" {
+					cancel()
+				} else {
+					go func() { _ = s.Shutdown(ctx) }()
+				}
+				if err := <-ended; !errors.Is(err, want) {
+					t.Errorf("it returns %v", err)
+				}
+				if err := s.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
