@@ -68,7 +68,9 @@ func Example_operate() {
 	}
 	n, err := s.Bulk(ctx, q, durable.DoNothing) // how many it would be
 	fmt.Println(n, err)
-	n, err = s.Bulk(ctx, q, durable.DoRemove) // or durable.DoRunNow
+	n, err = s.Bulk(ctx, q, durable.DoRemove)
+	fmt.Println(n, err)
+	n, err = s.Bulk(ctx, q, durable.DoRunNow) // none is left
 	fmt.Println(n, err)
 	for _, k := range s.Kinds() {
 		fmt.Println(k.Kind, k.Started, k.Failed, k.Parked)
@@ -81,6 +83,7 @@ func Example_operate() {
 	// mail:2 parked dial 10.0.0.2: connection refused
 	// 2 <nil>
 	// 2 <nil>
+	// 0 <nil>
 	// mail 2 2 2
 	// 0 <nil>
 }
@@ -98,7 +101,23 @@ func ExampleScheduler_Nodes() {
 		log.Fatal(err)
 	}
 	for _, n := range nodes {
-		fmt.Println(n.Name, n.Self, n.Lease, n.Held)
+		var says durable.NodeReport = n.NodeReport
+		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running)
 	}
-	// Output: shop-1 true 5s 0
+	// Output: shop-1 true 5s 0 0
+}
+
+func ExampleState_String() {
+	for _, s := range []durable.State{
+		durable.AnyState, durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked,
+	} {
+		fmt.Println(s)
+	}
+	// Output:
+	// any
+	// scheduled
+	// retrying
+	// waiting
+	// running
+	// parked
 }
