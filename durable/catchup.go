@@ -31,7 +31,8 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 	total, perSecond := s.below.overdueStarts()
 	now.Left = max(now.Left-int(total-c.total), 0)
 	if now.Left > 0 && !now.Cut && perSecond > 0 {
-		now.Done = time.Unix(0, s.below.now()).Add(time.Duration(float64(now.Left) / perSecond * float64(time.Second)))
+		left := float64(now.Left) / perSecond * float64(time.Second)
+		now.Done = time.Unix(0, s.below.now()).Add(time.Duration(left))
 	}
 	return now, nil
 }
@@ -91,7 +92,7 @@ func (r *rate) moveLocked() {
 	}
 }
 
-// perSecond returns how many events there were in a second, of the last ten that are over.
+// read returns how many events there were in all, and in a second, of the last ten seconds that are over.
 func (r *rate) read() (total uint64, perSecond float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

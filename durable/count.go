@@ -27,8 +27,8 @@ const (
 	countTimeout = time.Minute
 )
 
-// take returns the last census that take has returned, or that of a new one if it is due and does not take longer
-// than lookFor. The error is that of the last one.
+// take returns the last census that take has returned, or that of a new one if it is due and does not take
+// longer than lookFor. The error is that of the last one.
 func (c *count) take(ctx context.Context, do func() (Census, error)) (Census, error) {
 	c.mu.Lock()
 	if c.done == nil && (c.last.At.IsZero() || c.err != nil || c.took <= briefCount ||

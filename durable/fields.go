@@ -4,9 +4,9 @@ package durable
 
 import "encoding/binary"
 
-// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length and
-// its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it could not
-// write it again as it was.
+// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
+// and its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it
+// could not write it again as it was.
 
 // A field is an optional part of a record.
 type field struct {
@@ -34,7 +34,8 @@ func (r *record) encodeFields() (b []byte) {
 	return b
 }
 
-// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know, or 0.
+// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know, or
+// 0.
 func (r *record) decodeFields(d *decoder) (unknown uint64) {
 	known := fields[:]
 	for {

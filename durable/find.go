@@ -82,8 +82,8 @@ type ending struct {
 	whole  bool // there is no more
 }
 
-// look calls each with the tasks of the stretch that fit the query, until each wants no more or the time is up. A
-// time of 0 is never up. It moves the beginning of the stretch to where a further look goes on.
+// look calls each with the tasks of the stretch that fit the query, until each wants no more or the time is up.
+// A time of 0 is never up. It moves the beginning of the stretch to where a further look begins.
 func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	each func(view) (more bool),
 ) (e ending, err error) {

@@ -384,7 +384,8 @@ func (k *keeper) len() int { return k.store.Len() }
 func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
-	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: k.cfg.report(k.wheel, k.kinds)}}, nil
+	report := k.cfg.report(k.wheel, k.kinds)
+	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
 }
 
 func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.caughtUp.read() }
@@ -458,8 +459,8 @@ func (k *keeper) next(after, n uint64) uint64 {
 	return first
 }
 
-// countRecords counts the records as they were in the beginning, after it has called begun. What changes meanwhile
-// is counted as it changes. It ends early with the keeper.
+// countRecords counts the records as they were in the beginning, after it has called begun. What changes
+// meanwhile is counted as it changes. It ends early with the keeper.
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched

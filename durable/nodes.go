@@ -76,8 +76,8 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, nil
 }
 
-// namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine for
-// the names at most once.
+// namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine
+// for the names at most once.
 func (n *node) namer(ctx context.Context) func(MemberID) string {
 	asked := false
 	return func(id MemberID) string {

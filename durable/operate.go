@@ -53,11 +53,11 @@ type Found struct {
 	Cut    bool   // the time was up before the page was full
 }
 
-// Find returns a page of the tasks that the query asks for. It uses the best of the orders in which the tasks are
-// kept: by due time; by key for a prefix, and for what is running; of those that failed by key, for a failure and for
-// what is retrying. What does not fit the rest of the query is looked at and left out, until the page is full or the
-// time is up: the page is cut then, and Next goes on. A task that changes meanwhile may be found or not. An After that
-// is not of the same query is an error that wraps ErrInvalidTask.
+// Find returns a page of the tasks that the query asks for. It uses the best of the orders in which the tasks
+// are kept: by due time; by key for a prefix, and for what is running; of those that failed by key, for a
+// failure and for what is retrying. What does not fit the rest of the query is looked at and left out, until
+// the page is full or the time is up: the page is cut then, and Next continues. A task that changes meanwhile
+// may be found or not. An After that is not of the same query is an error that wraps ErrInvalidTask.
 func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) { return s.find(ctx, q) }
 
 // A Census is how many tasks there are, by kind.
@@ -75,10 +75,10 @@ type KindCensus struct {
 	Parked  int
 }
 
-// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count that took
-// longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of its time. A count
-// that takes longer than 150 ms goes on in the background, and the one before it is returned. If there is none, Whole
-// is false.
+// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count
+// that took longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of
+// its time. A count that takes longer than 150 ms continues in the background, and the one before it is
+// returned. If there is none, Whole is false.
 func (s *Scheduler) Census(ctx context.Context) (Census, error) {
 	if !s.reads.enter() {
 		return Census{}, ErrStopped
@@ -163,9 +163,9 @@ type CatchUp struct {
 	Done   time.Time // when they will have been started at the present rate; zero if that is unknown
 }
 
-// CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It looks at
-// the tasks for 150 ms at most. Those of a kind without a handler here are left out. What has taken longer than 5 ms
-// is used again for a hundred times as long, less the tasks that have been started since.
+// CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
+// looks at the tasks for 150 ms at most. Those of a kind without a handler here are left out. What has taken
+// longer than 5 ms is used again for a hundred times as long, less the tasks that have been started since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 
 // An Action is what [Scheduler.Bulk] does to a task.
@@ -179,7 +179,7 @@ const (
 
 // Bulk does the same to all tasks that the query finds, whatever its Limit and For, and returns to how many. A task
 // that has changed since it was found, other than by a start of its run, is left alone. When ctx is done Bulk stops,
-// and returns how many it has done. Doing it again goes on with the rest.
+// and returns how many it has done. Doing it again continues with the rest.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	return s.bulk(ctx, q, do)
 }

@@ -87,7 +87,7 @@ func (s drowsy) Failing(from string) iter.Seq2[durable.Record, error] {
 	return s.slow(s.Store.Failing(from))
 }
 
-// What a question may take is over after some of the tasks: it says so, and the next page goes on from there. Each
+// What a question may take is over after some of the tasks: it says so, and the next page continues there. Each
 // makes some progress, however slow the store is.
 func TestFind_cut_goesOn(t *testing.T) {
 	for _, each := range []time.Duration{time.Millisecond, time.Second} {

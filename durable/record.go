@@ -34,8 +34,8 @@ type failed struct {
 // mostFailed is how many failed attempts a record keeps.
 const mostFailed = 5
 
-// The first byte of a record's data is its version. A record without an optional field (fields.go) is written as
-// version 1, which has none.
+// The first byte of a record's data is its version. A record without an optional field (fields.go) is written
+// as version 1, which has none.
 const (
 	recordVersion = 1
 	fieldsVersion = 2

@@ -34,9 +34,9 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// attempt calls the handler, and then end with why the run has failed, or nothing. end returns what becomes of the
-// task. It is called whatever the handler does, and before the observers and the logger, which may do as they like,
-// too.
+// attempt calls the handler, and then end with why the run has failed, or nothing. end returns what becomes of
+// the task. It is called whatever the handler does, and before the observers and the logger, which may do as
+// they like, too.
 func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(failure string) *record) {
 	began := time.Now()
 	why := "handler called runtime.Goexit" // unless it returns
@@ -149,8 +149,8 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// acknowledge sends the keeper the result of a run: why it failed, or nothing, and what becomes of the task. Nothing
-// waits for it: until it is durable the task counts as running, and has no other run.
+// acknowledge sends the keeper the result of a run: why it failed, or nothing, and what becomes of the task.
+// Nothing waits for it: until it is durable the task counts as running, and has no other run.
 func (k *keeper) acknowledge(l *live, failure string, next *record) {
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {

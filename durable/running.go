@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// running is which tasks of a keeper are running, for those who ask: the keeper itself has its map live. A task is
-// in it from the beginning of its run until the end is durable, or the task is removed, replaced or moved.
+// running is which tasks of a keeper are running, for those who ask: the keeper itself has its map live. A task
+// is in it from the beginning of its run until the end is durable, or the task is removed, replaced or moved.
 type running struct {
 	mu sync.Mutex // protects below, and over of each live
 	of map[string]*live

@@ -6,11 +6,11 @@ import "sync/atomic"
 
 // Stats are the accounts of a scheduler: first the present numbers, and then what it has counted since New.
 //
-// Parked is exact when the tasks that were there before New have been read once, in the background. Until then it
-// lacks those that have not been read.
+// Parked is exact when the tasks that were there before New have been read once, in the background. Until then
+// it lacks those that have not been read.
 //
-// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other numbers
-// are the node's own, and Unhandled is 0.
+// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other
+// numbers are the node's own, and Unhandled is 0.
 type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker

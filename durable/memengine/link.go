@@ -190,7 +190,8 @@ func (l *Link) Join(ctx context.Context, name string, lease time.Duration) (dura
 	return a.v, a.now, err
 }
 
-func (l *Link) Renew(ctx context.Context, id durable.MemberID, report []byte) (now int64, members int, err error) {
+func (l *Link) Renew(ctx context.Context, id durable.MemberID, report []byte,
+) (now int64, members int, err error) {
 	report = slices.Clone(report)
 	a, err := ask(ctx, l, "Renew", func(ctx context.Context) (a timed[int], err error) {
 		a.now, a.v, err = l.to.Renew(ctx, id, report)

@@ -209,7 +209,8 @@ func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
 	})
 }
 
-// walk yields the tasks of an order from one on that are in, while there are more, as they are when the walk begins.
+// walk yields the tasks of an order from one on that are in, while there are more, as they are when the walk
+// begins.
 func (e *Engine) walk(ctx context.Context, order *tree, from *durable.Stored,
 	is func(*durable.Stored) (in, more bool),
 ) iter.Seq2[durable.Stored, error] {
@@ -312,8 +313,10 @@ func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err err
 	}
 	defer e.mu.Unlock()
 	for id, m := range e.members {
-		all = append(all, durable.Membership{ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - e.now()),
-			Held: len(m.claims), Report: slices.Clone(m.report)})
+		all = append(all, durable.Membership{
+			ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - e.now()), Held: len(m.claims),
+			Report: slices.Clone(m.report),
+		})
 	}
 	return all, nil
 }

@@ -83,7 +83,8 @@ func (s *Store) Get(key string) (r durable.Record, ok bool, err error) {
 
 func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
 	order, err := s.snapshot(s.due)
-	return walk(order, err, durable.Record{Key: after.Key, Due: after.Due}, func(r durable.Record) (in, more bool) {
+	from := durable.Record{Key: after.Key, Due: after.Due}
+	return walk(order, err, from, func(r durable.Record) (in, more bool) {
 		return r.Position() != after, r.Due <= until
 	})
 }

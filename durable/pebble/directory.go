@@ -133,8 +133,8 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	return true, nil
 }
 
-// upgradeFormat makes a store of format 2 one of the present format, so that no earlier program changes it: that
-// would not keep the f rows.
+// upgradeFormat makes a store of format 2 one of the present format, so that no earlier program changes it:
+// that would not keep the f rows.
 func upgradeFormat(files vfs.FS, dir string) error {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if err != nil {

@@ -44,8 +44,8 @@ func format2Records(t *testing.T) (fine, failing []byte) {
 	return fine, failing
 }
 
-// A store of format 2 loses nothing, and its failing tasks are found when all keys have been walked over, whatever
-// changes until then.
+// A store of format 2 loses nothing, and its failing tasks are found when all keys have been walked over,
+// whatever changes until then.
 func TestOpen_format2_findsWhatFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.OpenFormat2(dir)

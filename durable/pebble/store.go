@@ -440,7 +440,8 @@ func (s *Store) Get(key string) (durable.Record, bool, error) {
 	return r, ok, s.check(err)
 }
 
-// noData returns the error of a read for a record of which there is the first row. Without the second it is damaged.
+// noData returns the error of a read for a record of which there is the first row. Without the second it is
+// damaged.
 func noData(err error, key string) error {
 	if errors.Is(err, pebble.ErrNotFound) {
 		return fmt.Errorf("%w: no data of %q", durable.ErrCorrupt, key)

@@ -48,8 +48,8 @@ func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
 	return keys, n
 }
 
-// What programs of version 1 have written is there, and what they have parked is failing. What they write in place
-// of a failing task is not.
+// What programs of version 1 have written is there, and what they have parked is failing. What they write in
+// place of a failing task is not.
 func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
 	at := schema()
 	conn := connect(t, server(t))

@@ -64,8 +64,8 @@ func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[durable.Sto
 
 func keyAfter(last durable.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
 
-// walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read at
-// most. next returns the arguments after the last task of a page.
+// walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read
+// at most. next returns the arguments after the last task of a page.
 func (e *Engine) walk(ctx context.Context, statement string, page []any, next func(last durable.Stored) []any,
 ) iter.Seq2[durable.Stored, error] {
 	return func(yield func(durable.Stored, error) bool) {

@@ -184,8 +184,11 @@ func serviceAnswers(t *testing.T, url string) {
 		}
 		var units, tasks int
 		check(t, d.db.QueryRow(t.Context(), `SELECT units FROM shop.stock WHERE article = 1`).Scan(&units))
-		tasks, err := s.engine.Len(t.Context())
+		kinds, err := s.engine.Census(t.Context())
 		check(t, err)
+		for _, k := range kinds {
+			tasks += k.Tasks
+		}
 		if units != c.units || tasks != c.tasks {
 			t.Errorf("request %d: %d units and %d tasks are left, want %d and %d", i, units, tasks, c.units, c.tasks)
 		}

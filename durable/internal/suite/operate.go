@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// TestOperate checks what an operator asks of a scheduler, on one or on several that share an engine. open returns
-// them with some options, not started. It runs inside a bubble of virtual time as well as outside.
+// TestOperate checks what an operator asks of a scheduler, on one or on several that share an engine. open
+// returns them with some options, not started. It runs inside a bubble of virtual time as well as outside.
 func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	o := &operated{t: t, gate: make(chan struct{}), rnd: rand.New(rand.NewPCG(1, 2))}
 	o.all = open(t, durable.WithObserver(o.observe))
@@ -168,8 +168,10 @@ func (o *operated) states() {
 	}
 	c, err := o.next().Census(context.Background())
 	o.check(err)
-	want := []durable.KindCensus{{Kind: "later", Tasks: tasks}, {Kind: "parks", Tasks: tasks, Failing: tasks, Parked: tasks},
-		{Kind: "retries", Tasks: tasks, Failing: tasks}, {Kind: "runs", Tasks: tasks}}
+	want := []durable.KindCensus{
+		{Kind: "later", Tasks: tasks}, {Kind: "parks", Tasks: tasks, Failing: tasks, Parked: tasks},
+		{Kind: "retries", Tasks: tasks, Failing: tasks}, {Kind: "runs", Tasks: tasks},
+	}
 	if !slices.Equal(c.Kinds, want) || !c.Whole || c.At.IsZero() {
 		o.t.Errorf("the census is %+v, want %+v", c, want)
 	}
@@ -408,7 +410,8 @@ func (o *operated) bulk() {
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if n, err := o.next().Bulk(done, durable.Query{}, durable.DoRemove); n != 0 || !errors.Is(err, context.Canceled) {
+	n, err := o.next().Bulk(done, durable.Query{}, durable.DoRemove)
+	if n != 0 || !errors.Is(err, context.Canceled) {
 		o.t.Errorf("Bulk with a context that is done: %d, %v", n, err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Millions returns how many millions of tasks a benchmark of questions is to have, or skips it: MILLIONS says so.
+// Millions returns how many millions of tasks a benchmark of questions is to have, or skips it: MILLIONS says
+// so.
 func Millions(b *testing.B) int {
 	n, err := strconv.Atoi(os.Getenv("MILLIONS"))
 	if err != nil || n <= 0 {
@@ -22,11 +23,12 @@ func Millions(b *testing.B) int {
 	return n
 }
 
-// AskedTask returns the task i of those that BenchmarkQuestions asks for, and whether it is failing: one in a hundred
-// is, and one in a thousand parked. One in fifty is overdue.
+// AskedTask returns the task i of those that BenchmarkQuestions asks for, and whether it is failing: one in a
+// hundred is, and one in a thousand parked. One in fifty is overdue.
 func AskedTask(i int, now int64) (r durable.Record, kind string, failing bool) {
 	kind = fmt.Sprint("kind", i%10)
-	r = durable.Record{Key: fmt.Sprintf("%c%d:order:%010d", 'a'+i%26, i%10, i), Due: now + int64(time.Hour) + int64(i)*1000}
+	r.Key = fmt.Sprintf("%c%d:order:%010d", 'a'+i%26, i%10, i)
+	r.Due = now + int64(time.Hour) + int64(i)*1000
 	attempts, failure := uint64(0), ""
 	switch {
 	case i%1000 == 7:
@@ -48,8 +50,8 @@ func AskedTask(i int, now int64) (r durable.Record, kind string, failing bool) {
 	return r, kind, attempts > 0
 }
 
-// BenchmarkQuestions measures how long each question takes that an operator asks of a scheduler with such tasks, whose
-// kinds have handlers and which is not started.
+// BenchmarkQuestions measures how long each question takes that an operator asks of a scheduler with such
+// tasks, whose kinds have handlers and which is not started.
 func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 	ctx := b.Context()
 	find := func(q durable.Query) func() (string, error) {
@@ -111,7 +113,8 @@ func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 	b.Run("bulk-remove", func(b *testing.B) { // removes, of each prefix, once
 		n, i := 0, 0
 		for b.Loop() {
-			done, err := s.Bulk(ctx, durable.Query{Prefix: fmt.Sprintf("%c%d:order:00000", 'a'+i%26, i%10)}, durable.DoRemove)
+			q := durable.Query{Prefix: fmt.Sprintf("%c%d:order:00000", 'a'+i%26, i%10)}
+			done, err := s.Bulk(ctx, q, durable.DoRemove)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// What fails, why, and what to do about all of it.
+func Example_operate() {
+	ctx := context.Background()
+	parked := make(chan durable.Attempt, 3)
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()), durable.WithObserver(func(a durable.Attempt) {
+		if a.Parked {
+			parked <- a
+		}
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	err = errors.Join(
+		s.Handle("mail", func(_ context.Context, run durable.Run) error {
+			return errors.New("dial 10.0.0." + run.Key[len("mail:"):] + ": connection refused")
+		}, durable.WithRetry(1, time.Second, time.Minute)),
+		s.AddTask(ctx, durable.Task{Key: "mail:1", Kind: "mail", Delay: time.Millisecond},
+			durable.Task{Key: "mail:2", Kind: "mail", Delay: time.Millisecond},
+			durable.Task{Key: "mail:3", Kind: "mail", Delay: time.Hour}),
+		s.Start())
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-parked
+	<-parked
+	for left := 2; left > 0; { // the parking is durable a moment later
+		census, err := s.Census(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		left = 2
+		for _, k := range census.Kinds {
+			left -= k.Parked
+		}
+	}
+	failures, err := s.Failures(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, g := range failures.Groups {
+		fmt.Println(g.Kind, g.Text, g.Tasks)
+	}
+	q := durable.Query{State: durable.Parked, Prefix: "mail:", Failure: failures.Groups[0].Text}
+	found, err := s.Find(ctx, q)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, i := range found.Tasks {
+		fmt.Println(i.Key, i.State, i.Failed[0].Text)
+	}
+	n, err := s.Bulk(ctx, q, durable.DoNothing) // how many it would be
+	fmt.Println(n, err)
+	n, err = s.Bulk(ctx, q, durable.DoRemove)
+	fmt.Println(n, err)
+	n, err = s.Bulk(ctx, q, durable.DoRunNow) // none is left
+	fmt.Println(n, err)
+	for _, k := range s.Kinds() {
+		fmt.Println(k.Kind, k.Started, k.Failed, k.Parked)
+	}
+	behind, err := s.CatchUp(ctx)
+	fmt.Println(behind.Left, err)
+	// Output:
+	// mail dial #.#.#.#: connection refused 2
+	// mail:1 parked dial 10.0.0.1: connection refused
+	// mail:2 parked dial 10.0.0.2: connection refused
+	// 2 <nil>
+	// 2 <nil>
+	// 0 <nil>
+	// mail 2 2 2
+	// 0 <nil>
+}
+
+// The nodes of a cluster.
+func ExampleScheduler_Nodes() {
+	ctx := context.Background()
+	s, err := durable.Join(ctx, memengine.New(), durable.WithNode("shop-1"), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, n := range nodes {
+		var says durable.NodeReport = n.NodeReport
+		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running)
+	}
+	// Output: shop-1 true 5s 0 0
+}
+
+func ExampleState_String() {
+	for _, s := range []durable.State{
+		durable.AnyState, durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked,
+	} {
+		fmt.Println(s)
+	}
+	// Output:
+	// any
+	// scheduled
+	// retrying
+	// waiting
+	// running
+	// parked
+}
