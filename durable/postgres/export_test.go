@@ -40,6 +40,8 @@ func ConfirmSQL(e *Engine) string { return e.sql.confirm }
 // SetSQL returns the statements before that in its transaction.
 func SetSQL(e *Engine) []string { return []string{e.sql.set, e.sql.setOrdered} }
 
+const slowDead = "CASE WHEN (SELECT pg_sleep(0.01)::text = '') THEN until < $now END"
+
 // Break takes a detail out of the engine's statements, to see that the tests find it. Other names change
 // nothing. The numbers are those of the details in the design of the cluster.
 func (e *Engine) Break(detail string) {
@@ -56,10 +58,12 @@ func (e *Engine) Break(detail string) {
 		swap(&e.sql.confirm, "EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)", "$1::bigint > 0")
 	case "6 a claim does not lock its member":
 		swap(&e.sql.claim, "FOR KEY SHARE", "")
-	case "7 the reaper is one statement":
+	case "a slow reaper": // some time passes after the snapshot of its first statement
+		swap(&e.sql.markDead, "until < $now", slowDead)
+	case "7 a slow reaper of one statement":
 		e.sql.markDead = e.config.statement(`
 WITH dead AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE NOT gone AND until < $now ORDER BY id FOR UPDATE SKIP LOCKED),
+	SELECT id FROM $schema.member WHERE NOT gone AND ` + slowDead + ` ORDER BY id FOR UPDATE SKIP LOCKED),
 freed AS (
 	UPDATE $schema.task t SET owner = NULL, revision = $next FROM dead WHERE t.owner = dead.id)
 DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
