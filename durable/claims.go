@@ -129,7 +129,7 @@ func (n *node) unstick(t *term) {
 		now := n.clock.earliest(n.own())
 		for _, l := range n.held {
 			if l.rec.due <= now && l.state.Load() == waits {
-				claims = append(claims, Claim{l.rec.key, l.claim.revision})
+				claims = append(claims, Claim{Key: l.rec.key, Revision: l.claim.revision})
 				n.dropLocked(l)
 			}
 		}

@@ -40,7 +40,7 @@ func (n *node) confirm(group []*start) {
 			continue
 		}
 		asking = append(asking, s)
-		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision})
+		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision, s.l.claim.starts})
 	}
 	if len(asking) == 0 {
 		return
@@ -121,10 +121,10 @@ func (n *node) ask(l *live) bool {
 			return false
 		case !s.held:
 			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has
-			// run out.
+			// run out. The live stays until the claims are checked: it knows which start has been counted.
+			n.back(l, reapEvery)
 			n.mu.Lock()
 			n.doubt = true
-			n.dropLocked(l)
 			n.mu.Unlock()
 			return false
 		case s.now < l.rec.due: // the engine's clock was set back

@@ -184,16 +184,17 @@ WHERE t.key = free.key RETURNING $row`),
 		// keys: after many tasks since the last vacuum that reads the index entries of all of them.
 		confirm: sql(`
 WITH held AS MATERIALIZED (
-	SELECT t.key FROM unnest($2::bytea[], $3::bigint[]) q(key, revision), LATERAL (
+	SELECT t.key, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
 		SELECT t.key FROM $schema.task t
 		WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 	WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)
 )
-UPDATE $schema.task t SET starts = t.starts + 1 FROM held WHERE t.key = held.key RETURNING t.key, t.revision`),
+UPDATE $schema.task t SET starts = held.starts + 1 FROM held WHERE t.key = held.key
+RETURNING t.key, t.revision, held.starts`),
 
 		stillHeld: sql(`
-SELECT t.key, t.revision FROM unnest($2::bytea[], $3::bigint[]) q(key, revision)
+SELECT t.key, t.revision, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts)
 JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision
 WHERE t.owner IS NOT DISTINCT FROM $1 AND EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)`),
 
