@@ -159,7 +159,8 @@ func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, 
 		n.failed(t, err)
 		return nil, false
 	}
-	n.clock.heard(asked, n.own(), now)
+	n.heard(asked, now)
+	n.count.claimed.Add(uint64(len(got)))
 	n.take(t, got, overdue)
 	return got, true
 }

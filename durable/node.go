@@ -231,8 +231,27 @@ type parkedCount struct {
 // parkedEvery is how old a parkedCount may be.
 const parkedEvery = time.Second
 
+func (n *node) size() int64 { return 0 } // the engine is not the node's alone
+
+func (n *node) stats() *NodeStats {
+	n.mu.Lock()
+	away := n.away
+	n.mu.Unlock()
+	c := &n.count
+	age := time.Duration(n.own() - c.renewed.Load())
+	if n.life.Err() != nil { // it has left
+		age, away = 0, false
+	}
+	return &NodeStats{
+		Lease: n.cfg.lease, LeaseAge: age, Away: away,
+		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
+		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
+	}
+}
+
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
+	s.Node = n.stats()
 	p := &n.parked
 	p.mu.Lock()
 	defer p.mu.Unlock()

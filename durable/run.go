@@ -24,7 +24,7 @@ func (k *keeper) runTask(l *live) {
 		k.leave(l)
 		return
 	}
-	k.count.started.Add(1)
+	k.count.start(l.rec)
 	kind.attempt(k.ctx, l.rec.toRun(kind, 0), k.cfg.log, func(failure string) { k.acknowledge(l, kind, failure) })
 }
 

@@ -52,11 +52,13 @@ func (n *node) confirm(group []*start) {
 	if err != nil {
 		n.failed(t, err)
 	} else {
-		n.clock.heard(asked, n.own(), now)
+		n.heard(asked, now)
 	}
 	for i, s := range asking {
 		if s.now, s.asked, s.err = now, asked, err; err == nil {
-			s.held = held[i]
+			if s.held = held[i]; !s.held {
+				n.count.startsRefused.Add(1)
+			}
 		}
 		close(s.ended)
 	}
@@ -88,7 +90,7 @@ func (n *node) runTask(l *live) {
 	if !ok {
 		return
 	}
-	n.count.started.Add(1)
+	n.count.start(rec)
 	n.lastStart.Store(n.own())
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)

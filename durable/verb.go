@@ -21,6 +21,7 @@ type backend interface {
 	get(ctx context.Context, key string) (*record, error) // nil if there is none
 	all(ctx context.Context) iter.Seq2[*record, error]    // in due order
 	len() int
+	size() int64   // bytes that the store takes, or 0 if that is unknown
 	fill(s *Stats) // with what it has counted
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
