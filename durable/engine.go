@@ -97,6 +97,18 @@ type Engine interface {
 	Release(ctx context.Context, by MemberID, claims []Claim) error
 }
 
+// A HealthReporter is an [Engine] that knows what may slow it down. Package metrics exports that.
+type HealthReporter interface {
+	Health(ctx context.Context) (EngineHealth, error)
+}
+
+// EngineHealth is what may slow an engine down.
+type EngineHealth struct {
+	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
+	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
+	Size              int64         // of the tasks and their indexes, in bytes
+}
+
 // A MemberID names a member of an engine for good. 0 is no member.
 type MemberID int64
 

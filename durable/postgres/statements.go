@@ -21,6 +21,7 @@ type statements struct {
 	get    string
 	due    string
 	count  string
+	health string
 
 	join         string
 	renew        string
@@ -50,6 +51,7 @@ func (c config) statements() statements {
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
+		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
 		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
 	).Replace
 	return statements{
@@ -129,6 +131,18 @@ SELECT $row FROM (
 ) t ORDER BY t.due, t.key LIMIT $4`),
 
 		count: sql(`SELECT count(*) FROM $schema.task`),
+
+		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.
+		health: sql(`
+SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000000)::bigint FROM (
+		SELECT xact_start AS began FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+			AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
+			AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
+		UNION ALL
+		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
+	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
+	pg_total_relation_size($tasks)`),
 
 		join: sql(`
 INSERT INTO $schema.member (name, lease, until)
