@@ -23,6 +23,7 @@ type record struct {
 	attempts   uint64
 	missed     uint64
 	failure    string
+	trace      string
 }
 
 // recordVersion is the first byte of a record's data.
@@ -34,13 +35,13 @@ const maxFailure = 256
 func (r *record) position() Position { return Position{r.due, r.key} }
 
 // size is about how many bytes the record takes in the store.
-func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
+func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) + len(r.trace) }
 
 func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure,
+		Parked: r.due == never, Failure: r.failure, Trace: r.trace,
 	}
 	switch {
 	case i.Parked:

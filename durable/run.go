@@ -85,6 +85,7 @@ func (r *record) toRun(of *kind, fence int64) Run {
 		Times:   times,
 		Attempt: int(r.attempts) + 1,
 		Missed:  r.missed,
+		Trace:   r.trace,
 		Fence:   fence,
 		rec:     r,
 		of:      of,
