@@ -26,8 +26,13 @@ type record struct {
 	trace      string
 }
 
-// recordVersion is the first byte of a record's data.
-const recordVersion = 1
+// The first byte of a record's data. A record with a trace has optional fields before its payload: the tag, the length
+// and the bytes of each, and the tag 0.
+const (
+	recordVersion = 1
+	fieldsVersion = 2
+	traceTag      = 2
+)
 
 // maxFailure is how much of an error is kept, in bytes.
 const maxFailure = 256
@@ -74,15 +79,21 @@ func (r *record) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
+	if r.trace != "" {
+		b[0] = fieldsVersion
+		b = binary.AppendUvarint(append(b, traceTag), uint64(len(r.trace)))
+		b = append(append(b, r.trace...), 0)
+	}
 	return append(b, r.payload...)
 }
 
 // decode reads what encode wrote. The payload is that of the data, and not a copy.
 func decode(stored Record) (*record, error) {
 	d := decoder{b: stored.Data}
-	if version := d.byte(); version != recordVersion && !d.short {
-		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d",
-			ErrVersion, stored.Key, version, recordVersion)
+	version := d.byte()
+	if version != recordVersion && version != fieldsVersion && !d.short {
+		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d or %d",
+			ErrVersion, stored.Key, version, recordVersion, fieldsVersion)
 	}
 	r := &record{
 		key:        stored.Key,
@@ -96,6 +107,11 @@ func decode(stored Record) (*record, error) {
 		missed:     d.uvarint(),
 		kind:       d.string(),
 		failure:    d.string(),
+	}
+	if version == fieldsVersion {
+		d.short = d.byte() != traceTag || d.short
+		r.trace = d.string()
+		d.short = d.byte() != 0 || d.short
 	}
 	r.payload = d.b
 	switch {
