@@ -3,6 +3,7 @@
 package metrics_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -534,6 +536,39 @@ func everything() *fakeScheduler {
 	f := node()
 	f.nodes = []durable.NodeInfo{{NodeReport: durable.NodeReport{Workers: 1}}}
 	return f
+}
+
+// The documentation says how many series a scheduler has.
+func TestSchedulerCollector_series(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := metrics.NewAttempts()
+		attempts.Observe(durable.Attempt{Kind: "mail"})
+		of := func(f *fakeScheduler, opts ...metrics.SchedulerOption) int {
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(metrics.NewSchedulerCollectorOf(f, "orders", opts...))
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			series := 0
+			for _, f := range families {
+				var text bytes.Buffer
+				if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+					t.Fatal(err)
+				}
+				series += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
+			}
+			return series
+		}
+		store, without := everything(), everything()
+		store.stats.Node = nil
+		without.kinds, without.census.Kinds = nil, nil
+		all, node := of(everything()), of(without)
+		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
+		if want := []int{38, 67, 8, 62}; !slices.Equal(got, want) {
+			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
+		}
+	})
 }
 
 // gather returns all metrics of this package.
