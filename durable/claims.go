@@ -131,7 +131,7 @@ func (n *node) unstick(t *term) {
 		now := n.clock.earliest(n.own())
 		for _, l := range n.held {
 			if l.rec.due <= now && l.state.Load() == waits {
-				claims = append(claims, Claim{l.rec.key, l.claim.revision})
+				claims = append(claims, Claim{Key: l.rec.key, Revision: l.claim.revision})
 				n.dropLocked(l)
 			}
 		}
@@ -166,7 +166,8 @@ func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, 
 		n.failed(t, err)
 		return nil, false
 	}
-	n.clock.heard(asked, n.own(), now)
+	n.heard(asked, now)
+	n.count.claimed.Add(uint64(len(got)))
 	n.take(t, got, overdue)
 	return got, true
 }
@@ -203,8 +204,8 @@ func (n *node) take(t *term, got []Stored, overdue bool) {
 	for i, s := range got {
 		var err error
 		switch recs[i], err = decode(s.Record); {
-		case errors.Is(err, ErrVersion) && s.Data[0] > recordVersion:
-			later = append(later, Claim{s.Key, s.Revision})
+		case errors.Is(err, ErrVersion) && s.Data[0] > fieldsVersion:
+			later = append(later, Claim{Key: s.Key, Revision: s.Revision})
 			version = min(version, s.Data[0])
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
 		case err != nil:

@@ -99,9 +99,10 @@ type Engine interface {
 
 	// Confirm is the start of runs. For each of the claims it reports whether the member still holds the task at
 	// that revision, and its lease has not run out, and no transaction has it locked. Only then the run may
-	// start. Confirm counts the start in Stored.Starts, so that a task that ends its process is not tried for
-	// ever. It is the one thing that changes without a new revision, and that may be lost when the engine
-	// crashes.
+	// start. Confirm counts the start: it makes Stored.Starts one more than Claim.Starts, so that a task that ends
+	// its process is not tried for ever. A claim that is confirmed again, because an answer was lost or came late,
+	// counts once. The count is the one thing that changes without a new revision, and that may be lost when the
+	// engine crashes.
 	//
 	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
@@ -109,6 +110,18 @@ type Engine interface {
 	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
 	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
+}
+
+// A HealthReporter is an [Engine] that knows what may slow it down. Package metrics exports that.
+type HealthReporter interface {
+	Health(ctx context.Context) (EngineHealth, error)
+}
+
+// EngineHealth is what may slow an engine down.
+type EngineHealth struct {
+	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
+	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
+	Size              int64         // of the tasks and their indexes, in bytes
 }
 
 // A MemberID names a member of an engine for good. 0 is no member.
@@ -120,7 +133,7 @@ type Stored struct {
 	Kind     string   // the kind of the task, which is in Data, too
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
-	Starts   int      // starts that were confirmed since the record was written
+	Starts   int      // claims of which a start was confirmed since the record was written
 }
 
 // A Membership is a member as the engine's books have it.
@@ -140,6 +153,7 @@ const MaxReport = 4 << 10
 type Claim struct {
 	Key      string
 	Revision int64
+	Starts   int // Stored.Starts when it was claimed; for Confirm
 }
 
 // A Batch is a number of writes with different keys, of which all are done or none.

@@ -17,6 +17,7 @@ type field struct {
 
 var fields = [...]field{
 	{1, (*record).encodeFailed, (*record).decodeFailed},
+	{2, (*record).encodeTrace, (*record).decodeTrace},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -73,4 +74,16 @@ func (r *record) decodeFailed(d *decoder) {
 		r.failed = append(r.failed, failed{d.varint(), d.string()})
 	}
 	d.short = d.short || len(r.failed) > mostFailed
+}
+
+func (r *record) encodeTrace() []byte {
+	if r.trace == "" {
+		return nil
+	}
+	return []byte(r.trace)
+}
+
+func (r *record) decodeTrace(d *decoder) {
+	r.trace = string(d.take(uint64(len(d.b))))
+	d.short = d.short || r.trace == ""
 }

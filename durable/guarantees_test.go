@@ -278,6 +278,63 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 	})
 }
 
+// D5. A start whose confirmation is lost, comes late or is refused by a lock is confirmed again, and counts once: a
+// task is not parked before it has been tried as often as its kind says.
+func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
+	const attempts = 2
+	inCluster(t, attempts+1, func(t *testing.T, c *cluster) {
+		lose := memengine.Fault{Lose: true}
+		late := memengine.Fault{Delay: 150 * time.Millisecond}
+		c.handle("deadly", func(m *member) durable.Handler {
+			return func(ctx context.Context, _ durable.Run) error {
+				m.link.SetDown(true)
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}, durable.WithRetry(attempts, time.Millisecond, time.Millisecond))
+		for _, m := range c.nodes {
+			m.link.Next("Confirm", lose, lose, late)
+		}
+		c.nodes[0].add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
+		time.Sleep(time.Second + (attempts+1)*(lease+2*time.Second))
+		if calls := c.runs(); len(calls) != attempts {
+			t.Errorf("these are the runs: %v", briefly(calls))
+		}
+		if info := c.info("k"); !info.Parked || info.Attempts != attempts {
+			t.Errorf("the task is %+v", info)
+		}
+		for _, m := range c.nodes {
+			m.link.SetDown(false)
+		}
+	})
+}
+
+// A task with one attempt, whose confirmation is lost and then refused by somebody's lock, runs all the same.
+func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.handle("once", func(context.Context, durable.Run) error { return nil },
+			durable.WithRetry(1, time.Second, time.Second))
+		a.link.Next("Confirm", memengine.Fault{Lose: true})
+		a.add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
+		time.Sleep(550 * time.Millisecond) // it is confirmed, and will be asked again
+		tx := c.engine.Begin()
+		if err := tx.Lock(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if calls := c.runs(); len(calls) > 0 {
+			t.Errorf("a locked task runs: %v", briefly(calls))
+		}
+		tx.Rollback()
+		time.Sleep(time.Second)
+		if call := c.ran("k"); call.Attempt != 1 {
+			t.Errorf("the first call is attempt %d", call.Attempt)
+		}
+		c.exists("k", false)
+	})
+}
+
 // D6. A lost answer loses nothing, and a node recognizes what it has added itself.
 func TestD6_lostAnswers(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {

@@ -260,9 +260,11 @@ func (k *keeper) commit(g *group) error {
 		return err
 	}
 	if changes := g.changes(); len(changes) > 0 {
+		began := time.Now()
 		if err := k.store.Commit(changes); err != nil {
 			return k.fail(err)
 		}
+		k.count.commit(len(changes), time.Since(began))
 	}
 	k.count.add(g.tally)
 	if g.parked != nil {
@@ -409,6 +411,13 @@ func (k *keeper) stop()                      { k.backlog.stop() }
 func (k *keeper) cancel()                    { k.cancelRuns() }
 func (k *keeper) release() error             { return k.store.Close() }
 func (k *keeper) written() <-chan struct{}   { return k.report.written() }
+
+func (k *keeper) size() int64 {
+	if store, ok := k.store.(SizeReporter); ok {
+		return store.Size()
+	}
+	return 0
+}
 
 // fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
 // it.

@@ -26,6 +26,7 @@ type Run struct {
 	Times   int       // runs left after this one, or Forever
 	Attempt int       // 1 for the first
 	Missed  uint64    // periods that passed without a run, since the task was added
+	Trace   string    // as in [Task]
 
 	// Fence is greater than that of every earlier run of the task, and every earlier attempt, on whatever node.
 	// An effect outside the engine can refuse a smaller fence than it has seen. It is 0 on a [Store], which has

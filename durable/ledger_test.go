@@ -157,6 +157,7 @@ func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 	}
 	l.next()
 	for i, c := range claims {
+		c.Starts = 0 // as in the keys of the maps
 		if !held[i] {
 			continue
 		}

@@ -101,13 +101,20 @@ func (n *node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.clock.heard(sent, n.own(), now)
+	n.heard(sent, now)
 	n.mu.Lock()
 	n.term = &term{id: id}
 	n.extendLocked(sent)
 	n.mu.Unlock()
 	call(n.wake)
 	return nil
+}
+
+// heard takes an answer of the engine with its time into account.
+func (n *node) heard(asked, now int64) {
+	answered := n.own()
+	n.count.calls.add(time.Duration(answered - asked))
+	n.clock.heard(asked, answered, now)
 }
 
 // renew prolongs the lease. It reports whether the node is still a member.
@@ -120,7 +127,7 @@ func (n *node) renew(t *term) bool {
 		n.failed(t, err)
 		return false
 	}
-	n.clock.heard(sent, n.own(), now)
+	n.heard(sent, now)
 	n.backlog.share(n.cfg.catchUp, members)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,6 +143,7 @@ func (n *node) renew(t *term) bool {
 func (n *node) extendLocked(sent int64) {
 	t := n.term
 	t.sent, t.until = sent, sent+int64(n.cfg.lease)
+	n.count.renewed.Store(sent)
 	if t.ctx == nil || t.ctx.Err() != nil {
 		t.ctx, t.cancel = context.WithCancelCause(n.runs)
 	}
@@ -184,6 +192,7 @@ func (n *node) forget(t *term) {
 	for _, l := range n.held {
 		n.dropLocked(l)
 	}
+	n.count.endsRefused.Add(uint64(len(n.unsent)))
 	n.unsent = nil
 	if n.life.Err() == nil && !n.stopping {
 		n.report.note(func(n *notices) { n.lost = true })
@@ -201,6 +210,7 @@ func (n *node) unsure() {
 
 // trouble notes that a call has failed.
 func (n *node) trouble(err error) {
+	n.count.callsFailed.Add(1)
 	n.unsure()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,6 +266,7 @@ func (n *node) reap() {
 	n.mu.Lock()
 	n.cursor = None
 	n.mu.Unlock()
+	n.count.taken.Add(uint64(len(names)))
 	n.report.note(func(n *notices) { n.taken = append(n.taken, names...) })
 	call(n.wake)
 }

@@ -283,8 +283,27 @@ func (n *node) len() int {
 	return tasks
 }
 
+func (n *node) size() int64 { return 0 } // the engine is not the node's alone
+
+func (n *node) stats() *NodeStats {
+	n.mu.Lock()
+	away := n.away
+	n.mu.Unlock()
+	c := &n.count
+	age := time.Duration(n.own() - c.renewed.Load())
+	if n.life.Err() != nil { // it has left
+		age, away = 0, false
+	}
+	return &NodeStats{
+		Lease: n.cfg.lease, LeaseAge: age, Away: away,
+		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
+		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
+	}
+}
+
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
+	s.Node = n.stats()
 	_, s.Parked = n.counts.read().sum()
 }
 

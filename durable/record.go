@@ -23,6 +23,7 @@ type record struct {
 	attempts   uint64
 	missed     uint64
 	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first
+	trace      string
 }
 
 // A failed is a failed attempt.
@@ -35,7 +36,8 @@ type failed struct {
 const mostFailed = 5
 
 // The first byte of a record's data is its version. A record without an optional field (fields.go) is written
-// as version 1, which has none.
+// as version 1, which has none. A field that is added after a release needs a further version, so that nodes of
+// that release leave the tasks with the field to others, and no more than those.
 const (
 	recordVersion = 1
 	fieldsVersion = 2
@@ -47,7 +49,7 @@ const maxFailure = 256
 func (r *record) position() Position { return Position{r.due, r.key} }
 
 // size is about how many bytes the record takes in the store.
-func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
+func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) + len(r.trace) }
 
 // failing reports whether an attempt of the run has failed.
 func (r *record) failing() bool { return r.attempts > 0 }
@@ -80,7 +82,7 @@ func (r *record) info(now int64) Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure(), State: r.state(now),
+		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, State: r.state(now),
 	}
 	if !i.Parked {
 		i.Next = time.Unix(0, r.due)

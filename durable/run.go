@@ -23,7 +23,7 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	k.running.add(l)
-	k.count.started.Add(1)
+	k.count.start(l.rec)
 	if l.overdue {
 		k.caughtUp.note()
 	}
@@ -124,6 +124,7 @@ func (r *record) toRun(of *kind, fence int64) Run {
 		Times:   times,
 		Attempt: int(r.attempts) + 1,
 		Missed:  r.missed,
+		Trace:   r.trace,
 		Fence:   fence,
 		rec:     r,
 		of:      of,

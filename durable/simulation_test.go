@@ -517,7 +517,7 @@ func (h *hasty) Claim(ctx context.Context, by durable.MemberID, kinds []string, 
 ) ([]durable.Stored, int64, error) {
 	got, now, err := h.Engine.Claim(ctx, by, kinds, after, until, most)
 	for _, s := range got {
-		h.confirm(by, durable.Claim{Key: s.Key, Revision: s.Revision}, s.Due)
+		h.confirm(by, durable.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts}, s.Due)
 	}
 	return got, now, err
 }

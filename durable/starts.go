@@ -40,7 +40,7 @@ func (n *node) confirm(group []*start) {
 			continue
 		}
 		asking = append(asking, s)
-		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision})
+		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision, s.l.claim.starts})
 	}
 	if len(asking) == 0 {
 		return
@@ -52,11 +52,13 @@ func (n *node) confirm(group []*start) {
 	if err != nil {
 		n.failed(t, err)
 	} else {
-		n.clock.heard(asked, n.own(), now)
+		n.heard(asked, now)
 	}
 	for i, s := range asking {
 		if s.now, s.asked, s.err = now, asked, err; err == nil {
-			s.held = held[i]
+			if s.held = held[i]; !s.held {
+				n.count.startsRefused.Add(1)
+			}
 		}
 		close(s.ended)
 	}
@@ -89,7 +91,7 @@ func (n *node) runTask(l *live) {
 	if !ok {
 		return
 	}
-	n.count.started.Add(1)
+	n.count.start(rec)
 	n.lastStart.Store(n.own())
 	if l.overdue {
 		n.caughtUp.note()
@@ -126,10 +128,10 @@ func (n *node) ask(l *live) bool {
 			return false
 		case !s.held:
 			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has
-			// run out.
+			// run out. The live stays until the claims are checked: it knows which start has been counted.
+			n.back(l, reapEvery)
 			n.mu.Lock()
 			n.doubt = true
-			n.dropLocked(l)
 			n.mu.Unlock()
 			return false
 		case s.now < l.rec.due: // the engine's clock was set back

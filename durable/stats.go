@@ -2,7 +2,10 @@
 
 package durable
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Stats are the accounts of a scheduler: first the present numbers, and then what it has counted since New.
 //
@@ -23,14 +26,96 @@ type Stats struct {
 	ParkedTotal uint64 // how often a task was parked
 
 	Started   uint64 // calls of handlers
+	Retried   uint64 // of these, not the first attempt of their run
 	Succeeded uint64 // calls that returned nil and were acknowledged
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, with the task still there
+
+	Commits   Timing // commits to the store or the engine that succeeded
+	Changes   uint64 // tasks that these have added, changed or removed
+	StoreSize int64  // bytes on the disk, if the store is a [SizeReporter] and Shutdown was not called
+
+	Node *NodeStats // nil on a store
+}
+
+// NodeStats are the accounts of a node with its engine: first the present state, and then what it has counted
+// since Join.
+type NodeStats struct {
+	Lease    time.Duration // its length; it is renewed each quarter of that
+	LeaseAge time.Duration // since the last renewal was sent that was answered; 0 after Shutdown
+	Away     bool          // the last call failed
+
+	Calls       Timing // joins, renewals, claims and confirmations that were answered: round trips to the engine
+	CallsFailed uint64 // calls of any sort that failed
+
+	Claimed       uint64 // tasks that claims have given the node
+	TakenOver     uint64 // nodes whose lease had run out, and whose tasks this node has freed
+	StartsRefused uint64 // starts that were not confirmed: the task was removed, moved, locked or taken over
+	EndsRefused   uint64 // ends of runs that did not count: the task was removed, moved or taken over meanwhile
+}
+
+// A Timing counts how often something was done, and how long it took.
+type Timing struct {
+	Count   uint64
+	Total   time.Duration
+	Buckets [TimingBuckets]uint64 // those that took at most TimingBound of the index, and longer than the one before
+}
+
+// TimingBuckets is the number of buckets of a Timing. What took longer than the bound of the last is in Count alone.
+const TimingBuckets = 18
+
+// TimingBound returns the bound of a bucket: 100 µs for the first, and twice that of the one before for each other.
+func TimingBound(bucket int) time.Duration { return 100 * time.Microsecond << bucket }
+
+// A timing counts for a Timing.
+type timing struct {
+	total   atomic.Int64
+	buckets [TimingBuckets + 1]atomic.Uint64 // the last is for what took longer
+}
+
+func (t *timing) add(d time.Duration) {
+	i := 0
+	for i < TimingBuckets && d > TimingBound(i) {
+		i++
+	}
+	t.buckets[i].Add(1)
+	t.total.Add(int64(d))
+}
+
+func (t *timing) read() Timing {
+	r := Timing{Total: time.Duration(t.total.Load())}
+	for i := range t.buckets {
+		n := t.buckets[i].Load()
+		if r.Count += n; i < TimingBuckets {
+			r.Buckets[i] = n
+		}
+	}
+	return r
 }
 
 // A counter counts for the Stats of a scheduler.
 type counter struct {
 	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
 	unhandled                                               atomic.Int64
+	retried, changes                                        atomic.Uint64
+	commits                                                 timing
+
+	// Of a node.
+	calls                                                   timing
+	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
+	renewed                                                 atomic.Int64 // when the last renewal was sent that was answered
+}
+
+// start counts a call of the handler.
+func (c *counter) start(rec *record) {
+	c.started.Add(1)
+	if rec.attempts > 0 {
+		c.retried.Add(1)
+	}
+}
+
+func (c *counter) commit(changes int, took time.Duration) {
+	c.changes.Add(uint64(changes))
+	c.commits.add(took)
 }
 
 func (c *counter) add(t tally) {
@@ -50,6 +135,9 @@ func (c *counter) fill(s *Stats) {
 	s.Started = c.started.Load()
 	s.Succeeded = c.succeeded.Load()
 	s.Failed = c.failed.Load()
+	s.Retried = c.retried.Load()
+	s.Changes = c.changes.Load()
+	s.Commits = c.commits.read()
 }
 
 // Stats returns the accounts of the scheduler.
@@ -57,5 +145,9 @@ func (s *Scheduler) Stats() Stats {
 	w := s.wheel.Stats()
 	all := Stats{Pending: s.Len(), Waiting: w.Waiting, Running: w.Running}
 	s.below.fill(&all) // what Len has counted, too
+	if s.reads.enter() {
+		defer s.reads.leave()
+		all.StoreSize = s.below.size()
+	}
 	return all
 }

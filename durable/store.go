@@ -64,6 +64,11 @@ type FailureReporter interface {
 	Err() error
 }
 
+// A SizeReporter is a [Store] that knows how many bytes it takes on the disk. Stats.StoreSize has them.
+type SizeReporter interface {
+	Size() int64
+}
+
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string

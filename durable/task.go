@@ -18,6 +18,7 @@ const (
 	MaxKey     = 1 << 10
 	MaxKind    = 1 << 8
 	MaxPayload = 1 << 20
+	MaxTrace   = 1 << 9
 	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
 
@@ -30,6 +31,7 @@ type Task struct {
 	Delay    time.Duration // time before the first run; 0 means Interval
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	Times    int           // number of runs; 0 means one, Forever means until removed
+	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 }
 
 // latest is the last instant before never.
@@ -50,6 +52,8 @@ func (t *Task) validate() error {
 		return invalid("kind of %d bytes; %d are allowed", len(t.Kind), MaxKind)
 	case len(t.Payload) > MaxPayload:
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
+	case len(t.Trace) > MaxTrace:
+		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
 	case t.Times < Forever:
@@ -85,7 +89,7 @@ func (t *Task) record(now int64) *record {
 	due := t.due(now)
 	r := &record{
 		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
-		interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now),
+		interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now), trace: t.Trace,
 	}
 	if t.Times == 0 {
 		r.times = 1
@@ -115,6 +119,7 @@ type Info struct {
 	Missed     uint64    // periods that passed without a run
 	Parked     bool      // it does not run until it is rescheduled or replaced
 	Failure    string    // the error of the last attempt, or empty
+	Trace      string    // as in Task
 	State      State     // where it stands
 	Node       string    // the name of the node that holds it; empty if none does, or on a store
 	Failed     []Failure // the last attempts of the run that have failed, at most five, the newest first

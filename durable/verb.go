@@ -27,6 +27,7 @@ type backend interface {
 	overdueStarts() (total uint64, perSecond float64) // of overdue tasks, on all nodes, as far as that is known
 	fill(s *Stats)                                    // with what it has counted
 	backuper() (Backuper, bool)                       // the store, if it is one
+	size() int64                                      // bytes that the store takes, or 0 if that is unknown
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 

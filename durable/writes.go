@@ -93,8 +93,9 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []Batch) {
 	if t != nil {
 		by = t.id
 	}
+	began := n.own()
 	results, err := n.engine.Commit(ctx, by, batches)
-	for began := n.own(); err != nil && errors.Is(err, ErrNotDone) && n.own()-began < int64(notDoneFor); {
+	for err != nil && errors.Is(err, ErrNotDone) && n.own()-began < int64(notDoneFor) {
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
@@ -112,6 +113,11 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []Batch) {
 		}
 		return
 	}
+	changes := 0
+	for _, r := range results {
+		changes += len(r.Written)
+	}
+	n.count.commit(changes, time.Duration(n.own()-began))
 	for i, c := range sent {
 		r := results[i]
 		if r.Busy {
@@ -184,6 +190,8 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 			n.drop(l)
 			if completed {
 				n.count.add(t)
+			} else {
+				n.count.endsRefused.Add(1)
 			}
 		default:
 			n.count.add(t)
@@ -214,6 +222,8 @@ func (n *node) keepUnsent(l *live, c *change) {
 	defer n.mu.Unlock()
 	if n.held[l.rec.key] == l {
 		n.unsent = append(n.unsent, c)
+	} else {
+		n.count.endsRefused.Add(1)
 	}
 }
 
@@ -328,8 +338,12 @@ func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*recor
 		done: func(r Result, err error) { answered <- outcome{r, err} }})
 	select {
 	case o := <-answered:
-		if o.err != nil {
-			return o.r, n.unavailable(ctx, o.err)
+		switch {
+		case o.err == nil:
+		case ctx.Err() != nil:
+			return o.r, ctx.Err()
+		default:
+			return o.r, fmt.Errorf("%w: %w", ErrUnavailable, o.err)
 		}
 		return o.r, nil
 	case <-ctx.Done():

@@ -54,9 +54,11 @@ func Example() {
 	// timewheel_tasks_removed_total{wheel="sessions"} 0
 }
 
-// A durable scheduler needs no observer.
+// A durable scheduler needs an observer for the histograms alone.
 func ExampleNewSchedulerCollector() {
-	s, err := durable.New(memstore.New()) // or on a store that keeps its tasks, such as package durable/pebble
+	attempts := metrics.NewAttempts()
+	store := memstore.New() // or one that keeps its tasks, such as package durable/pebble
+	s, err := durable.New(store, durable.WithObserver(attempts.Observe))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func ExampleNewSchedulerCollector() {
 	}
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.NewSchedulerCollector(s, "orders"))
+	registry.MustRegister(metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)))
 
 	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "recheck", Delay: time.Hour})
 	if err != nil {
@@ -94,4 +96,30 @@ func ExampleNewSchedulerCollector() {
 	// timewheel_durable_tasks_pending{scheduler="orders"} 1
 	// timewheel_durable_tasks_removed_total{scheduler="orders"} 0
 	// timewheel_durable_tasks_unhandled{scheduler="orders"} 0
+}
+
+// An engineOf is an engine that reports its health, such as that of package durable/postgres.
+type engineOf struct{ health durable.EngineHealth }
+
+func (e engineOf) Health(context.Context) (durable.EngineHealth, error) { return e.health, nil }
+
+// One process of a cluster collects the engine that all share.
+func ExampleNewEngineCollector() {
+	var engine durable.HealthReporter = engineOf{durable.EngineHealth{
+		OldestTransaction: time.Minute, DeadRows: 1000, Size: 1 << 20,
+	}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewEngineCollector(engine, "orders"))
+	scrape := httptest.NewRecorder()
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	handler.ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(scrape.Body.String()) {
+		if !strings.HasPrefix(line, "#") {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// timewheel_durable_engine_dead_rows{scheduler="orders"} 1000
+	// timewheel_durable_engine_oldest_transaction_seconds{scheduler="orders"} 60
+	// timewheel_durable_engine_size_bytes{scheduler="orders"} 1.048576e+06
 }

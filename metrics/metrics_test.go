@@ -365,6 +365,8 @@ func TestNewCollector_ofNothing_panics(t *testing.T) {
 		"wheel":     func() { metrics.NewCollector(nil, "name") },
 		"runs":      func() { metrics.WithRuns(nil) },
 		"scheduler": func() { metrics.NewSchedulerCollector(nil, "name") },
+		"attempts":  func() { metrics.WithAttempts(nil) },
+		"engine":    func() { metrics.NewEngineCollector(nil, "name") },
 	} {
 		func() {
 			defer func() {

@@ -3,36 +3,126 @@
 package metrics
 
 import (
+	"context"
+	"math"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed581295f1/timewheel/durable"
 )
 
+// patience is how long a scrape waits for a store or an engine. What has not answered by then is left out.
+const patience = 2 * time.Second
+
+// A SchedulerOption adds to what the collector of a scheduler collects.
+type SchedulerOption func(*schedulerCollector)
+
+// WithAttempts adds the histograms of a, whose Observe was given to the scheduler. It panics if a is nil.
+func WithAttempts(a *Attempts) SchedulerOption {
+	if a == nil {
+		panic("metrics: the attempts are nil")
+	}
+	return func(c *schedulerCollector) {
+		c.accounts.histograms = []prometheus.Collector{a.duration, a.lateness}
+	}
+}
+
 // NewSchedulerCollector returns a collector of the accounts of a durable scheduler. The name is the value of
-// the label scheduler. Collectors of several schedulers can be in one registry if their names differ. After
-// Shutdown the scheduler has no pending tasks. NewSchedulerCollector panics if s is nil.
-func NewSchedulerCollector(s *durable.Scheduler, name string) prometheus.Collector {
+// the label scheduler. Collectors of several schedulers can be in one registry if their names differ. The nodes of a
+// cluster have the same name in the registries of their processes. After Shutdown the scheduler has no pending tasks.
+// NewSchedulerCollector panics if s is nil.
+//
+// A scrape reads counts that the scheduler keeps, or has read less than some seconds ago. It waits for the engine of a
+// node for four seconds at most, and leaves out what is not known by then.
+func NewSchedulerCollector(s *durable.Scheduler, name string, opts ...SchedulerOption) prometheus.Collector {
 	if s == nil {
 		panic("metrics: the scheduler is nil")
 	}
-	return newSchedulerCollector(s, name)
+	return newSchedulerCollector(s, name, opts...)
 }
 
 // A scheduler is a *durable.Scheduler, or stands for one in a test.
 type scheduler interface {
 	Stats() durable.Stats
 	Err() error
+	Kinds() []durable.KindInfo
+	Census(ctx context.Context) (durable.Census, error)
+	CatchUp(ctx context.Context) (durable.CatchUp, error)
+	Nodes(ctx context.Context) ([]durable.NodeInfo, error)
+	Find(ctx context.Context, q durable.Query) (durable.Found, error)
 }
 
-// A durableReading is what a scrape reads from a scheduler.
+// A durableReading is what a scrape reads from a scheduler. catchUp is nil if it is not known.
 type durableReading struct {
 	durable.Stats
-	failed bool
+	failed  bool
+	catchUp *durable.CatchUp
 }
 
-func newSchedulerCollector(s scheduler, name string) prometheus.Collector {
-	read := func() durableReading { return durableReading{s.Stats(), s.Err() != nil} }
-	c := newCollector(read, schedulerAccounts)
+// A schedulerCollector collects what there is to say about one scheduler.
+type schedulerCollector struct {
+	of       scheduler
+	accounts *collector[durableReading]
+	kinds    byKind[string]
+}
+
+func newSchedulerCollector(s scheduler, name string, opts ...SchedulerOption) prometheus.Collector {
+	c := &schedulerCollector{of: s, accounts: newCollector(nil, schedulerAccounts)}
+	c.kinds.make = func(label string) string { return label }
+	for _, o := range opts {
+		o(c)
+	}
 	return prometheus.WrapCollectorWith(prometheus.Labels{"scheduler": name}, c)
+}
+
+func (c *schedulerCollector) Describe(descs chan<- *prometheus.Desc) {
+	c.accounts.Describe(descs)
+	for _, d := range append([]*prometheus.Desc{commitDuration, callDuration}, kindDescs...) {
+		descs <- d
+	}
+}
+
+func (c *schedulerCollector) Collect(metrics chan<- prometheus.Metric) {
+	r := durableReading{Stats: c.of.Stats(), failed: c.of.Err() != nil}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if left, err := c.of.CatchUp(ctx); err == nil {
+		r.catchUp = &left
+	}
+	c.accounts.collect(r, metrics)
+	metrics <- histogram(commitDuration, r.Commits)
+	if r.Node != nil {
+		metrics <- histogram(callDuration, r.Node.Calls)
+	}
+	c.collectKinds(ctx, metrics)
+}
+
+var (
+	commitDuration = prometheus.NewDesc("timewheel_durable_commit_duration_seconds",
+		"Time that a commit took to the store or the engine.", nil, nil)
+	callDuration = prometheus.NewDesc("timewheel_durable_engine_call_duration_seconds",
+		"Time from a question to the engine until its answer: joins, renewals, claims and confirmations.", nil, nil)
+)
+
+// histogram returns the metric of a timing.
+func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
+	upTo := make(map[float64]uint64, len(t.Buckets)) // each with those before it
+	n := uint64(0)
+	for i, in := range t.Buckets {
+		n += in
+		upTo[durable.TimingBound(i).Seconds()] = n
+	}
+	return prometheus.MustNewConstHistogram(desc, t.Count, t.Total.Seconds(), upTo)
+}
+
+// ofNode returns an account that only a node has.
+func ofNode(of func(n *durable.NodeStats) float64) func(r durableReading) float64 {
+	return func(r durableReading) float64 {
+		if r.Node == nil {
+			return math.NaN()
+		}
+		return of(r.Node)
+	}
 }
 
 // The counter of parked tasks is one of runs: with the name of the gauge, and _total, it would be the same
@@ -54,6 +144,8 @@ var schedulerAccounts = []account[durableReading]{
 		func(r durableReading) float64 { return float64(r.Running) }),
 	newCounter("timewheel_durable_runs_started_total", "Calls of handlers.",
 		func(r durableReading) float64 { return float64(r.Started) }),
+	newCounter("timewheel_durable_runs_retried_total", "Calls of handlers that were not the first attempt of a run.",
+		func(r durableReading) float64 { return float64(r.Retried) }),
 	newCounter("timewheel_durable_runs_succeeded_total",
 		"Calls of handlers that returned nil and were acknowledged.",
 		func(r durableReading) float64 { return float64(r.Succeeded) }),
@@ -64,4 +156,51 @@ var schedulerAccounts = []account[durableReading]{
 		func(r durableReading) float64 { return float64(r.ParkedTotal) }),
 	newGauge("timewheel_durable_store_failed", "1 if the store has failed and the scheduler has ended, or 0.",
 		func(r durableReading) float64 { return oneIf(r.failed) }),
+	newCounter("timewheel_durable_commit_changes_total", "Tasks that commits have added, changed or removed.",
+		func(r durableReading) float64 { return float64(r.Changes) }),
+	newGauge("timewheel_durable_store_size_bytes", "Size of the store on the disk.",
+		func(r durableReading) float64 {
+			if r.StoreSize == 0 {
+				return math.NaN() // it is not known
+			}
+			return float64(r.StoreSize)
+		}),
+	newGauge("timewheel_durable_backlog_tasks", "Overdue tasks that have not been started.",
+		func(r durableReading) float64 {
+			if r.catchUp == nil {
+				return math.NaN()
+			}
+			return float64(r.catchUp.Left)
+		}),
+	newGauge("timewheel_durable_backlog_age_seconds", "How long the oldest overdue task has been due; 0 if there is none.",
+		func(r durableReading) float64 {
+			switch {
+			case r.catchUp == nil:
+				return math.NaN()
+			case r.catchUp.Left == 0:
+				return 0
+			}
+			return max(time.Since(r.catchUp.Oldest).Seconds(), 0)
+		}),
+
+	newGauge("timewheel_durable_lease_seconds", "Length of the lease of the node.",
+		ofNode(func(n *durable.NodeStats) float64 { return n.Lease.Seconds() })),
+	newGauge("timewheel_durable_lease_age_seconds",
+		"Time since the node sent the last renewal of its lease that the engine has answered.",
+		ofNode(func(n *durable.NodeStats) float64 { return n.LeaseAge.Seconds() })),
+	newGauge("timewheel_durable_engine_away", "1 if the last call of the engine failed, or 0.",
+		ofNode(func(n *durable.NodeStats) float64 { return oneIf(n.Away) })),
+	newCounter("timewheel_durable_engine_calls_failed_total", "Calls of the engine that failed.",
+		ofNode(func(n *durable.NodeStats) float64 { return float64(n.CallsFailed) })),
+	newCounter("timewheel_durable_claims_total", "Tasks that the node was given by claims.",
+		ofNode(func(n *durable.NodeStats) float64 { return float64(n.Claimed) })),
+	newCounter("timewheel_durable_takeovers_total",
+		"Nodes whose lease had run out, and whose tasks this node has freed.",
+		ofNode(func(n *durable.NodeStats) float64 { return float64(n.TakenOver) })),
+	newCounter("timewheel_durable_confirmations_refused_total",
+		"Starts that the engine did not confirm: the task was removed, moved, locked or taken over.",
+		ofNode(func(n *durable.NodeStats) float64 { return float64(n.StartsRefused) })),
+	newCounter("timewheel_durable_acknowledgements_refused_total",
+		"Ends of runs that did not count: the task was removed, moved or taken over meanwhile.",
+		ofNode(func(n *durable.NodeStats) float64 { return float64(n.EndsRefused) })),
 }

@@ -3,11 +3,16 @@
 package metrics_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -109,6 +115,7 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 			"timewheel_durable_runs_succeeded_total": int(stats.Succeeded),
 			"timewheel_durable_runs_failed_total":    int(stats.Failed),
 			"timewheel_durable_runs_parked_total":    int(stats.ParkedTotal),
+			"timewheel_durable_commit_changes_total": int(stats.Changes),
 		} {
 			m := find(t, c, name)
 			got := m.GetCounter().GetValue() + m.GetGauge().GetValue()
@@ -118,8 +125,9 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 			checkTypeAndLabel(t, name, m, "scheduler", "orders")
 		}
 		lint(t, c)
-		if n := testutil.CollectAndCount(c); n != 12 {
-			t.Errorf("there are %d metrics, want 12", n)
+		h := find(t, c, "timewheel_durable_commit_duration_seconds").GetHistogram()
+		if h.GetSampleCount() != stats.Commits.Count || len(h.GetBucket()) != durable.TimingBuckets {
+			t.Errorf("of %d commits the histogram is %v", stats.Commits.Count, h)
 		}
 	})
 }
@@ -163,10 +171,46 @@ func TestSchedulerCollector_storeFailed(t *testing.T) {
 	})
 }
 
-type fakeScheduler struct{ stats durable.Stats }
+// A fakeScheduler gives out what it is set to. While it hangs, it answers no question before the end of its context.
+type fakeScheduler struct {
+	stats   durable.Stats
+	kinds   []durable.KindInfo
+	census  durable.Census
+	catchUp durable.CatchUp
+	nodes   []durable.NodeInfo
+	due     map[string]durable.Found // what is found of each kind
+	hangs   bool
+	asked   []durable.Query
+}
 
-func (f *fakeScheduler) Stats() durable.Stats { return f.stats }
-func (f *fakeScheduler) Err() error           { return nil }
+func (f *fakeScheduler) Stats() durable.Stats      { return f.stats }
+func (f *fakeScheduler) Err() error                { return nil }
+func (f *fakeScheduler) Kinds() []durable.KindInfo { return f.kinds }
+
+func (f *fakeScheduler) Census(ctx context.Context) (durable.Census, error) {
+	return f.census, f.answer(ctx)
+}
+
+func (f *fakeScheduler) CatchUp(ctx context.Context) (durable.CatchUp, error) {
+	return f.catchUp, f.answer(ctx)
+}
+
+func (f *fakeScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
+	return f.nodes, f.answer(ctx)
+}
+
+func (f *fakeScheduler) Find(ctx context.Context, q durable.Query) (durable.Found, error) {
+	f.asked = append(f.asked, q)
+	return f.due[q.Kind], f.answer(ctx)
+}
+
+func (f *fakeScheduler) answer(ctx context.Context) error {
+	if !f.hangs {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 	f := &fakeScheduler{}
@@ -174,9 +218,357 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 		u := uint64(n)
 		f.stats = durable.Stats{
 			Pending: n, Waiting: n, Running: n, Parked: n, Unhandled: n,
-			Added: u, Removed: u, ParkedTotal: u, Started: u, Succeeded: u, Failed: u,
+			Added: u, Removed: u, ParkedTotal: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u,
+			StoreSize: int64(n),
+			Node:      &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
 		}
-	}, 6)
+		f.catchUp = durable.CatchUp{Left: n, Oldest: time.Now().Add(time.Hour)}
+	}, 13)
+}
+
+// node is a fake of a node, with another value for everything.
+func node() *fakeScheduler {
+	timing := durable.Timing{Count: 6, Total: 3 * time.Second}
+	timing.Buckets[0], timing.Buckets[5] = 1, 3
+	return &fakeScheduler{
+		stats: durable.Stats{
+			Retried: 1, Changes: 2, StoreSize: 3, Commits: timing,
+			Node: &durable.NodeStats{
+				Lease: 4 * time.Second, LeaseAge: 5 * time.Second, Away: true, Calls: timing, CallsFailed: 6,
+				Claimed: 7, TakenOver: 8, StartsRefused: 9, EndsRefused: 10,
+			},
+		},
+		catchUp: durable.CatchUp{Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
+		kinds:   []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, Parked: 16}},
+		census:  durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10}}},
+	}
+}
+
+func TestSchedulerCollector_reportsTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := metrics.NewSchedulerCollectorOf(node(), "orders")
+		for name, want := range map[string]float64{
+			"timewheel_durable_runs_retried_total":             1,
+			"timewheel_durable_commit_changes_total":           2,
+			"timewheel_durable_store_size_bytes":               3,
+			"timewheel_durable_lease_seconds":                  4,
+			"timewheel_durable_lease_age_seconds":              5,
+			"timewheel_durable_engine_away":                    1,
+			"timewheel_durable_engine_calls_failed_total":      6,
+			"timewheel_durable_claims_total":                   7,
+			"timewheel_durable_takeovers_total":                8,
+			"timewheel_durable_confirmations_refused_total":    9,
+			"timewheel_durable_acknowledgements_refused_total": 10,
+			"timewheel_durable_backlog_tasks":                  11,
+			"timewheel_durable_backlog_age_seconds":            12,
+		} {
+			m := find(t, c, name)
+			if got := m.GetCounter().GetValue() + m.GetGauge().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			checkTypeAndLabel(t, name, m, "scheduler", "orders")
+		}
+		for _, name := range []string{
+			"timewheel_durable_commit_duration_seconds", "timewheel_durable_engine_call_duration_seconds",
+		} {
+			h := find(t, c, name).GetHistogram()
+			counts := map[int]uint64{0: 1, 4: 1, 5: 4, durable.TimingBuckets - 1: 4}
+			for i, want := range counts {
+				b := h.GetBucket()[i]
+				if b.GetCumulativeCount() != want || b.GetUpperBound() != durable.TimingBound(i).Seconds() {
+					t.Errorf("%s: bucket %d is %v, want %d", name, i, b, want)
+				}
+			}
+			if h.GetSampleCount() != 6 || h.GetSampleSum() != 3 {
+				t.Errorf("%s is %v", name, h)
+			}
+		}
+		lint(t, c)
+	})
+}
+
+// byLabels returns the values of a metric by those of its labels but the first, which is the scheduler.
+func byLabels(t *testing.T, c prometheus.Collector, name string) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "scheduler" {
+					labels = append(labels, l.GetValue())
+				}
+			}
+			all[strings.Join(labels, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+func is(t *testing.T, c prometheus.Collector, name string, want map[string]float64) {
+	t.Helper()
+	if got := byLabels(t, c, name); !maps.Equal(got, want) {
+		t.Errorf("%s is %v, want %v", name, got, want)
+	}
+}
+
+func TestSchedulerCollector_kinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := node()
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		is(t, c, "timewheel_durable_kind_tasks",
+			map[string]float64{"mail scheduled": 70, "mail retrying": 20, "mail parked": 10})
+		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16} {
+			is(t, c, "timewheel_durable_kind_runs_"+name+"_total", map[string]float64{"mail": want})
+		}
+		// What is no text becomes text, and what has the same text then is one.
+		f.kinds = []durable.KindInfo{{Kind: "\xff", Started: 1}, {Kind: "\xfe", Started: 2}}
+		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"\uFFFD": 3})
+	})
+}
+
+// However many kinds there are, the series are bounded, and no kind changes its label.
+func TestSchedulerCollector_manyKinds_areOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeScheduler{kinds: []durable.KindInfo{{Kind: "last", Started: 1000}}}
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		byLabels(t, c, "")
+		f.kinds = nil
+		for i := range 150 {
+			kind := fmt.Sprintf("kind %03d", i)
+			f.kinds = append(f.kinds, durable.KindInfo{Kind: kind, Started: 1})
+			f.census.Kinds = append(f.census.Kinds, durable.KindCensus{Kind: kind, Tasks: 2, Failing: 1, Parked: 1})
+		}
+		f.kinds = append(f.kinds, durable.KindInfo{Kind: "last", Started: 1000})
+		started := byLabels(t, c, "timewheel_durable_kind_runs_started_total")
+		if len(started) != 101 || started["last"] != 1000 || started["kind 098"] != 1 || started["other"] != 51 {
+			t.Errorf("%d kinds, the last %v, the other %v", len(started), started["last"], started["other"])
+		}
+		tasks := byLabels(t, c, "timewheel_durable_kind_tasks")
+		if len(tasks) != 300 || tasks["other scheduled"] != 51 || tasks["other parked"] != 51 {
+			t.Errorf("%d series, the other %v and %v", len(tasks), tasks["other scheduled"], tasks["other parked"])
+		}
+	})
+}
+
+func TestSchedulerCollector_unhandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name = "timewheel_durable_kind_unhandled_seconds"
+		found := func(age time.Duration) durable.Found {
+			return durable.Found{Tasks: []durable.Info{{Next: time.Now().Add(-age)}}}
+		}
+		f := &fakeScheduler{
+			kinds: []durable.KindInfo{{Kind: "here"}},
+			nodes: []durable.NodeInfo{
+				{NodeReport: durable.NodeReport{Workers: 1}},
+				{NodeReport: durable.NodeReport{Workers: 1, Kinds: []string{"there"}}},
+			},
+			due: map[string]durable.Found{
+				"here": found(time.Hour), "there": found(time.Hour), "parked": found(time.Hour),
+				"nowhere": found(time.Minute), "cut": {Cut: true},
+			},
+		}
+		for _, kind := range []string{"here", "there", "parked", "nowhere", "not due", "cut"} {
+			k := durable.KindCensus{Kind: kind, Tasks: 1}
+			if kind == "parked" {
+				k.Failing, k.Parked = 1, 1
+			}
+			f.census.Kinds = append(f.census.Kinds, k)
+		}
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "nowhere": 60, "not due": 0})
+		for _, q := range f.asked {
+			if q.State != durable.Waiting || q.Limit != 1 || q.For <= 0 || q.For > 50*time.Millisecond {
+				t.Errorf("asked for is %+v", q)
+			}
+		}
+		f.nodes[1].NodeReport = durable.NodeReport{} // it has joined just now
+		is(t, c, name, map[string]float64{})
+	})
+}
+
+// A scrape ends although the engine does not answer, with what is known without it.
+func TestSchedulerCollector_engineHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := node()
+		f.hangs = true
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		began := time.Now()
+		is(t, c, "timewheel_durable_kind_tasks", map[string]float64{})
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("a scrape takes %v", took)
+		}
+		is(t, c, "timewheel_durable_backlog_tasks", map[string]float64{})
+		is(t, c, "timewheel_durable_engine_away", map[string]float64{"": 1})
+		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"mail": 13})
+	})
+}
+
+// A store has no accounts of a node, and one that does not know its size has none.
+func TestSchedulerCollector_ofAStore_hasNoNode(t *testing.T) {
+	c := metrics.NewSchedulerCollectorOf(&fakeScheduler{}, "orders")
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, part := range []string{"lease", "engine", "claims", "takeovers", "refused", "store_size"} {
+			if strings.Contains(f.GetName(), part) {
+				t.Errorf("a store has %s", f.GetName())
+			}
+		}
+	}
+	is(t, c, "timewheel_durable_backlog_age_seconds", map[string]float64{"": 0})
+}
+
+func TestAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := metrics.NewAttempts()
+		c := metrics.NewSchedulerCollectorOf(&fakeScheduler{}, "orders", metrics.WithAttempts(a))
+		due := time.Now()
+		observe := func(kind string, late, took time.Duration) {
+			a.Observe(durable.Attempt{
+				Kind: kind, Due: due, Started: due.Add(late), Ended: due.Add(late + took),
+			})
+		}
+		var all sync.WaitGroup
+		for i := range 150 {
+			all.Go(func() {
+				for range 3 {
+					observe(fmt.Sprint(i), time.Second, 4*time.Second)
+				}
+			})
+		}
+		all.Wait()
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(c)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, f := range families {
+			sum := map[string]float64{
+				"timewheel_durable_run_lateness_seconds": 1, "timewheel_durable_run_duration_seconds": 4,
+			}[f.GetName()]
+			if sum == 0 {
+				continue
+			}
+			found++
+			if len(f.GetMetric()) != 101 {
+				t.Errorf("%s has %d kinds", f.GetName(), len(f.GetMetric()))
+			}
+			for _, m := range f.GetMetric() {
+				want := uint64(3)
+				if m.GetLabel()[0].GetValue() == "other" {
+					want = 50 * 3
+				}
+				h := m.GetHistogram()
+				if h.GetSampleCount() != want || h.GetSampleSum() != float64(want)*sum || len(h.GetBucket()) != 28 ||
+					len(h.GetPositiveSpan()) == 0 {
+					t.Errorf("%s: %v", f.GetName(), m)
+				}
+			}
+		}
+		if found != 2 {
+			t.Errorf("%d of the histograms are there", found)
+		}
+		lint(t, c)
+	})
+}
+
+// A fakeEngine reports its health, or an error, or hangs.
+type fakeEngine struct {
+	health durable.EngineHealth
+	err    error
+	hangs  bool
+}
+
+func (f *fakeEngine) Health(ctx context.Context) (durable.EngineHealth, error) {
+	if f.hangs {
+		<-ctx.Done()
+		return f.health, ctx.Err()
+	}
+	return f.health, f.err
+}
+
+func TestEngineCollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{health: durable.EngineHealth{OldestTransaction: time.Minute, DeadRows: 7, Size: 8}}
+		c := metrics.NewEngineCollector(e, "orders")
+		for name, want := range map[string]float64{
+			"timewheel_durable_engine_oldest_transaction_seconds": 60,
+			"timewheel_durable_engine_dead_rows":                  7,
+			"timewheel_durable_engine_size_bytes":                 8,
+		} {
+			m := find(t, c, name)
+			if got := m.GetGauge().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			checkTypeAndLabel(t, name, m, "scheduler", "orders")
+		}
+		lint(t, c)
+		e.err = errors.New("on purpose")
+		if n := testutil.CollectAndCount(c); n != 0 {
+			t.Errorf("%d metrics of an engine that is away", n)
+		}
+		e.hangs = true
+		began := time.Now()
+		if n := testutil.CollectAndCount(c); n != 0 || time.Since(began) != 2*time.Second {
+			t.Errorf("%d metrics of an engine that hangs, after %v", n, time.Since(began))
+		}
+	})
+}
+
+// everything is a fake that has a value of every metric.
+func everything() *fakeScheduler {
+	f := node()
+	f.nodes = []durable.NodeInfo{{NodeReport: durable.NodeReport{Workers: 1}}}
+	return f
+}
+
+// The documentation says how many series a scheduler has.
+func TestSchedulerCollector_series(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := metrics.NewAttempts()
+		attempts.Observe(durable.Attempt{Kind: "mail"})
+		of := func(f *fakeScheduler, opts ...metrics.SchedulerOption) int {
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(metrics.NewSchedulerCollectorOf(f, "orders", opts...))
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			series := 0
+			for _, f := range families {
+				var text bytes.Buffer
+				if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+					t.Fatal(err)
+				}
+				series += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
+			}
+			return series
+		}
+		store, without := everything(), everything()
+		store.stats.Node = nil
+		without.kinds, without.census.Kinds = nil, nil
+		all, node := of(everything()), of(without)
+		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
+		if want := []int{38, 67, 8, 62}; !slices.Equal(got, want) {
+			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
+		}
+	})
 }
 
 // gather returns all metrics of this package.
@@ -192,7 +584,10 @@ func gather(t *testing.T) (families []*dto.MetricFamily) {
 			}
 		}()
 		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(wheel, metrics.NewSchedulerCollector(s, "orders"))
+		attempts := metrics.NewAttempts()
+		attempts.Observe(durable.Attempt{Kind: "mail"})
+		registry.MustRegister(wheel, metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)),
+			metrics.NewSchedulerCollectorOf(everything(), "node"), metrics.NewEngineCollector(&fakeEngine{}, "node"))
 		var err error
 		if families, err = registry.Gather(); err != nil {
 			t.Fatal(err)
@@ -213,19 +608,26 @@ func TestNames_areDistinctInOpenMetrics(t *testing.T) {
 	}
 }
 
-func TestNames_areThoseOfTheDocumentation(t *testing.T) {
-	source, err := os.ReadFile("metrics.go")
+// The README has a row for each metric, with its type and its labels.
+func TestNames_areThoseOfTheReadme(t *testing.T) {
+	source, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := make(map[string]string)
-	row := regexp.MustCompile(`(?m)^//\t(timewheel_\w+) +(\w+) `)
+	row := regexp.MustCompile("(?m)^\\| `(timewheel_\\w+)` \\| (\\w+) \\| ([^|]*) \\| ")
 	for _, m := range row.FindAllStringSubmatch(string(source), -1) {
-		documented[m[1]] = m[2]
+		documented[m[1]] = m[2] + " " + m[3]
 	}
 	for _, f := range gather(t) {
-		if kind := strings.ToLower(f.GetType().String()); documented[f.GetName()] != kind {
-			t.Errorf("%s is a %s, and documented as %q", f.GetName(), kind, documented[f.GetName()])
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		slices.Sort(labels)
+		want := strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, ", ")
+		if documented[f.GetName()] != want {
+			t.Errorf("%s is a %s, and documented as %q", f.GetName(), want, documented[f.GetName()])
 		}
 		delete(documented, f.GetName())
 	}

@@ -26,14 +26,7 @@ var buckets = []float64{
 // NewRuns returns empty histograms.
 func NewRuns() *Runs {
 	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:                            name,
-			Help:                            help,
-			Buckets:                         buckets,
-			NativeHistogramBucketFactor:     1.1,
-			NativeHistogramMaxBucketNumber:  160,
-			NativeHistogramMinResetDuration: time.Hour,
-		})
+		return prometheus.NewHistogram(histogramOf(name, help))
 	}
 	return &Runs{
 		tick: histogram("timewheel_run_tick_delay_seconds",
@@ -43,6 +36,18 @@ func NewRuns() *Runs {
 			"Time from when the event loop dispatched a run until a worker began it."),
 		duration: histogram("timewheel_run_duration_seconds",
 			"Time from when a job began until it returned."),
+	}
+}
+
+// histogramOf returns the options of a histogram of times: classic buckets and native ones.
+func histogramOf(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name:                            name,
+		Help:                            help,
+		Buckets:                         buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
 	}
 }
 
@@ -63,7 +68,7 @@ func WithRuns(r *Runs) Option {
 		panic("metrics: the runs are nil")
 	}
 	return func(c *collector[reading]) {
-		c.histograms = []prometheus.Histogram{r.tick, r.wait, r.duration}
+		c.histograms = []prometheus.Collector{r.tick, r.wait, r.duration}
 		c.accounts = append(slices.Clip(wheelAccounts), longestRun)
 		c.greatest = make([]float64, len(c.accounts))
 	}

@@ -76,7 +76,13 @@ func (c *oursClient) remove(ctx context.Context, id int) error {
 	return c.node.RemoveTask(ctx, task{id: id}.key())
 }
 
-func (c *oursClient) live(ctx context.Context) (int, error) { return c.engine.Len(ctx) }
+func (c *oursClient) live(ctx context.Context) (n int, err error) {
+	kinds, err := c.engine.Census(ctx)
+	for _, k := range kinds {
+		n += k.Tasks
+	}
+	return n, err
+}
 
 func (c *oursClient) shutdown() error {
 	err := c.node.Shutdown(context.Background())

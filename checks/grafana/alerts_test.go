@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -179,6 +180,82 @@ var trials = map[string]trial{
 		fires: `timewheel_durable_tasks_unhandled 0x4 3x40`, after: 5*every + 5*time.Minute,
 		quiet: []string{`timewheel_durable_tasks_unhandled 0x40`, `timewheel_durable_tasks_unhandled 3x18 0x60`},
 	},
+	"TimewheelDurableParkedGrows": {
+		fires: `timewheel_durable_kind_tasks{kind="mail",state="parked"} 0x4 20x60`, after: 5*every + 5*time.Minute,
+		quiet: []string{
+			`timewheel_durable_kind_tasks{kind="mail",state="parked"} 100x60`,
+			`timewheel_durable_kind_tasks{kind="mail",state="parked"} 0x4 8x60`,
+			`timewheel_durable_kind_tasks{kind="mail",state="parked"} 1000-10x60`,
+			`timewheel_durable_kind_tasks{kind="mail",state="scheduled"} 0+100x60`,
+		},
+	},
+	"TimewheelDurableBacklogGrows": {
+		fires: `
+			timewheel_durable_backlog_tasks       100x60
+			timewheel_durable_backlog_age_seconds 60+15x60`,
+		after: every + 10*time.Minute,
+		quiet: []string{`
+			timewheel_durable_backlog_tasks       1000-10x60
+			timewheel_durable_backlog_age_seconds 60+15x60`, `
+			timewheel_durable_backlog_tasks       5000x60
+			timewheel_durable_backlog_age_seconds 9000-15x60`, `
+			timewheel_durable_backlog_tasks       0x60
+			timewheel_durable_backlog_age_seconds 0x60`, `
+			timewheel_durable_backlog_tasks       0x4 50x20 0x60
+			timewheel_durable_backlog_age_seconds 0x4 0+15x20 0x60`,
+		},
+	},
+	"TimewheelDurableKindUnhandled": {
+		fires: `timewheel_durable_kind_unhandled_seconds{kind="mail"} 0x4 15+15x60`,
+		after: 9*every + 5*time.Minute,
+		quiet: []string{
+			`timewheel_durable_kind_unhandled_seconds{kind="mail"} 0x60`,
+			`timewheel_durable_kind_unhandled_seconds{kind="mail"} 0x4 15+15x20 0x60`, `
+			timewheel_durable_kind_unhandled_seconds{kind="mail"} 0x4 15+15x60
+			timewheel_durable_tasks_unhandled                     0x4 1x60`,
+		},
+	},
+	"TimewheelDurableEngineAway": {
+		fires: `timewheel_durable_engine_away 0x4 1x20`, after: 5*every + time.Minute,
+		quiet: []string{`timewheel_durable_engine_away 0x20`, `timewheel_durable_engine_away 1x2 0x3 1x2 0x20`},
+	},
+	"TimewheelDurableLeaseLate": {
+		fires: `
+			timewheel_durable_lease_seconds     5x40
+			timewheel_durable_lease_age_seconds 1.25x4 3.5x40
+			timewheel_durable_engine_away       0x40`,
+		after: 5*every + 30*time.Second,
+		quiet: []string{`
+			timewheel_durable_lease_seconds     5x40
+			timewheel_durable_lease_age_seconds 2.9x40
+			timewheel_durable_engine_away       0x40`, `
+			timewheel_durable_lease_seconds     5x40
+			timewheel_durable_lease_age_seconds 1.25x4 4x1 1.25x4 4x1 1.25x40
+			timewheel_durable_engine_away       0x60`, `
+			timewheel_durable_lease_seconds     5x40
+			timewheel_durable_lease_age_seconds 0+15x40
+			timewheel_durable_engine_away       1x60`,
+		},
+	},
+	"TimewheelDurableEndsRefused": {
+		fires: `
+			timewheel_durable_acknowledgements_refused_total 0+1x60
+			timewheel_durable_runs_started_total             0+10x60`,
+		after: every + 2*time.Minute,
+		quiet: []string{`
+			timewheel_durable_acknowledgements_refused_total 0+1x60
+			timewheel_durable_runs_started_total             0+100x60`, `
+			timewheel_durable_acknowledgements_refused_total 7x60
+			timewheel_durable_runs_started_total             100x60`,
+		},
+	},
+	"TimewheelDurableVacuumHeldBack": {
+		fires: `timewheel_durable_engine_oldest_transaction_seconds 0x4 601+15x40`, after: 5*every + 5*time.Minute,
+		quiet: []string{
+			`timewheel_durable_engine_oldest_transaction_seconds 600x60`,
+			`timewheel_durable_engine_oldest_transaction_seconds 0+60x20 0x60`,
+		},
+	},
 }
 
 // onSeries evaluates the rules for a quarter of an hour on the series of a trial.
@@ -191,8 +268,9 @@ func onSeries(t *testing.T, series string) history {
 		if strings.HasPrefix(name, "timewheel_durable_") {
 			label = "scheduler"
 		}
-		load += fmt.Sprintf("  %s{job=%q,instance=%q,%s=\"orders\"} %s\n",
-			name, job, instance, label, strings.TrimSpace(values))
+		name, own, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{") // the labels of the series, if it has any
+		load += fmt.Sprintf("  %s{job=%q,instance=%q,%s=\"orders\",%s} %s\n",
+			name, job, instance, label, own, strings.TrimSpace(values))
 	}
 	on := promqltest.LoadedStorage(t, load)
 	defer on.Close()
@@ -256,7 +334,7 @@ func TestAlerts_areInTheReadme(t *testing.T) {
 		begins := fmt.Sprintf("| `%s` | %s | ", r.Name(), r.Labels().Get("severity"))
 		waits := map[time.Duration]string{
 			0: "at once", 30 * time.Second: "30 s",
-			time.Minute: "1 min", 2 * time.Minute: "2 min", 5 * time.Minute: "5 min",
+			time.Minute: "1 min", 2 * time.Minute: "2 min", 5 * time.Minute: "5 min", 10 * time.Minute: "10 min",
 		}[r.HoldDuration()]
 		row := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(begins) + `.* \| ` + waits + ` \|$`)
 		if waits == "" || !row.Match(text) {
@@ -406,6 +484,43 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			addDurable(t, before, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
 			newScheduler(t, registry, "orders", left.Reopen(), nil)
 		}, []string{"TimewheelDurableTasksUnhandled"}},
+		"all runs of a kind fail": {func(t *testing.T, registry *prometheus.Registry) {
+			s := newScheduler(t, registry, "orders", memstore.New(), map[string]durable.Handler{
+				"fail": func(context.Context, durable.Run) error { return errors.New("on purpose") },
+			})
+			for i := range 20 {
+				delay := time.Minute + time.Duration(i)*10*time.Second
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "fail", Delay: delay})
+			}
+		}, []string{"TimewheelDurableParkedGrows", "TimewheelDurableTasksParked"}},
+		"the engine is away": {func(t *testing.T, registry *prometheus.Registry) {
+			link := memengine.NewLink(memengine.New())
+			s := newNode(t, registry, "orders", link, map[string]durable.Handler{
+				"kind": func(context.Context, durable.Run) error { return nil },
+			})
+			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
+			time.AfterFunc(time.Minute, func() { link.SetDown(true) })
+		}, []string{"TimewheelDurableEngineAway"}},
+		"no node handles a kind": {func(t *testing.T, registry *prometheus.Registry) {
+			engine := memengine.New()
+			works := func(context.Context, durable.Run) error { return nil }
+			other := newNode(t, prometheus.NewRegistry(), "orders", engine, map[string]durable.Handler{"gone": works})
+			addDurable(t, other, durable.Task{Key: "k", Kind: "gone", Delay: time.Minute})
+			if err := other.Shutdown(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			newNode(t, registry, "orders", engine, map[string]durable.Handler{"kind": works})
+		}, []string{"TimewheelDurableKindUnhandled"}},
+		"tasks are removed while they are running": {func(t *testing.T, registry *prometheus.Registry) {
+			var s *durable.Scheduler
+			s = newNode(t, registry, "orders", memengine.New(), map[string]durable.Handler{
+				"removed": func(ctx context.Context, run durable.Run) error { return s.RemoveTask(ctx, run.Key) },
+			})
+			for i := range 20 {
+				delay := time.Duration(i+1) * 20 * time.Second
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "removed", Delay: delay})
+			}
+		}, []string{"TimewheelDurableEndsRefused"}},
 		"the disk is full": {func(t *testing.T, registry *prometheus.Registry) {
 			full := &fullStore{Store: memstore.New()}
 			s := newScheduler(t, registry, "orders", full, map[string]durable.Handler{

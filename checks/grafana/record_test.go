@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
@@ -38,13 +40,28 @@ type scrape struct {
 	families []*dto.MetricFamily
 }
 
-// names returns the metrics of the scrape, each with false.
-func (s scrape) names() map[string]bool {
-	all := make(map[string]bool)
+// names returns the metrics of the scrape, each with the wheels or schedulers that have it.
+func (s scrape) names() map[string][]string {
+	all := make(map[string][]string)
 	for _, f := range s.families {
-		all[f.GetName()] = false
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if name := l.GetName(); name == "wheel" || name == "scheduler" {
+					all[f.GetName()] = add(all[f.GetName()], l.GetValue())
+				}
+			}
+		}
 	}
 	return all
+}
+
+// add puts a value into a sorted set.
+func add(set []string, value string) []string {
+	i, there := slices.BinarySearch(set, value)
+	if there {
+		return set
+	}
+	return slices.Insert(set, i, value)
 }
 
 // record runs a program in a bubble of virtual time, and returns n scrapes of its registry.
@@ -84,7 +101,7 @@ func addTask(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 	}
 }
 
-// newScheduler returns a started scheduler whose collector is registered, and which handles the kinds.
+// newScheduler returns a started scheduler on a store, whose collector is registered, and which handles the kinds.
 func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on durable.Store,
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
@@ -93,12 +110,33 @@ func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on d
 	if err != nil {
 		t.Fatal(err)
 	}
+	return begin(t, registry, name, s, kinds)
+}
+
+// newNode is newScheduler for a node of a cluster.
+func newNode(t *testing.T, registry *prometheus.Registry, name string, on durable.Engine,
+	kinds map[string]durable.Handler,
+) *durable.Scheduler {
+	t.Helper()
+	s, err := durable.Join(context.Background(), on, durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return begin(t, registry, name, s, kinds)
+}
+
+func begin(t *testing.T, registry *prometheus.Registry, name string, s *durable.Scheduler,
+	kinds map[string]durable.Handler,
+) *durable.Scheduler {
+	t.Helper()
+	attempts := metrics.NewAttempts()
 	for kind, h := range kinds {
-		if err := s.Handle(kind, h, durable.WithRetry(1, time.Second, time.Second)); err != nil {
+		err := s.Handle(kind, observed(attempts, h), durable.WithRetry(1, time.Second, time.Second))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	registry.MustRegister(metrics.NewSchedulerCollector(s, name))
+	registry.MustRegister(metrics.NewSchedulerCollector(s, name, metrics.WithAttempts(attempts)))
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +148,19 @@ func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on d
 	return s
 }
 
+// observed returns a handler whose calls are observed.
+func observed(attempts *metrics.Attempts, h durable.Handler) durable.Handler {
+	return func(ctx context.Context, run durable.Run) error {
+		began := time.Now()
+		defer func() {
+			attempts.Observe(durable.Attempt{
+				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.Due, Started: began, Ended: time.Now(),
+			})
+		}()
+		return h(ctx, run)
+	}
+}
+
 func addDurable(t *testing.T, s *durable.Scheduler, task durable.Task) {
 	t.Helper()
 	if err := s.AddTask(context.Background(), task); err != nil {
@@ -117,17 +168,34 @@ func addDurable(t *testing.T, s *durable.Scheduler, task durable.Task) {
 	}
 }
 
-// steady is a program without trouble: two wheels and two schedulers, each with a task that runs every second.
+// A sizedStore is a store that knows its size.
+type sizedStore struct{ *memstore.Store }
+
+func (sizedStore) Size() int64 { return 1 << 20 }
+
+// A healthy engine is one on a server without trouble.
+type healthy struct{ durable.Engine }
+
+func (healthy) Health(context.Context) (durable.EngineHealth, error) {
+	return durable.EngineHealth{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20}, nil
+}
+
+// steady is a program without trouble: two wheels, two schedulers on stores and two on engines, each with a task that
+// runs every second.
 func steady(t *testing.T, registry *prometheus.Registry) {
 	for _, name := range []string{"a", "b"} {
 		tw := newWheel(t, registry, name, 8)
 		addTask(t, tw, timewheel.Task{
 			Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: func(*timewheel.Task) {},
 		})
-		s := newScheduler(t, registry, name, memstore.New(), map[string]durable.Handler{
-			"kind": func(context.Context, durable.Run) error { return nil },
-		})
-		addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
+		works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
+		node, engine := "node "+name, healthy{memengine.New()}
+		registry.MustRegister(metrics.NewEngineCollector(engine, node))
+		for _, s := range []*durable.Scheduler{
+			newScheduler(t, registry, name, sizedStore{memstore.New()}, works), newNode(t, registry, node, engine, works),
+		} {
+			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
+		}
 	}
 }
 

@@ -307,7 +307,7 @@ func (s *subject) confirms(by durable.MemberID, task durable.Stored) bool {
 }
 
 func claimOf(task durable.Stored) durable.Claim {
-	return durable.Claim{Key: task.Key, Revision: task.Revision}
+	return durable.Claim{Key: task.Key, Revision: task.Revision, Starts: task.Starts}
 }
 
 func (s *subject) reap() []string {

@@ -426,7 +426,7 @@ func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 	for i, c := range claims {
 		if s := e.held(by, c); s != nil && e.leased(m) && e.locks[c.Key] == nil {
 			next := *s
-			next.Starts++
+			next.Starts = c.Starts + 1
 			e.replace(&next)
 			held[i] = true
 		}

@@ -23,7 +23,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Store is a [durable.Store] in a directory, a [durable.FailureReporter] and a [durable.Backuper]. See [Open].
+// A Store is a [durable.Store] in a directory, a [durable.FailureReporter], a [durable.Backuper] and a
+// [durable.SizeReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
@@ -579,6 +580,12 @@ func walk(
 
 // Len returns the number of records.
 func (s *Store) Len() int { return int(s.length.Load()) }
+
+// Size returns about how many bytes the files of the store take. It reads no file.
+func (s *Store) Size() int64 {
+	m := s.db.Metrics()
+	return int64(m.DiskSpaceUsage())
+}
 
 // Close closes the store. It returns what the store has failed with, if it has: what was committed before is on
 // the disk.

@@ -731,3 +731,27 @@ func writeFile(t *testing.T, files vfs.FS, name string, data []byte) {
 		t.Fatal(err)
 	}
 }
+
+// The size follows what is in the store, and is that of the files.
+func TestStore_size_isThatOfTheFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	store, err := pebble.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	before := store.Size()
+	data := make([]byte, 1<<20)
+	for i := range 8 {
+		for j := range data {
+			data[j] = byte(rand.Uint32())
+		}
+		change := durable.Change{Key: fmt.Sprint(i), From: durable.None, Due: 1, Data: data}
+		if err := store.Commit([]durable.Change{change}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := store.Size(); size < before+8<<20 {
+		t.Errorf("the size was %d, and with 8 MiB more it is %d", before, size)
+	}
+}

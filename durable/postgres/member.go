@@ -238,7 +238,7 @@ func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []dura
 ) (now int64, err error) {
 	b := e.batch()
 	b.Queue(e.sql.setNoSync)
-	b.Queue(e.sql.confirm, arguments(by, claims)...).Query(func(rows pgx.Rows) error {
+	b.Queue(e.sql.confirm, counted(by, claims)...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scanClaim)
 		for _, c := range found {
 			confirmed[c] = true
@@ -252,7 +252,7 @@ func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []dura
 func (e *Engine) stillHeld(ctx context.Context, by durable.MemberID, claims []durable.Claim,
 	confirmed map[durable.Claim]bool,
 ) (held []durable.Claim, err error) {
-	rows, err := e.control.Query(ctx, e.sql.stillHeld, arguments(by, claims)...)
+	rows, err := e.control.Query(ctx, e.sql.stillHeld, counted(by, claims)...)
 	if err == nil {
 		held, err = pgx.CollectRows(rows, scanClaim)
 	}
@@ -261,7 +261,7 @@ func (e *Engine) stillHeld(ctx context.Context, by durable.MemberID, claims []du
 
 func scanClaim(row pgx.CollectableRow) (c durable.Claim, err error) {
 	var key []byte
-	err = row.Scan(&key, &c.Revision)
+	err = row.Scan(&key, &c.Revision, &c.Starts)
 	c.Key = string(key)
 	return c, err
 }
@@ -281,4 +281,13 @@ func arguments(by durable.MemberID, claims []durable.Claim) []any {
 		keys[i], revisions[i] = []byte(c.Key), c.Revision
 	}
 	return []any{int64(by), keys, revisions}
+}
+
+// counted returns the arguments of a statement on claims and their starts.
+func counted(by durable.MemberID, claims []durable.Claim) []any {
+	starts := make([]int32, len(claims))
+	for i, c := range claims {
+		starts[i] = int32(c.Starts)
+	}
+	return append(arguments(by, claims), starts)
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable"
@@ -111,6 +112,15 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 		return k, err
 	})
 	return kinds, explain("count tasks", err)
+}
+
+// Health returns what may slow the engine down. The age of other roles' transactions is left out, unless the role of
+// the engine is a member of pg_read_all_stats.
+func (e *Engine) Health(ctx context.Context) (h durable.EngineHealth, err error) {
+	var age int64
+	err = e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size)
+	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
+	return h, explain("read health", err)
 }
 
 // text returns s as PostgreSQL can keep it.

@@ -23,6 +23,7 @@ type statements struct {
 	byKey   string
 	failing string
 	census  string
+	health  string
 
 	join         string
 	renew        string
@@ -55,6 +56,7 @@ func (c config) statement(text string) string {
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
+		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
 		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
 	).Replace(text)
 }
@@ -148,6 +150,18 @@ SELECT $row FROM (
 SELECT t.kind, count(*), count(*) FILTER (WHERE $failing), count(*) FILTER (WHERE t.due = 9223372036854775807)
 FROM $schema.task t GROUP BY t.kind`),
 
+		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.
+		health: sql(`
+SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000000)::bigint FROM (
+		SELECT xact_start AS began FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+			AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
+			AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
+		UNION ALL
+		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
+	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
+	pg_total_relation_size($tasks)`),
+
 		join: sql(`
 INSERT INTO $schema.member (name, lease, until)
 SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
@@ -207,16 +221,17 @@ WHERE t.key = free.key RETURNING $row`),
 		// keys: after many tasks since the last vacuum that reads the index entries of all of them.
 		confirm: sql(`
 WITH held AS MATERIALIZED (
-	SELECT t.key FROM unnest($2::bytea[], $3::bigint[]) q(key, revision), LATERAL (
+	SELECT t.key, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
 		SELECT t.key FROM $schema.task t
 		WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 	WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)
 )
-UPDATE $schema.task t SET starts = t.starts + 1 FROM held WHERE t.key = held.key RETURNING t.key, t.revision`),
+UPDATE $schema.task t SET starts = held.starts + 1 FROM held WHERE t.key = held.key
+RETURNING t.key, t.revision, held.starts`),
 
 		stillHeld: sql(`
-SELECT t.key, t.revision FROM unnest($2::bytea[], $3::bigint[]) q(key, revision)
+SELECT t.key, t.revision, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts)
 JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision
 WHERE t.owner IS NOT DISTINCT FROM $1 AND EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)`),
 

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A slowStore takes 3 ms for a commit, and knows its size until it is closed.
+type slowStore struct {
+	*memstore.Store
+	closed bool
+}
+
+func (s *slowStore) Commit(changes []durable.Change) error {
+	time.Sleep(3 * time.Millisecond)
+	return s.Store.Commit(changes)
+}
+
+func (s *slowStore) Size() int64 {
+	if s.closed {
+		panic("the size of a closed store")
+	}
+	return 4711
+}
+
+func (s *slowStore) Close() error {
+	s.closed = true
+	return s.Store.Close()
+}
+
+// bucketOf is the index of the bucket that d belongs to.
+func bucketOf(d time.Duration) int {
+	for i := range durable.TimingBuckets {
+		if d <= durable.TimingBound(i) {
+			return i
+		}
+	}
+	return durable.TimingBuckets
+}
+
+func TestStats_countsCommitsAndRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(&slowStore{Store: memstore.New()}, durable.WithLogger(testkit.Quiet()))
+		must(t, err)
+		must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
+			if run.Attempt < 3 {
+				return errors.New("on purpose")
+			}
+			return nil
+		}, durable.WithRetry(5, time.Second, time.Second)))
+		must(t, s.Start())
+		must(t, s.AddTask(ctx, durable.Task{Key: "a", Kind: "kind", Delay: time.Second},
+			durable.Task{Key: "far", Kind: "kind", Delay: time.Hour}))
+		time.Sleep(time.Minute)
+		got := s.Stats()
+		if got.Started != 3 || got.Retried != 2 || got.Failed != 2 || got.Succeeded != 1 {
+			t.Errorf("the accounts of the runs are %+v", got)
+		}
+		// The add, and the ends of three attempts.
+		if got.Commits.Count != 4 || got.Changes != 5 || got.Commits.Total != 12*time.Millisecond ||
+			got.Commits.Buckets[bucketOf(3*time.Millisecond)] != 4 {
+			t.Errorf("the accounts of the commits are %+v, %d", got.Commits, got.Changes)
+		}
+		if got.StoreSize != 4711 || got.Node != nil {
+			t.Errorf("the size is %d, and the node %v", got.StoreSize, got.Node)
+		}
+		must(t, s.Shutdown(ctx))
+		if after := s.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
+			t.Errorf("after Shutdown the accounts are %+v", after)
+		}
+	})
+}
+
+// A commit that fails is none.
+func TestStats_failedCommits_areNotCounted(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.link.Next("Commit", memengine.Fault{Fail: true})
+		if a.AddTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: time.Hour}) == nil {
+			t.Error("an add that fails returns nil")
+		}
+		if got := a.Stats(); got.Commits.Count != 0 || got.Changes != 0 || got.Node.CallsFailed != 1 {
+			t.Errorf("the accounts are %+v, %+v", got, got.Node)
+		}
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: time.Hour})
+		if got := a.Stats(); got.Commits.Count != 1 || got.Changes != 1 {
+			t.Errorf("the accounts are %+v", got)
+		}
+	})
+}
+
+func TestStats_ofANode_leaseAndCalls(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+		time.Sleep(lease)
+		before := a.Stats().Node
+		time.Sleep(10 * lease)
+		got := a.Stats().Node
+		if got.Lease != lease || got.LeaseAge > lease/4+reapEvery || got.Away {
+			t.Errorf("all is well, and the node is %+v", got)
+		}
+		calls, took := got.Calls.Count-before.Calls.Count, got.Calls.Total-before.Calls.Total
+		// Ten claims a second, and four renewals a lease.
+		if least := uint64(10*lease/(110*time.Millisecond) + 30); calls < least {
+			t.Errorf("%d calls, want %d at least", calls, least)
+		}
+		if took != time.Duration(calls)*3*time.Millisecond ||
+			got.Calls.Buckets[bucketOf(3*time.Millisecond)]-before.Calls.Buckets[bucketOf(3*time.Millisecond)] != calls {
+			t.Errorf("%d calls took %v: %+v", calls, took, got.Calls)
+		}
+		a.link.SetDown(true)
+		time.Sleep(10 * lease)
+		got = a.Stats().Node
+		if got.LeaseAge < 10*lease-lease/4 || got.LeaseAge > 10*lease+reapEvery || !got.Away || got.CallsFailed < 10 {
+			t.Errorf("the engine has been away for %v, and the node is %+v", 10*lease, got)
+		}
+		a.link.SetDown(false)
+		time.Sleep(lease)
+		if got = a.Stats().Node; got.LeaseAge > lease/4+reapEvery || got.Away {
+			t.Errorf("the engine is back, and the node is %+v", got)
+		}
+		must(t, a.Shutdown(ctx))
+		time.Sleep(10 * lease)
+		if got = a.Stats().Node; got.LeaseAge != 0 || got.Away {
+			t.Errorf("after Shutdown the node is %+v", got)
+		}
+		c.nodes = nil
+	})
+}
+
+// reapEvery is how often a node looks after its membership at least.
+const reapEvery = 250 * time.Millisecond
+
+// What a node claims, takes over, and is refused.
+func TestStats_ofANode_claims(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		c.handle("long", func(*member) durable.Handler {
+			return func(ctx context.Context, _ durable.Run) error {
+				time.Sleep(time.Second)
+				return nil
+			}
+		})
+		is := func(of *member, claimed, taken, starts, ends uint64) {
+			t.Helper()
+			n := of.Stats().Node
+			if n.StartsRefused == starts+1 { // it is asked again, unless the claims have been checked meanwhile
+				n.StartsRefused--
+			}
+			if got := []uint64{n.Claimed, n.TakenOver, n.StartsRefused, n.EndsRefused}; !slices.Equal(got,
+				[]uint64{claimed, taken, starts, ends}) {
+				t.Errorf("%s: claimed, taken over, starts and ends refused are %d, want %d, %d, %d, %d",
+					of.name, got, claimed, taken, starts, ends)
+			}
+		}
+		is(a, 0, 0, 0, 0)
+		// Removed by another node after it was claimed, and while it is running.
+		a.add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
+		must(t, b.RemoveTask(ctx, "claimed"))
+		a.add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
+		time.Sleep(time.Second)
+		must(t, b.RemoveTask(ctx, "runs"))
+		time.Sleep(time.Second)
+		is(a, 0, 0, 1, 1)
+		// Claimed, and taken over from a node that is cut off.
+		a.add(durable.Task{Key: "far", Kind: "note", Delay: lease + 3*time.Second})
+		time.Sleep(lease)
+		a.link.SetDown(true)
+		time.Sleep(4*time.Second + lease)
+		is(b, 1, 1, 0, 0)
+		a.link.SetDown(false)
+		time.Sleep(time.Second)
+		// An end that comes after the lease is refused without a call.
+		b.add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
+		time.Sleep(500 * time.Millisecond)
+		b.link.SetDown(true)
+		time.Sleep(2 * lease)
+		b.link.SetDown(false)
+		time.Sleep(time.Second)
+		if n := b.Stats().Node; n.EndsRefused != 1 {
+			t.Errorf("after a run that has ended late the node is %+v", n)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

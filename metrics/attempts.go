@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+package metrics
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// Attempts are the histograms of the calls of the handlers of one durable scheduler, by kind.
+type Attempts struct {
+	duration, lateness *prometheus.HistogramVec
+	kinds              byKind[attempts]
+}
+
+// attempts are the histograms of one kind.
+type attempts struct{ duration, lateness prometheus.Observer }
+
+// NewAttempts returns empty histograms.
+func NewAttempts() *Attempts {
+	vec := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(histogramOf(name, help), []string{"kind"})
+	}
+	a := &Attempts{
+		duration: vec("timewheel_durable_run_duration_seconds", "Time from the call of a handler until its end."),
+		lateness: vec("timewheel_durable_run_lateness_seconds",
+			"Time from when a run, or after a failure its next attempt, was due until the call of the handler."),
+	}
+	a.kinds.make = func(label string) attempts {
+		return attempts{a.duration.WithLabelValues(label), a.lateness.WithLabelValues(label)}
+	}
+	return a
+}
+
+// Observe records the account of an attempt. Pass it to [durable.WithObserver].
+func (a *Attempts) Observe(at durable.Attempt) {
+	of := a.kinds.get(at.Kind)
+	of.duration.Observe(at.Ended.Sub(at.Started).Seconds())
+	of.lateness.Observe(at.Started.Sub(at.Due).Seconds())
+}
+
+// mostKinds is how many kinds have a value of the label kind of their own. The rest have the value other, so that a
+// program that makes up kinds does not make up series.
+const mostKinds = 100
+
+// byKind has a T for each of the first mostKinds kinds that it is asked for, and one for the rest.
+type byKind[T any] struct {
+	make func(label string) T
+
+	mu   sync.RWMutex // protects below
+	of   map[string]T
+	rest *T
+}
+
+func (b *byKind[T]) get(kind string) T {
+	b.mu.RLock()
+	of, ok := b.of[kind]
+	b.mu.RUnlock()
+	if ok {
+		return of
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if of, ok := b.of[kind]; ok {
+		return of
+	}
+	if len(b.of) < mostKinds {
+		if b.of == nil {
+			b.of = make(map[string]T)
+		}
+		of = b.make(strings.ToValidUTF8(kind, "\uFFFD")) // as the value of a label must be
+		b.of[kind] = of
+		return of
+	}
+	if b.rest == nil {
+		rest := b.make("other")
+		b.rest = &rest
+	}
+	return *b.rest
+}

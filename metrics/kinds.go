@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+var (
+	kindTasks = prometheus.NewDesc("timewheel_durable_kind_tasks",
+		"Tasks of a kind: scheduled, those without a failed attempt of the run; retrying; parked.",
+		[]string{"kind", "state"}, nil)
+	kindUnhandled = prometheus.NewDesc("timewheel_durable_kind_unhandled_seconds",
+		"How long the oldest due task has waited of a kind that no node handles; 0 if a node does, or none is due.",
+		[]string{"kind"}, nil)
+	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
+	kindSucceeded = newKindDesc("succeeded",
+		"Calls of the handler of a kind that returned nil and were acknowledged.")
+	kindFailed = newKindDesc("failed", "Calls of the handler of a kind that failed.")
+	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
+
+	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindStarted, kindSucceeded, kindFailed, kindParked}
+)
+
+func newKindDesc(what, help string) *prometheus.Desc {
+	return prometheus.NewDesc("timewheel_durable_kind_runs_"+what+"_total", help, []string{"kind"}, nil)
+}
+
+// kindAccounts are the accounts of the kinds with one value of the label. A nil part is unknown.
+type kindAccounts struct {
+	runs      *durable.KindInfo
+	tasks     *durable.KindCensus
+	unhandled *time.Duration
+}
+
+// collectKinds collects the accounts by kind. Those that are not known in time are left out.
+func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- prometheus.Metric) {
+	all := make(map[string]*kindAccounts)
+	of := func(kind string) *kindAccounts {
+		label := c.kinds.get(kind)
+		if all[label] == nil {
+			all[label] = &kindAccounts{}
+		}
+		return all[label]
+	}
+	handled := c.of.Kinds()
+	for _, k := range handled {
+		a := of(k.Kind)
+		if a.runs == nil {
+			a.runs = &durable.KindInfo{}
+		}
+		a.runs.Started += k.Started
+		a.runs.Succeeded += k.Succeeded
+		a.runs.Failed += k.Failed
+		a.runs.Parked += k.Parked
+	}
+	census, err := c.of.Census(ctx)
+	if err == nil {
+		for _, k := range census.Kinds {
+			a := of(k.Kind)
+			if a.tasks == nil {
+				a.tasks = &durable.KindCensus{}
+			}
+			a.tasks.Tasks += k.Tasks
+			a.tasks.Failing += k.Failing
+			a.tasks.Parked += k.Parked
+		}
+		for kind, age := range c.unhandled(ctx, handled, census.Kinds) {
+			if a := of(kind); a.unhandled == nil || age > *a.unhandled {
+				a.unhandled = &age
+			}
+		}
+	}
+	for label, a := range all {
+		a.collect(label, metrics)
+	}
+}
+
+func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
+	if a.runs != nil {
+		for desc, n := range map[*prometheus.Desc]uint64{
+			kindStarted: a.runs.Started, kindSucceeded: a.runs.Succeeded, kindFailed: a.runs.Failed,
+			kindParked: a.runs.Parked,
+		} {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
+		}
+	}
+	if a.tasks != nil {
+		for state, n := range map[string]int{
+			"scheduled": a.tasks.Tasks - a.tasks.Failing, "retrying": a.tasks.Failing - a.tasks.Parked,
+			"parked": a.tasks.Parked,
+		} {
+			metrics <- prometheus.MustNewConstMetric(kindTasks, prometheus.GaugeValue, float64(n), label, state)
+		}
+	}
+	if a.unhandled != nil {
+		metrics <- prometheus.MustNewConstMetric(
+			kindUnhandled, prometheus.GaugeValue, a.unhandled.Seconds(), label)
+	}
+}
+
+// findFor is how long the oldest due task of a kind without a handler is looked for. Such kinds are few, and their
+// tasks are the first in the order of due times.
+const findFor = 20 * time.Millisecond
+
+// unhandled returns how long the oldest due task of each kind has waited that no node handles, and 0 for the
+// others. It leaves out what is not known: all kinds while a node has not yet reported its own.
+func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCensus,
+) map[string]time.Duration {
+	nodes, err := c.of.Nodes(ctx)
+	if err != nil {
+		return nil
+	}
+	handled := make(map[string]bool)
+	for _, k := range here {
+		handled[k.Kind] = true
+	}
+	for _, n := range nodes {
+		if n.Workers == 0 {
+			return nil
+		}
+		for _, kind := range n.Kinds {
+			handled[kind] = true
+		}
+	}
+	ages := make(map[string]time.Duration)
+	for _, k := range tasks {
+		if handled[k.Kind] || k.Tasks == k.Parked {
+			ages[k.Kind] = 0
+			continue
+		}
+		found, err := c.of.Find(ctx, durable.Query{
+			State: durable.Waiting, Kind: k.Kind, Limit: 1, For: findFor,
+		})
+		switch {
+		case err != nil, found.Cut:
+		case len(found.Tasks) == 0:
+			ages[k.Kind] = 0
+		default:
+			ages[k.Kind] = max(time.Since(found.Tasks[0].Next), 0)
+		}
+	}
+	return ages
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+
+package otel_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/otel"
+)
+
+// What adds a task puts its trace context into it, and each handler gets a span.
+func Example() {
+	spans := tracetest.NewInMemoryExporter() // or one that sends them to a collector
+	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
+
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	ran := make(chan bool)
+	err = s.Handle("recheck", otel.Handler(provider, func(ctx context.Context, run durable.Run) error {
+		ran <- true
+		return nil
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, span := provider.Tracer("shop").Start(context.Background(), "order")
+	task := durable.Task{Key: "order:42", Kind: "recheck", Delay: time.Millisecond}
+	otel.Inject(ctx, &task)
+	err = s.AddTask(ctx, task)
+	span.End()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	<-ran
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range spans.GetSpans() {
+		fmt.Println(s.Name, len(s.Links))
+	}
+	fmt.Println(otel.Extract(task.Trace).SpanID() == span.SpanContext().SpanID())
+	// Output:
+	// order 0
+	// process recheck 1
+	// true
+}
