@@ -159,6 +159,8 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		k := s.kinds.get(name)
 		all = append(all, KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed,
+			Started: k.count.started.Load(), Succeeded: k.count.succeeded.Load(), Failed: k.count.failed.Load(),
+			Parked: k.count.parked.Load(),
 		})
 	}
 	slices.SortFunc(all, func(a, b KindInfo) int { return cmp.Compare(a.Kind, b.Kind) })

@@ -94,6 +94,7 @@ type kind struct {
 	least, most time.Duration
 	missed      Missed
 
+	count   kindCounter
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 }
 

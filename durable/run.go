@@ -25,7 +25,10 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	k.count.started.Add(1)
-	kind.attempt(k.ctx, l.rec.toRun(kind, 0), k.cfg.log, func(failure string) { k.acknowledge(l, kind, failure) })
+	run := l.rec.toRun(kind, 0)
+	kind.attempt(k.ctx, run, k.cfg.log, k.cfg.observed(l.rec, run, kind, func(failure string) {
+		k.acknowledge(l, kind, failure)
+	}))
 }
 
 // attempt calls the handler, and then end with why the run has failed, or nothing. end is called whatever the

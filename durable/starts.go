@@ -92,10 +92,10 @@ func (n *node) runTask(l *live) {
 	n.lastStart.Store(n.own())
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(ctx, run, n.cfg.log, func(failure string) {
+	kind.attempt(ctx, run, n.cfg.log, n.cfg.observed(rec, run, kind, func(failure string) {
 		next := rec.after(failure, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(failure, next), failure == "" && run.made.Load())
-	})
+	}))
 }
 
 const (
