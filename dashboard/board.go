@@ -21,6 +21,9 @@ const (
 	// lookEvery is how old the reading of a scheduler may be that is shown.
 	lookEvery = time.Second
 
+	// noKey is what is asked for to find out whether the store or the engine answers.
+	noKey = "\x00"
+
 	maxKinds   = 100 // of which a reading has the counters
 	maxOrphans = 10  // kinds without a handler whose due tasks are looked for
 	orphanTime = 50 * time.Millisecond
@@ -51,14 +54,15 @@ type board struct {
 	s    scheduler
 	rec  *AttemptRecorder // may be nil
 
+	alive   question[bool]
 	stats   question[durable.Stats]
 	census  question[durable.Census]
 	nodes   question[[]durable.NodeInfo]
 	catchUp question[durable.CatchUp]
 	orphans question[[]health.OrphanReading]
 
-	looking sync.Mutex // held while the scheduler is read, which may take readPatience
-	asking  sync.Mutex // held while a list is read, so that lists take one core at most
+	looking turn // is had while the scheduler is read, which may take readPatience
+	asking  turn // is had while a list is read, so that lists take one core at most
 
 	mu     sync.Mutex // protects below
 	now    reading
@@ -67,6 +71,12 @@ type board struct {
 	points []tasksPoint // of past
 	timer  *time.Timer
 }
+
+// A turn is had by one goroutine at a time. It is a lock for what may take long.
+type turn chan struct{}
+
+func (t turn) take() { t <- struct{}{} }
+func (t turn) give() { <-t }
 
 // A reading is what was read of a scheduler at one time.
 type reading struct {
@@ -79,7 +89,7 @@ type reading struct {
 
 // newBoard returns a board, which reads the scheduler from now on.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
-	b := &board{name: name, s: s, rec: rec}
+	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +125,8 @@ func (b *board) keep() bool {
 
 // look returns a reading that is not older than lookEvery.
 func (b *board) look() reading {
-	b.looking.Lock()
-	defer b.looking.Unlock()
+	b.looking.take()
+	defer b.looking.give()
 	b.mu.Lock()
 	r := b.now
 	b.mu.Unlock()
@@ -133,12 +143,16 @@ func (b *board) look() reading {
 
 // read reads the scheduler.
 func (b *board) read() reading {
+	alive := b.alive.start(func(ctx context.Context) (bool, error) {
+		_, there, err := b.s.Get(ctx, noKey)
+		return there, err
+	})
 	stats := b.stats.start(func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
 	census := b.census.start(b.s.Census)
 	nodes := b.nodes.start(b.s.Nodes)
-	waitAll(stats, census, nodes)
+	waitAll(alive, stats, census, nodes)
 	var r reading
-	var errs [5]error
+	var errs [6]error
 	var counted time.Time
 	r.kinds = b.s.Kinds()
 	r.stats, _, errs[0] = b.stats.get()
@@ -152,6 +166,7 @@ func (b *board) read() reading {
 	var behind durable.CatchUp
 	behind, _, errs[3] = b.catchUp.get()
 	r.Orphans, _, errs[4] = b.orphans.get()
+	_, _, errs[5] = b.alive.get()
 
 	r.Time = time.Now()
 	r.Left, r.LeftMore, r.Oldest, r.Done = behind.Left, behind.Cut, behind.Oldest, behind.Done
@@ -166,7 +181,7 @@ func (b *board) read() reading {
 			r.Away = err.Error()
 		}
 	}
-	if !isClosed(nodes) { // which is a question that is answered at once
+	if !isClosed(alive) {
 		r.Away = "it has not answered for " + readPatience.String() + " or longer"
 	}
 	b.fill(&r, counted)
@@ -347,8 +362,8 @@ func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 
 // list returns a page of tasks.
 func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
-	b.asking.Lock()
-	defer b.asking.Unlock()
+	b.asking.take()
+	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	f, err := b.s.Find(ctx, q)
@@ -367,8 +382,8 @@ const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
 func (b *board) failures(ctx context.Context) (failuresJSON, error) {
-	b.asking.Lock()
-	defer b.asking.Unlock()
+	b.asking.take()
+	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	f, err := b.s.Failures(ctx)

@@ -90,7 +90,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 		put(t, s, many(30, "bad", "bad", time.Second)...)
 		put(t, s, many(10, "ok", "ok", time.Second)...)
 		put(t, s, durable.Task{Key: "later", Kind: "ok", Interval: time.Hour, Times: durable.Forever})
-		time.Sleep(1600 * time.Millisecond)
+		time.Sleep(1300 * time.Millisecond)
 		got := stateOf(t, h)
 		if len(said(got.Health)) != 1 || !strings.HasPrefix(got.Health.Text,
 			"Kind bad: 30 of 30 attempts failed in the last 5 m: dial 10.0.0.7:443: connection refused") {

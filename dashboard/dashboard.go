@@ -68,7 +68,8 @@ func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 // Scheduler returns a durable scheduler as a source, on a store or as a node of many. The recorder may be nil:
 // then the page has neither the lateness and the run times of the kinds nor their last errors.
 func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
-	src := Source{name: name, kind: "scheduler", nothing: s == nil, open: func() shown { return newBoard(name, s, r) }}
+	src := Source{name: name, kind: "scheduler", nothing: s == nil}
+	src.open = func() shown { return newBoard(name, s, r) }
 	if r != nil {
 		src.rec = r
 	}
@@ -134,7 +135,8 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 			panic(fmt.Sprintf("dashboard: the recorder of %q is that of another source, too", s.name))
 		}
 		if !s.rec.isWired() {
-			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no %s; pass its Option to the one it is for", s.name, s.kind))
+			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no %s; pass its Option to the one it is for",
+				s.name, s.kind))
 		}
 		recorders[s.rec] = true
 	}
