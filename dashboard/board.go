@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -171,14 +172,14 @@ func (b *board) read() reading {
 	r.Time = time.Now()
 	r.Left, r.LeftMore, r.Oldest, r.Done = behind.Left, behind.Cut, behind.Oldest, behind.Done
 	if err := b.s.Err(); err != nil {
-		r.Broken, r.Full = err.Error(), errors.Is(err, syscall.ENOSPC)
+		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
 	}
 	for _, err := range errs {
 		switch {
 		case errors.Is(err, durable.ErrStopped):
 			r.Stopped = true
 		case errors.Is(err, durable.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-			r.Away = err.Error()
+			r.Away = without(err, durable.ErrUnavailable)
 		}
 	}
 	if !isClosed(alive) {
@@ -187,6 +188,9 @@ func (b *board) read() reading {
 	b.fill(&r, counted)
 	return r
 }
+
+// without returns the text of an error without that of one that it begins with.
+func without(err, first error) string { return strings.TrimPrefix(err.Error(), first.Error()+": ") }
 
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading, counted time.Time) {

@@ -147,7 +147,8 @@ function showKinds(state) {
     write(failed, h ? rateText(h.failed_rate) || "–" : "–");
     failed.classList.toggle("alarm", Boolean(h && h.failed_rate > 0));
     failed.title = h && h.failure ? `The last error: ${h.failure}` : "";
-    const pair = (q) => q && h.last.attempts > 0 ? `${span(q.p50)} · ${span(q.p99)}` : "–";
+    const short = (s) => s < 1e-6 ? "< 1 µs" : span(s);
+    const pair = (q) => q && h.last.attempts > 0 ? `${short(q.p50)} · ${short(q.p99)}` : "–";
     write(run, pair(h?.last?.run));
     write(late, pair(h?.last?.late));
     write(policy, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}` : "–");
@@ -224,7 +225,7 @@ function showFailures({ now, groups, more, looked, cut }) {
     a.href = toList({ kind: g.kind, failure: g.text });
     a.setAttribute("aria-label", `${g.tasks} ${g.tasks === 1 ? "task" : "tasks"} of kind ${g.kind}: ${g.text}`);
     const parked = g.parked === 0 ? "" : g.parked === g.tasks ? ", parked" : `, ${compact(g.parked)} parked`;
-    rest.append(inscribe(make("span"), `kind ${g.kind}${parked}${g.last ? ", last " + stamp(new Date(g.last)) : ""}, as `), link(g.example, "mono"));
+    rest.append("kind ", inscribe(make("span"), g.kind), `${parked}${g.last ? ", last " + stamp(new Date(g.last)) : ""}, as `, link(g.example, "mono"));
     li.append(a, inscribe(make("span", "why"), g.text), rest);
     return li;
   }));
