@@ -130,7 +130,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.until(`page.live && page.view === "scheduler" && /^Working: \d+ of 1,024 workers busy, 20 tasks, none parked\.$/.test(document.querySelector("#tasks-health .verdict").textContent)`)
 	p.picture("well")
 	putMany(t, s, 120, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order":1}`)})
-	p.says(`^Kind recheck: 1\d\d of 1\d\d attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
+	p.says(`^Kind recheck: \d+ of \d+ attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
 	p.sinceIsSaid("Why tasks fail,Retrying")
 	p.until(`page.tasks.stats.parked === 120 && document.querySelector("#tasks-parked").closest(".number").matches(".alarm")`)
 	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck; all attempts have failed.")`)
@@ -182,7 +182,7 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	must(t, s.Handle("mail", works), s.Start())
 	time.Sleep(time.Second)
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
-	p.says(`^Kind sms has no handler here: 12 due tasks wait, the oldest for \d s\.$`)
+	p.says(`^Kind sms has no handler here: 12 due tasks wait, the oldest for \d+ s\.$`)
 	p.sinceIsSaid("Kinds,Waiting")
 	p.until(`[...document.querySelectorAll("#kinds small.bad")].map((e) => e.textContent).join() === "no handler here"`)
 	p.picture("unhandled")
@@ -193,11 +193,12 @@ func TestScheduler_backlog(t *testing.T) {
 	store := memstore.New()
 	before, _ := newScheduler(t, store)
 	must(t, before.Handle("order", works))
-	putMany(t, before, 2000, durable.Task{Key: "order", Kind: "order", At: time.Now().Add(-3 * time.Hour)})
+	putMany(t, before, 2000, durable.Task{Key: "order", Kind: "order", At: time.Now().Add(-time.Hour)})
+	time.Sleep(time.Second)
 	s, source := newScheduler(t, store.Reopen(), durable.WithCatchUp(50))
 	must(t, s.Handle("order", works), s.Start())
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
-	p.says(`^Catching up: (at least )?[\d,]+ overdue tasks left, the oldest due 3 h ago`)
+	p.says(`^Catching up: (at least )?[\d,]+ overdue tasks left, the oldest due \d+ s ago`)
 	if got := js[string](p, `[...document.querySelectorAll("#tasks-health li:first-child .go")].map((e) => e.textContent).join()`); got != "Waiting" {
 		t.Errorf("where to look is %q", got)
 	}
@@ -212,7 +213,7 @@ func TestScheduler_engineAway(t *testing.T) {
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.until(`document.querySelector("#tasks-health .verdict")?.textContent.startsWith("Working: ")`)
 	link.SetDown(true)
-	p.says(`^The engine has not answered( for \d s)?, and nothing starts here: .*memengine: fault`)
+	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*memengine: fault`)
 	p.sinceIsSaid("Nodes")
 	p.picture("away")
 	link.SetDown(false)
@@ -235,7 +236,7 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	link.SetDown(true)
 	p.says(`^Node web-2 (has not renewed its lease for|was lost)`)
 	p.sinceIsSaid("Nodes")
-	p.until(`/^Node web-2 was lost (just now|\d s ago): its lease ran out, and other nodes took its tasks over/.test(document.querySelector("#tasks-health .verdict").textContent)`)
+	p.until(`/^Node web-2 was lost (just now|\d+ s ago): its lease ran out, and other nodes took its tasks over/.test(document.querySelector("#tasks-health .verdict").textContent)`)
 	p.until(`document.querySelectorAll("#nodes .node").length === 1`)
 	p.picture("lost")
 }
@@ -264,7 +265,7 @@ func TestScheduler_diskFull(t *testing.T) {
 	if err := s.RemoveTask(t.Context(), "order-0000"); !errors.Is(err, durable.ErrBroken) {
 		t.Fatal(err)
 	}
-	p.says(`^The disk is full, and nothing has run( for \d s)?: .*000042\.log: no space left on device\.$`)
+	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*000042\.log: no space left on device\.$`)
 	p.sinceIsSaid("")
 	p.picture("full")
 }
