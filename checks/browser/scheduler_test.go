@@ -333,3 +333,107 @@ func TestScheduler_withoutControl(t *testing.T) {
 		t.Errorf("%d tasks are left", n)
 	}
 }
+
+// troubled returns the address of a page with all that the views of a scheduler can have.
+func troubled(t *testing.T) string {
+	t.Helper()
+	s, source := newScheduler(t, memstore.New())
+	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works), s.Start())
+	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
+	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
+	tw, _ := newWheel(t, 60)
+	return serve(t, dashboard.Handler([]dashboard.Source{source, dashboard.Wheel("wheel", tw, nil)},
+		dashboard.AllowControl(everybody), dashboard.AllowPayloads(everybody)))
+}
+
+// views are the views of a scheduler, and when they are shown.
+var views = [][2]string{
+	{"#", `document.querySelectorAll("#sources .source").length === 2`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a")`},
+	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
+	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
+}
+
+// eachView shows each view at each width, scheme and size of the font.
+func eachView(t *testing.T, widths []int64, schemes []string, fonts []int, then func(p *tab, name string)) {
+	t.Helper()
+	address := troubled(t)
+	browser := chrome(t)
+	for _, scheme := range schemes {
+		for _, width := range widths {
+			for _, font := range fonts {
+				p := open(t, browser, address, width, "light")
+				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+				if scheme == "forced" {
+					features = []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}}
+				}
+				call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+				p.until(`page.live`)
+				js[any](p, fmt.Sprintf(`document.documentElement.style.fontSize = "%d%%", null`, font))
+				for _, view := range views {
+					js[any](p, `location.hash = `+quoted(view[0]))
+					p.until(`page.live && ` + view[1])
+					then(p, fmt.Sprintf("%s, %d pixels, text at %d %%, %s", scheme, width, font, view[0]))
+				}
+				p.do(chromedp.Navigate("about:blank"))
+			}
+		}
+	}
+}
+
+// Axe finds nothing in the views of a scheduler.
+func TestScheduler_axe_findsNothing(t *testing.T) {
+	path := os.Getenv("AXE")
+	if path == "" {
+		t.Skip("AXE is not set")
+	}
+	axe, err := os.ReadFile(path)
+	must(t, err)
+	eachView(t, []int64{320, 1200}, []string{"light", "dark", "forced"}, []int{100}, func(p *tab, name string) {
+		if !js[bool](p, `"axe" in window`) {
+			js[any](p, string(axe)+";null")
+		}
+		if got := js[string](p, `axe.run().then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120) + " " + n.failureSummary).join("\n")).join("\n"))`); got != "" {
+			t.Errorf("%s: axe finds\n%s", name, got)
+		}
+	})
+}
+
+// Nothing is wider than the page, at any width and size of the font.
+func TestScheduler_anyWidth_holdsItsText(t *testing.T) {
+	eachView(t, []int64{320, 768, 1200, 1920}, []string{"light"}, []int{100, 200}, func(p *tab, name string) {
+		if over := js[float64](p, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%s: it is %v pixels too wide: %s", name, over, js[string](p,
+				`[...document.querySelectorAll("main:not([hidden]) *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((e) => e.outerHTML.slice(0, 100)).join(" ")`))
+		}
+	})
+}
+
+// A parked task is found, read and unparked by the keyboard alone.
+func TestScheduler_worksByKeyboard(t *testing.T) {
+	p := open(t, chrome(t), troubled(t)+"#scheduler=tasks", 1200, "light")
+	p.until(`page.live && document.querySelector("#failures .many")`)
+	reach := func(what string) {
+		t.Helper()
+		for range 60 {
+			p.do(chromedp.KeyEvent(kb.Tab))
+			if js[bool](p, `document.activeElement.matches(`+quoted(what)+`)`) {
+				if !js[bool](p, `document.activeElement.matches(":focus-visible") && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+					t.Errorf("the focus on %s is not seen", what)
+				}
+				return
+			}
+		}
+		t.Fatalf("Tab does not come to %s", what)
+	}
+	p.do(chromedp.KeyEvent("/"))
+	p.until(`document.activeElement.id === "prefix"`)
+	p.do(chromedp.KeyEvent("order" + kb.Enter))
+	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 8 && document.activeElement.id === "list-view"`)
+	reach("#listed a")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`page.view === "task" && !$("task").hidden`)
+	reach("#run")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`$("task-message").textContent === "It runs at once."`)
+}
