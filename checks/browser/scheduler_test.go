@@ -428,7 +428,7 @@ func TestScheduler_worksByKeyboard(t *testing.T) {
 	}
 	p.do(chromedp.KeyEvent("/"))
 	p.until(`document.activeElement.id === "prefix"`)
-	p.do(chromedp.KeyEvent("order" + kb.Enter))
+	p.enter("#prefix", "order")
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 8 && document.activeElement.id === "list-view"`)
 	reach("#listed a")
 	p.do(chromedp.KeyEvent(kb.Enter))
