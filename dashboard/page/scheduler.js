@@ -85,7 +85,7 @@ for (const s of states) {
   const li = make("li");
   s.link = make("a");
   s.count ||= () => null;
-  s.value = make("b");
+  s.value = make("span", "many");
   s.link.append(make("span", "name", s.name), s.value);
   li.append(s.link);
   $("states").append(li);
