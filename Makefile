@@ -45,7 +45,7 @@ test: ## The tests of the library and of the examples; of the stores the short o
 	@$(GO) test -short $(STORES)
 
 .PHONY: demo-dashboard
-demo-dashboard: ## Two busy wheels, the page that shows them, and buttons for trouble: open the addresses it prints
+demo-dashboard: ## Two busy wheels and a durable scheduler, the page that shows them, and buttons for trouble: open the addresses it prints
 	$(GO) run ./examples/dashboard
 
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.

@@ -3,17 +3,22 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/durable"
 )
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule
-// them, by key. Other requests get the text of check's error. A request that a browser sends on behalf of
-// another site is refused before check is called ([http.CrossOriginProtection]).
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule them:
+// by key, and of a durable scheduler also all that a search finds. Other requests get the text of check's
+// error. A request that a browser sends on behalf of another site is refused before check is called
+// ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
 // custom header. The Host of the request was checked before ([AllowHosts]). Check is also called for a GET
@@ -23,27 +28,57 @@ func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
 
-// control calls do for the key of a request that may change something.
-func (h *handler) control(do func(tw *timewheel.TimeWheel, key, delay string) error) serveWheel {
-	return func(w http.ResponseWriter, r *http.Request, hub *hub) {
-		if err := h.mayControl(r); err != nil {
-			fail(w, http.StatusForbidden, err.Error())
+// AllowPayloads permits requests for which check returns nil to see the payloads of durable tasks, up to 4 KiB
+// of each. Without this option, and for other requests, the page has the size alone.
+func AllowPayloads(check func(*http.Request) error) Option {
+	return func(h *handler) { h.payloads = check }
+}
+
+// payload returns the payload, or its size.
+func (h *handler) payload(r *http.Request, b []byte) payloadJSON {
+	if h.payloads == nil {
+		return payloadJSON{Size: len(b), Hidden: "payloads are not shown on this dashboard"}
+	}
+	if err := h.payloads(r); err != nil {
+		return payloadJSON{Size: len(b), Hidden: err.Error()}
+	}
+	return newPayloadJSON(b)
+}
+
+// control does the action to the task whose key is in the form.
+func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Request, s shown) {
+	return func(w http.ResponseWriter, r *http.Request, s shown) {
+		entry := AuditEntry{Action: action, Source: s.title()}
+		if entry.Err = h.mayControl(r); entry.Err != nil {
+			entry.Key, _ = formKey(r.PostForm)
+			h.note(r, entry)
+			fail(w, http.StatusForbidden, entry.Err.Error())
 			return
 		}
 		key, ok := keyOf(w, r.PostForm)
 		if !ok {
 			return
 		}
-		switch err := do(hub.tw, key, r.PostForm.Get("delay")); {
-		case err == nil:
-			send(w, http.StatusOK, struct{}{})
-		case errors.Is(err, timewheel.ErrTaskKeyNotFound):
-			fail(w, http.StatusNotFound, "no live task has that key")
-		case errors.Is(err, timewheel.ErrStopped):
-			fail(w, http.StatusConflict, "the wheel was stopped")
-		default:
-			fail(w, http.StatusBadRequest, err.Error())
+		var delay time.Duration // of a run now
+		if action == "reschedule" {
+			var err error
+			if delay, err = delayOf(r.PostForm.Get("delay")); err != nil {
+				fail(w, http.StatusBadRequest, err.Error())
+				return
+			}
 		}
+		ctx, cancel := context.WithTimeout(r.Context(), listTime)
+		defer cancel()
+		if action == "remove" {
+			entry.Err = s.remove(ctx, key)
+		} else {
+			entry.Err = s.reschedule(ctx, key, delay)
+		}
+		if entry.Key = key; entry.Err == nil {
+			entry.Tasks = 1
+		}
+		h.note(r, entry)
+		reply(w, struct{}{}, entry.Err)
 	}
 }
 
@@ -57,17 +92,81 @@ func (h *handler) mayControl(r *http.Request) error {
 	return h.check(r)
 }
 
-func remove(tw *timewheel.TimeWheel, key, _ string) error { return tw.RemoveTask(key) }
-
-func runNow(tw *timewheel.TimeWheel, key, _ string) error { return tw.Reschedule(key, 0) }
-
-func reschedule(tw *timewheel.TimeWheel, key, delay string) error {
-	d, err := time.ParseDuration(delay)
+func delayOf(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("delay %q is not a duration such as 90s or 1h30m, or is longer than 292 years", delay)
+		return 0, fmt.Errorf("delay %q is not a duration such as 90s or 1h30m, or is longer than 292 years", text)
 	}
 	if d < 0 {
-		return fmt.Errorf("delay %v is negative", d)
+		return 0, fmt.Errorf("delay %v is negative", d)
 	}
-	return tw.Reschedule(key, d)
+	return d, nil
+}
+
+// bulk counts the tasks that a query finds, or does the same to all of them.
+func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
+	action := r.PostForm.Get("do")
+	do, ok := map[string]durable.Action{
+		"count": durable.DoNothing, "remove": durable.DoRemove, "run": durable.DoRunNow,
+	}[action]
+	q, err := queryOf(r.PostForm)
+	switch {
+	case err != nil:
+	case !ok:
+		err = fmt.Errorf("do is %q, and must be count, remove or run", action)
+	case do == durable.DoRunNow &&
+		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
+		// A task that was run is then of another state, and so the next request goes on with the rest.
+		err = errors.New("to run many tasks, search for those of the state scheduled, retrying or parked")
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	entry := AuditEntry{Action: action, Source: b.title(), Query: &q}
+	if entry.Err = h.mayControl(r); entry.Err != nil {
+		h.note(r, entry)
+		fail(w, http.StatusForbidden, entry.Err.Error())
+		return
+	}
+	var more bool
+	entry.Tasks, more, entry.Err = b.bulk(r.Context(), q, do)
+	if do != durable.DoNothing {
+		h.note(r, entry)
+	}
+	if entry.Err != nil && entry.Tasks > 0 {
+		entry.Err = fmt.Errorf("%w; %d tasks were done before", entry.Err, entry.Tasks)
+	}
+	reply(w, bulkJSON{entry.Tasks, more}, entry.Err)
+}
+
+// maxList is how many tasks a page of a list has, at most.
+const maxList = 1000
+
+// queryOf returns the query in a form.
+func queryOf(form url.Values) (q durable.Query, err error) {
+	q = durable.Query{
+		Prefix: form.Get("prefix"), Kind: form.Get("kind"), Failure: form.Get("failure"), After: form.Get("after"),
+	}
+	if text := form.Get("state"); text != "" {
+		states := []durable.State{
+			durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked,
+		}
+		i := slices.IndexFunc(states, func(s durable.State) bool { return s.String() == text })
+		if i < 0 {
+			return q, fmt.Errorf("state %q must be one of %v", text, states)
+		}
+		q.State = states[i]
+	}
+	if text := form.Get("repeating"); text != "" {
+		if q.Repeating, err = strconv.ParseBool(text); err != nil {
+			return q, fmt.Errorf("repeating %q must be true or false", text)
+		}
+	}
+	if text := form.Get("limit"); text != "" {
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxList {
+			return q, fmt.Errorf("limit %q must be a number from 1 to %d", text, maxList)
+		}
+	}
+	return q, nil
 }

@@ -3,6 +3,7 @@
 package dashboard
 
 import (
+	"context"
 	"embed"
 	"encoding/base64"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -33,16 +35,46 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed page
 var files embed.FS
 
-// A Source is what a handler shows under a name. [Wheel] makes one.
+// A Source is what a handler shows under a name. [Wheel] and [Scheduler] make one.
 type Source struct {
-	name string
-	tw   *timewheel.TimeWheel
-	rec  *Recorder
+	name    string
+	kind    string       // wheel or scheduler
+	nothing bool         // the wheel or the scheduler is nil
+	rec     recorder     // nil if there is none
+	open    func() shown // begins to read it
+}
+
+// A recorder is what a wheel or a scheduler tells about its runs.
+type recorder interface{ isWired() bool }
+
+// A shown is a source that a handler shows: a *hub or a *board.
+type shown interface {
+	title() string
+	source(now time.Time) sourceJSON
+	remove(ctx context.Context, key string) error
+	reschedule(ctx context.Context, key string, d time.Duration) error
 }
 
 // Wheel returns a wheel as a source. The recorder may be nil: then the page has neither the lateness nor the
 // panics of the wheel.
-func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source { return Source{name, tw, r} }
+func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
+	s := Source{name: name, kind: "wheel", nothing: tw == nil, open: func() shown { return newHub(name, tw, r) }}
+	if r != nil {
+		s.rec = r
+	}
+	return s
+}
+
+// Scheduler returns a durable scheduler as a source, on a store or as a node of many. The recorder may be nil:
+// then the page has neither the lateness and the run times of the kinds nor their last errors.
+func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
+	src := Source{name: name, kind: "scheduler", nothing: s == nil}
+	src.open = func() shown { return newBoard(name, s, r) }
+	if r != nil {
+		src.rec = r
+	}
+	return src
+}
 
 // An Option changes what requests a handler answers.
 type Option func(*handler)
@@ -60,11 +92,14 @@ func AllowHosts(names ...string) Option {
 }
 
 type handler struct {
-	hubs    []*hub
-	hosts   map[string]bool           // names that a request may have as its Host
-	check   func(*http.Request) error // nil: read only
-	foreign *http.CrossOriginProtection
-	pages   atomic.Int64 // open
+	sources  []shown
+	hosts    map[string]bool           // names that a request may have as its Host
+	check    func(*http.Request) error // nil: read only
+	payloads func(*http.Request) error // nil: hidden
+	foreign  *http.CrossOriginProtection
+	who      func(*http.Request) string
+	audit    func(AuditEntry) // nil: none
+	pages    atomic.Int64     // open
 
 	searching sync.Mutex // so that searches take one core at most
 }
@@ -73,24 +108,24 @@ type handler struct {
 //
 //	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", tw, rec)}))
 //
-// The options are one rule for all sources. The handler reads the accounts of every wheel from now on, so call
-// it before the wheels start.
+// The options are one rule for all sources. The handler reads the accounts of every source from now on, so call
+// it before the wheels and the schedulers start.
 //
-// Handler panics if there is no source, if a wheel is nil, if a name is empty, not valid UTF-8, or used twice,
-// and if a recorder is used twice or was not given to a wheel by its Option.
+// Handler panics if there is no source, if a wheel or a scheduler is nil, if a name is empty, not valid UTF-8,
+// or used twice, and if a recorder is used twice or was not given to a wheel or a scheduler by its Option.
 func Handler(sources []Source, opts ...Option) http.Handler {
 	if len(sources) == 0 {
 		panic("dashboard: no source")
 	}
-	names, recorders := make(map[string]bool), make(map[*Recorder]bool)
+	names, recorders := make(map[string]bool), make(map[recorder]bool)
 	for _, s := range sources {
 		switch {
 		case s.name == "" || !utf8.ValidString(s.name):
 			panic(fmt.Sprintf("dashboard: name %q is empty or not valid UTF-8", s.name))
 		case names[s.name]:
 			panic(fmt.Sprintf("dashboard: two sources have the name %q", s.name))
-		case s.tw == nil:
-			panic(fmt.Sprintf("dashboard: wheel %q is nil", s.name))
+		case s.nothing:
+			panic(fmt.Sprintf("dashboard: %s %q is nil", s.kind, s.name))
 		}
 		names[s.name] = true
 		if s.rec == nil {
@@ -99,9 +134,9 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 		if recorders[s.rec] {
 			panic(fmt.Sprintf("dashboard: the recorder of %q is that of another source, too", s.name))
 		}
-		if s.rec.wheels.Load() == 0 {
-			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no wheel; pass its Option to timewheel.New",
-				s.name))
+		if !s.rec.isWired() {
+			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no %s; pass its Option to the one it is for",
+				s.name, s.kind))
 		}
 		recorders[s.rec] = true
 	}
@@ -110,7 +145,7 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 		o(h)
 	}
 	for _, s := range sources {
-		h.hubs = append(h.hubs, newHub(s.name, s.tw, s.rec))
+		h.sources = append(h.sources, s.open())
 	}
 	return h
 }
@@ -170,28 +205,36 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 	switch name {
 	case "":
 		return h.page, http.MethodGet
-	case "page.js":
+	case "page.js", "scheduler.js":
 		return file(name, "text/javascript"), http.MethodGet
 	case "page.css":
 		return file(name, "text/css"), http.MethodGet
 	case "icon.svg":
 		return file(name, "image/svg+xml"), http.MethodGet
 	case "api/sources":
-		return h.sources, http.MethodGet
+		return h.overview, http.MethodGet
 	case "api/wheel":
-		return h.wheel(h.state), http.MethodGet
+		return of(h, h.state), http.MethodGet
 	case "api/events":
-		return h.wheel(h.events), http.MethodGet
-	case "api/task":
-		return h.wheel(h.task), http.MethodGet
+		return of(h, h.events), http.MethodGet
 	case "api/search":
-		return h.wheel(h.search), http.MethodGet
+		return of(h, h.search), http.MethodGet
+	case "api/scheduler":
+		return of(h, h.scheduler), http.MethodGet
+	case "api/tasks":
+		return of(h, h.tasks), http.MethodGet
+	case "api/failures":
+		return of(h, h.failures), http.MethodGet
+	case "api/bulk":
+		return of(h, h.bulk), http.MethodPost
+	case "api/task":
+		return of(h, h.task), http.MethodGet
 	case "api/remove":
-		return h.wheel(h.control(remove)), http.MethodPost
+		return of(h, h.control("remove")), http.MethodPost
 	case "api/run":
-		return h.wheel(h.control(runNow)), http.MethodPost
+		return of(h, h.control("run")), http.MethodPost
 	case "api/reschedule":
-		return h.wheel(h.control(reschedule)), http.MethodPost
+		return of(h, h.control("reschedule")), http.MethodPost
 	}
 	return nil, ""
 }
@@ -223,21 +266,21 @@ func file(name, kind string) http.HandlerFunc {
 	}
 }
 
-func (h *handler) sources(w http.ResponseWriter, r *http.Request) {
-	all := sourcesJSON{Control: h.mayControl(r) == nil}
-	for _, hub := range h.hubs {
-		all.Sources = append(all.Sources, hub.source(time.Now()))
+func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
+	all := sourcesJSON{Control: h.mayControl(r) == nil, Sources: make([]sourceJSON, len(h.sources))}
+	var read sync.WaitGroup // an engine that does not answer delays nothing but its own line
+	for i, s := range h.sources {
+		read.Go(func() { all.Sources[i] = s.source(time.Now()) })
 	}
+	read.Wait()
 	send(w, http.StatusOK, all)
 }
 
-// A serveWheel answers a request about a wheel. The form of the request has been parsed.
-type serveWheel func(w http.ResponseWriter, r *http.Request, hub *hub)
-
 const formType = "application/x-www-form-urlencoded"
 
-// wheel finds the wheel named by the request.
-func (h *handler) wheel(serve serveWheel) http.HandlerFunc {
+// of finds the source that is named by the request, of the kinds that S says: a *hub by wheel, a *board by
+// scheduler. Without a name it is the first. The form of the request is parsed.
+func of[S shown](h *handler, serve func(w http.ResponseWriter, r *http.Request, s S)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
@@ -252,14 +295,19 @@ func (h *handler) wheel(serve serveWheel) http.HandlerFunc {
 			fail(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
 			return
 		}
-		name := r.Form.Get("wheel")
-		for _, hub := range h.hubs {
-			if name == "" || name == hub.name {
-				serve(w, r, hub)
+		what, name := "wheel", r.Form.Get("wheel")
+		if r.Form.Has("scheduler") {
+			what, name = "scheduler", r.Form.Get("scheduler")
+		}
+		for _, source := range h.sources {
+			s, ok := source.(S)
+			_, isBoard := source.(*board)
+			if ok && (name == "" || name == source.title() && isBoard == (what == "scheduler")) {
+				serve(w, r, s)
 				return
 			}
 		}
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no wheel %q", name))
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s %q", what, name))
 	}
 }
 
@@ -267,10 +315,61 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 	send(w, http.StatusOK, hub.state(time.Now()))
 }
 
-func (h *handler) task(w http.ResponseWriter, r *http.Request, hub *hub) {
-	if key, ok := keyOf(w, r.Form); ok {
-		// It is not an error if there is no live task: a browser would report that.
-		send(w, http.StatusOK, hub.about(key, time.Now()))
+// task serves what is known about a key. It is not an error if there is no task: a browser would report that.
+func (h *handler) task(w http.ResponseWriter, r *http.Request, s shown) {
+	key, ok := keyOf(w, r.Form)
+	if !ok {
+		return
+	}
+	switch s := s.(type) {
+	case *hub:
+		send(w, http.StatusOK, s.about(key, time.Now()))
+	case *board:
+		about, err := s.about(r.Context(), key, func(b []byte) payloadJSON { return h.payload(r, b) })
+		reply(w, about, err)
+	}
+}
+
+func (h *handler) scheduler(w http.ResponseWriter, r *http.Request, b *board) {
+	var after time.Time
+	if text := r.Form.Get("after"); text != "" {
+		var err error
+		if after, err = time.Parse(time.RFC3339, text); err != nil {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("after %q is not a time in RFC 3339", text))
+			return
+		}
+	}
+	send(w, http.StatusOK, b.state(after))
+}
+
+func (h *handler) tasks(w http.ResponseWriter, r *http.Request, b *board) {
+	q, err := queryOf(r.Form)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	list, err := b.list(r.Context(), q)
+	reply(w, list, err)
+}
+
+func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
+	groups, err := b.failures(r.Context())
+	reply(w, groups, err)
+}
+
+// reply answers with v, or with the error of a scheduler.
+func reply(w http.ResponseWriter, v any, err error) {
+	switch {
+	case err == nil:
+		send(w, http.StatusOK, v)
+	case errors.Is(err, timewheel.ErrTaskKeyNotFound):
+		fail(w, http.StatusNotFound, "no live task has that key")
+	case errors.Is(err, timewheel.ErrStopped):
+		fail(w, http.StatusConflict, "it was stopped")
+	case errors.Is(err, durable.ErrInvalidTask):
+		fail(w, http.StatusBadRequest, err.Error())
+	default:
+		fail(w, http.StatusServiceUnavailable, err.Error())
 	}
 }
 
@@ -280,21 +379,29 @@ func (h *handler) search(w http.ResponseWriter, r *http.Request, hub *hub) {
 	send(w, http.StatusOK, search(hub.tw, r.Form.Get("prefix"), time.Now().Add(searchTime)))
 }
 
-// keyOf returns the key in the form, which may be there as an id. If there is none it answers the request with
-// an error.
+// keyOf returns the key in the form. If there is none it answers the request with an error.
 func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
-	if key = form.Get("key"); key == "" && form.Get("id") != "" {
+	key, err := formKey(form)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+	}
+	return key, err == nil
+}
+
+// formKey returns the key in a form, which may be there as an id.
+func formKey(form url.Values) (string, error) {
+	key := form.Get("key")
+	if key == "" && form.Get("id") != "" {
 		text, err := base64.RawURLEncoding.DecodeString(form.Get("id"))
 		if err != nil {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("the id is malformed: %v", err))
-			return "", false
+			return "", fmt.Errorf("the id is malformed: %v", err)
 		}
 		key = string(text)
 	}
 	if key == "" {
-		fail(w, http.StatusBadRequest, "the key is missing")
+		return "", errors.New("the key is missing")
 	}
-	return key, key != ""
+	return key, nil
 }
 
 // events serves the state of the wheel as it changes, until the page is closed or reads too slowly.

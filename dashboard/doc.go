@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: MIT
 
-// Package dashboard shows timing wheels in the browser: first what is wrong with them, in words, since when,
-// and where to look; then the accounts of the last hour, how late the runs are, which jobs are running, what
-// waits and is due next, the last panics, and any task by its key.
+// Package dashboard shows timing wheels and durable schedulers in the browser: first what is wrong with them,
+// in words, since when, and where to look. Of a wheel it shows the accounts of the last hour, how late the runs
+// are, which jobs are running, what waits and is due next, the last panics, and any task by its key. Of a
+// durable scheduler it shows its tasks by state and kind, why tasks fail, the nodes that share the engine, and
+// each task with its failed attempts.
 //
 //	rec := dashboard.NewRecorder()
 //	tw, err := timewheel.New(10*time.Millisecond, 1024, rec.Option())
 //	...
-//	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", tw, rec)}))
+//	attempts := dashboard.NewAttemptRecorder()
+//	s, err := durable.New(store, attempts.Option()) // or durable.Join
+//	...
+//	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{
+//		dashboard.Wheel("sessions", tw, rec),
+//		dashboard.Scheduler("orders", s, attempts),
+//	}))
 //
 // The handler works under any path that ends with a slash, with or without [http.StripPrefix]. The page makes
 // no request to any other host. With several sources it begins with an overview of their health.
 //
-// Anyone who can open the page sees task keys and panic stacks. Like net/http/pprof it belongs behind whatever
-// guards your internal pages, and the guard must cover all paths below the handler's own. A request by a name
-// that is not allowed ([AllowHosts]) is refused.
+// Anyone who can open the page sees task keys, panic stacks and the errors of durable tasks, and with
+// [AllowPayloads] their payloads. Like net/http/pprof it belongs behind whatever guards your internal pages,
+// and the guard must cover all paths below the handler's own. A request by a name that is not allowed
+// ([AllowHosts]) is refused.
 //
 // # Health
 //
@@ -25,11 +34,33 @@
 //	panicked     a job has panicked in the last five minutes
 //	missed       a run was missed in the last five minutes
 //
+// And about a durable scheduler:
+//
+//	stopped      it was shut down
+//	failed       the store has failed, for example because the disk is full
+//	away         the engine does not answer
+//	lease        a node has missed two renewals of its lease, or it has run out
+//	overloaded   all workers have been busy for a second or more, and due runs wait
+//	unhandled    due tasks have a kind that no node handles
+//	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more
+//	parked       tasks are parked
+//	taken        the lease of a node has run out in the last five minutes, and others took its tasks over
+//	backlog      overdue tasks are left, and the oldest was due a second ago or more
+//
+// What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
+//
 // # Cost
 //
 // The handler reads the accounts of each wheel every five seconds and keeps the readings of an hour: 720, which
 // take 0.12 MB a wheel. It stops when the wheel was stopped and its last run has ended, or when the handler is
 // free for the garbage collector. A recorder takes 0.8 MB at most, and some 100 ns of each run.
+//
+// A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
+// pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
+// asks for Stats, Census, Nodes, Kinds, CatchUp and one key, and for due tasks of kinds without a handler. An
+// answer that took d is used again for 100 × d, so that each question takes at most 1 % of the time. Lists, and
+// the errors by which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks
+// for 150 ms at most, and says if it was cut.
 //
 // With no page open there is no goroutine. While pages are open, one goroutine for each wheel shown reads the
 // accounts three times a second. It sends one text to all pages that have read the last one, whatever the
@@ -45,16 +76,17 @@
 //
 // # Control
 //
-// The page is read-only, unless [AllowControl] is given.
+// The page is read-only, unless [AllowControl] is given. [WithAudit] is called with all that was done or
+// refused.
 //
 // # JSON
 //
 // The data of the page is also available as JSON, under the path of the handler. Times are in RFC 3339,
-// durations in seconds. A request names its wheel; without a name it is about the first. It names a task by key
-// or by id.
+// durations in seconds. A request names its wheel, or its scheduler with scheduler= in place of wheel=. Without
+// a name it is about the first. It names a task by key or by id.
 //
 //	GET  api/sources              {"sources": [name, kind, health, stats], "control": whether this request may
-//	                              change something}; the kind is "wheel"
+//	                              change something}; the kind is wheel or scheduler
 //	GET  api/wheel?wheel=         the state, as below
 //	GET  api/events?wheel=        the state as server-sent events, three a second
 //	GET  api/task?wheel=&key=     {"task": the live task of the key, or null, "runs": its runs in progress,
@@ -68,7 +100,28 @@
 //	POST api/run                  form with wheel and key: runs at the next tick, by Reschedule(key, 0)
 //	POST api/reschedule           form with wheel, key and delay, such as 90s: Reschedule
 //
-// The state is one object:
+//	GET  api/scheduler?scheduler=&after=
+//	                              the state of a scheduler, with the points of the history after a time
+//	GET  api/tasks?scheduler=     {"tasks": a page of those that the query finds, "looked", "next": after= for
+//	                              the next page, "cut": whether the time was up before the page was full, "now"}.
+//	                              The query is that of durable.Query: state (scheduled, retrying, waiting,
+//	                              running or parked), repeating (true), prefix, kind, failure, after, limit
+//	                              (1,000 at most)
+//	GET  api/failures?scheduler=  {"groups": the 100 largest of the failing tasks: kind, text, tasks, parked,
+//	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
+//	                              "now"}
+//	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": before it is parked, or 0 if
+//	                              its kind has no handler here, "failed": the last attempts of its run that
+//	                              failed, each with at and text, "payload": size, and hidden: why it is not
+//	                              shown, or form (json, text or hex), text and cut}
+//	POST api/remove, run, reschedule
+//	                              as above, with scheduler; a parked task runs again
+//	POST api/bulk                 form with scheduler, a query and do: count, remove or run, for all tasks that
+//	                              the query finds. {"tasks": to how many it was done, "more": whether the time
+//	                              was up}; a request takes two seconds at most, and the same again goes on. To
+//	                              run, the state must be scheduled, retrying or parked
+//
+// The state of a wheel is one object:
 //
 //	wheel, now, running    its name; the time of the reading; whether it was started and not stopped
 //	health                 well, whether nothing is wrong; text, in words; findings, each with kind, since (null
@@ -88,19 +141,43 @@
 //	whole                  true if history and panics are complete. Events after the first have what is new
 //	                       since the event before; then only the newest two panics have a stack
 //
-// A task has key (empty for a timer), next, interval, times (-1 is forever), slot, circle and waiting, as in
-// timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that are not UTF-8
-// are replaced. Then exact is false, and id is what to request the task by, unless the key is longer than
-// 8 KiB. A request takes any key, percent-encoded.
+// The state of a scheduler is one object:
+//
+//	scheduler, now         its name; the time of the reading
+//	health                 as above
+//	stats                  the fields of durable.Stats, and workers; on a node, pending and parked are those of
+//	                       all nodes
+//	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
+//	                       parked
+//	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; nodes, how many
+//	                       handle it; and here, null if this scheduler has no handler: attempts, least and most
+//	                       of the retry policy, missed (once, skip or all), started, succeeded, failed and parked
+//	                       since New, started_rate and failed_rate a second over the last ten seconds, failure,
+//	                       the last error, and last: the attempts of the last minute, with p50, p99 and max of
+//	                       late (due until started) and run. last is null without a recorder
+//	nodes                  name, id, self, lease and left, held, version, kinds, waiting, running, workers,
+//	                       started
+//	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
+//	history                a point for each reading of the last hour: time, pending, waiting, running, parked,
+//	                       and started and failed a second, which are null for the first
+//
+// A task of a scheduler has key, kind, state, next (null if parked), interval, times (-1 is forever), attempts
+// that have failed, missed, failure, failed_at (null if unknown), node, generation (a string) and seq, as in
+// durable.Info.
+//
+// A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle and
+// waiting, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that
+// are not UTF-8 are replaced. Then exact is false, and id is what to request the task by, unless the key is
+// longer than 8 KiB. A request takes any key, percent-encoded.
 //
 // An error is {"error": text}, with one of these statuses:
 //
 //	400  the key is missing, or the id or the delay is malformed
 //	403  control is not allowed, or the Host is not
-//	404  unknown wheel or path, or no task to control
+//	404  unknown wheel, scheduler or path, or no task to control
 //	405  wrong method
-//	409  a run or a reschedule on a wheel that was stopped
+//	409  a request to a wheel or a scheduler that was stopped
 //	415  the body is not a form
 //	500  the handler's http.ResponseWriter cannot send events
-//	503  1,000 pages are open
+//	503  1,000 pages are open, or the store or the engine of a scheduler has failed
 package dashboard

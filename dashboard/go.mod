@@ -5,9 +5,11 @@ go 1.25.0
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/seed581295f1/timewheel v0.1.0
+	github.com/seed581295f1/timewheel/durable v0.1.0
 )
 
 require (
+	github.com/google/btree v1.1.3 // indirect
 	github.com/orcaman/concurrent-map/v2 v2.0.1 // indirect
 	github.com/panjf2000/ants/v2 v2.12.1 // indirect
 	github.com/sirupsen/logrus v1.10.2 // indirect

@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -220,7 +221,7 @@ func (h *hub) look(now time.Time) stateJSON {
 		Wheel:   h.name,
 		Now:     now,
 		Running: r.Running,
-		Health:  newHealthJSON(r, h.past),
+		Health:  newHealthJSON(health.Judge(r, h.past), health.Well(r)),
 		Dial: dialJSON{
 			Tick: hand.Tick.Seconds(), Slots: hand.Slots, Layout: hand.Layout.String(), Hand: hand.Slot,
 		},
@@ -281,13 +282,9 @@ func pointOf(past []health.Reading, i int) point {
 	}
 	last := past[i-1]
 	seconds := r.Time.Sub(last.Time).Seconds()
-	rate := func(now, before uint64) *float64 {
-		perSecond := math.Floor(float64(now-before)/seconds*100+0.5) / 100
-		return &perSecond
-	}
-	p.Started = rate(r.Stats.Started, last.Stats.Started)
-	p.Missed = rate(r.Stats.Missed, last.Stats.Missed)
-	p.Panicked = rate(r.Stats.Panicked, last.Stats.Panicked)
+	p.Started = perSecond(r.Stats.Started-last.Stats.Started, seconds)
+	p.Missed = perSecond(r.Stats.Missed-last.Stats.Missed, seconds)
+	p.Panicked = perSecond(r.Stats.Panicked-last.Stats.Panicked, seconds)
 	return p
 }
 
@@ -296,8 +293,11 @@ func (h *hub) source(now time.Time) sourceJSON {
 	r := h.reading(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return sourceJSON{Name: h.name, Kind: "wheel", Health: newHealthJSON(r, h.past), Stats: newStatsJSON(r.Stats)}
+	judged := newHealthJSON(health.Judge(r, h.past), health.Well(r))
+	return sourceJSON{Name: h.name, Kind: "wheel", Health: judged, Stats: newStatsJSON(r.Stats)}
 }
+
+func (h *hub) title() string { return h.name }
 
 // about returns all that is known about a key.
 func (h *hub) about(key string, now time.Time) aboutJSON {
@@ -326,4 +326,10 @@ func event(s stateJSON) []byte {
 	}
 	b.WriteString("\n")
 	return b.Bytes()
+}
+
+func (h *hub) remove(_ context.Context, key string) error { return h.tw.RemoveTask(key) }
+
+func (h *hub) reschedule(_ context.Context, key string, d time.Duration) error {
+	return h.tw.Reschedule(key, d)
 }

@@ -21,9 +21,9 @@ type sourcesJSON struct {
 
 type sourceJSON struct {
 	Name   string     `json:"name"`
-	Kind   string     `json:"kind"`
+	Kind   string     `json:"kind"` // wheel or scheduler
 	Health healthJSON `json:"health"`
-	Stats  statsJSON  `json:"stats"`
+	Stats  any        `json:"stats"` // a statsJSON or a tasksStatsJSON
 }
 
 type healthJSON struct {
@@ -38,17 +38,14 @@ type findingJSON struct {
 	Text  string      `json:"text"`
 }
 
-func newHealthJSON(now health.Reading, past []health.Reading) healthJSON {
+// newHealthJSON returns the findings, or what is said if there are none.
+func newHealthJSON(findings []health.Finding, well string) healthJSON {
 	h := healthJSON{Findings: []findingJSON{}}
-	for _, f := range health.Judge(now, past) {
-		j := findingJSON{Kind: f.Kind, Text: f.Text}
-		if !f.Since.IsZero() {
-			j.Since = &f.Since
-		}
-		h.Findings = append(h.Findings, j)
+	for _, f := range findings {
+		h.Findings = append(h.Findings, findingJSON{Kind: f.Kind, Since: known(f.Since), Text: f.Text})
 	}
 	if h.Well = len(h.Findings) == 0; h.Well {
-		h.Text = health.Well(now)
+		h.Text = well
 	} else {
 		h.Text = h.Findings[0].Text
 	}

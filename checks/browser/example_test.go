@@ -48,16 +48,24 @@ func TestExample_inLightDarkAndNarrow(t *testing.T) {
 		{"narrow", 390, "light", "#wheel=orders", true},
 		{"overview", 390, "light", "", true},
 		{"task", 800, "light", "#wheel=orders&key=shelf-001", true},
+		{"scheduler", 1180, "light", "#scheduler=payments", true},
+		{"scheduler-dark", 1180, "dark", "#scheduler=payments", true},
+		{"scheduler-task", 800, "light", "#scheduler=payments&key=capture:01", true},
 	} {
 		if c.trouble && !made {
 			made = true
 			makeTrouble(t, address, "panic")
 			makeTrouble(t, address, "jam")
+			makeTrouble(t, address, "fail")
+			makeTrouble(t, address, "forget")
 			warm.do(chromedp.Navigate(address + "#wheel=orders"))
 			warm.within(limit, `page.state?.stats.oldest_wait > 5`)
 		}
 		p := open(t, browser, address+c.view, c.width, c.scheme)
 		p.until(`page.live && (page.view !== "wheel" || document.querySelectorAll("#next a").length === 8)`)
+		if c.view == "#scheduler=payments" {
+			p.until(`page.tasks?.stats.parked > 0 && page.tasks.health.findings.length > 2 && document.querySelector("#failures .many")`)
+		}
 		if c.view == "#wheel=orders" {
 			p.lookUp("report-") // a search that a slow machine stops finds fewer than three
 			p.until(`document.querySelectorAll("#found-tasks a").length > 0`)

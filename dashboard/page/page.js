@@ -1,7 +1,8 @@
 "use strict";
 
-// The page of package dashboard. Keys are anybody's text: whatever comes from the wheel gets into the page as
-// textContent, or as a number into an attribute of the drawing, and in no other way.
+// The page of package dashboard. Keys are anybody's text: whatever comes from the server gets into the page as
+// textContent, or as a number into an attribute of the drawing, and in no other way. What is of durable schedulers alone is
+// in scheduler.js.
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -9,11 +10,14 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const page = {
   sources: null,    // that are known, with their health
   wheel: "",        // whose events come, or ""
-  view: "",         // overview, wheel or task
+  scheduler: "",    // that is asked again and again, or ""; never both
+  view: "",         // overview, wheel, scheduler, list or task
+  address: "",      // of the view
   control: false,
   source: null,     // of the events
   live: false,      // events come
-  state: null,      // the last one
+  state: null,      // the last one of the wheel
+  tasks: null,      // the last one of the scheduler
   came: 0,          // when it did, by this machine's clock, in ms
   recent: [],       // the accounts of the last second and a half
   history: [],
@@ -151,7 +155,8 @@ function listen() {
   }
   if (!$("status").classList.contains("lost")) setStatus("", "connecting"); // or it says so until something comes
   if (page.wheel === "") {
-    look();
+    if (page.scheduler === "") look();
+    else poll();
     return;
   }
   const source = new EventSource("api/events?" + query({ wheel: page.wheel }));
@@ -191,47 +196,65 @@ function setCame() {
 
 // lostNews says that what is shown is old, and from when it is.
 function lostNews(text) {
-  setStatus("lost", page.state ? `${text}; this is of ${stamp(new Date(page.state.now))}` : text);
+  const shown = page.state || page.tasks;
+  setStatus("lost", shown ? `${text}; this is of ${stamp(new Date(shown.now))}` : text);
 }
 
-// ---- where the page is: #, #wheel=name, or #wheel=name&key=key. A key that cannot be written there has an id.
+// ---- where the page is: #, #wheel=name, or #wheel=name&key=key. A key that cannot be written there has an id. With
+// scheduler in place of wheel it is the same for a scheduler; with list=tasks it is a list, and the rest is what is searched.
 
 const place = (wheel, ref) => "#" + query({ wheel, ...ref });
+const placeOf = (s) => "#" + query({ [s.kind]: s.name });
 
 // refOf is what an item of a list is asked for by, or null.
 const refOf = (item) => item.key === "" ? null : item.exact ? { key: item.key } : item.id ? { id: item.id } : null;
 
 // wanted is what the address asks for.
 function wanted() {
-  const values = new URLSearchParams(location.hash.slice(1));
-  const names = page.sources.map((s) => s.name), name = values.get("wheel");
-  const wheel = names.includes(name) ? name : name === null && !values.has("key") && names.length > 1 ? "" : names[0];
-  const ref = name !== null && wheel !== name ? null : values.get("key") ? { key: values.get("key") } : values.get("id") ? { id: values.get("id") } : null;
-  return { wheel, ref };
+  const values = new URLSearchParams(location.hash.slice(1)), nowhere = { wheel: "", scheduler: "", ref: null, list: null };
+  const kind = values.has("scheduler") ? "scheduler" : "wheel", name = values.get(kind);
+  const found = page.sources.find((s) => s.kind === kind && s.name === name);
+  if (!found && name === null && !values.has("key") && page.sources.length > 1) return nowhere;
+  const source = found || page.sources[0];
+  const to = { ...nowhere, [source.kind]: source.name };
+  if (name !== null && !found) return to;
+  const ref = values.get("key") ? { key: values.get("key") } : values.get("id") ? { id: values.get("id") } : null;
+  if (ref === null && source.kind === "scheduler" && values.has("list")) {
+    values.delete("scheduler");
+    values.delete("list");
+    return { ...to, list: Object.fromEntries(values) };
+  }
+  return { ...to, ref };
 }
 
 // go shows what the address asks for.
 function go() {
-  const { wheel, ref } = wanted();
-  const view = wheel === "" ? "overview" : ref ? "task" : "wheel";
-  const moved = page.view !== "" && (view !== page.view || wheel !== page.wheel || query(ref || {}) !== query(page.ref || {}));
+  const { wheel, scheduler, ref, list } = wanted();
+  const view = ref ? "task" : list ? "list" : scheduler !== "" ? "scheduler" : wheel !== "" ? "wheel" : "overview";
+  const address = query({ wheel, scheduler, ...ref }) + (list ? " " + query(list) : "");
+  const moved = page.view !== "" && (view !== page.view || address !== page.address);
+  const other = page.view === "" || wheel !== page.wheel || scheduler !== page.scheduler;
   forget();
-  if (wheel !== page.wheel || page.view === "") {
-    page.state = null;
+  calmBulk();
+  if (other) {
+    page.state = page.tasks = null;
     page.history = [];
     page.recent = [];
     page.said = "";
-    document.body.classList.add("empty"); // until there is something of this wheel
-    for (const list of ["next", "runs", "panics", "found-tasks"]) $(list).replaceChildren();
+    document.body.classList.add("empty"); // until there is something of this source
+    for (const name of ["next", "runs", "panics", "found-tasks"]) $(name).replaceChildren();
     $("results").hidden = true;
     say("", false, $("look-message"));
     point(-1);
+    forgetScheduler();
   }
   page.view = view;
+  page.address = address;
   page.ref = ref;
-  for (const [id, name] of [["overview", "overview"], ["wheel", "wheel"], ["task-view", "task"]]) $(id).hidden = name !== view;
-  if (wheel !== page.wheel || !page.source) {
+  for (const [id, name] of Object.entries(views)) $(id).hidden = name !== view;
+  if (other || wheel !== "" && !page.source) {
     page.wheel = wheel;
+    page.scheduler = scheduler;
     setStatus("", "connecting");
     listen();
   }
@@ -239,18 +262,34 @@ function go() {
   if (view === "task") {
     write($("task-title"), "");
     inscribe($("task-title"), ref.key ?? "a key that is no text");
+    for (const e of document.querySelectorAll("#task-view .of-wheel")) e.hidden = scheduler !== "";
+    for (const e of document.querySelectorAll("#task-view .of-scheduler")) e.hidden = scheduler === "";
+    setFacts(scheduler === "" ? wheelFacts : storedFacts);
+    write($("run"), "Run now");
     refresh();
   }
+  if (view === "list") showList(list);
+  if (view === "scheduler") readFailures();
   if (!moved) return;
   scrollTo(0, 0);
-  $({ overview: "overview", wheel: "wheel", task: "task-view" }[view]).focus({ preventScroll: true });
+  $(Object.keys(views).find((id) => views[id] === view)).focus({ preventScroll: true });
+}
+
+const views = { overview: "overview", wheel: "wheel", scheduler: "scheduler", "list-view": "list", "task-view": "task" };
+
+// allOf says how many sources there are, such as "3 wheels".
+function allOf(n) {
+  const kinds = new Set(page.sources.map((s) => s.kind));
+  const what = kinds.size > 1 ? "sources" : kinds.has("wheel") ? "wheels" : "schedulers";
+  return n === undefined ? what : `${n} ${what}`;
 }
 
 function showPath() {
-  const steps = [];
-  if (page.sources.length > 1) steps.push(["All wheels", "#"]);
-  if (page.wheel !== "") steps.push([page.wheel, place(page.wheel)]);
-  if (page.ref) steps.push(["task", place(page.wheel, page.ref)]);
+  const steps = [], source = page.wheel || page.scheduler, kind = page.wheel ? "wheel" : "scheduler";
+  if (page.sources.length > 1) steps.push(["All " + allOf(), "#"]);
+  if (source !== "") steps.push([source, "#" + query({ [kind]: source })]);
+  if (page.view === "list") steps.push(["tasks", location.hash]);
+  if (page.ref) steps.push(["task", "#" + query({ [kind]: source, ...page.ref })]);
   const text = JSON.stringify(steps);
   if ($("path").dataset.steps !== text) {
     $("path").dataset.steps = text;
@@ -261,12 +300,13 @@ function showPath() {
       return a;
     }));
   }
-  const bad = page.sources.filter((s) => !s.health.well && s.name !== page.wheel).length;
+  const bad = page.sources.filter((s) => !s.health.well && s.name !== source).length;
   const first = $("path").firstChild;
-  if (page.sources.length > 1 && page.wheel !== "") {
-    write(first, bad > 0 ? `All wheels (${bad} ${bad > 1 ? "others" : "other"} in trouble)` : `All ${page.sources.length} wheels`);
+  if (page.sources.length > 1 && source !== "") {
+    write(first, bad > 0 ? `All ${allOf()} (${bad} ${bad > 1 ? "others" : "other"} in trouble)` : `All ${allOf(page.sources.length)}`);
   }
-  document.title = [page.ref ? page.ref.key ?? "task" : "", page.wheel, "timewheel"].filter(Boolean).join(" · ");
+  const shown = page.ref ? page.ref.key ?? "task" : page.view === "list" ? "tasks" : "";
+  document.title = [shown, source, "timewheel"].filter(Boolean).join(" · ");
 }
 
 function beginLater() {
@@ -296,7 +336,7 @@ async function begin() {
   const known = page.sources;
   page.sources = all.sources;
   page.control = all.control;
-  if (known && page.state && all.sources.some((s) => s.name === page.wheel)) {
+  if (known && (page.state || page.tasks) && all.sources.some(isShown)) {
     showPath();
     listen(); // what is shown, and looked up, may stay
   } else {
@@ -307,6 +347,8 @@ async function begin() {
   }
 }
 
+const isShown = (s) => s.name === (s.kind === "wheel" ? page.wheel : page.scheduler);
+
 // look asks for the health of all sources.
 let looked = -Infinity, looking = false;
 async function look() {
@@ -315,8 +357,8 @@ async function look() {
   looked = performance.now();
   try {
     const { sources } = await ask("api/sources");
-    if (page.wheel !== "") {
-      if (sources.some((s) => s.name === page.wheel)) {
+    if (page.view !== "overview") {
+      if (sources.some(isShown)) {
         page.sources = sources;
         showPath();
       }
@@ -326,7 +368,7 @@ async function look() {
       showPath();
     }
   } catch (e) {
-    if (page.wheel === "") {
+    if (page.view === "overview") {
       setLive(false);
       lostNews(e.message + " Trying again");
     }
@@ -353,15 +395,17 @@ function showSources() {
     }
     const [h, verdict, more] = li.children;
     inscribe(h.firstChild, s.name);
-    h.firstChild.href = place(s.name);
+    h.firstChild.href = placeOf(s);
     li.classList.toggle("wrong", !s.health.well);
     sign(verdict.firstChild, s.health.well);
     write(verdict.lastChild, s.health.text);
     const others = s.health.findings.slice(1).map((f) => f.text);
-    write(more, [...others, `${compact(s.stats.pending)} live tasks, ${compact(s.stats.started)} runs started`].join(" · "));
+    const figures = s.kind === "wheel" ? `${compact(s.stats.pending)} live tasks, ${compact(s.stats.started)} runs started`
+      : `durable scheduler, ${compact(s.stats.pending)} tasks, ${compact(s.stats.parked)} parked`;
+    write(more, [...others, figures].join(" · "));
   });
   const bad = page.sources.filter((s) => !s.health.well).length;
-  write($("overview-title"), bad === 0 ? `All ${page.sources.length} wheels work` : `${bad} of ${page.sources.length} wheels in trouble`);
+  write($("overview-title"), bad === 0 ? `All ${allOf(page.sources.length)} work` : `${bad} of ${allOf(page.sources.length)} in trouble`);
 }
 
 function sign(e, well) {
@@ -373,26 +417,30 @@ function sign(e, well) {
 
 function show(state) {
   page.state = state;
-  page.came = performance.now();
-  if (state.whole) page.history = state.history;
-  else page.history.push(...state.history);
-  const at = Date.parse(state.now);
-  page.history = page.history.filter((p) => { // of the last hour, and not of the future, if the clock was set back
-    const age = at - Date.parse(p.time);
-    return age >= 0 && age < 3600000;
-  });
-  page.recent = page.recent.filter((r) => r.at <= at && at - r.at < 1500);
-  page.recent.push({ at, stats: state.stats });
-  document.body.classList.remove("empty");
-  setCame();
-  showHealth();
+  if (state.whole) page.history = [];
+  remember(state, 1500);
+  showHealth($("health"), state.health, where);
   showDial();
-  showNumbers();
+  showNumbers(numbers, state);
   showLateness();
   showNext();
   showRuns();
   showPanics($("panics"), state, "None was recorded.");
   showTask();
+}
+
+// remember keeps what the charts and the rates are made of, for as many milliseconds.
+function remember(state, recently) {
+  page.came = performance.now();
+  const at = Date.parse(state.now);
+  page.history = [...page.history, ...state.history].filter((p) => { // of the last hour, and not of the future, if the clock was set back
+    const age = at - Date.parse(p.time);
+    return age >= 0 && age < 3600000;
+  });
+  page.recent = page.recent.filter((r) => r.at < at && at - r.at < recently);
+  page.recent.push({ at, stats: state.stats });
+  document.body.classList.remove("empty");
+  setCame();
 }
 
 // ---- the health
@@ -405,18 +453,25 @@ const where = {
   stopped: [],
 };
 
-function showHealth() {
-  const { well, text, findings } = page.state.health, list = $("findings");
-  $("health").classList.toggle("wrong", !well);
+// showHealth writes the health into a card. Where to look is an element of the page, or an address in it.
+function showHealth(card, { well, text, findings }, where) {
+  const list = card.querySelector("ul");
+  card.classList.toggle("wrong", !well);
   const items = well ? [{ kind: "", text, since: null }] : findings;
   const kinds = items.map((f) => f.kind).join(" ");
-  if (list.dataset.kinds !== kinds) {
-    list.dataset.kinds = kinds;
+  if (list.dataset.kinds !== page.address + kinds) {
+    list.dataset.kinds = page.address + kinds;
     list.replaceChildren(...items.map((f) => {
       const li = make("li"), more = make("span", "more");
       li.append(make("span", "sign"), make("span", "verdict"), make("span", "since quiet"), more);
       sign(li.firstChild, well);
       for (const [name, id] of where[f.kind] || []) {
+        if (id.startsWith("#")) {
+          const a = make("a", "go", name);
+          a.href = id;
+          more.append(a);
+          continue;
+        }
         const b = make("button", "go", name);
         b.type = "button";
         b.onclick = () => {
@@ -591,45 +646,49 @@ const numbers = [
   { name: "Panicked", field: "panicked", rate: true, alarm: "panicked" },
 ];
 
-for (const n of numbers) {
-  const card = make("div", "number");
-  n.card = card;
-  n.value = make("div", "value", "–");
-  n.under = make("div", "rate", "\u00a0");
-  n.chart = draw("svg", { viewBox: "0 0 300 34", preserveAspectRatio: "none", "aria-hidden": "true" });
-  n.area = draw("path", { class: "area" });
-  n.line = draw("path", { class: "line" });
-  n.chart.append(n.area, n.line);
-  n.axis = make("div", "axis");
-  n.axis.append(make("span"), make("span", "", "now"));
-  const title = make("h3", "", n.name);
-  title.id = "number-" + n.field;
-  title.tabIndex = -1;
-  card.append(title, n.value, n.under, n.chart, n.axis);
-  $("numbers").append(card);
+// addNumbers adds the cards of the numbers to a grid, and the buttons that choose how much of the history they show.
+function addNumbers(all, grid, range, prefix) {
+  for (const n of all) {
+    const card = make("div", "number");
+    n.card = card;
+    n.value = make("div", "value", "–");
+    n.under = make("div", "rate", "\u00a0");
+    n.chart = draw("svg", { viewBox: "0 0 300 34", preserveAspectRatio: "none", "aria-hidden": "true" });
+    n.area = draw("path", { class: "area" });
+    n.line = draw("path", { class: "line" });
+    n.chart.append(n.area, n.line);
+    n.axis = make("div", "axis");
+    n.axis.append(make("span"), make("span", "", "now"));
+    const title = make("h3", "", n.name);
+    title.id = prefix + n.field;
+    title.tabIndex = -1;
+    card.append(title, n.value, n.under, n.chart, n.axis);
+    grid.append(card);
+  }
+  for (const [name, seconds] of [["5 min", 300], ["15 min", 900], ["1 h", 3600]]) {
+    const b = make("button", "", name);
+    b.type = "button";
+    b.dataset.range = seconds;
+    b.onclick = () => {
+      page.range = seconds;
+      for (const other of document.querySelectorAll("[data-range]")) other.setAttribute("aria-pressed", String(other.dataset.range === b.dataset.range));
+      const shown = page.state || page.tasks;
+      if (shown) showNumbers(all, shown);
+    };
+    b.setAttribute("aria-pressed", String(seconds === page.range));
+    range.append(b);
+  }
 }
+addNumbers(numbers, $("numbers"), $("range"), "number-");
 
-for (const [name, seconds] of [["5 min", 300], ["15 min", 900], ["1 h", 3600]]) {
-  const b = make("button", "", name);
-  b.type = "button";
-  b.onclick = () => {
-    page.range = seconds;
-    for (const other of $("range").children) other.setAttribute("aria-pressed", String(other === b));
-    if (page.state) showNumbers();
-  };
-  b.setAttribute("aria-pressed", String(seconds === page.range));
-  $("range").append(b);
-}
-
-function showNumbers() {
-  const { stats, health } = page.state;
-  for (const n of numbers) {
+function showNumbers(all, { stats, health, now }) {
+  for (const n of all) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
     write(n.under, n.about ? n.about(stats) : changeText(n));
     const alarm = health.findings.some((f) => f.kind === n.alarm);
     n.card.classList.toggle("alarm", alarm);
-    chart(n);
+    chart(n, stats, now);
   }
 }
 
@@ -644,12 +703,12 @@ function changeText(n) {
 }
 
 // chart draws the range that was chosen, or as much of it as is known.
-function chart(n) {
-  const end = Date.parse(page.state.now);
+function chart(n, stats, now) {
+  const end = Date.parse(now);
   const age = page.history.length > 0 ? (end - Date.parse(page.history[0].time)) / 1000 : 0;
   const length = Math.min(Math.max(age, 60), page.range); // in seconds
   const width = 300 / length; // of a second
-  const known = n.rate ? page.history : [...page.history, { time: page.state.now, [n.field]: page.state.stats[n.field] }];
+  const known = n.rate ? page.history : [...page.history, { time: now, [n.field]: stats[n.field] }];
   const points = known
     .map((p) => [300 - (end - Date.parse(p.time)) / 1000 * width, p[n.field]])
     .filter(([x, v]) => v !== null && x >= -10 * width);
@@ -761,7 +820,7 @@ function link(item, className) {
   if (item.key === "") return make("span", "timer " + className, "timer");
   const e = inscribe(make(ref ? "a" : "span", className), item.key);
   e.title = e.textContent;
-  if (ref) e.href = place(page.wheel, ref);
+  if (ref) e.href = page.scheduler === "" ? place(page.wheel, ref) : "#" + query({ scheduler: page.scheduler, ...ref });
   return e;
 }
 
@@ -910,8 +969,7 @@ function forget() {
   page.asking = false;
   page.ref = page.found = null;
   hideTask();
-  $("task-runs").replaceChildren();
-  $("task-panics").replaceChildren();
+  for (const id of ["task-runs", "task-panics", "task-failed", "task-payload"]) $(id).replaceChildren();
   say("");
 }
 
@@ -959,6 +1017,11 @@ async function refresh() {
   if (ref === null || page.asking) return;
   const question = ++page.question;
   page.asking = true;
+  if (page.scheduler !== "") {
+    await refreshStored(ref, question);
+    if (question === page.question) page.asking = false;
+    return;
+  }
   try {
     const { task, runs, panics } = await ask("api/task?" + query({ wheel: page.wheel, ...ref }));
     if (question !== page.question) return;
@@ -996,11 +1059,20 @@ function nextText(task) {
   return (s < 0.005 ? "now" : "in " + until(s)) + `, at ${stamp(at)}`;
 }
 
-const facts = ["key", "next run", "runs left", "interval", "slot", "circle"].map((name) => {
-  const dd = make("dd", name === "key" ? "mono" : "");
-  $("facts").append(make("dt", "", name), dd);
-  return dd;
-});
+const wheelFacts = ["key", "next run", "runs left", "interval", "slot", "circle"];
+let facts = [];
+
+// setFacts makes the list of facts one of these names.
+function setFacts(names) {
+  if ($("facts").dataset.names === names.join()) return;
+  $("facts").dataset.names = names.join();
+  $("facts").replaceChildren();
+  facts = names.map((name) => {
+    const dd = make("dd", name === "key" || name === "token" ? "mono" : "");
+    $("facts").append(make("dt", "", name), dd);
+    return dd;
+  });
+}
 
 function showTask() {
   const task = page.found;
@@ -1020,18 +1092,18 @@ function showTask() {
 
 // act does something about the task that is shown.
 async function act(verb, values, done) {
-  const { ref, wheel } = page;
+  const { ref, wheel, scheduler } = page, source = wheel !== "" ? { wheel } : { scheduler };
   if (page.found === null || page.acting) return;
   calm();
   page.acting = true;
   let failed = null;
   try {
-    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ wheel, ...ref, ...values }) });
+    await ask("api/" + verb, { method: "POST", body: new URLSearchParams({ ...source, ...ref, ...values }) });
   } catch (e) {
     failed = e;
   }
   page.acting = false;
-  if (ref !== page.ref || wheel !== page.wheel) return; // another is shown by now
+  if (ref !== page.ref || wheel !== page.wheel || scheduler !== page.scheduler) return; // another is shown by now
   if (failed) {
     sayError(failed);
     return;
@@ -1071,17 +1143,21 @@ $("remove").addEventListener("click", (e) => {
 $("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
 $("remove").addEventListener("blur", calm);
 $("skip").addEventListener("click", () => document.querySelector("main:not([hidden])").focus());
-$("run").addEventListener("click", () => act("run", {}, "It runs at the next tick."));
+$("run").addEventListener("click", () => act("run", {}, page.scheduler === "" ? "It runs at the next tick." : "It runs at once."));
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
   act("reschedule", { delay: $("delay").value.trim() }, "Rescheduled.");
 });
 document.addEventListener("keydown", (e) => {
-  if (e.key === "Escape") calm();
-  if (e.key === "/" && page.view === "wheel" && !e.target.closest("input") && !e.ctrlKey && !e.metaKey && !e.altKey) {
+  if (e.key === "Escape") {
+    calm();
+    calmBulk();
+  }
+  const field = { wheel: "key", scheduler: "prefix", list: "list-prefix" }[page.view];
+  if (e.key === "/" && field && !e.target.closest("input, select") && !e.ctrlKey && !e.metaKey && !e.altKey) {
     e.preventDefault();
-    $("key").focus();
-    $("key").select();
+    $(field).focus();
+    $(field).select();
   }
 });
 document.addEventListener("visibilitychange", () => { if (page.sources) listen(); });
@@ -1090,6 +1166,11 @@ addEventListener("hashchange", () => { if (page.sources) go(); });
 setInterval(() => {
   if (!page.sources || document.hidden) return;
   if (page.view === "overview" || page.sources.length > 1 && performance.now() - looked > 5000) look();
+  if (page.scheduler !== "") {
+    poll();
+    refresh();
+    return;
+  }
   if (!page.live || page.wheel === "") return;
   if (performance.now() - page.came > 5000) { // the connection is there, and nothing comes
     listen();
@@ -1099,4 +1180,4 @@ setInterval(() => {
   refresh();
 }, 1000);
 requestAnimationFrame(frame);
-begin();
+addEventListener("DOMContentLoaded", begin); // when scheduler.js is there, too

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels with a lively load that is made up, and serves the page that shows them, which
-// may also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open the address it
-// prints. At /trouble/ are buttons that jam the workers and have jobs panic.
+// Dashboard starts two wheels and a durable scheduler of two nodes with a lively load that is made up, and
+// serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics for
+// Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have jobs
+// panic and handlers fail, forget a kind, cut off a node, and take the engine away.
 package main
 
 import (
@@ -67,11 +68,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/trouble/", newTrouble(orders.tw))
+	nodes, err := startCluster(context.WithoutCancel(ctx)) // it is shut down at the end
+	if err != nil {
+		return err
+	}
+	mux.Handle("/trouble/", newTrouble(orders.tw, nodes))
 	mux.Handle("/", dashboard.Handler([]dashboard.Source{
 		dashboard.Wheel("orders", orders.tw, orders.rec),
 		dashboard.Wheel("sessions", sessions.tw, sessions.rec),
-	}, dashboard.AllowControl(onThisMachine)))
+		dashboard.Scheduler("payments", nodes.nodes[0], nodes.rec),
+	}, dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
 	shop, server := openShop(orders.tw), openServer(sessions.tw)
 	orders.tw.Start()
 	sessions.tw.Start()
@@ -103,6 +109,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if srv.Shutdown(grace) != nil {
 		_ = srv.Close() // a browser keeps connections on which it has asked for nothing yet
 	}
+	nodes.shutdown(grace)
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
 			tw.Stop() // cancels the context of the tasks that are still running

@@ -36,6 +36,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 		"metrics":                    `timewheel_tasks_pending{wheel="orders"}`,
 		"api/task?key=report-stock":  `"interval":40`,
 		"api/wheel?wheel=sessions":   `"slots":600`,
+		"api/scheduler":              `"scheduler":"payments"`,
 		"api/events?wheel=something": `there is no wheel`,
 	} {
 		response, err := http.Get(address + target)
@@ -48,7 +49,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 			t.Errorf("%s is %v\n%.500s\nwithout %s", target, err, text, want)
 		}
 	}
-	for _, what := range []string{"panic", "miss", "jam", "free", "stop"} {
+	for _, what := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "kill", "revive", "mend", "away"} {
 		response, err := http.PostForm(address+"trouble/", url.Values{"make": {what}})
 		if err != nil {
 			t.Fatal(err)
@@ -58,10 +59,10 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "Jam all workers") {
 			t.Errorf("trouble of the kind %s is %d, %v\n%s", what, response.StatusCode, err, text)
 		}
-		if what != "panic" && what != "jam" && what != "stop" {
-			continue
-		}
-		want := map[string]string{"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped"}[what]
+		want := map[string]string{
+			"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
+			"forget": "Kind sms.send has no handler", "away": "The engine has not answered",
+		}[what]
 		for text := ""; !strings.Contains(text, want); time.Sleep(50 * time.Millisecond) {
 			text = get(t, address+"api/sources")
 		}

@@ -14,7 +14,8 @@ import (
 
 // A trouble makes trouble for a wheel at the press of a button, so that one can see what the page says.
 type trouble struct {
-	tw *timewheel.TimeWheel
+	tw      *timewheel.TimeWheel
+	cluster *cluster
 
 	mu   sync.Mutex // protects all below
 	n    int        // tasks that were added
@@ -31,14 +32,21 @@ const troublePage = `<!doctype html>
 <p><button name="make" value="free">Free the workers</button>
 <p><button name="make" value="panic">Panic</button> in five jobs
 <p><button name="make" value="stop">Stop the wheel</button> for good
+<h1>Trouble for the durable scheduler “payments”</h1>
+<p><button name="make" value="fail">Let the payments fail</button> until they are parked
+<p><button name="make" value="mend">Mend the payments</button>, and unpark them on the dashboard
+<p><button name="make" value="forget">Forget a kind</button>: twelve tasks that no node handles
+<p><button name="make" value="kill">Cut off the node web-2</button>: the other takes its tasks over
+<p><button name="make" value="revive">Connect the node web-2</button> again
+<p><button name="make" value="away">Take the engine away</button> for 20 seconds, and have a backlog then
 </form>
 <p><a href="../" target="dashboard">The dashboard</a>
 </html>
 `
 
 // newTrouble returns the handler of the page with the buttons.
-func newTrouble(tw *timewheel.TimeWheel) http.Handler {
-	t := &trouble{tw: tw, free: make(chan struct{})}
+func newTrouble(tw *timewheel.TimeWheel, c *cluster) http.Handler {
+	t := &trouble{tw: tw, cluster: c, free: make(chan struct{})}
 	return http.NewCrossOriginProtection().Handler(t)
 }
 
@@ -75,6 +83,9 @@ func (t *trouble) make(what string) error {
 	case "stop":
 		t.tw.Stop()
 	default:
+		if known, err := t.cluster.make(what); known {
+			return err
+		}
 		return fmt.Errorf("there is no trouble %q", what)
 	}
 	return nil

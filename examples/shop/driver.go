@@ -90,10 +90,13 @@ An order is to be paid within %v. The lease of a process is %v. Seed %d.
 `, c.processes, c.rate, c.callers, c.duration, c.window, c.lease, c.seed)
 	defer func() { _ = d.stopAll() }()
 	for range c.processes {
-		if _, err := d.start(); err != nil {
+		p, err := d.start()
+		if err != nil {
 			return err
 		}
+		p.print(out)
 	}
+	fmt.Fprintln(out)
 	d.began = time.Now()
 	if err := d.load(ctx, out); err != nil {
 		return err
@@ -240,6 +243,7 @@ func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%6.1f s  %-8s %s, which held %d rechecks; %s takes its place\n",
 			t.after.Seconds(), t.what, t.node, len(t.held), next.name)
+		next.print(out)
 		d.events = append(d.events, t)
 	}
 }

@@ -24,6 +24,11 @@ type process struct {
 	log  bytes.Buffer // what it has written to its standard error; to be read after its end
 }
 
+// print prints where the process shows the dashboard, and its number, to kill it by hand.
+func (p *process) print(out io.Writer) {
+	fmt.Fprintf(out, "         %s, process %d, shows http://%s%s\n", p.name, p.cmd.Process.Pid, p.addr, page)
+}
+
 // A fleet is the processes of the service.
 type fleet struct {
 	config

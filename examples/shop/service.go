@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
@@ -66,6 +67,8 @@ var (
 )
 
 const recheck = "order.recheck" // the kind of the task
+
+const page = "/debug/timewheel/" // where each process shows the dashboard
 
 func key(id string) string { return "order:" + id }
 
@@ -171,7 +174,8 @@ func serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	defer s.engine.Close()
-	s.tasks, err = durable.Join(ctx, s.engine, durable.WithNode(c.name), durable.WithLease(c.lease))
+	attempts := dashboard.NewAttemptRecorder()
+	s.tasks, err = durable.Join(ctx, s.engine, durable.WithNode(c.name), durable.WithLease(c.lease), attempts.Option())
 	if err != nil {
 		return err
 	}
@@ -186,7 +190,10 @@ func serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	fmt.Println(listener.Addr())
-	web := &http.Server{Handler: s.routes(), ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", s.routes())
+	mux.Handle(page, dashboard.Handler([]dashboard.Source{dashboard.Scheduler("shop", s.tasks, attempts)}))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(listener) }()
 	select {

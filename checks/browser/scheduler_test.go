@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// soon is within which time of an incident the page must say so.
+const soon = 3 * time.Second
+
+var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
+
+// newScheduler returns a scheduler on the store that is recorded, with a source of it. It is not started.
+func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) (*durable.Scheduler, dashboard.Source) {
+	t.Helper()
+	rec := dashboard.NewAttemptRecorder()
+	s, err := durable.New(store, append(opts, rec.Option(), durable.WithLogger(testkit.Quiet()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	return s, dashboard.Scheduler("tasks", s, rec)
+}
+
+// newNode returns a node of the engine in the same way.
+func newNode(t *testing.T, engine durable.Engine, name string) (*durable.Scheduler, dashboard.Source) {
+	t.Helper()
+	rec := dashboard.NewAttemptRecorder()
+	s, err := durable.Join(t.Context(), engine, rec.Option(), durable.WithLogger(testkit.Quiet()), durable.WithNode(name),
+		durable.WithLease(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	return s, dashboard.Scheduler("tasks", s, rec)
+}
+
+func works(context.Context, durable.Run) error { return nil }
+
+func fails(context.Context, durable.Run) error { return errRefused }
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putMany adds n tasks with keys such as order-0001.
+func putMany(t *testing.T, s *durable.Scheduler, n int, task durable.Task) {
+	t.Helper()
+	name := task.Key
+	for i := range n {
+		task.Key = fmt.Sprintf("%s-%04d", name, i)
+		must(t, s.AddTask(t.Context(), task))
+	}
+}
+
+// says waits until the page says so about the scheduler, in the first finding.
+func (p *tab) says(pattern string) {
+	p.Helper()
+	p.within(soon, `new RegExp(`+quoted(pattern)+`).test(document.querySelector("#tasks-health .verdict")?.textContent)`)
+}
+
+// sinceIsSaid checks that the first finding says since when it is so, and where to look.
+func (p *tab) sinceIsSaid(where string) {
+	p.Helper()
+	p.until(`/^Since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\.$/.test(document.querySelector("#tasks-health .since").textContent)`)
+	if got := js[string](p, `[...document.querySelectorAll("#tasks-health li:first-child .go")].map((e) => e.textContent).join()`); got != where {
+		p.Errorf("where to look is %q, want %q", got, where)
+	}
+}
+
+// picture keeps a picture of the page, if PICTURES is a folder, in light and dark and of three widths.
+func (p *tab) picture(name string) {
+	p.Helper()
+	dir := os.Getenv("PICTURES")
+	if dir == "" {
+		return
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{320, 1200, 1920} {
+			call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			p.do(chromedp.EmulateViewport(width, 900))
+			time.Sleep(300 * time.Millisecond)
+			png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+			must(p.T, err)
+			must(p.T, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), png, 0o644))
+		}
+	}
+	p.do(chromedp.EmulateViewport(1200, 900))
+}
+
+// A handler that always fails, from its first failure to the parked tasks that are removed: found, counted, asked and done.
+func TestScheduler_handlerThatFails(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	var broken atomic.Bool
+	broken.Store(true)
+	must(t, s.Handle("recheck", func(ctx context.Context, r durable.Run) error {
+		if broken.Load() {
+			return fails(ctx, r)
+		}
+		return nil
+	}, durable.WithRetry(2, time.Second, time.Second)), s.Handle("mail", works), s.Start())
+	putMany(t, s, 20, durable.Task{Key: "mail", Kind: "mail", Interval: time.Second, Times: durable.Forever})
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody), dashboard.AllowPayloads(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live && page.view === "scheduler" && /^Working: \d+ of 1,024 workers busy, 20 tasks, none parked\.$/.test(document.querySelector("#tasks-health .verdict").textContent)`)
+	p.picture("well")
+	putMany(t, s, 120, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order":1}`)})
+	p.says(`^Kind recheck: \d+ of \d+ attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
+	p.sinceIsSaid("Why tasks fail,Retrying")
+	p.until(`page.tasks.stats.parked === 120 && document.querySelector("#tasks-parked").closest(".number").matches(".alarm")`)
+	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck; all attempts have failed.")`)
+	js[any](p, `$("failures-again").click()`)
+	p.until(`document.querySelector("#failures .many")?.textContent === "120 ×" && document.querySelector("#failures .why").textContent === "dial #.#.#.#:#: connection refused"`)
+	p.picture("failing")
+
+	// Each group leads to its tasks, and each task to a page of its own.
+	p.do(chromedp.Click(chromedp.CSS("#failures .many")))
+	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 100 && document.querySelector("#list-message").textContent.startsWith("100 tasks, and there are more")`)
+	p.picture("list")
+	p.do(chromedp.Click(chromedp.CSS("#list-next")))
+	p.until(`document.querySelectorAll("#listed a").length === 20`)
+	p.do(chromedp.Click(chromedp.CSS("#listed a")))
+	p.until(`page.view === "task" && !$("task").hidden && $("facts").textContent.includes("2 of 2") && $("run").textContent === "Unpark"`)
+	p.until(`document.querySelector("#task-payload pre").textContent === '{\n  "order": 1\n}' && document.querySelector("#task-failed .why").textContent.endsWith("connection refused")`)
+	p.picture("task")
+	broken.Store(false)
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	p.until(`$("task-message").textContent.startsWith("The task has gone") || $("task-message").textContent === "It runs at once."`)
+
+	// All that is parked: a count first, then a question, and Escape takes it back.
+	js[any](p, `location.hash = toList({ state: "parked" })`)
+	p.until(`page.view === "list" && !$("bulk").hidden && $("bulk-run").textContent === "Unpark" && document.querySelectorAll("#listed a").length === 100`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-run")))
+	p.until(`$("bulk-message").textContent === "Unpark 119 tasks?" && $("bulk-sure").textContent === "Yes, unpark 119 tasks" && document.activeElement === $("bulk-stop")`)
+	p.picture("bulk")
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.until(`$("bulk-sure").hidden && $("bulk-message").textContent === ""`)
+	if got := s.Stats().Parked; got != 119 {
+		t.Fatalf("%d tasks are parked", got)
+	}
+	p.do(chromedp.Click(chromedp.CSS("#bulk-run")))
+	p.until(`!$("bulk-sure").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-sure")))
+	p.until(`$("bulk-message").textContent === "Unparked: 119 tasks." && $("list-message").textContent.startsWith("No task is found")`)
+	p.do(chromedp.Click(chromedp.CSS("#path a")))
+	p.until(`page.view === "scheduler" && page.tasks.stats.parked === 0`)
+	p.quiet(address)
+}
+
+func TestScheduler_kindWithoutHandler(t *testing.T) {
+	store := memstore.New()
+	before, _ := newScheduler(t, store)
+	must(t, before.Handle("sms", works))
+	putMany(t, before, 12, durable.Task{Key: "sms", Kind: "sms", Delay: time.Second})
+	next := store.Reopen()
+	s, source := newScheduler(t, next)
+	must(t, s.Handle("mail", works), s.Start())
+	time.Sleep(time.Second)
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p.says(`^Kind sms has no handler here: 12 due tasks wait, the oldest for \d+ s\.$`)
+	p.sinceIsSaid("Kinds,Waiting")
+	p.until(`[...document.querySelectorAll("#kinds small.bad")].map((e) => e.textContent).join() === "no handler here"`)
+	p.picture("unhandled")
+}
+
+// A backlog after downtime, which drains at a bounded rate.
+func TestScheduler_backlog(t *testing.T) {
+	store := memstore.New()
+	before, _ := newScheduler(t, store)
+	must(t, before.Handle("order", works))
+	putMany(t, before, 2000, durable.Task{Key: "order", Kind: "order", At: time.Now().Add(-time.Hour)})
+	time.Sleep(time.Second)
+	s, source := newScheduler(t, store.Reopen(), durable.WithCatchUp(50))
+	must(t, s.Handle("order", works), s.Start())
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p.says(`^Catching up: (at least )?[\d,]+ overdue tasks left, the oldest due \d+ s ago`)
+	if got := js[string](p, `[...document.querySelectorAll("#tasks-health li:first-child .go")].map((e) => e.textContent).join()`); got != "Waiting" {
+		t.Errorf("where to look is %q", got)
+	}
+	p.picture("backlog")
+}
+
+func TestScheduler_engineAway(t *testing.T) {
+	link := memengine.NewLink(memengine.New())
+	s, source := newNode(t, link, "web-1")
+	must(t, s.Handle("order", works), s.Start())
+	putMany(t, s, 5, durable.Task{Key: "order", Kind: "order", Delay: time.Hour})
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p.until(`document.querySelector("#tasks-health .verdict")?.textContent.startsWith("Working: ")`)
+	link.SetDown(true)
+	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*memengine: fault`)
+	p.sinceIsSaid("Nodes")
+	p.picture("away")
+	link.SetDown(false)
+	p.until(`document.querySelector("#tasks-health .verdict").textContent.startsWith("Working: ")`)
+}
+
+// A node is killed: another takes its tasks over, and the page of that one says so.
+func TestScheduler_nodeKilled(t *testing.T) {
+	engine := memengine.New()
+	link := memengine.NewLink(engine)
+	a, source := newNode(t, engine, "web-1")
+	b, _ := newNode(t, link, "web-2")
+	must(t, a.Handle("order", works), a.Start(), b.Handle("order", works), b.Start())
+	if nodes, err := a.Nodes(t.Context()); err != nil || len(nodes) < 2 {
+		t.Skip("the scheduler does not list the other nodes yet")
+	}
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p.until(`document.querySelectorAll("#nodes .node").length === 2 && document.querySelector("#tasks-health .verdict").textContent.endsWith("2 nodes.")`)
+	p.picture("nodes")
+	link.SetDown(true)
+	p.says(`^Node web-2 (has not renewed its lease for|was lost)`)
+	p.sinceIsSaid("Nodes")
+	p.until(`/^Node web-2 was lost (just now|\d+ s ago): its lease ran out, and other nodes took its tasks over/.test(document.querySelector("#tasks-health .verdict").textContent)`)
+	p.until(`document.querySelectorAll("#nodes .node").length === 1`)
+	p.picture("lost")
+}
+
+// A fullStore fails when the disk is full.
+type fullStore struct {
+	*memstore.Store
+	full atomic.Bool
+}
+
+func (s *fullStore) Commit(changes []durable.Change) error {
+	if s.full.Load() {
+		return fmt.Errorf("write /var/lib/shop/tasks/000042.log: %w", syscall.ENOSPC)
+	}
+	return s.Store.Commit(changes)
+}
+
+func TestScheduler_diskFull(t *testing.T) {
+	store := &fullStore{Store: memstore.New()}
+	s, source := newScheduler(t, store)
+	must(t, s.Handle("order", works), s.Start())
+	putMany(t, s, 5, durable.Task{Key: "order", Kind: "order", Interval: time.Second, Times: durable.Forever})
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p.until(`document.querySelector("#tasks-health .verdict")?.textContent.startsWith("Working: ")`)
+	store.full.Store(true)
+	if err := s.RemoveTask(t.Context(), "order-0000"); !errors.Is(err, durable.ErrBroken) {
+		t.Fatal(err)
+	}
+	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*000042\.log: no space left on device\.$`)
+	p.sinceIsSaid("")
+	p.picture("full")
+}
+
+// Every key is text and nothing else, in lists, on its page, in errors and kinds.
+func TestScheduler_anybodysText(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	for _, kind := range hostile {
+		must(t, s.Handle(kind, func(context.Context, durable.Run) error { return errors.New(kind) }, durable.WithRetry(1, time.Second, time.Second)))
+	}
+	must(t, s.Start())
+	for _, key := range hostile {
+		must(t, s.AddTask(t.Context(), durable.Task{Key: key, Kind: key, Delay: time.Millisecond, Payload: []byte(key)}))
+	}
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowPayloads(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(fmt.Sprintf(`page.tasks?.stats.parked === %d`, len(hostile)))
+	js[any](p, `$("failures-again").click()`)
+	p.until(fmt.Sprintf(`document.querySelectorAll("#failures .why").length === %d`, len(hostile)))
+	js[any](p, `location.hash = toList({ state: "parked" })`)
+	p.until(fmt.Sprintf(`document.querySelectorAll("#listed a").length === %d`, len(hostile)))
+	for _, key := range hostile {
+		js[any](p, `location.hash = to({ key: `+quoted(key)+` })`)
+		p.until(`page.view === "task" && !$("task").hidden && document.querySelector("#task-payload pre").textContent === ` + quoted(seen(key)))
+		for _, what := range []string{`$("task-title").textContent`, `$("facts").children[3].textContent`, `document.querySelector("#task-failed .why").textContent`} {
+			if got := js[string](p, what); got != seen(key) {
+				t.Errorf("%s is %q", what, got)
+			}
+		}
+	}
+	if js[bool](p, `"hit" in window`) {
+		t.Error("a text was run")
+	}
+	p.quiet(address)
+}
+
+// What is not allowed is not shown.
+func TestScheduler_withoutControl(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	must(t, s.Handle("order", works), s.Start())
+	putMany(t, s, 3, durable.Task{Key: "order", Kind: "order", Delay: time.Hour, Payload: []byte("secret")})
+	var control atomic.Bool
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(func(r *http.Request) error {
+		if control.Load() && r.Method == http.MethodGet {
+			return nil
+		}
+		return errors.New("it is Sunday")
+	}))), 1200, "light")
+	p.until(`page.live && page.tasks`)
+	p.enter("#prefix", "order-000")
+	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 3 && $("bulk").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#listed a")))
+	p.until(`!$("task").hidden && $("controls").hidden && $("task-payload").textContent.startsWith("Hidden: ") && $("task-payload-size").textContent.startsWith("6 bytes")`)
+	// And if it is shown, the server refuses it, and its reason is told.
+	control.Store(true)
+	js[any](p, `begin()`)
+	p.until(`page.control && !$("controls").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	p.until(`document.querySelector("#task-message.bad")?.textContent === "it is Sunday"`)
+	js[any](p, `location.hash = toList({ state: "scheduled" })`)
+	p.until(`page.view === "list" && !$("bulk").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-remove")))
+	p.until(`document.querySelector("#bulk-message.bad")?.textContent === "it is Sunday"`)
+	if n := s.Len(); n != 3 {
+		t.Errorf("%d tasks are left", n)
+	}
+}
+
+// troubled returns the address of a page with all that the views of a scheduler can have.
+func troubled(t *testing.T) string {
+	t.Helper()
+	s, source := newScheduler(t, memstore.New())
+	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works), s.Start())
+	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
+	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
+	tw, _ := newWheel(t, 60)
+	return serve(t, dashboard.Handler([]dashboard.Source{source, dashboard.Wheel("wheel", tw, nil)},
+		dashboard.AllowControl(everybody), dashboard.AllowPayloads(everybody)))
+}
+
+// views are the views of a scheduler, and when they are shown.
+var views = [][2]string{
+	{"#", `document.querySelectorAll("#sources .source").length === 2`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a")`},
+	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
+	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
+}
+
+// eachView shows each view at each width, scheme and size of the font.
+func eachView(t *testing.T, widths []int64, schemes []string, fonts []int, then func(p *tab, name string)) {
+	t.Helper()
+	address := troubled(t)
+	browser := chrome(t)
+	for _, scheme := range schemes {
+		for _, width := range widths {
+			for _, font := range fonts {
+				p := open(t, browser, address, width, "light")
+				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+				if scheme == "forced" {
+					features = []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}}
+				}
+				call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+				p.until(`page.live`)
+				js[any](p, fmt.Sprintf(`document.documentElement.style.fontSize = "%d%%", null`, font))
+				for _, view := range views {
+					js[any](p, `location.hash = `+quoted(view[0]))
+					p.until(`page.live && ` + view[1])
+					then(p, fmt.Sprintf("%s, %d pixels, text at %d %%, %s", scheme, width, font, view[0]))
+				}
+				p.do(chromedp.Navigate("about:blank"))
+			}
+		}
+	}
+}
+
+// Axe finds nothing in the views of a scheduler.
+func TestScheduler_axe_findsNothing(t *testing.T) {
+	path := os.Getenv("AXE")
+	if path == "" {
+		t.Skip("AXE is not set")
+	}
+	axe, err := os.ReadFile(path)
+	must(t, err)
+	eachView(t, []int64{320, 1200}, []string{"light", "dark", "forced"}, []int{100}, func(p *tab, name string) {
+		if !js[bool](p, `"axe" in window`) {
+			js[any](p, string(axe)+";null")
+		}
+		if got := js[string](p, `axe.run().then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120) + " " + n.failureSummary).join("\n")).join("\n"))`); got != "" {
+			t.Errorf("%s: axe finds\n%s", name, got)
+		}
+	})
+}
+
+// Nothing is wider than the page, at any width and size of the font.
+func TestScheduler_anyWidth_holdsItsText(t *testing.T) {
+	eachView(t, []int64{320, 768, 1200, 1920}, []string{"light"}, []int{100, 200}, func(p *tab, name string) {
+		if over := js[float64](p, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%s: it is %v pixels too wide: %s", name, over, js[string](p,
+				`[...document.querySelectorAll("main:not([hidden]) *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((e) => e.outerHTML.slice(0, 100)).join(" ")`))
+		}
+	})
+}
+
+// A parked task is found, read and unparked by the keyboard alone.
+func TestScheduler_worksByKeyboard(t *testing.T) {
+	p := open(t, chrome(t), troubled(t)+"#scheduler=tasks", 1200, "light")
+	p.until(`page.live && document.querySelector("#failures .many")`)
+	reach := func(what string) {
+		t.Helper()
+		for range 60 {
+			p.do(chromedp.KeyEvent(kb.Tab))
+			if js[bool](p, `document.activeElement.matches(`+quoted(what)+`)`) {
+				if !js[bool](p, `document.activeElement.matches(":focus-visible") && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+					t.Errorf("the focus on %s is not seen", what)
+				}
+				return
+			}
+		}
+		t.Fatalf("Tab does not come to %s", what)
+	}
+	p.do(chromedp.KeyEvent("/"))
+	p.until(`document.activeElement.id === "prefix"`)
+	p.enter("#prefix", "order")
+	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 8 && document.activeElement.id === "list-view"`)
+	reach("#listed a")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`page.view === "task" && !$("task").hidden`)
+	reach("#run")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until(`$("task-message").textContent === "It runs at once."`)
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"weak"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/health"
+)
+
+const (
+	// lookEvery is how old the reading of a scheduler may be that is shown.
+	lookEvery = time.Second
+
+	// noKey is what is asked for to find out whether the store or the engine answers.
+	noKey = "\x00"
+
+	maxKinds   = 100 // of which a reading has the counters
+	maxOrphans = 10  // kinds without a handler whose due tasks are looked for
+	orphanTime = 50 * time.Millisecond
+	maxDue     = 1000 // of these are counted
+)
+
+// A scheduler is what a board asks of a *durable.Scheduler.
+type scheduler interface {
+	Err() error
+	Stats() durable.Stats
+	Census(context.Context) (durable.Census, error)
+	Nodes(context.Context) ([]durable.NodeInfo, error)
+	Kinds() []durable.KindInfo
+	CatchUp(context.Context) (durable.CatchUp, error)
+	Find(context.Context, durable.Query) (durable.Found, error)
+	Failures(context.Context) (durable.Failures, error)
+	Get(ctx context.Context, key string) (durable.Info, bool, error)
+	Bulk(context.Context, durable.Query, durable.Action) (int, error)
+	RemoveTask(ctx context.Context, key string) error
+	Reschedule(ctx context.Context, key string, d time.Duration) error
+}
+
+// A board is what all pages of one scheduler have in common: its readings. One is kept each five seconds, for
+// an hour, and those that a page has asked for since the last of these. Nothing but the timer of these runs
+// while no page is open.
+type board struct {
+	name string
+	s    scheduler
+	rec  *AttemptRecorder // may be nil
+
+	alive   question[bool]
+	stats   question[durable.Stats]
+	census  question[durable.Census]
+	nodes   question[[]durable.NodeInfo]
+	catchUp question[durable.CatchUp]
+	orphans question[[]health.OrphanReading]
+
+	looking turn // is had while the scheduler is read, which may take readPatience
+	asking  turn // is had while a list is read, so that lists take one core at most
+
+	mu     sync.Mutex // protects below
+	now    reading
+	recent []health.SchedulerReading // since the last of past
+	past   []health.SchedulerReading
+	points []tasksPoint // of past
+	timer  *time.Timer
+}
+
+// A turn is had by one goroutine at a time. It is a lock for what may take long.
+type turn chan struct{}
+
+func (t turn) take() { t <- struct{}{} }
+func (t turn) give() { <-t }
+
+// A reading is what was read of a scheduler at one time.
+type reading struct {
+	health.SchedulerReading
+	stats  durable.Stats
+	census durable.Census
+	nodes  []durable.NodeInfo
+	kinds  []durable.KindInfo
+}
+
+// newBoard returns a board, which reads the scheduler from now on.
+func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
+	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
+	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timer = time.AfterFunc(0, func() {
+		if b := weakly.Value(); b != nil && b.keep() {
+			b.timer.Reset(readEvery)
+		}
+	})
+	return b
+}
+
+func (b *board) title() string { return b.name }
+
+// keep keeps a reading. It reports whether there is anything to read later.
+func (b *board) keep() bool {
+	r := b.look()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.past) == maxReadings {
+		b.past = slices.Delete(b.past, 0, 1)
+		b.points = slices.Delete(b.points, 0, 1)
+	}
+	b.past = append(b.past, r.SchedulerReading)
+	b.points = append(b.points, newTasksPoint(r, b.points))
+	b.recent = b.recent[:0]
+	for i := len(b.past) - 1; i >= 0 && b.past[i].Kinds != nil; i-- {
+		if r.Time.Sub(b.past[i].Time) > health.Lately {
+			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans = nil, nil, nil // they are not asked for any more
+		}
+	}
+	return !r.Stopped
+}
+
+// look returns a reading that is not older than lookEvery.
+func (b *board) look() reading {
+	b.looking.take()
+	defer b.looking.give()
+	b.mu.Lock()
+	r := b.now
+	b.mu.Unlock()
+	if !r.Time.IsZero() && time.Since(r.Time) < lookEvery {
+		return r
+	}
+	r = b.read()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now = r
+	b.recent = append(b.recent, r.SchedulerReading)
+	return r
+}
+
+// read reads the scheduler.
+func (b *board) read() reading {
+	alive := b.alive.start(func(ctx context.Context) (bool, error) {
+		_, there, err := b.s.Get(ctx, noKey)
+		return there, err
+	})
+	stats := b.stats.start(func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
+	census := b.census.start(b.s.Census)
+	nodes := b.nodes.start(b.s.Nodes)
+	waitAll(alive, stats, census, nodes)
+	var r reading
+	var errs [6]error
+	var counted time.Time
+	r.kinds = b.s.Kinds()
+	r.stats, _, errs[0] = b.stats.get()
+	r.census, counted, errs[1] = b.census.get()
+	r.nodes, _, errs[2] = b.nodes.get()
+	unhandled := unhandledKinds(r)
+	orphans := b.orphans.start(func(ctx context.Context) ([]health.OrphanReading, error) {
+		return b.findOrphans(ctx, unhandled)
+	})
+	waitAll(b.catchUp.start(b.s.CatchUp), orphans)
+	var behind durable.CatchUp
+	behind, _, errs[3] = b.catchUp.get()
+	r.Orphans, _, errs[4] = b.orphans.get()
+	_, _, errs[5] = b.alive.get()
+
+	r.Time = time.Now()
+	r.Left, r.LeftMore, r.Oldest, r.Done = behind.Left, behind.Cut, behind.Oldest, behind.Done
+	if err := b.s.Err(); err != nil {
+		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
+	}
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, durable.ErrStopped):
+			r.Stopped = true
+		case errors.Is(err, durable.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+			r.Away = without(err, durable.ErrUnavailable)
+		}
+	}
+	if !isClosed(alive) {
+		r.Away = "it has not answered for " + readPatience.String() + " or longer"
+	}
+	b.fill(&r, counted)
+	return r
+}
+
+// without returns the text of an error without that of one that it begins with.
+func without(err, first error) string { return strings.TrimPrefix(err.Error(), first.Error()+": ") }
+
+// fill puts into the reading what health asks for.
+func (b *board) fill(r *reading, counted time.Time) {
+	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
+	r.Tasks = r.stats.Pending
+	of := make(map[string]*health.KindReading)
+	for _, k := range r.kinds {
+		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed}
+		if b.rec != nil {
+			of[k.Kind].Failure = b.rec.failure(k.Kind)
+		}
+	}
+	for _, k := range r.census.Kinds {
+		if of[k.Kind] == nil {
+			of[k.Kind] = &health.KindReading{Kind: k.Kind}
+		}
+		of[k.Kind].Parked = k.Parked
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if len(r.Kinds) < maxKinds {
+			r.Kinds = append(r.Kinds, *of[name])
+		}
+	}
+	for _, n := range r.nodes {
+		if n.Self {
+			r.Workers = n.Workers
+		}
+		if n.ID != 0 { // a store has none
+			r.Nodes = append(r.Nodes, health.NodeReading{
+				Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
+			})
+		}
+	}
+}
+
+// unhandledKinds returns kinds that have tasks, and no handler on any node.
+func unhandledKinds(r reading) (kinds []string) {
+	handled := make(map[string]bool)
+	for _, k := range r.kinds {
+		handled[k.Kind] = true
+	}
+	for _, n := range r.nodes {
+		for _, k := range n.Kinds {
+			handled[k] = true
+		}
+	}
+	for _, k := range r.census.Kinds {
+		if !handled[k.Kind] && k.Tasks > k.Parked && len(kinds) < maxOrphans {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	return kinds
+}
+
+// findOrphans looks for due tasks of the kinds.
+func (b *board) findOrphans(ctx context.Context, kinds []string) (all []health.OrphanReading, err error) {
+	for _, kind := range kinds {
+		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: orphanTime})
+		if err != nil {
+			return nil, err
+		}
+		o := health.OrphanReading{Kind: kind, Due: len(f.Tasks), More: f.Next != ""}
+		if o.Due > 0 {
+			o.Oldest = f.Tasks[0].Next
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// judged returns the reading and what health says about it.
+func (b *board) judged() (reading, healthJSON) {
+	r := b.look()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	past := slices.Concat(b.past, b.recent)
+	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
+	findings := health.JudgeScheduler(r.SchedulerReading, past)
+	return r, newHealthJSON(findings, health.SchedulerIsWell(r.SchedulerReading))
+}
+
+// source returns the board's line of the overview.
+func (b *board) source(time.Time) sourceJSON {
+	r, h := b.judged()
+	return sourceJSON{Name: b.name, Kind: "scheduler", Health: h, Stats: newTasksStatsJSON(r)}
+}
+
+// state returns the whole state, with the points of the history after a time.
+func (b *board) state(after time.Time) schedulerJSON {
+	r, h := b.judged()
+	s := schedulerJSON{
+		Scheduler: b.name,
+		Now:       r.Time,
+		Health:    h,
+		Stats:     newTasksStatsJSON(r),
+		Census:    newCensusJSON(r.census),
+		Nodes:     []nodeJSON{},
+		History:   []tasksPoint{},
+	}
+	for _, n := range r.nodes {
+		s.Nodes = append(s.Nodes, newNodeJSON(n))
+	}
+	if r.Left > 0 {
+		s.CatchUp = &catchUpJSON{r.Left, r.LeftMore, r.Oldest, known(r.Done)}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Kinds = b.kindsLocked(r)
+	for _, p := range b.points {
+		if p.Time.After(after) {
+			s.History = append(s.History, p)
+		}
+	}
+	return s
+}
+
+// kindsLocked returns what is known of each kind, by name.
+func (b *board) kindsLocked(r reading) []kindJSON {
+	of := make(map[string]*kindJSON)
+	get := func(name string) *kindJSON {
+		if of[name] == nil {
+			of[name] = &kindJSON{Kind: name}
+		}
+		return of[name]
+	}
+	for _, k := range r.census.Kinds {
+		j := get(k.Kind)
+		j.Tasks, j.Failing, j.Parked = k.Tasks, k.Failing, k.Parked
+	}
+	for _, n := range r.nodes {
+		for _, k := range n.Kinds {
+			get(k).Nodes++
+		}
+	}
+	before := b.rateBaseLocked(r.Time)
+	for _, k := range r.kinds {
+		j := get(k.Kind)
+		j.Here = &hereJSON{
+			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
+			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.Parked,
+		}
+		if b.rec != nil {
+			j.Here.Last = b.rec.lateness(k.Kind, time.Now())
+			j.Here.Failure = cut(b.rec.failure(k.Kind), maxValueText)
+		}
+		i := slices.IndexFunc(before.Kinds, func(was health.KindReading) bool { return was.Kind == k.Kind })
+		if seconds := r.Time.Sub(before.Time).Seconds(); i >= 0 && seconds > 0 {
+			j.Here.StartedRate = perSecond(k.Started-before.Kinds[i].Started, seconds)
+			j.Here.FailedRate = perSecond(k.Failed-before.Kinds[i].Failed, seconds)
+		}
+	}
+	all := []kindJSON{}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if len(all) < maxKinds {
+			all = append(all, *of[name])
+		}
+	}
+	return all
+}
+
+// rateBaseLocked returns the reading from which on rates are counted: the last one that is ten seconds old, or
+// the oldest after that.
+func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
+	var base health.SchedulerReading
+	for i := len(b.past) - 1; i >= 0; i-- {
+		base = b.past[i]
+		if now.Sub(base.Time) >= 2*readEvery {
+			break
+		}
+	}
+	return base
+}
+
+// list returns a page of tasks.
+func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
+	b.asking.take()
+	defer b.asking.give()
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	f, err := b.s.Find(ctx, q)
+	if err != nil {
+		return listJSON{}, err
+	}
+	l := listJSON{Tasks: []storedJSON{}, Looked: f.Looked, Next: f.Next, Cut: f.Cut, Now: time.Now()}
+	for _, i := range f.Tasks {
+		l.Tasks = append(l.Tasks, newStoredJSON(i))
+	}
+	return l, nil
+}
+
+// listTime is how long the answer to a list may take, which looks at the tasks for 150 ms.
+const listTime = 5 * time.Second
+
+// failures returns the groups of failing tasks.
+func (b *board) failures(ctx context.Context) (failuresJSON, error) {
+	b.asking.take()
+	defer b.asking.give()
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	f, err := b.s.Failures(ctx)
+	if err != nil {
+		return failuresJSON{}, err
+	}
+	j := failuresJSON{Groups: []groupJSON{}, Looked: f.Looked, Cut: f.Cut, Now: time.Now()}
+	for _, g := range f.Groups[:min(len(f.Groups), maxGroups)] {
+		j.Groups = append(j.Groups, groupJSON{
+			Kind: g.Kind, Text: g.Text, Tasks: g.Tasks, Parked: g.Parked,
+			Example: newKeyJSON(g.Example), Last: known(g.Last),
+		})
+	}
+	j.More = len(f.Groups) - len(j.Groups)
+	return j, nil
+}
+
+// maxGroups is how many groups of failing tasks are listed.
+const maxGroups = 100
+
+// about returns all that is known about a task.
+func (b *board) about(ctx context.Context, key string, payload func([]byte) payloadJSON,
+) (a aboutStoredJSON, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	i, ok, err := b.s.Get(ctx, key)
+	a.Now = time.Now()
+	if err != nil || !ok {
+		return a, err
+	}
+	task := newStoredJSON(i)
+	shown := payload(i.Payload)
+	token := durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}
+	a.Task, a.Payload = &task, &shown
+	a.Token = cut(token.String(), maxKeyText)
+	a.Failed = []failedJSON{}
+	for _, f := range i.Failed {
+		a.Failed = append(a.Failed, failedJSON{known(f.At), cut(f.Text, maxValueText)})
+	}
+	if len(a.Failed) == 0 && i.Failure != "" {
+		a.Failed = append(a.Failed, failedJSON{nil, cut(i.Failure, maxValueText)})
+	}
+	for _, k := range b.s.Kinds() {
+		if k.Kind == i.Kind {
+			a.Attempts = k.Attempts
+		}
+	}
+	return a, nil
+}
+
+func (b *board) remove(ctx context.Context, key string) error { return b.s.RemoveTask(ctx, key) }
+
+func (b *board) reschedule(ctx context.Context, key string, d time.Duration) error {
+	return b.s.Reschedule(ctx, key, d)
+}
+
+// bulk does the same to the tasks of the query, for a while. It returns to how many, and whether there may be
+// more.
+func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (n int, more bool, err error) {
+	slice, cancel := context.WithTimeout(ctx, bulkTime)
+	defer cancel()
+	n, err = b.s.Bulk(slice, q, do)
+	if err != nil && slice.Err() != nil && ctx.Err() == nil {
+		return n, true, nil
+	}
+	return n, false, err
+}
+
+// bulkTime is how long a request about many tasks takes, at most.
+const bulkTime = 2 * time.Second
+
+func missedName(m durable.Missed) string {
+	return cmp.Or(map[durable.Missed]string{durable.MissedSkip: "skip", durable.MissedAll: "all"}[m], "once")
+}

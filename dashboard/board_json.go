@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// The types of what is sent about a durable scheduler. The package documentation describes them to the user.
+
+type schedulerJSON struct {
+	Scheduler string         `json:"scheduler"`
+	Now       time.Time      `json:"now"`
+	Health    healthJSON     `json:"health"`
+	Stats     tasksStatsJSON `json:"stats"`
+	Census    censusJSON     `json:"census"`
+	Kinds     []kindJSON     `json:"kinds"`
+	Nodes     []nodeJSON     `json:"nodes"`
+	CatchUp   *catchUpJSON   `json:"catch_up"` // null if no overdue task is left
+	History   []tasksPoint   `json:"history"`
+}
+
+type tasksStatsJSON struct {
+	Pending   int `json:"pending"`
+	Waiting   int `json:"waiting"`
+	Running   int `json:"running"`
+	Workers   int `json:"workers"` // 0 if unknown
+	Parked    int `json:"parked"`
+	Unhandled int `json:"unhandled"`
+
+	Added       uint64 `json:"added"`
+	Removed     uint64 `json:"removed"`
+	ParkedTotal uint64 `json:"parked_total"`
+	Started     uint64 `json:"started"`
+	Succeeded   uint64 `json:"succeeded"`
+	Failed      uint64 `json:"failed"`
+}
+
+func newTasksStatsJSON(r reading) tasksStatsJSON {
+	s := r.stats
+	return tasksStatsJSON{
+		Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Workers: r.Workers, Parked: s.Parked,
+		Unhandled: s.Unhandled, Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
+		Started: s.Started, Succeeded: s.Succeeded, Failed: s.Failed,
+	}
+}
+
+type censusJSON struct {
+	At      *time.Time `json:"at"`    // null before the first count
+	Whole   bool       `json:"whole"` // or there are more
+	Tasks   int        `json:"tasks"`
+	Failing int        `json:"failing"`
+	Parked  int        `json:"parked"`
+}
+
+func newCensusJSON(c durable.Census) censusJSON {
+	j := censusJSON{At: known(c.At), Whole: c.Whole}
+	for _, k := range c.Kinds {
+		j.Tasks += k.Tasks
+		j.Failing += k.Failing
+		j.Parked += k.Parked
+	}
+	return j
+}
+
+type kindJSON struct {
+	Kind    string    `json:"kind"`
+	Tasks   int       `json:"tasks"`
+	Failing int       `json:"failing"`
+	Parked  int       `json:"parked"`
+	Nodes   int       `json:"nodes"` // that have a handler
+	Here    *hereJSON `json:"here"`  // null if this scheduler has no handler
+}
+
+// A hereJSON is what the scheduler that is asked knows of a kind.
+type hereJSON struct {
+	Attempts    int           `json:"attempts"`
+	Least       float64       `json:"least"`
+	Most        float64       `json:"most"`
+	Missed      string        `json:"missed"`
+	Started     uint64        `json:"started"`
+	Succeeded   uint64        `json:"succeeded"`
+	Failed      uint64        `json:"failed"`
+	Parked      uint64        `json:"parked"`
+	StartedRate *float64      `json:"started_rate"`
+	FailedRate  *float64      `json:"failed_rate"`
+	Failure     string        `json:"failure"`
+	Last        *attemptsJSON `json:"last"` // null if it is not recorded
+}
+
+type attemptsJSON struct {
+	Attempts int64         `json:"attempts"` // in the last minute
+	Late     quantilesJSON `json:"late"`     // due until started
+	Run      quantilesJSON `json:"run"`      // started until ended
+}
+
+type nodeJSON struct {
+	Name    string     `json:"name"`
+	ID      int64      `json:"id"`
+	Self    bool       `json:"self"`
+	Lease   float64    `json:"lease"`
+	Left    float64    `json:"left"`
+	Held    int        `json:"held"`
+	Version string     `json:"version"`
+	Kinds   []string   `json:"kinds"`
+	Waiting int        `json:"waiting"`
+	Running int        `json:"running"`
+	Workers int        `json:"workers"`
+	Started *time.Time `json:"started"`
+}
+
+func newNodeJSON(n durable.NodeInfo) nodeJSON {
+	j := nodeJSON{
+		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(), Left: n.Left.Seconds(),
+		Held: n.Held, Version: keyShown(n.Version), Kinds: []string{},
+		Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
+		Started: known(n.Started),
+	}
+	for _, k := range n.Kinds[:min(len(n.Kinds), maxKinds)] {
+		j.Kinds = append(j.Kinds, keyShown(k))
+	}
+	return j
+}
+
+type catchUpJSON struct {
+	Left   int        `json:"left"`
+	Cut    bool       `json:"cut"`
+	Oldest time.Time  `json:"oldest"`
+	Done   *time.Time `json:"done"` // null if unknown
+}
+
+// A tasksPoint is one reading in the history.
+type tasksPoint struct {
+	Time    time.Time `json:"time"`
+	Pending int       `json:"pending"`
+	Waiting int       `json:"waiting"`
+	Running int       `json:"running"`
+	Parked  int       `json:"parked"`
+
+	// Attempts a second since the reading before; null if there is none.
+	Started *float64 `json:"started"`
+	Failed  *float64 `json:"failed"`
+
+	total [2]uint64 // started and failed
+}
+
+// newTasksPoint returns the reading as the point after the others.
+func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
+	s := r.stats
+	p := tasksPoint{
+		Time: r.Time, Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Parked: s.Parked,
+		total: [2]uint64{s.Started, s.Failed},
+	}
+	if len(before) > 0 {
+		last := before[len(before)-1]
+		if seconds := p.Time.Sub(last.Time).Seconds(); seconds > 0 {
+			p.Started = perSecond(p.total[0]-last.total[0], seconds)
+			p.Failed = perSecond(p.total[1]-last.total[1], seconds)
+		}
+	}
+	return p
+}
+
+// perSecond returns a rate with two decimals.
+func perSecond(n uint64, seconds float64) *float64 {
+	rate := math.Floor(float64(n)/seconds*100+0.5) / 100
+	return &rate
+}
+
+// A listJSON is a page of tasks.
+type listJSON struct {
+	Now    time.Time    `json:"now"`
+	Tasks  []storedJSON `json:"tasks"`
+	Looked int          `json:"looked"`
+	Next   string       `json:"next"`
+	Cut    bool         `json:"cut"`
+}
+
+// A storedJSON is a task of a scheduler.
+type storedJSON struct {
+	keyJSON
+	Kind       string     `json:"kind"`
+	State      string     `json:"state"`
+	Next       *time.Time `json:"next"`     // null if parked
+	Interval   float64    `json:"interval"` // seconds
+	Times      int        `json:"times"`
+	Attempts   int        `json:"attempts"`
+	Missed     uint64     `json:"missed"`
+	Failure    string     `json:"failure"`
+	FailedAt   *time.Time `json:"failed_at"` // null if unknown
+	Node       string     `json:"node"`
+	Generation uint64     `json:"generation,string"`
+	Seq        uint64     `json:"seq"`
+}
+
+func newStoredJSON(i durable.Info) storedJSON {
+	s := storedJSON{
+		keyJSON: newKeyJSON(i.Key), Kind: i.Kind, State: i.State.String(), Next: known(i.Next),
+		Interval: i.Interval.Seconds(), Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
+		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Generation: i.Generation, Seq: i.Seq,
+	}
+	if len(i.Failed) > 0 {
+		s.FailedAt = known(i.Failed[0].At)
+	}
+	return s
+}
+
+// An aboutStoredJSON is all that is known about one task.
+type aboutStoredJSON struct {
+	Now      time.Time    `json:"now"`
+	Task     *storedJSON  `json:"task"` // null if there is none
+	Token    string       `json:"token,omitempty"`
+	Attempts int          `json:"attempts,omitempty"` // before it is parked; 0 if its kind has no handler here
+	Failed   []failedJSON `json:"failed,omitempty"`
+	Payload  *payloadJSON `json:"payload,omitempty"`
+}
+
+type failedJSON struct {
+	At   *time.Time `json:"at"` // null if unknown
+	Text string     `json:"text"`
+}
+
+type payloadJSON struct {
+	Size   int    `json:"size"`   // bytes
+	Hidden string `json:"hidden"` // why, or empty
+	Form   string `json:"form"`   // json, text or hex
+	Text   string `json:"text"`
+	Cut    bool   `json:"cut"`
+}
+
+// maxPayload is how much of a payload is shown, in bytes of its text.
+const maxPayload = 4 << 10
+
+// newPayloadJSON returns the payload as JSON if it is an object or a list, as text if it is one, or in
+// hexadecimal.
+func newPayloadJSON(b []byte) payloadJSON {
+	p := payloadJSON{Size: len(b)}
+	var pretty bytes.Buffer
+	trimmed := bytes.TrimSpace(b)
+	switch {
+	case len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && utf8.Valid(trimmed) &&
+		json.Indent(&pretty, trimmed, "", "  ") == nil:
+		p.Form, p.Text = "json", pretty.String()
+	case isText(b):
+		p.Form, p.Text = "text", string(b)
+	default:
+		const bytesOfLine = 16
+		shown := b[:min(len(b), maxPayload/3/bytesOfLine*bytesOfLine)] // a byte takes three characters
+		p.Form, p.Cut = "hex", len(shown) < len(b)
+		for i := 0; i < len(shown); i += bytesOfLine {
+			for _, c := range shown[i:min(i+bytesOfLine, len(shown))] {
+				p.Text += hex.EncodeToString([]byte{c}) + " "
+			}
+			p.Text = p.Text[:len(p.Text)-1] + "\n"
+		}
+		return p
+	}
+	if p.Cut = len(p.Text) > maxPayload; p.Cut {
+		p.Text = cut(p.Text, maxPayload)
+	}
+	return p
+}
+
+// isText reports whether it is UTF-8 without control characters other than those of lines.
+func isText(b []byte) bool {
+	if !utf8.Valid(b) {
+		return false
+	}
+	for _, r := range string(b) {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// A failuresJSON is the groups of failing tasks.
+type failuresJSON struct {
+	Now    time.Time   `json:"now"`
+	Groups []groupJSON `json:"groups"`
+	More   int         `json:"more"` // groups that are not listed
+	Looked int         `json:"looked"`
+	Cut    bool        `json:"cut"`
+}
+
+type groupJSON struct {
+	Kind    string     `json:"kind"`
+	Text    string     `json:"text"`
+	Tasks   int        `json:"tasks"`
+	Parked  int        `json:"parked"`
+	Example keyJSON    `json:"example"`
+	Last    *time.Time `json:"last"` // null if unknown
+}
+
+type bulkJSON struct {
+	Tasks int  `json:"tasks"`
+	More  bool `json:"more"` // the time was up; the same request again goes on
+}
+
+// known returns the time, or nil if it is zero.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// keyShown returns a name as it is shown.
+func keyShown(name string) string { return cut(name, maxKeyText) }

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/health"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
+
+// newScheduler returns a scheduler on a store, which handles the kinds ok and bad, the latter in vain, and is started. It is
+// shut down at the end of the test.
+func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) *durable.Scheduler {
+	t.Helper()
+	s, err := durable.New(store, append(opts, durable.WithLogger(testkit.Quiet()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	serveKinds(t, s)
+	return s
+}
+
+func serveKinds(t *testing.T, s *durable.Scheduler) {
+	t.Helper()
+	ok := func(context.Context, durable.Run) error { return nil }
+	bad := func(context.Context, durable.Run) error { return errRefused }
+	if err := errors.Join(s.Handle("ok", ok), s.Handle("bad", bad, durable.WithRetry(2, time.Second, time.Second)), s.Start()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, s *durable.Scheduler, tasks ...durable.Task) {
+	t.Helper()
+	if err := s.AddTask(t.Context(), tasks...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// many returns n tasks with the keys name-000 and so on.
+func many(n int, name, kind string, delay time.Duration) (tasks []durable.Task) {
+	for i := range n {
+		tasks = append(tasks, durable.Task{Key: fmt.Sprintf("%s-%03d", name, i), Kind: kind, Delay: delay})
+	}
+	return tasks
+}
+
+func stateOf(t *testing.T, h http.Handler) schedulerJSON {
+	t.Helper()
+	return answer[schedulerJSON](t, ask(h, "GET", "/api/scheduler", nil), 200)
+}
+
+// said returns the kinds of the findings.
+func said(h healthJSON) (kinds []health.Kind) {
+	for _, f := range h.Findings {
+		kinds = append(kinds, f.Kind)
+	}
+	return kinds
+}
+
+// A handler that always fails: health says so, and why, the kinds have the figures, and the tasks are found by what is
+// wrong with them.
+func TestScheduler_handlerThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := NewAttemptRecorder()
+		s := newScheduler(t, memstore.New(), rec.Option())
+		h := Handler([]Source{Scheduler("tasks", s, rec)})
+		time.Sleep(100 * time.Millisecond)
+		if got := stateOf(t, h); !got.Health.Well || got.Health.Text != "Working: 0 of 1,024 workers busy, 0 tasks, none parked" {
+			t.Errorf("at first the health is %+v", got.Health)
+		}
+		put(t, s, many(30, "bad", "bad", time.Second)...)
+		put(t, s, many(10, "ok", "ok", time.Second)...)
+		put(t, s, durable.Task{Key: "later", Kind: "ok", Interval: time.Hour, Times: durable.Forever})
+		time.Sleep(1300 * time.Millisecond)
+		got := stateOf(t, h)
+		if len(said(got.Health)) != 1 || !strings.HasPrefix(got.Health.Text,
+			"Kind bad: 30 of 30 attempts failed in the last 5 m: dial 10.0.0.7:443: connection refused") {
+			t.Errorf("after the first attempt the health is %+v", got.Health)
+		}
+		time.Sleep(3 * time.Second)
+		got = stateOf(t, h)
+		if k := said(got.Health); len(k) != 2 || k[0] != health.Failing || k[1] != health.Parked ||
+			!strings.HasPrefix(got.Health.Findings[1].Text, "30 tasks are parked, of kind bad") || got.Health.Findings[1].Since == nil {
+			t.Errorf("after the last attempt the health is %+v", got.Health)
+		}
+		if got.Stats.Pending != 31 || got.Stats.Parked != 30 || got.Stats.Started != 70 || got.Stats.Failed != 60 || got.Stats.Workers != 1024 ||
+			got.Census.Tasks != 31 || got.Census.Parked != 30 || got.Census.Failing != 30 || !got.Census.Whole || got.Census.At == nil {
+			t.Errorf("the accounts are %+v, %+v", got.Stats, got.Census)
+		}
+		if len(got.Kinds) != 2 || got.Kinds[0].Kind != "bad" || got.Kinds[0].Parked != 30 || got.Kinds[0].Here == nil {
+			t.Fatalf("the kinds are %+v", got.Kinds)
+		}
+		bad := got.Kinds[0].Here
+		if bad.Attempts != 2 || bad.Least != 1 || bad.Failed != 60 || bad.Failure != errRefused.Error() || bad.Last == nil || bad.Last.Attempts != 60 ||
+			bad.Last.Late.Max > 0.1 || bad.StartedRate == nil || *bad.FailedRate <= 0 || bad.Missed != "once" {
+			t.Errorf("the kind is %+v, %+v", bad, bad.Last)
+		}
+
+		groups := answer[failuresJSON](t, ask(h, "GET", "/api/failures", nil), 200)
+		if len(groups.Groups) != 1 || groups.Groups[0].Tasks != 30 || groups.Groups[0].Parked != 30 || groups.Groups[0].Kind != "bad" ||
+			groups.Groups[0].Text != "dial #.#.#.#:#: connection refused" || groups.Groups[0].Example.Key != "bad-000" {
+			t.Errorf("the groups are %+v", groups)
+		}
+		for query, want := range map[string]int{
+			"": 31, "state=parked": 30, "state=scheduled": 1, "repeating=true": 1, "kind=ok": 1, "prefix=bad-01": 10, "failure=refused": 30,
+			"failure=" + url.QueryEscape(groups.Groups[0].Text): 30, "state=parked&kind=ok": 0, "state=waiting": 0, "state=running": 0, "state=retrying": 0,
+		} {
+			list := answer[listJSON](t, ask(h, "GET", "/api/tasks?"+query, nil), 200)
+			if len(list.Tasks) != want || list.Next != "" || list.Cut {
+				t.Errorf("%q finds %d tasks, next %q, cut %v", query, len(list.Tasks), list.Next, list.Cut)
+			}
+		}
+		first := answer[listJSON](t, ask(h, "GET", "/api/tasks?prefix=bad&limit=20", nil), 200)
+		second := answer[listJSON](t, ask(h, "GET", "/api/tasks?prefix=bad&limit=20&after="+url.QueryEscape(first.Next), nil), 200)
+		if len(first.Tasks) != 20 || len(second.Tasks) != 10 || second.Next != "" || first.Tasks[19].Key >= second.Tasks[0].Key {
+			t.Errorf("the pages have %d and %d tasks", len(first.Tasks), len(second.Tasks))
+		}
+		if i := first.Tasks[0]; i.State != "parked" || i.Next != nil || i.Attempts != 2 || i.Failure != errRefused.Error() || i.Kind != "bad" || !i.Exact {
+			t.Errorf("a task is %+v", i)
+		}
+		for _, wrong := range []string{"state=lost", "repeating=perhaps", "limit=0", "limit=1001", "after=!"} {
+			answer[errorJSON](t, ask(h, "GET", "/api/tasks?"+wrong, nil), 400)
+		}
+		answer[errorJSON](t, ask(h, "GET", "/api/scheduler?after=noon", nil), 400)
+		answer[errorJSON](t, ask(h, "GET", "/api/scheduler?scheduler=other", nil), 404)
+		answer[errorJSON](t, ask(h, "GET", "/api/wheel", nil), 404)
+
+		// The rate is of the last ten seconds, and five minutes later only what is still so is reported.
+		time.Sleep(6 * time.Minute)
+		got = stateOf(t, h)
+		if k := said(got.Health); len(k) != 1 || k[0] != health.Parked || *got.Kinds[0].Here.FailedRate != 0 {
+			t.Errorf("later the health is %+v", got.Health)
+		}
+	})
+}
+
+// A kind without a handler, and what is overdue at the start.
+func TestScheduler_kindWithoutHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		before := newScheduler(t, store)
+		if err := before.Handle("mail", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		put(t, before, many(12, "mail", "mail", time.Minute)...)
+		next := store.Reopen()
+		if err := before.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Minute)
+		s := newScheduler(t, next)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(time.Second)
+		got := stateOf(t, h)
+		if k := said(got.Health); len(k) == 0 || k[0] != health.Unhandled ||
+			got.Health.Text != "Kind mail has no handler here: 12 due tasks wait, the oldest for 3 m 1 s" {
+			t.Errorf("the health is %+v", got.Health)
+		}
+		for _, k := range got.Kinds {
+			if k.Kind == "mail" && (k.Here != nil || k.Nodes != 0 || k.Tasks != 12) {
+				t.Errorf("the kind is %+v", k)
+			}
+		}
+	})
+}
+
+// The history has a point each five seconds, of the last hour, and a page gets those that are new to it.
+func TestScheduler_history(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		put(t, s, durable.Task{Key: "often", Kind: "ok", Interval: 100 * time.Millisecond, Times: durable.Forever})
+		time.Sleep(61 * time.Second)
+		got := stateOf(t, h)
+		if n := len(got.History); n != 13 || got.History[0].Started != nil || math.Abs(*got.History[n-1].Started-10) > 0.5 {
+			t.Fatalf("the history has %d points: %+v", n, got.History)
+		}
+		after := got.History[10].Time.Format(time.RFC3339Nano)
+		if got := answer[schedulerJSON](t, ask(h, "GET", "/api/scheduler?after="+url.QueryEscape(after), nil), 200); len(got.History) != 2 {
+			t.Errorf("new are %+v", got.History)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := stateOf(t, h); len(got.History) != maxReadings || got.Now.Sub(got.History[0].Time) > time.Hour+readEvery {
+			t.Errorf("after two hours the history has %d points", len(got.History))
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if got := stateOf(t, h); got.Health.Text != "Stopped: it was shut down" {
+			t.Errorf("after the end the health is %+v", got.Health)
+		}
+		answer[errorJSON](t, ask(h, "GET", "/api/tasks", nil), 409)
+	})
+}
+
+// A brokenStore fails with its next commit.
+type brokenStore struct {
+	*memstore.Store
+	full sync.Once
+	fill chan struct{}
+}
+
+func (s *brokenStore) Commit(changes []durable.Change) error {
+	select {
+	case <-s.fill:
+		return fmt.Errorf("write 000042.log: %w", syscall.ENOSPC)
+	default:
+		return s.Store.Commit(changes)
+	}
+}
+
+func TestScheduler_diskFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &brokenStore{Store: memstore.New(), fill: make(chan struct{})}
+		s := newScheduler(t, store)
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }))
+		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour})
+		time.Sleep(7 * time.Second)
+		close(store.fill)
+		if err := s.RemoveTask(t.Context(), "k"); !errors.Is(err, durable.ErrBroken) {
+			t.Fatal(err)
+		}
+		time.Sleep(7 * time.Second)
+		got := stateOf(t, h)
+		if k := said(got.Health); len(k) != 1 || k[0] != health.StoreFailed || got.Health.Findings[0].Since == nil ||
+			!strings.HasPrefix(got.Health.Text, "The disk is full, and nothing has run for ") || !strings.Contains(got.Health.Text, "000042.log") {
+			t.Errorf("the health is %+v", got.Health)
+		}
+		if a := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?scheduler=tasks&key=k", nil), 200); a.Task == nil {
+			t.Error("the task is not read any more")
+		}
+		if e := answer[errorJSON](t, ask(h, "POST", "/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"k"}}), 503); !strings.Contains(e.Error, "000042.log") {
+			t.Errorf("it is refused with %s", e.Error)
+		}
+	})
+}
+
+// An engine that is away: it is said within a second, since when, and that it is back. A call that hangs delays no page for
+// longer than a second.
+func TestScheduler_engineAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := memengine.NewLink(memengine.New())
+		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNode("web-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+		serveKinds(t, s)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		put(t, s, many(3, "ok", "ok", time.Hour)...)
+		time.Sleep(10 * time.Second)
+		if got := stateOf(t, h); !got.Health.Well {
+			t.Errorf("at first the health is %+v", got.Health)
+		}
+		for _, c := range []struct {
+			what  string
+			fault memengine.Fault
+		}{
+			{"fails", memengine.Fault{Fail: true}},
+			{"hangs", memengine.Fault{Delay: time.Hour, Fail: true}},
+		} {
+			link.SetFaults(func(string) memengine.Fault { return c.fault })
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			got := stateOf(t, h)
+			if took := time.Since(began); took > 2*readPatience {
+				t.Errorf("%s: the answer took %v", c.what, took)
+			}
+			if k := said(got.Health); len(k) == 0 || k[0] != health.EngineAway || got.Health.Findings[0].Since == nil {
+				t.Errorf("%s: the health is %+v", c.what, got.Health)
+			}
+			link.SetFaults(nil)
+			time.Sleep(questionTime + 2*time.Second)
+			if got := stateOf(t, h); !got.Health.Well || got.Stats.Pending != 3 {
+				t.Errorf("%s: when it is back the health is %+v, with %+v", c.what, got.Health, got.Stats)
+			}
+		}
+	})
+}
+
+// A fakeScheduler answers as the test says.
+type fakeScheduler struct {
+	*durable.Scheduler
+	nodes  []durable.NodeInfo
+	census func() durable.Census
+	asked  int
+}
+
+func (f *fakeScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) { return f.nodes, nil }
+
+func (f *fakeScheduler) Census(context.Context) (durable.Census, error) {
+	f.asked++
+	return f.census(), nil
+}
+
+func TestBoard_nodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		report := durable.NodeReport{Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
+		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New()), nodes: []durable.NodeInfo{
+			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, Held: 7, NodeReport: report},
+			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
+		}, census: func() durable.Census {
+			return durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
+		}}
+		b := newBoard("tasks", f, nil)
+		time.Sleep(10 * time.Second)
+		s := b.state(time.Time{})
+		if len(s.Nodes) != 2 || s.Nodes[0].Held != 7 || s.Nodes[0].Left != 4 || !s.Nodes[0].Self || s.Nodes[0].Workers != 8 || s.Nodes[0].Version != "v1" {
+			t.Errorf("the nodes are %+v", s.Nodes)
+		}
+		if !s.Health.Well || !strings.HasSuffix(s.Health.Text, "3 of 8 workers busy, 0 tasks, none parked, 2 nodes") && !strings.Contains(s.Health.Text, "2 nodes") {
+			t.Errorf("the health is %+v", s.Health)
+		}
+		for _, k := range s.Kinds {
+			if want := map[string]int{"mail": 1}[k.Kind]; k.Nodes != want {
+				t.Errorf("kind %s is handled by %d nodes", k.Kind, k.Nodes)
+			}
+		}
+		f.nodes = []durable.NodeInfo{f.nodes[0], {Name: "b", ID: 2, Lease: 5 * time.Second, Left: time.Second}}
+		time.Sleep(lookEvery)
+		if k := said(b.state(time.Time{}).Health); len(k) != 1 || k[0] != health.NodeLate {
+			t.Errorf("with a late lease it says %v", k)
+		}
+		f.nodes = f.nodes[:1]
+		time.Sleep(lookEvery)
+		if k := said(b.state(time.Time{}).Health); len(k) != 1 || k[0] != health.NodeLost {
+			t.Errorf("after the lease it says %v", k)
+		}
+	})
+}
+
+// A census that takes long is used again for a hundred times as long, and delays nothing.
+func TestBoard_slowCensus_isRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f.census = func() durable.Census {
+			time.Sleep(2 * time.Second)
+			return durable.Census{At: time.Now(), Whole: true, Kinds: []durable.KindCensus{{Kind: "k", Tasks: 1}}}
+		}
+		b := newBoard("tasks", f, nil)
+		for range 190 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			s := b.state(time.Time{})
+			if took := time.Since(began); took > readPatience || !s.Health.Well {
+				t.Fatalf("a state took %v, and is %+v", took, s.Health)
+			}
+		}
+		if f.asked != 1 {
+			t.Errorf("in 190 s it was asked %d times", f.asked)
+		}
+		if s := b.state(time.Time{}); s.Census.Tasks != 1 || s.Now.Sub(*s.Census.At) < time.Minute {
+			t.Errorf("the census is %+v", s.Census)
+		}
+		time.Sleep(30 * time.Second)
+	})
+}
+
+// All pages of a scheduler share a reading a second, and nothing is left running when the handler is not used any more.
+func TestBoard_isForgotten(t *testing.T) {
+	s := newScheduler(t, memstore.New())
+	collected := make(chan struct{})
+	func() {
+		b := newBoard("tasks", s, nil)
+		if a, c := b.look(), b.look(); !a.Time.Equal(c.Time) {
+			t.Errorf("it was read at %v and %v", a.Time, c.Time)
+		}
+		runtime.AddCleanup(b, func(c chan struct{}) { close(c) }, collected)
+	}()
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-collected:
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+	t.Error("the board is kept")
+}
+
+func TestAttemptRecorder(t *testing.T) {
+	rec := NewAttemptRecorder()
+	if _, err := durable.New(memstore.New(), rec.Option()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := durable.New(memstore.New(), rec.Option()); err == nil || !strings.Contains(err.Error(), "given to a scheduler before") {
+		t.Errorf("the second scheduler gets %v", err)
+	}
+	now := time.Now()
+	for i := range 100 {
+		d := time.Duration(i+1) * time.Millisecond
+		rec.observe(durable.Attempt{Kind: "k", Due: now.Add(-d), Started: now, Ended: now.Add(10 * d)})
+	}
+	rec.observe(durable.Attempt{Kind: "other", Due: now, Started: now, Ended: now, Failure: "no"})
+	l := rec.lateness("k", now)
+	near := func(got, want float64) bool { return math.Abs(got/want-1) < 0.07 }
+	if l.Attempts != 100 || !near(l.Late.P50, 0.05) || !near(l.Late.P99, 0.099) || !near(l.Run.P50, 0.5) || !near(l.Run.Max, 1) {
+		t.Errorf("it is %+v", l)
+	}
+	if rec.lateness("unknown", now) != nil || rec.failure("other") != "no" || rec.failure("k") != "" {
+		t.Error("what was not recorded is said, or what was is not")
+	}
+	for i := range 100 {
+		rec.observe(durable.Attempt{Kind: fmt.Sprint("kind", i), Ended: now})
+	}
+	if len(rec.kinds) != maxRecorded {
+		t.Errorf("%d kinds are recorded", len(rec.kinds))
+	}
+}
+
+func TestHandler_wrongSchedulers_panics(t *testing.T) {
+	s := newScheduler(t, memstore.New())
+	tw, _ := newWheel(t, 60)
+	rec := NewAttemptRecorder()
+	wired := NewAttemptRecorder()
+	wired.schedulers.Store(1)
+	for says, sources := range map[string][]Source{
+		`scheduler "b" is nil`:                      {Scheduler("b", nil, nil)},
+		`have the name "b"`:                         {Wheel("b", tw, nil), Scheduler("b", s, nil)},
+		`recorder of "b" is that`:                   {Scheduler("a", s, wired), Scheduler("b", s, wired)},
+		`recorder of "a" was given to no scheduler`: {Scheduler("a", s, rec)},
+	} {
+		func() {
+			defer func() {
+				if value := fmt.Sprint(recover()); !strings.Contains(value, says) {
+					t.Errorf("Handler panicked with %s, want %s", value, says)
+				}
+			}()
+			Handler(sources)
+		}()
+	}
+}
+
+func TestPayload(t *testing.T) {
+	for _, c := range []struct {
+		payload    string
+		form, text string
+		cut        bool
+	}{
+		{"", "text", "", false},
+		{"hello\n\twörld", "text", "hello\n\twörld", false},
+		{`{"a":[1,2]}`, "json", "{\n  \"a\": [\n    1,\n    2\n  ]\n}", false},
+		{"12", "text", "12", false},
+		{`{"a":`, "text", `{"a":`, false},
+		{"\x00\x01ab\xff", "hex", "00 01 61 62 ff\n", false},
+		{"\x1b[31m", "hex", "1b 5b 33 31 6d\n", false},
+		{strings.Repeat("ü", 3000), "text", strings.Repeat("ü", 2048) + "…", true},
+		{strings.Repeat("\x00", 1360), "hex", strings.Repeat(strings.Repeat("00 ", 15)+"00\n", 85), false},
+		{strings.Repeat("\x00", 1361), "hex", strings.Repeat(strings.Repeat("00 ", 15)+"00\n", 85), true},
+	} {
+		got := newPayloadJSON([]byte(c.payload))
+		if want := (payloadJSON{Size: len(c.payload), Form: c.form, Text: c.text, Cut: c.cut}); got != want {
+			t.Errorf("%.20q is %+v, want %+v", c.payload, got, want)
+		}
+		if len(got.Text) > maxPayload+len("…") {
+			t.Errorf("of %.20q %d bytes are shown", c.payload, len(got.Text))
+		}
+	}
+}

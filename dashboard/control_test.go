@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// What is not allowed is refused by the server, and changes nothing: control, payloads, a foreign Origin and Host. The
+// audit has what was refused, too, with who it was.
+func TestScheduler_refusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour, Payload: []byte("secret")})
+		tw, rec := newWheel(t, 60)
+		add(t, tw, "k", time.Hour)
+		var audit []AuditEntry
+		sunday := errors.New("it is Sunday")
+		onSundays := func(r *http.Request) error {
+			if r.Header.Get("User") == "" {
+				return sunday
+			}
+			return nil
+		}
+		sources := func() []Source { return []Source{Scheduler("tasks", s, nil), Wheel("wheel", tw, rec)} }
+		closed := Handler(sources())
+		open := Handler(sources(), AllowControl(onSundays), AllowPayloads(onSundays), WithAudit(
+			func(r *http.Request) string { return r.Header.Get("User") }, func(e AuditEntry) { audit = append(audit, e) }))
+		key := url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"1s"}}
+		posts := map[string]url.Values{
+			"/api/remove": key, "/api/run": key, "/api/reschedule": key,
+			"/api/bulk": {"scheduler": {"tasks"}, "do": {"remove"}},
+		}
+		for target, form := range posts {
+			answer[errorJSON](t, ask(closed, "POST", target, form), 403)
+			if e := answer[errorJSON](t, ask(open, "POST", target, form), 403); e.Error != "it is Sunday" {
+				t.Errorf("%s is refused with %s", target, e.Error)
+			}
+			answer[errorJSON](t, ask(open, "POST", target, form, "User", "ann", "Origin", "https://evil.test"), 403)
+			answer[errorJSON](t, ask(open, "POST", "http://evil.test"+target, form, "User", "ann"), 403)
+			answer[errorJSON](t, ask(open, "GET", target, nil, "User", "ann"), 405)
+		}
+		answer[errorJSON](t, ask(open, "GET", "http://evil.test/api/tasks", nil), 403)
+		if n := s.Len(); n != 1 {
+			t.Errorf("%d tasks are left", n)
+		}
+		if len(audit) != 8 {
+			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
+		}
+		for _, e := range audit {
+			if e.Err == nil || e.Tasks != 0 || e.Source != "tasks" || e.Time.IsZero() || (e.Key == "k") == (e.Query != nil) {
+				t.Errorf("the audit has %+v", e)
+			}
+		}
+
+		audit = nil
+		for _, c := range []struct {
+			h      http.Handler
+			user   []string
+			hidden string
+		}{
+			{closed, nil, "payloads are not shown on this dashboard"}, {open, nil, "it is Sunday"}, {open, []string{"User", "ann"}, ""},
+		} {
+			a := answer[aboutStoredJSON](t, ask(c.h, "GET", "/api/task?scheduler=tasks&key=k", nil, c.user...), 200)
+			if a.Payload.Size != 6 || a.Payload.Hidden != c.hidden || (a.Payload.Text == "secret") != (c.hidden == "") {
+				t.Errorf("the payload is %+v", a.Payload)
+			}
+		}
+
+		// What is done is noted, also of a wheel.
+		for _, c := range []struct {
+			target string
+			form   url.Values
+			status int
+			want   AuditEntry
+		}{
+			{"/api/reschedule", url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"2h"}}, 200, AuditEntry{Action: "reschedule", Key: "k", Tasks: 1, Source: "tasks"}},
+			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "remove", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
+			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "remove", Key: "k", Tasks: 1, Source: "tasks"}},
+		} {
+			audit = nil
+			if w := ask(open, "POST", c.target, c.form, "User", "ann"); w.Code != c.status {
+				t.Errorf("%s %v: %d, %s", c.target, c.form, w.Code, w.Body)
+			}
+			if len(audit) != 1 || audit[0].Who != "ann" || audit[0].Action != c.want.Action || audit[0].Key != c.want.Key ||
+				audit[0].Tasks != c.want.Tasks || audit[0].Source != c.want.Source || !errors.Is(audit[0].Err, c.want.Err) {
+				t.Errorf("%s: the audit has %+v", c.target, audit)
+			}
+		}
+		time.Sleep(2 * linger)
+	})
+}
+
+// Many tasks: first a count, which changes nothing, then the deed, in parts.
+func TestScheduler_bulk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		var audit []AuditEntry
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
+			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+		put(t, s, many(30, "bad", "bad", time.Second)...)
+		put(t, s, many(10, "ok", "ok", time.Hour)...)
+		time.Sleep(4 * time.Second)
+		bulk := func(do, query string, status int) *bulkJSON {
+			t.Helper()
+			form, err := url.ParseQuery(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			form.Set("do", do)
+			w := ask(h, "POST", "/api/bulk", form)
+			if status != 200 {
+				answer[errorJSON](t, w, status)
+				return nil
+			}
+			got := answer[bulkJSON](t, w, 200)
+			return &got
+		}
+		if got := bulk("count", "state=parked&prefix=bad-00", 200); got.Tasks != 10 || got.More || len(audit) != 0 {
+			t.Errorf("the count is %+v", got)
+		}
+		if got := bulk("run", "state=parked&prefix=bad-00", 200); got.Tasks != 10 || got.More {
+			t.Errorf("it was done to %+v", got)
+		}
+		if len(audit) != 1 || audit[0].Action != "run" || audit[0].Tasks != 10 || audit[0].Query == nil || audit[0].Query.Prefix != "bad-00" || audit[0].Err != nil {
+			t.Errorf("the audit has %+v", audit)
+		}
+		synctest.Wait()
+		if got := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=parked", nil), 200); len(got.Tasks) != 20 {
+			t.Errorf("%d tasks are parked", len(got.Tasks))
+		}
+		if got := bulk("remove", "kind=bad&state=parked", 200); got.Tasks != 20 {
+			t.Errorf("it was done to %+v", got)
+		}
+		for _, wrong := range []string{"", "state=waiting", "state=running", "kind=ok"} {
+			bulk("run", wrong, 400)
+		}
+		bulk("unpark", "state=parked", 400)
+		bulk("count", "state=gone", 400)
+	})
+}
+
+// A slowBulk works until its time is up, and so needs several requests.
+type slowBulk struct {
+	*fakeScheduler
+	left int
+}
+
+func (f *slowBulk) Bulk(ctx context.Context, _ durable.Query, _ durable.Action) (n int, err error) {
+	for ; f.left > 0; n++ {
+		time.Sleep(100 * time.Millisecond)
+		if ctx.Err() != nil {
+			return n, ctx.Err()
+		}
+		f.left--
+	}
+	return n, nil
+}
+
+func TestBoard_bulkThatTakesLong_isInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowBulk{&fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, 50}
+		f.census = func() durable.Census { return durable.Census{} }
+		b := newBoard("tasks", f, nil)
+		total, parts := 0, 0
+		for more := true; more; parts++ {
+			var n int
+			var err error
+			if n, more, err = b.bulk(t.Context(), durable.Query{}, durable.DoRemove); err != nil {
+				t.Fatal(err)
+			}
+			total += n
+		}
+		if total != 50 || parts != 3 {
+			t.Errorf("it was done to %d tasks in %d parts", total, parts)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		f.left = 1
+		if _, more, err := b.bulk(gone, durable.Query{}, durable.DoRemove); err == nil || more {
+			t.Errorf("without a reader it returns %v, %v", more, err)
+		}
+	})
+}
+
+// An engine that does not answer delays only its own line of the overview.
+func TestHandler_overview_isReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		var sources []Source
+		for _, name := range []string{"a", "b", "c"} {
+			f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}
+			f.census = func() durable.Census {
+				asked.Add(1)
+				time.Sleep(5 * time.Second)
+				return durable.Census{}
+			}
+			sources = append(sources, Source{name: name, kind: "scheduler", open: func() shown { return newBoard(name, f, nil) }})
+		}
+		h := Handler(sources)
+		began := time.Now()
+		got := answer[sourcesJSON](t, ask(h, "GET", "/api/sources", nil), 200)
+		if took := time.Since(began); took > readPatience || len(got.Sources) != 3 || asked.Load() != 3 {
+			t.Errorf("the overview took %v and has %+v", took, got.Sources)
+		}
+		for i, s := range got.Sources {
+			if s.Kind != "scheduler" || s.Name != string(rune('a'+i)) || !strings.HasPrefix(s.Health.Text, "Working") {
+				t.Errorf("a source is %+v", s)
+			}
+		}
+		time.Sleep(10 * time.Second)
+	})
+}

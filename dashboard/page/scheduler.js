@@ -1,0 +1,471 @@
+"use strict";
+
+// The part of the page that shows a durable scheduler: its state, which is asked for each second, lists of tasks, which
+// are asked for when they are opened, and what page.js needs for the page of one task.
+
+const to = (values) => "#" + query({ scheduler: page.scheduler, ...values });
+const toList = (values) => to({ list: "tasks", ...values });
+
+// ---- the state
+
+const tasksNumbers = [
+  { name: "Pending", field: "pending", note: "tasks" },
+  { name: "Waiting", field: "waiting", alarm: "overloaded", about: () => "due, for a worker" },
+  { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
+  { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
+  { name: "Started", field: "started", rate: true },
+  { name: "Failed", field: "failed", rate: true, alarm: "failing" },
+];
+addNumbers(tasksNumbers, $("tasks-numbers"), $("tasks-range"), "tasks-");
+
+let polling = false;
+
+// poll asks for the state of the scheduler, with what is new of the history.
+async function poll() {
+  if (polling || document.hidden || page.scheduler === "") return;
+  const scheduler = page.scheduler, last = page.tasks && page.history.length > 0 ? page.history[page.history.length - 1].time : "";
+  polling = true;
+  try {
+    const state = await ask("api/scheduler?" + query({ scheduler, ...(last ? { after: last } : {}) }));
+    if (scheduler === page.scheduler) showScheduler(state);
+  } catch (e) {
+    if (scheduler !== page.scheduler) return;
+    setLive(false);
+    lostNews((e instanceof Gone ? e.message : "Refused: " + e.message) + " Trying again");
+    if (!(e instanceof Gone) && page.again === 0) beginLater(); // the sources may be others by now
+  } finally {
+    polling = false;
+    if (scheduler !== page.scheduler) poll();
+  }
+}
+
+// Where to look, for each kind of finding.
+const whereTasks = () => ({
+  away: [["Nodes", "nodes-title"]],
+  lease: [["Nodes", "nodes-title"]],
+  taken: [["Nodes", "nodes-title"]],
+  overloaded: [["Running", toList({ state: "running" })], ["Waiting", toList({ state: "waiting" })]],
+  unhandled: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
+  failing: [["Why tasks fail", "failures-title"], ["Retrying", toList({ state: "retrying" })]],
+  parked: [["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
+  backlog: [["Waiting", toList({ state: "waiting" })]],
+});
+
+function showScheduler(state) {
+  page.tasks = state;
+  remember(state, 5500);
+  showHealth($("tasks-health"), state.health, whereTasks());
+  showNumbers(tasksNumbers, state);
+  showStates(state);
+  showKinds(state);
+  showNodes(state);
+  if (page.view === "scheduler") failuresChanged();
+  if (page.view === "task") refresh();
+}
+
+function forgetScheduler() {
+  for (const id of ["failures", "listed", "kinds", "nodes"]) $(id).replaceChildren();
+  readings.read = -Infinity;
+  readings.failing = -1;
+}
+
+// ---- tasks by state
+
+const states = [
+  { name: "All", list: {}, count: (s) => s.stats.pending },
+  { name: "Scheduled", list: { state: "scheduled" } },
+  { name: "Retrying", list: { state: "retrying" }, count: (s) => s.census.at ? Math.max(s.census.failing - s.census.parked, 0) : null },
+  { name: "Waiting", list: { state: "waiting" }, count: (s) => s.stats.waiting, alarm: "overloaded" },
+  { name: "Running", list: { state: "running" }, count: (s) => s.stats.running },
+  { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
+  { name: "Repeating", list: { repeating: "true" } },
+];
+
+for (const s of states) {
+  const li = make("li");
+  s.link = make("a");
+  s.count ||= () => null;
+  s.value = make("span", "many");
+  s.link.append(make("span", "name", s.name), s.value);
+  li.append(s.link);
+  $("states").append(li);
+}
+
+function showStates(state) {
+  for (const s of states) {
+    const n = s.count(state);
+    s.link.href = toList(s.list);
+    write(s.value, n === null ? "›" : compact(n));
+    s.link.classList.toggle("alarm", state.health.findings.some((f) => f.kind === s.alarm));
+  }
+  const { at, whole } = state.census, age = at ? (Date.parse(state.now) - Date.parse(at)) / 1000 : 0;
+  write($("counted"), !at ? "being counted" : !whole ? "still being counted" : age > 5 ? `counted ${span(age)} ago` : "");
+}
+
+// ---- kinds
+
+function showKinds(state) {
+  write($("kinds-all"), state.kinds.length === 0 ? "" : state.nodes.length > 1 ? "attempts are those of this node" : "");
+  const body = $("kinds");
+  const names = state.kinds.map((k) => k.kind), known = JSON.stringify([page.scheduler, names]);
+  if (body.dataset.known !== known) {
+    body.dataset.known = known;
+    body.replaceChildren(...state.kinds.map(() => {
+      const row = make("tr");
+      row.append(...["k", "n", "n", "n", "n", "n", "n two", "n two", "policy"].map((c) => make("td", c)));
+      [...row.children].forEach((td, i) => { if (i > 0) td.dataset.name = kindColumns[i]; });
+      row.firstChild.append(make("a"), make("small"));
+      for (const i of [2, 3]) row.children[i].append(make("a"));
+      return row;
+    }));
+    if (names.length === 0) {
+      const row = make("tr"), td = make("td", "none", "There is no task, and no handler here.");
+      td.colSpan = 9;
+      row.append(td);
+      body.append(row);
+    }
+    $("kind-names").replaceChildren(...names.map((name) => {
+      const option = make("option");
+      option.value = name;
+      return option;
+    }));
+  }
+  state.kinds.forEach((k, i) => {
+    const [name, tasks, retrying, parked, started, failed, run, late, policy] = body.children[i].children;
+    inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
+    const nobody = !k.here && k.nodes === 0;
+    write(name.lastChild, nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "");
+    name.lastChild.classList.toggle("bad", nobody);
+    write(tasks, compact(k.tasks));
+    for (const [td, n, list] of [[retrying, Math.max(k.failing - k.parked, 0), "retrying"], [parked, k.parked, "parked"]]) {
+      write(td.firstChild, compact(n));
+      td.firstChild.href = toList({ kind: k.kind, state: list });
+      td.classList.toggle("alarm", list === "parked" && n > 0);
+    }
+    const h = k.here;
+    write(started, h ? rateText(h.started_rate) || "–" : "–");
+    write(failed, h ? rateText(h.failed_rate) || "–" : "–");
+    failed.classList.toggle("alarm", Boolean(h && h.failed_rate > 0));
+    failed.title = h && h.failure ? `The last error: ${h.failure}` : "";
+    const short = (s) => s < 1e-6 ? "< 1 µs" : span(s);
+    const pair = (q) => q && h.last.attempts > 0 ? `${short(q.p50)} · ${short(q.p99)}` : "–";
+    write(run, pair(h?.last?.run));
+    write(late, pair(h?.last?.late));
+    write(policy, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}` : "–");
+  });
+}
+
+const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry"];
+
+// ---- nodes
+
+function showNodes(state) {
+  const list = $("nodes"), { nodes } = state;
+  write($("nodes-all"), nodes.length > 1 ? `${nodes.length} share the engine` : "");
+  while (list.children.length > nodes.length) list.lastChild.remove();
+  nodes.forEach((n, i) => {
+    let li = list.children[i];
+    if (!li) {
+      li = make("li", "node");
+      const lease = make("p", "lease"), bar = draw("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" });
+      bar.append(draw("rect", { class: "track", width: 100, height: 4 }), draw("rect", { class: "left", height: 4 }));
+      lease.append(make("span"), bar);
+      li.append(make("h3"), lease, make("p"), make("p"), make("p"));
+      li.firstChild.append(make("span"), " ", make("small"));
+      list.append(li);
+    }
+    const [h, lease, work, kinds, version] = li.children;
+    inscribe(h.firstChild, n.name || "this process");
+    write(h.lastChild, n.self && n.name ? "this one" : "");
+    lease.hidden = n.lease === 0;
+    const late = n.lease > 0 && n.left < n.lease / 2;
+    li.classList.toggle("wrong", late);
+    write(lease.firstChild, n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
+    lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
+    write(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : ""].filter(Boolean).join(", "));
+    inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
+    kinds.hidden = n.kinds.length === 0;
+    write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
+    version.hidden = version.textContent === "";
+  });
+}
+
+// ---- why tasks fail
+
+const readings = { read: -Infinity, failing: -1, reading: false };
+
+// failuresChanged reads the failures again if other tasks fail now, but not often: it is a look at all of them.
+function failuresChanged() {
+  const { failing } = page.tasks.census;
+  if (failing !== readings.failing && performance.now() - readings.read > 15000) readFailures();
+}
+
+async function readFailures() {
+  if (readings.reading || page.scheduler === "") return;
+  const scheduler = page.scheduler;
+  readings.reading = true;
+  readings.read = performance.now();
+  readings.failing = page.tasks ? page.tasks.census.failing : -1;
+  try {
+    const answer = await ask("api/failures?" + query({ scheduler }));
+    if (scheduler === page.scheduler) showFailures(answer);
+  } catch (e) {
+    if (scheduler === page.scheduler) sayError(e, $("failures-message"));
+  } finally {
+    readings.reading = false;
+  }
+}
+
+function showFailures({ now, groups, more, looked, cut }) {
+  say(cut ? `There are more: the search looked at ${compact(looked)} failing tasks, and stopped there, since it took too long.` :
+    more > 0 ? `${compact(more)} smaller groups are not listed.` : "", false, $("failures-message"));
+  write($("failures-read"), `read at ${clock(new Date(now))}`);
+  $("failures").replaceChildren(...groups.map((g) => {
+    const li = make("li"), a = make("a", "many", `${compact(g.tasks)} ×`), rest = make("span", "rest");
+    a.href = toList({ kind: g.kind, failure: g.text });
+    a.setAttribute("aria-label", `${g.tasks} ${g.tasks === 1 ? "task" : "tasks"} of kind ${g.kind}: ${g.text}`);
+    const parked = g.parked === 0 ? "" : g.parked === g.tasks ? ", parked" : `, ${compact(g.parked)} parked`;
+    rest.append("kind ", inscribe(make("span"), g.kind), `${parked}${g.last ? ", last " + stamp(new Date(g.last)) : ""}, as `, link(g.example, "mono"));
+    li.append(a, inscribe(make("span", "why"), g.text), rest);
+    return li;
+  }));
+  if (groups.length === 0) $("failures").append(make("li", "none", "No attempt of a task has failed that is still there."));
+}
+
+// ---- lists
+
+const list = { query: null, question: 0, server: 0 };
+
+// showList shows the list of a query, which is what the address has.
+async function showList(q) {
+  const question = ++list.question, form = $("search"), message = $("list-message"), scheduler = page.scheduler;
+  list.query = q;
+  for (const name of ["prefix", "kind", "state", "failure"]) form.elements[name].value = q[name] || "";
+  form.elements.repeating.checked = q.repeating === "true";
+  write($("list-title"), titleOf(q));
+  calmBulk();
+  say("Searching.", false, message);
+  let answer;
+  try {
+    answer = await ask("api/tasks?" + query({ scheduler, ...q }));
+  } catch (e) {
+    if (question !== list.question) return;
+    sayError(e, message);
+    $("list").hidden = $("pager").hidden = $("bulk").hidden = true;
+    return;
+  }
+  if (question !== list.question || page.view !== "list") return;
+  const { tasks, looked, next, cut, now } = answer;
+  list.server = Date.parse(now);
+  const some = tasks.length === 0 ? "No task is found" : `${compact(tasks.length)} ${tasks.length === 1 ? "task" : "tasks"}${q.after ? " on this page" : ""}`;
+  say(`${some}${cut ? ` among the ${compact(looked)} that were looked at. The search stopped there, since it took too long; the next page goes on` : next ? ", and there are more" : ""}. Read at ${clock(new Date(now))}.`, false, message);
+  $("list").hidden = tasks.length === 0;
+  $("listed").replaceChildren(...tasks.map((t) => {
+    const row = make("tr"), why = inscribe(make("td", "why"), t.failure);
+    row.append(cell(t), inscribe(make("td", "kind"), t.kind), make("td", "", stateText(t)), make("td", "", whenText(t, list.server)), why);
+    return row;
+  }));
+  $("pager").hidden = !next && !q.after;
+  $("list-first").hidden = !q.after;
+  $("list-next").hidden = !next;
+  const { after, ...rest } = q;
+  $("list-first").href = toList(rest);
+  $("list-next").href = toList({ ...rest, after: next });
+  write($("list-next"), cut ? "Go on" : "Next page");
+  $("bulk").hidden = !page.control || tasks.length === 0 && !next;
+  $("bulk-run").hidden = !["scheduled", "retrying", "parked"].includes(q.state);
+  write($("bulk-run"), q.state === "parked" ? "Unpark" : "Run now");
+}
+
+function titleOf(q) {
+  const what = q.state ? q.state[0].toUpperCase() + q.state.slice(1) + " tasks" : q.failure ? "Failing tasks" : "Tasks";
+  return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "");
+}
+
+function stateText(t) {
+  if (t.state === "retrying") return `retrying, ${t.attempts} failed`;
+  if (t.state === "parked") return `parked after ${t.attempts}`;
+  return t.times !== 1 ? `${t.state}, repeats` : t.state;
+}
+
+// whenText says when a task is next due, by the server's time in ms.
+function whenText(t, server) {
+  if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
+  const s = (Date.parse(t.next) - server) / 1000;
+  return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
+}
+
+for (const [id, name] of [["seek", "prefix"], ["search", ""]]) {
+  $(id).addEventListener("submit", (e) => {
+    e.preventDefault();
+    const values = Object.fromEntries([...new FormData($(id))].filter(([, v]) => v !== ""));
+    const href = toList(values);
+    if (location.hash === href) showList(values);
+    else location.hash = href;
+  });
+}
+$("failures-again").addEventListener("click", readFailures);
+
+// ---- bulk: a count, a question, and then the deed
+
+const bulk = { doing: "", number: 0, count: 0 };
+const verbs = { run: () => (list.query.state === "parked" ? "unpark" : "run"), remove: () => "remove" };
+const tasksText = (n, more) => `${more ? "at least " : ""}${n.toLocaleString("en")} ${n === 1 ? "task" : "tasks"}`;
+
+async function postBulk(action, scheduler, q) {
+  const { after, ...rest } = q; // of all pages
+  return ask("api/bulk", { method: "POST", body: new URLSearchParams({ scheduler, ...rest, do: action }) });
+}
+
+// calmBulk takes back what was asked for and not confirmed, or stops it.
+function calmBulk() {
+  bulk.number++;
+  bulk.doing = "";
+  $("bulk-sure").hidden = $("bulk-stop").hidden = true;
+  if ($("bulk-message").textContent.endsWith("?")) say("", false, $("bulk-message"));
+}
+
+async function countBulk(action) {
+  calmBulk();
+  const number = bulk.number, message = $("bulk-message");
+  say("Counting.", false, message);
+  let answer;
+  try {
+    answer = await postBulk("count", page.scheduler, list.query);
+  } catch (e) {
+    if (number === bulk.number) sayError(e, message);
+    return;
+  }
+  if (number !== bulk.number) return;
+  if (answer.tasks === 0) {
+    say("No task is found any more.", false, message);
+    return;
+  }
+  bulk.doing = action;
+  bulk.count = answer.tasks;
+  bulk.more = answer.more;
+  const verb = verbs[action](), many = tasksText(answer.tasks, answer.more);
+  say(`${verb[0].toUpperCase()}${verb.slice(1)} ${many}?`, false, message);
+  write($("bulk-sure"), `Yes, ${verb} ${many}`);
+  $("bulk-sure").hidden = $("bulk-stop").hidden = false;
+  write($("bulk-stop"), "Cancel");
+  $("bulk-stop").focus(); // Enter must not do it
+}
+
+async function doBulk() {
+  const action = bulk.doing, q = list.query, number = bulk.number, { scheduler } = page, message = $("bulk-message");
+  if (!action) return;
+  const verb = verbs[action](), done = { run: "Run now", unpark: "Unparked", remove: "Removed" }[verb];
+  bulk.doing = "";
+  $("bulk-sure").hidden = true;
+  write($("bulk-stop"), "Stop");
+  $("bulk-stop").focus();
+  let n = 0;
+  try {
+    for (let more = true; more && (bulk.more || n < bulk.count);) {
+      say(`${done}: ${n.toLocaleString("en")} of ${tasksText(bulk.count, bulk.more)}.`, false, message);
+      const answer = await postBulk(action, scheduler, q);
+      n += answer.tasks;
+      more = answer.more;
+      if (number !== bulk.number) break;
+    }
+    const stopped = number !== bulk.number;
+    say(`${done}: ${tasksText(n)}${stopped ? ", then stopped" : ""}.`, false, message);
+    announce(message.textContent);
+  } catch (e) {
+    say(`${done}: ${tasksText(n)}. Then: ${e.message}`, true, message);
+  }
+  $("bulk-stop").hidden = true;
+  if (document.activeElement === document.body || document.activeElement === $("bulk-stop")) $("list-view").focus({ preventScroll: true });
+  if (page.view === "list" && list.query === q) showList(q);
+}
+
+for (const action of ["run", "remove"]) $("bulk-" + action).addEventListener("click", () => countBulk(action));
+$("bulk-sure").addEventListener("click", (e) => { if (e.detail < 2) doBulk(); });
+$("bulk-stop").addEventListener("click", calmBulk);
+
+// ---- one task
+
+const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token"];
+
+async function refreshStored(ref, question) {
+  let answer;
+  try {
+    answer = await ask("api/task?" + query({ scheduler: page.scheduler, ...ref }));
+  } catch (e) {
+    if (question === page.question) sayError(e);
+    return;
+  }
+  if (question !== page.question) return;
+  const { task, now, attempts, token, failed, payload } = answer, found = page.found;
+  page.found = task;
+  if (!task) {
+    hideTask();
+    $("task-failed").replaceChildren();
+    $("task-payload").replaceChildren();
+    write($("task-payload-size"), "");
+    if (found) {
+      say("The task has gone: its last run was acknowledged, or it was removed.");
+      $("task-message").classList.add("done");
+    } else if (!$("task-message").matches(".done")) say("No task has this key.");
+    return;
+  }
+  if (!found || $("task-message").matches(".gone")) say("");
+  inscribe(facts[0], page.ref.key ?? task.key);
+  if (page.ref.key === undefined) inscribe($("task-title"), task.key);
+  inscribe(facts[1], task.kind);
+  const parked = task.state === "parked", when = whenText(task, Date.parse(now));
+  const next = parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  [
+    task.state,
+    next,
+    times(task.times),
+    task.interval > 0 ? span(task.interval) : "none",
+    task.node || "none",
+    attempts > 0 ? `${task.attempts} of ${attempts}` : `${task.attempts}; the kind has no handler here`,
+    compact(task.missed),
+  ].forEach((text, i) => write(facts[i + 2], text));
+  inscribe(facts[9], token);
+  write($("run"), parked ? "Unpark" : "Run now");
+  $("task").hidden = false;
+  $("controls").hidden = !page.control;
+  if (!found) announce(`Found. It is ${task.state}`);
+  showFailed(failed || [], task);
+  showPayload(payload);
+}
+
+function showFailed(failed, task) {
+  const text = JSON.stringify(failed);
+  if ($("task-failed").dataset.shown === text && $("task-failed").firstChild) return;
+  $("task-failed").dataset.shown = text;
+  $("task-failed").replaceChildren(...failed.map((f) => {
+    const li = make("li");
+    li.append(make("span", "when", f.at ? stamp(new Date(f.at)) : "at an unknown time"), inscribe(make("span", "why"), f.text));
+    return li;
+  }));
+  if (failed.length === 0) $("task-failed").append(make("li", "none", task.attempts > 0 ? "It is not known why." : "None."));
+}
+
+function showPayload(p) {
+  const box = $("task-payload"), text = JSON.stringify(p);
+  write($("task-payload-size"), `${p.size.toLocaleString("en")} ${p.size === 1 ? "byte" : "bytes"}${p.form && p.size > 0 ? ", " + { json: "JSON", text: "text", hex: "hexadecimal" }[p.form] : ""}${p.cut ? ", cut" : ""}`);
+  if (box.dataset.shown === text && box.firstChild) return;
+  box.dataset.shown = text;
+  if (p.hidden) {
+    box.replaceChildren(make("p", "message", `Hidden: ${p.hidden}.`));
+    return;
+  }
+  if (p.size === 0) {
+    box.replaceChildren(make("p", "message", "It has none."));
+    return;
+  }
+  const pre = make("pre");
+  pre.tabIndex = 0; // it scrolls, also by keyboard
+  pre.setAttribute("role", "region");
+  pre.setAttribute("aria-label", "Payload");
+  for (const line of p.text.split("\n")) {
+    const [, indent, rest] = line.match(/^( *)(.*)$/s);
+    pre.append(pre.firstChild ? "\n" : "", indent, inscribe(make("span"), rest));
+  }
+  box.replaceChildren(pre);
+}

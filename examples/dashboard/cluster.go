@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/sirupsen/logrus"
+)
+
+const (
+	rechecks  = 20_000           // that are added at the start
+	spread    = 10 * time.Minute // in which they are due
+	nodeLease = 2 * time.Second
+	awayFor   = 20 * time.Second
+	forgotten = "sms.send" // a kind that only a node of an old release handles
+	forgets   = 12
+)
+
+var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
+
+// A cluster is two nodes of a durable scheduler in this process, over an engine in memory. A real one is on PostgreSQL.
+type cluster struct {
+	engine  *memengine.Engine
+	ways    [2]*memengine.Link // of the nodes to the engine
+	nodes   [2]*durable.Scheduler
+	rec     *dashboard.AttemptRecorder // of the first node
+	log     *logrus.Logger
+	failing atomic.Bool // the payments do not answer
+
+	mu sync.Mutex // protects below
+	n  int        // tasks that trouble has added
+}
+
+// startCluster starts the nodes, with a lively load that is made up.
+func startCluster(ctx context.Context) (*cluster, error) {
+	c := &cluster{engine: memengine.New(), rec: dashboard.NewAttemptRecorder(), log: logrus.New()}
+	c.log.SetOutput(io.Discard) // the page says what is wrong
+	for i := range c.nodes {
+		c.ways[i] = memengine.NewLink(c.engine)
+		var opts []durable.Option
+		if i == 0 {
+			opts = append(opts, c.rec.Option())
+		}
+		node, err := c.join(ctx, c.ways[i], fmt.Sprint("web-", i+1), opts...)
+		if err != nil {
+			return nil, err
+		}
+		c.nodes[i] = node
+		err = errors.Join(
+			node.Handle("order.recheck", quick),
+			node.Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second)),
+			node.Handle("report.write", slow),
+			node.Start())
+		if err != nil {
+			return nil, err
+		}
+	}
+	var tasks []durable.Task
+	for i := range rechecks {
+		tasks = append(tasks, durable.Task{
+			Key: fmt.Sprintf("order:%06d", i), Kind: "order.recheck", Delay: rand.N(spread),
+			Payload: fmt.Appendf(nil, `{"order": %d, "units": %d}`, i, 1+rand.IntN(3)),
+		})
+	}
+	for i := range 40 {
+		tasks = append(tasks, durable.Task{Key: fmt.Sprintf("capture:%02d", i), Kind: "payment.capture",
+			Delay: rand.N(2 * time.Second), Interval: 2 * time.Second, Times: durable.Forever})
+	}
+	for _, name := range []string{"takings", "returns", "stock"} {
+		tasks = append(tasks, durable.Task{Key: "report:" + name, Kind: "report.write", Interval: 20 * time.Second,
+			Times: durable.Forever})
+	}
+	return c, c.nodes[0].AddTask(ctx, tasks...)
+}
+
+func (c *cluster) join(ctx context.Context, engine durable.Engine, name string, opts ...durable.Option,
+) (*durable.Scheduler, error) {
+	return durable.Join(ctx, engine, append(opts, durable.WithNode(name), durable.WithLease(nodeLease),
+		durable.WithPoolSize(workers), durable.WithCatchUp(100), durable.WithLogger(c.log))...)
+}
+
+func (c *cluster) shutdown(ctx context.Context) {
+	for _, link := range c.ways {
+		link.SetDown(false)
+	}
+	for _, node := range c.nodes {
+		_ = node.Shutdown(ctx)
+	}
+}
+
+func (c *cluster) capture(context.Context, durable.Run) error {
+	if c.failing.Load() {
+		return errGateway
+	}
+	return nil
+}
+
+func quick(context.Context, durable.Run) error {
+	time.Sleep(rand.N(4 * time.Millisecond))
+	return nil
+}
+
+func slow(ctx context.Context, _ durable.Run) error {
+	select {
+	case <-time.After(3*time.Second + rand.N(5*time.Second)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// make makes trouble of the kind. It reports whether there is such a kind.
+func (c *cluster) make(what string) (known bool, err error) {
+	switch what {
+	case "fail":
+		c.failing.Store(true)
+	case "mend":
+		c.failing.Store(false)
+	case "forget":
+		err = c.forget()
+	case "kill":
+		c.ways[1].SetDown(true)
+	case "revive":
+		c.ways[1].SetDown(false)
+	case "away":
+		for _, link := range c.ways {
+			link.SetDown(true)
+			time.AfterFunc(awayFor, func() { link.SetDown(false) })
+		}
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// forget has a node of an old release add tasks of a kind that nobody handles after it has gone.
+func (c *cluster) forget() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), nodeLease)
+	defer cancel()
+	old, err := c.join(ctx, c.engine, "old-release")
+	if err != nil {
+		return err
+	}
+	err = old.Handle(forgotten, quick)
+	for range forgets {
+		c.n++
+		task := durable.Task{Key: fmt.Sprintf("sms:%04d", c.n), Kind: forgotten, Delay: time.Millisecond}
+		err = errors.Join(err, old.AddTask(ctx, task))
+	}
+	return errors.Join(err, old.Shutdown(ctx))
+}

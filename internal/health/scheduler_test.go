@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+
+package health
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudgeScheduler(t *testing.T) {
+	type r = SchedulerReading
+	const s, m, h = time.Second, time.Minute, time.Hour
+	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
+	kinds := func(d time.Duration, all ...KindReading) r { return r{Time: ago(d), Kinds: all} }
+	recheck := func(succeeded, failed uint64, failure string) KindReading {
+		return KindReading{Kind: "recheck", Succeeded: succeeded, Failed: failed, Failure: failure}
+	}
+	node := func(name string, id int64, left time.Duration) NodeReading {
+		return NodeReading{Name: name, ID: id, Lease: 4 * s, Left: left}
+	}
+	nodes := func(d time.Duration, all ...NodeReading) r { return r{Time: ago(d), Nodes: all} }
+	full := r{Broken: "durable: the store has failed: write 000042.log: no space left on device", Full: true, Parked: 3}
+	at := func(d time.Duration, x r) r {
+		x.Time = ago(d)
+		return x
+	}
+	busy := r{Waiting: 492, Running: 8, Workers: 8}
+	behind := r{Left: 12400, Oldest: ago(3 * h), Done: noon.Add(40 * s)}
+	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
+	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
+	again.Started, before.Started = ago(h), ago(h)
+	for _, c := range []struct {
+		name string
+		now  r
+		past []r
+		want []Finding
+	}{
+		{"nothing", at(0, r{Tasks: 9}), []r{at(s, r{})}, nil},
+		{"stopped", at(0, r{Stopped: true, Parked: 1}), []r{at(9*s, r{}), at(5*s, r{Stopped: true})},
+			[]Finding{{Stopped, ago(5 * s), "Stopped: it was shut down"}}},
+		{"the disk is full", at(0, full), []r{at(9*s, r{}), at(5*s, full)}, []Finding{{StoreFailed, ago(5 * s),
+			"The disk is full, and nothing has run for 5 s: " + full.Broken}}},
+		{"the store failed just now", at(0, r{Broken: "b\nc"}), []r{at(9*s, r{})}, []Finding{{StoreFailed, noon,
+			"The store has failed, and nothing has run: b c"}}},
+		{"the store failed before", at(0, r{Broken: "b"}), nil, []Finding{{StoreFailed, time.Time{},
+			"The store has failed, and nothing has run: b"}}},
+		{"the engine is away", at(0, r{Away: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: 1}),
+			[]r{nodes(70*s, node("a", 1, 4*s), node("b", 2, 4*s)), at(61*s, r{Away: "refused"}), at(5*s, r{Away: "x"})},
+			[]Finding{{EngineAway, ago(61 * s), "The engine has not answered for 1 m 1 s, and nothing starts here: refused"}}},
+		{"a late lease", nodes(0, node("a", 1, 4*s), node("b", 2, 1900*time.Millisecond), node("c", 3, -s)), nil, []Finding{
+			{NodeLate, ago(2100 * time.Millisecond), "Node b has not renewed its lease for 2 s"},
+			{NodeLate, ago(5 * s), "Node c has not renewed its lease for 5 s: it has run out, and other nodes take its tasks over"},
+		}},
+		{"overloaded", at(0, busy), []r{at(50*s, r{}), at(41*s, busy), at(5*s, busy)}, []Finding{{Overloaded, ago(41 * s),
+			"Overloaded for 41 s: 8 of 8 workers busy, 492 runs wait"}}},
+		{"a burst", at(0, busy), []r{at(s/2, busy), at(2*s, r{})}[:1], nil},
+		{"busy, and nothing waits", at(0, r{Running: 8, Workers: 8}), []r{at(m, r{Running: 8, Workers: 8})}, nil},
+		{"a kind without a handler", at(0, r{Orphans: []OrphanReading{{"mail", 12, false, ago(3 * m)}, {"sms", 0, false, noon}}}), nil,
+			[]Finding{{Unhandled, ago(3 * m), "Kind mail has no handler here: 12 due tasks wait, the oldest for 3 m"}}},
+		{"on any node", at(0, r{Orphans: []OrphanReading{{"mail", 1, true, time.Time{}}}, Nodes: []NodeReading{node("a", 1, 4*s), node("b", 2, 4*s)}}),
+			nil, []Finding{{Unhandled, time.Time{}, "Kind mail has no handler on any node: at least 1 due task waits"}}},
+		{"a handler that always fails", kinds(0, recheck(196, 1304, "connection refused")), []r{
+			kinds(6*m, recheck(0, 0, "")), kinds(4*m, recheck(100, 100, "")), kinds(3*m, recheck(190, 100, "")), kinds(2*m, recheck(190, 101, "")),
+		}, []Finding{{Failing, ago(2 * m), "Kind recheck: 1,204 of 1,300 attempts failed in the last 5 m: connection refused"}}},
+		{"it has begun just now", kinds(0, recheck(0, 3, "")), []r{kinds(s)}, []Finding{{Failing, noon,
+			"Kind recheck: 3 of 3 attempts failed in the last 5 m"}}},
+		{"on this node", r{Time: noon, Kinds: []KindReading{recheck(0, 3, "")}, Nodes: []NodeReading{node("a", 1, 4*s), node("b", 2, 4*s)}},
+			[]r{at(s, r{})}, []Finding{{Failing, noon, "Kind recheck: 3 of 3 attempts on this node failed in the last 5 m"}}},
+		{"two failures", kinds(0, recheck(0, 2, "")), []r{kinds(s)}, nil},
+		{"half of them", kinds(0, recheck(3, 3, "")), []r{kinds(s)}, nil},
+		{"failures before the first reading", kinds(0, recheck(0, 9, "")), nil, nil},
+		{"failures long ago", kinds(0, recheck(0, 9, "")), []r{kinds(6 * m), kinds(m, recheck(0, 9, ""))}, nil},
+		{"many kinds fail", kinds(0, KindReading{Kind: "a", Failed: 3}, KindReading{Kind: "b", Failed: 3}, KindReading{Kind: "c", Failed: 3},
+			KindReading{Kind: "d", Failed: 3}), []r{kinds(s)}, []Finding{
+			{Failing, noon, "Kind a: 3 of 3 attempts failed in the last 5 m"}, {Failing, noon, "Kind b: 3 of 3 attempts failed in the last 5 m"},
+			{Failing, noon, "Kind c: 3 of 3 attempts failed in the last 5 m (and more: kinds fail)"},
+		}},
+		{"parked", at(0, r{Parked: 1204, Kinds: []KindReading{{Kind: "a", Parked: 4}, {Kind: "b", Parked: 1200}}}), []r{at(m, r{}), at(s, r{Parked: 1})},
+			[]Finding{{Parked, ago(s), "1,204 tasks are parked, 1,200 of them of kind b; all attempts have failed"}}},
+		{"parked before the first reading", at(0, r{Parked: 1, Kinds: []KindReading{{Kind: "a", Parked: 1}}}), []r{at(m, r{Parked: 1})},
+			[]Finding{{Parked, time.Time{}, "1 task is parked, of kind a; all attempts have failed"}}},
+		{"parked, of kinds that are not counted yet", at(0, r{Parked: 2}), []r{at(m, r{})},
+			[]Finding{{Parked, noon, "2 tasks are parked; all attempts have failed"}}},
+		{"a node was taken over: it was late", nodes(0, node("a", 1, 4*s)), []r{
+			nodes(9*s, node("a", 1, 4*s), node("b", 2, 4*s)), nodes(8*s, node("a", 1, 4*s), node("b", 2, s)), nodes(7*s, node("a", 1, 4*s)),
+		}, []Finding{{NodeLost, ago(7 * s), "Node b was lost 7 s ago: its lease ran out, and other nodes took its tasks over"}}},
+		{"it was not seen for longer than its lease", nodes(0, node("a", 1, 4*s)), []r{nodes(5*s, node("a", 1, 4*s), node("b", 2, 4*s))},
+			[]Finding{{NodeLost, noon, "Node b was lost just now: its lease ran out, and other nodes took its tasks over"}}},
+		{"it was lost, and joined again", nodes(0, again), []r{nodes(s, before)},
+			[]Finding{{NodeLost, noon, "Node b was lost just now: its lease ran out, and other nodes took its tasks over; it is back"}}},
+		{"it was restarted", nodes(0, restarted), []r{nodes(s, before)}, nil},
+		{"it left", nodes(0, node("a", 1, 4*s)), []r{nodes(2*s, node("a", 1, 4*s), node("b", 2, 4*s)), nodes(s, node("a", 1, 4*s))}, nil},
+		{"lost long ago", nodes(0, node("a", 1, 4*s)), []r{nodes(7*m, node("b", 2, s)), nodes(6*m, node("a", 1, 4*s))}, nil},
+		{"a backlog", at(0, behind), []r{at(m, r{}), at(30*s, behind)}, []Finding{{CatchingUp, ago(30 * s),
+			"Catching up: 12,400 overdue tasks left, the oldest due 3 h ago, done in about 40 s"}}},
+		{"a backlog of unknown size", at(0, r{Left: 1, LeftMore: true, Oldest: ago(m)}), nil, []Finding{{CatchingUp, time.Time{},
+			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
+		{"due just now", at(0, r{Left: 5, Oldest: ago(s / 2)}), nil, nil},
+		{"the worst first", at(0, r{Parked: 1, Left: 1, Oldest: ago(m), Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []OrphanReading{{"o", 1, false, ago(m)}},
+			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1}), []r{at(2*s, busy)}, []Finding{
+			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has run out, and other nodes take its tasks over"},
+			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits"},
+			{Unhandled, ago(m), "Kind o has no handler here: 1 due task waits, the oldest for 1 m"},
+			{Failing, noon, "Kind recheck: 3 of 3 attempts failed in the last 5 m"},
+			{Parked, noon, "1 task is parked; all attempts have failed"},
+			{CatchingUp, noon, "Catching up: 1 overdue task left, the oldest due 1 m ago"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := JudgeScheduler(c.now, c.past)
+			if len(got) != len(c.want) {
+				t.Fatalf("found %+v, want %+v", got, c.want)
+			}
+			for i, f := range got {
+				if f.Kind != c.want[i].Kind || !f.Since.Equal(c.want[i].Since) || f.Text != c.want[i].Text {
+					t.Errorf("finding %d is\n%+v, want\n%+v", i, f, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestSchedulerIsWell(t *testing.T) {
+	for want, r := range map[string]SchedulerReading{
+		"Working: 1 run in progress, 1,204 tasks, none parked":       {Running: 1, Tasks: 1204},
+		"Working: 3 of 8 workers busy, 1 task, none parked":          {Running: 3, Workers: 8, Tasks: 1},
+		"Working: 0 of 1 worker busy, 0 tasks, none parked, 2 nodes": {Workers: 1, Nodes: make([]NodeReading, 2)},
+	} {
+		if got := SchedulerIsWell(r); got != want {
+			t.Errorf("%+v is %q, want %q", r, got, want)
+		}
+	}
+}
+
+// What is quoted of an error is short, and one line.
+func TestCause(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\n\tb  c\xff":                "a b c\uFFFD",
+		strings.Repeat("ü", 100):       strings.Repeat("ü", 100),
+		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 99) + "…",
+	} {
+		if got := cause(text); got != want {
+			t.Errorf("%s is quoted as %s", fmt.Sprintf("%q", text), got)
+		}
+	}
+}
