@@ -37,7 +37,13 @@
 //
 // If a handler returns an error or panics, it is called again after a delay that roughly doubles each time,
 // up to a bound ([WithRetry]). Then the task is parked: it stays, shows its error ([Info.Failure]), and does
-// not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+// not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. A handler that knows better returns
+// [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an error that wraps them.
+//
+// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which ends its
+// process is parked. On a [Store] that holds for overdue runs. What falls due while the process is running has its
+// start counted only on an [Engine], so a task is started there once more before it is parked, and a repeating task of
+// a kind with [MissedSkip] is not parked for it.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
@@ -47,6 +53,19 @@
 // After RemoveTask or SetTask has returned nil, no run of the old task starts. A run counts as started
 // slightly before its handler is called. A run that has started is not interrupted, but its result no longer
 // counts.
+//
+// # Payloads
+//
+// A payload is bytes. [HandleJSON] and [Scheduler.AddJSON] make it JSON. A payload that does not fit its type parks its
+// task at once, with an error that says why.
+//
+// To change the form of the payloads of a kind, give the new form a version, and say how an old payload becomes one of
+// that version ([WithPayloadVersion]):
+//
+//	err = durable.HandleJSON(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
+//
+// While a deploy is under way, processes of both versions run. Those of the new version run everything. Those of the
+// old version leave payloads of the new one alone, as they leave kinds alone that they do not handle.
 //
 // # After downtime
 //
@@ -90,8 +109,8 @@
 //     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
 //     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
 //     refuse an older one.
-//   - An attempt counts from its start. A run whose process ends is a failed attempt, so that a task which ends
-//     its process is parked after its attempts.
+//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after its
+//     attempts.
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
 //     Stats.Unhandled is 0.
 //   - An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues

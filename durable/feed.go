@@ -97,7 +97,7 @@ func (k *keeper) read(f *feed, most int) {
 		f.at = rec.position()
 		switch {
 		case k.live[rec.key] != nil: // the feed has been here before
-		case f == &k.overdue && k.kinds.get(rec.kind) == nil:
+		case f == &k.overdue && k.kinds.of(rec) == nil:
 			k.setAside(rec)
 		default:
 			if next := k.skip(rec); next != rec {
@@ -141,10 +141,10 @@ func (k *keeper) countsParked(rec *record) int64 {
 
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
 func (k *keeper) skip(rec *record) *record {
-	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 {
+	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 || rec.starts > 0 {
 		return rec
 	}
-	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != MissedSkip {
+	if kind := k.kinds.of(rec); kind == nil || kind.missed != MissedSkip {
 		return rec
 	}
 	return rec.skipped(time.Now().UnixNano())
@@ -162,7 +162,7 @@ func (k *keeper) setAside(rec *record) {
 
 // isAside reports whether the task was set aside, and is counted.
 func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.get(rec.kind) == nil
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.of(rec) == nil
 }
 
 // reportUnhandled reports the kinds that have turned out to have no handler, each once.

@@ -23,10 +23,16 @@ type record struct {
 	attempts   uint64
 	missed     uint64
 	failure    string
+	version    int // of the payload's form; 0 is the first
+	starts     int // of the run, whose end is not known; an engine counts them itself
 }
 
-// recordVersion is the first byte of a record's data.
-const recordVersion = 1
+// The first byte of a record's data is its version. A record without an optional field (fields.go) is written as
+// version 1, which has none.
+const (
+	recordVersion = 1
+	fieldsVersion = 2
+)
 
 // maxFailure is how much of an error is kept, in bytes.
 const maxFailure = 256
@@ -40,7 +46,7 @@ func (r *record) info() Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure,
+		Parked: r.due == never, Failure: r.failure, PayloadVersion: max(r.version, 1),
 	}
 	switch {
 	case i.Parked:
@@ -60,8 +66,13 @@ func (r *record) info() Info {
 
 // encode returns everything but the key and the due time.
 func (r *record) encode() []byte {
-	b := make([]byte, 0, 32+len(r.kind)+len(r.payload)+len(r.failure))
-	b = append(b, recordVersion)
+	fields := r.encodeFields()
+	b := make([]byte, 0, 32+len(r.kind)+len(fields)+len(r.payload)+len(r.failure))
+	if fields == nil {
+		b = append(b, recordVersion)
+	} else {
+		b = append(b, fieldsVersion)
+	}
 	b = binary.AppendUvarint(b, r.generation)
 	b = binary.AppendUvarint(b, r.seq)
 	b = binary.AppendVarint(b, r.times)
@@ -73,15 +84,17 @@ func (r *record) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
+	b = append(b, fields...)
 	return append(b, r.payload...)
 }
 
 // decode reads what encode wrote. The payload is that of the data, and not a copy.
 func decode(stored Record) (*record, error) {
 	d := decoder{b: stored.Data}
-	if version := d.byte(); version != recordVersion && !d.short {
-		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d",
-			ErrVersion, stored.Key, version, recordVersion)
+	version := d.byte()
+	if version != recordVersion && version != fieldsVersion && !d.short {
+		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d or %d",
+			ErrVersion, stored.Key, version, recordVersion, fieldsVersion)
 	}
 	r := &record{
 		key:        stored.Key,
@@ -95,6 +108,11 @@ func decode(stored Record) (*record, error) {
 		missed:     d.uvarint(),
 		kind:       d.string(),
 		failure:    d.string(),
+	}
+	if version == fieldsVersion && !d.short {
+		if tag := r.decodeFields(&d); tag != 0 {
+			return nil, fmt.Errorf("%w: record of %q has the unknown field %d", ErrVersion, stored.Key, tag)
+		}
 	}
 	r.payload = d.b
 	switch {

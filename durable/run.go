@@ -4,12 +4,11 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
 )
@@ -19,57 +18,52 @@ func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	kind := k.kinds.get(l.rec.kind)
+	kind := k.kinds.of(l.rec)
 	if kind == nil {
 		k.leave(l)
 		return
 	}
+	rec := l.rec.interrupted(l.rec.starts, kind)
+	if rec.due == never {
+		k.conclude(l, rec, tally{parked: 1})
+		return
+	}
+	if l.overdue && !k.countStart(l) {
+		return
+	}
 	k.count.started.Add(1)
-	kind.attempt(k.ctx, l.rec.toRun(kind, 0), k.cfg.log, func(failure string) { k.acknowledge(l, kind, failure) })
+	kind.attempt(k.ctx, rec.toRun(kind, 0), k.cfg.log, func(o outcome) {
+		next := rec.after(o, kind, k.now(), rand.Float64())
+		k.conclude(l, next, attempted(o, next))
+	})
 }
 
-// attempt calls the handler, and then end with why the run has failed, or nothing. end is called whatever the
-// handler does, and before the logger, which may do as it likes, too.
-func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(failure string)) {
+// attempt calls the handler, and then end with the outcome. end is called whatever the handler does, and before the
+// logger, which may do as it likes, too.
+func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(outcome)) {
+	if k.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, k.timeout)
+		defer cancel()
+	}
 	began := time.Now()
-	why := "handler called runtime.Goexit" // unless it returns
+	o := failedFor("handler called runtime.Goexit") // unless it returns
 	defer func() {
 		value := recover()
-		k.took(time.Since(began))
+		took := time.Since(began)
+		k.took(took)
 		if value != nil {
-			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
+			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		end(why)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // no other context of a run has a deadline
+			o = o.late(k.timeout, took)
+		}
+		end(o)
 		if value != nil {
-			log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + why)
+			log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + o.failure)
 		}
 	}()
-	if err := k.handler(ctx, run); err != nil {
-		why = explain(err.Error)
-	} else {
-		why = ""
-	}
-}
-
-// explain returns what the user's error or value says about itself, as much as is kept. It is called on the
-// worker, for it may do as it likes.
-func explain(say func() string) (said string) {
-	defer func() {
-		if recover() != nil {
-			said = "it failed, and panicked when it was asked why"
-		}
-	}()
-	said = strings.ToValidUTF8(say(), "\uFFFD")
-	for n := min(len(said), maxFailure); ; n-- {
-		if n == len(said) || utf8.RuneStart(said[n]) {
-			said = said[:n]
-			break
-		}
-	}
-	if said == "" {
-		return "it failed, and does not say why"
-	}
-	return said
+	o = judge(k.call(ctx, run))
 }
 
 func (r *record) toRun(of *kind, fence int64) Run {
@@ -98,7 +92,7 @@ func (k *keeper) leave(l *live) {
 		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		if k.kinds.get(l.rec.kind) != nil {
+		if k.kinds.of(l.rec) != nil {
 			k.place(key, l.rec)
 			return nil
 		}
@@ -110,16 +104,31 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// acknowledge sends the keeper the result of a run: why it failed, or nothing. Nothing waits for it: until it
-// is durable the task counts as running, and has no other run.
-func (k *keeper) acknowledge(l *live, of *kind, failure string) {
-	now := time.Now().UnixNano()
+// countStart makes the start of an overdue run durable before the run begins, and reports whether it may begin. An
+// overdue run may be one that has ended the process before. What falls due now does not wait for this: if it ends the
+// process, it is overdue afterwards.
+func (k *keeper) countStart(l *live) bool {
+	return k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
+		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
+			return errGone
+		}
+		next := *l.rec
+		next.starts++
+		g.mark(l.rec, &next)
+		return nil
+	}}) == nil
+}
+
+// errGone says that the task was removed, replaced or moved meanwhile.
+var errGone = errors.New("durable: the task is gone")
+
+// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is durable the
+// task counts as running, and has no other run.
+func (k *keeper) conclude(l *live, next *record, t tally) {
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		next := l.rec.after(failure, of, now, rand.Float64())
-		t := attempted(failure, next)
 		g.tally.add(t)
 		if t.parked > 0 {
 			g.parked = next

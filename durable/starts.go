@@ -67,7 +67,7 @@ func (n *node) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	kind := n.kinds.get(l.rec.kind)
+	kind := n.kinds.of(l.rec)
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
 		return
@@ -92,9 +92,9 @@ func (n *node) runTask(l *live) {
 	n.lastStart.Store(n.own())
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(ctx, run, n.cfg.log, func(failure string) {
-		next := rec.after(failure, kind, n.now(), n.cfg.draw())
-		n.conclude(l, next, attempted(failure, next), failure == "" && run.made.Load())
+	kind.attempt(ctx, run, n.cfg.log, func(o outcome) {
+		next := rec.after(o, kind, n.now(), n.cfg.draw())
+		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
 	})
 }
 

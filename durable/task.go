@@ -30,6 +30,10 @@ type Task struct {
 	Delay    time.Duration // time before the first run; 0 means Interval
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	Times    int           // number of runs; 0 means one, Forever means until removed
+
+	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler, or
+	// 1 for [NewWrite]. See [WithPayloadVersion].
+	PayloadVersion int
 }
 
 // latest is the last instant before never.
@@ -50,6 +54,8 @@ func (t *Task) validate() error {
 		return invalid("kind of %d bytes; %d are allowed", len(t.Kind), MaxKind)
 	case len(t.Payload) > MaxPayload:
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
+	case t.PayloadVersion < 0 || t.PayloadVersion > mostVersion:
+		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
 	case t.Times < Forever:
@@ -87,6 +93,9 @@ func (t *Task) record(now int64) *record {
 		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
 		interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now),
 	}
+	if t.PayloadVersion > 1 {
+		r.version = t.PayloadVersion
+	}
 	if t.Times == 0 {
 		r.times = 1
 	}
@@ -103,21 +112,22 @@ func later(t int64, d time.Duration) int64 {
 
 // Info is one task, as it was at the call.
 type Info struct {
-	Key        string
-	Kind       string
-	Payload    []byte
-	Interval   time.Duration
-	Times      int       // runs that have not been acknowledged, as GetTaskTimes
-	Next       time.Time // when the next run or attempt is due; zero if Parked
-	Generation uint64    // as in Token
-	Seq        uint64    // as in Token: the number of the run that is next, or running
-	Attempts   int       // failed attempts of that run
-	Missed     uint64    // periods that passed without a run
-	Parked     bool      // it does not run until it is rescheduled or replaced
-	Failure    string    // the error of the last attempt, or empty
-	State      State     // where it stands
-	Node       string    // the name of the node that holds it; empty if none does, or on a store
-	Failed     []Failure // the last attempts of the run that have failed, at most five, the newest first
+	Key            string
+	Kind           string
+	Payload        []byte
+	Interval       time.Duration
+	Times          int       // runs that have not been acknowledged, as GetTaskTimes
+	Next           time.Time // when the next run or attempt is due; zero if Parked
+	Generation     uint64    // as in Token
+	Seq            uint64    // as in Token: the number of the run that is next, or running
+	Attempts       int       // failed attempts of that run
+	Missed         uint64    // periods that passed without a run
+	Parked         bool      // it does not run until it is rescheduled or replaced
+	Failure        string    // the error of the last attempt, or empty
+	State          State     // where it stands
+	PayloadVersion int       // as in Task
+	Node           string    // the name of the node that holds it; empty if none does, or on a store
+	Failed         []Failure // the last attempts of the run that have failed, at most five, the newest first
 }
 
 // A Failure is a failed attempt.

@@ -7,19 +7,19 @@ import "time"
 // What becomes of a task is decided here: each transition is a function of the record and the time, and changes
 // nothing.
 
-// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. failure
-// is why the attempt failed, or empty. draw, from 0 to 1, is drawn at random for the wait.
+// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. draw, from 0
+// to 1, is drawn at random for the wait.
 //
-//	succeeded, and repeats       the next run on the grid; MissedAll aside, the next that is not over
-//	succeeded                    nil
-//	failed, attempts left        the same run, after a wait
-//	failed for the last time     parked
-func (r *record) after(failure string, of *kind, now int64, draw float64) *record {
+//	succeeded, and repeats               the next run on the grid; MissedAll aside, the next that is not over
+//	succeeded                            nil
+//	failed, attempts left                the same run, after a wait
+//	failed for the last time, or [Park]  parked
+func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 	next := *r
 	switch {
-	case failure == "" && !r.repeats():
+	case o.failure == "" && !r.repeats():
 		return nil
-	case failure == "":
+	case o.failure == "":
 		if next.times != Forever {
 			next.times--
 		}
@@ -31,9 +31,13 @@ func (r *record) after(failure string, of *kind, now int64, draw float64) *recor
 		next.begin()
 	default:
 		next.attempts++
-		next.failure = failure
-		next.due = never
-		if next.attempts < of.attempts {
+		next.failure = o.failure
+		switch {
+		case o.park || next.attempts >= of.attempts:
+			next.due = never
+		case o.wait >= 0:
+			next.due = later(now, o.wait)
+		default:
 			next.due = later(now, of.wait(next.attempts, draw))
 		}
 	}
@@ -48,6 +52,7 @@ func (r *record) interrupted(starts int, of *kind) *record {
 		return r
 	}
 	next := *r
+	next.starts = 0
 	next.attempts += uint64(starts)
 	next.failure = "the process ended, or its lease ran out, during the run"
 	if next.attempts >= of.attempts {
@@ -76,7 +81,7 @@ func (r *record) moved(to int64) *record {
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
-	r.attempts, r.failure = 0, ""
+	r.attempts, r.starts, r.failure = 0, 0, ""
 	r.due = r.grid
 }
 

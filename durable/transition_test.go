@@ -30,37 +30,43 @@ func TestRecord_after(t *testing.T) {
 	at := func(grid int64, missed uint64) *record {
 		return again(func(r *record) { r.grid, r.missed = grid, missed })
 	}
-	failed := func(due int64) *record {
+	failing := func(due int64) *record {
 		return with(func(r *record) { r.attempts, r.failure, r.due = 2, "why", due })
 	}
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
 	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
 	for name, c := range map[string]struct {
 		record   *record
-		failure  string
+		outcome  outcome
 		missed   Missed
 		attempts uint64
 		now      int64
 		want     *record
 	}{
-		"succeeded, in time":            {&before, "", MissedOnce, 3, 105, at(110, 4)},
-		"succeeded, at the next":        {&before, "", MissedOnce, 3, 110, at(120, 5)},
-		"succeeded, long after":         {&before, "", MissedOnce, 3, 145, at(150, 8)},
-		"succeeded, long after, skip":   {&before, "", MissedSkip, 3, 145, at(150, 8)},
-		"succeeded, long after, all":    {&before, "", MissedAll, 3, 145, at(110, 4)},
-		"succeeded, the clock set back": {&before, "", MissedOnce, 3, 5, at(110, 4)},
-		"succeeded, forever":            {times(Forever), "", MissedOnce, 3, 105, forever},
-		"succeeded, the last":           {times(1), "", MissedOnce, 3, 105, nil},
-		"succeeded, the last, all":      {times(1), "", MissedAll, 3, 145, nil},
-		"failed":                        {&before, "why", MissedOnce, 3, 105, failed(105 + 15)}, // 20, less a quarter
-		"failed, all":                   {&before, "why", MissedAll, 3, 145, failed(145 + 15)},
-		"failed, at the end of time":    {&before, "why", MissedOnce, 3, latest - 1, failed(latest)},
-		"failed for the last time":      {&before, "why", MissedOnce, 2, 105, failed(never)},
-		"failed once too often":         {&before, "why", MissedOnce, 1, 105, failed(never)}, // more were allowed
+		"succeeded, in time":            {&before, outcome{}, MissedOnce, 3, 105, at(110, 4)},
+		"succeeded, at the next":        {&before, outcome{}, MissedOnce, 3, 110, at(120, 5)},
+		"succeeded, long after":         {&before, outcome{}, MissedOnce, 3, 145, at(150, 8)},
+		"succeeded, long after, skip":   {&before, outcome{}, MissedSkip, 3, 145, at(150, 8)},
+		"succeeded, long after, all":    {&before, outcome{}, MissedAll, 3, 145, at(110, 4)},
+		"succeeded, the clock set back": {&before, outcome{}, MissedOnce, 3, 5, at(110, 4)},
+		"succeeded, forever":            {times(Forever), outcome{}, MissedOnce, 3, 105, forever},
+		"succeeded, the last":           {times(1), outcome{}, MissedOnce, 3, 105, nil},
+		"succeeded, the last, all":      {times(1), outcome{}, MissedAll, 3, 145, nil},
+		"failed":                        {&before, failedFor("why"), MissedOnce, 3, 105, failing(105 + 15)}, // 20, less a quarter
+		"failed, all":                   {&before, failedFor("why"), MissedAll, 3, 145, failing(145 + 15)},
+		"failed, at the end of time":    {&before, failedFor("why"), MissedOnce, 3, latest - 1, failing(latest)},
+		"failed for the last time":      {&before, failedFor("why"), MissedOnce, 2, 105, failing(never)},
+		"failed once too often":         {&before, failedFor("why"), MissedOnce, 1, 105, failing(never)}, // more were allowed
+		"failed, park":                  {&before, outcome{failure: "why", park: true}, MissedOnce, 9, 105, failing(never)},
+		"failed, after a time":          {&before, outcome{failure: "why", wait: 500}, MissedOnce, 3, 105, failing(605)},
+		"failed, at once":               {&before, outcome{failure: "why"}, MissedOnce, 3, 105, failing(105)},
+		"failed, last, after a time":    {&before, outcome{failure: "why", wait: 500}, MissedOnce, 2, 105, failing(never)},
+		"failed, after more than there is": {&before, outcome{failure: "why", wait: math.MaxInt64}, MissedOnce, 3, 105,
+			failing(latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
-		if got := fmt.Sprintf("%+v", c.record.after(c.failure, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
+		if got := fmt.Sprintf("%+v", c.record.after(c.outcome, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s:\ngot  %s\nwant %+v", name, got, c.want)
 		}
 		if is := fmt.Sprintf("%+v", c.record); is != was {

@@ -203,9 +203,9 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 	n.writes.post(c)
 }
 
-// holdsLocked reports whether the node holds what it writes, because it is due soon.
+// holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
 func (n *node) holdsLocked(rec *record) bool {
-	return n.claimsLocked() && rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
+	return n.claimsLocked() && n.kinds.of(rec) != nil && rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length and
+// its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it could not
+// write it again as it was.
+
+// A field is an optional part of a record.
+type field struct {
+	tag   uint64                      // is never used for anything else
+	write func(r *record) []byte      // nil if the record has no such part
+	read  func(r *record, d *decoder) // sets d.short if the bytes make no sense
+}
+
+// Tags 1 and 2 are of the failed attempts and the trace of a task.
+var fields = [...]field{
+	{3, (*record).encodeVersion, (*record).decodeVersion},
+	{4, (*record).encodeStarts, (*record).decodeStarts},
+}
+
+// encodeFields returns the optional fields with their end, or nil if there are none.
+func (r *record) encodeFields() (b []byte) {
+	for _, f := range fields {
+		if bytes := f.write(r); bytes != nil {
+			b = binary.AppendUvarint(b, f.tag)
+			b = binary.AppendUvarint(b, uint64(len(bytes)))
+			b = append(b, bytes...)
+		}
+	}
+	if b != nil {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know, or 0.
+func (r *record) decodeFields(d *decoder) (unknown uint64) {
+	known := fields[:]
+	for {
+		tag := d.uvarint()
+		if tag == 0 {
+			return 0
+		}
+		for len(known) > 0 && known[0].tag < tag {
+			known = known[1:]
+		}
+		if len(known) == 0 || known[0].tag != tag {
+			if tag <= fields[len(fields)-1].tag { // it comes too late, or never was one
+				d.short = true
+				return 0
+			}
+			return tag
+		}
+		own := decoder{b: d.take(d.uvarint())}
+		known[0].read(r, &own)
+		known = known[1:]
+		d.short = d.short || own.short || len(own.b) > 0
+	}
+}
+
+func (r *record) encodeVersion() []byte {
+	if r.version == 0 {
+		return nil
+	}
+	return binary.AppendUvarint(nil, uint64(r.version))
+}
+
+func (r *record) decodeVersion(d *decoder) {
+	version := d.uvarint()
+	d.short = d.short || version < 2 || version > mostVersion
+	r.version = int(version)
+}
+
+func (r *record) encodeStarts() []byte {
+	if r.starts == 0 {
+		return nil
+	}
+	return binary.AppendUvarint(nil, uint64(r.starts))
+}
+
+func (r *record) decodeStarts(d *decoder) {
+	starts := d.uvarint()
+	d.short = d.short || starts == 0 || starts > math.MaxInt32
+	r.starts = int(starts)
+}
