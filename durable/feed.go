@@ -144,10 +144,16 @@ func (k *keeper) skip(rec *record) *record {
 	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 || rec.starts > 0 {
 		return rec
 	}
-	if kind := k.kinds.of(rec); kind == nil || kind.missed != MissedSkip {
+	kind, now := k.kinds.of(rec), k.now()
+	switch {
+	case kind == nil:
 		return rec
+	case kind.missed == MissedSkip:
+		return rec.skipped(now)
+	case rec.due <= kind.tooOld(now):
+		return rec.skipped(kind.tooOld(now))
 	}
-	return rec.skipped(time.Now().UnixNano())
+	return rec
 }
 
 // setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length and
-// its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it could not
-// write it again as it was.
+// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
+// and its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it
+// could not write it again as it was.
 
 // A field is an optional part of a record.
 type field struct {
@@ -22,6 +22,7 @@ type field struct {
 var fields = [...]field{
 	{3, (*record).encodeVersion, (*record).decodeVersion},
 	{4, (*record).encodeStarts, (*record).decodeStarts},
+	{5, (*record).encodeCron, (*record).decodeCron},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -39,7 +40,8 @@ func (r *record) encodeFields() (b []byte) {
 	return b
 }
 
-// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know, or 0.
+// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know,
+// or 0.
 func (r *record) decodeFields(d *decoder) (unknown uint64) {
 	known := fields[:]
 	for {
@@ -75,6 +77,18 @@ func (r *record) decodeVersion(d *decoder) {
 	version := d.uvarint()
 	d.short = d.short || version < 2 || version > mostVersion
 	r.version = int(version)
+}
+
+func (r *record) encodeCron() []byte {
+	if r.cron == "" {
+		return nil
+	}
+	return []byte(r.cron)
+}
+
+func (r *record) decodeCron(d *decoder) {
+	r.cron = string(d.take(uint64(len(d.b))))
+	d.short = d.short || r.cron == "" || r.interval > 0
 }
 
 func (r *record) encodeStarts() []byte {

@@ -29,13 +29,14 @@ func (t *tally) add(more tally) {
 
 // attempted returns what an attempt counts as, by its outcome and what the task is after it.
 func attempted(o outcome, next *record) tally {
-	switch {
-	case o.failure == "":
-		return tally{succeeded: 1}
-	case next.due == never:
-		return tally{failed: 1, parked: 1}
+	t := tally{succeeded: 1}
+	if o.failure != "" {
+		t = tally{failed: 1}
 	}
-	return tally{failed: 1}
+	if next != nil && next.due == never {
+		t.parked = 1
+	}
+	return t
 }
 
 // touched is what has become of one key.
@@ -85,7 +86,8 @@ func (g *group) put(key string, was, next *record) {
 	g.order = append(g.order, touched{key: key, was: was, now: next})
 }
 
-// mark puts next in the store, where was is, and leaves what is in memory as it is. Nothing has touched the key.
+// mark puts next in the store, where was is, and leaves what is in memory as it is. Nothing has touched the
+// key.
 func (g *group) mark(was, next *record) {
 	g.order = append(g.order, touched{key: was.key, was: was, now: next, marked: true})
 }

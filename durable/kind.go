@@ -14,8 +14,8 @@ import (
 )
 
 // A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic
-// or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and when. ctx is
-// done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
+// or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and
+// when. ctx is done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -88,13 +88,24 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
-// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, whatever the handler
-// returns after that. The next attempt does not begin before the handler has returned: a handler that ignores its
-// context keeps its worker, and its failure says how long it took. The default is no bound. d must be positive.
+// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, whatever the
+// handler returns after that. The next attempt does not begin before the handler has returned: a handler that
+// ignores its context keeps its worker, and its failure says how long it took. The default is no bound. d
+// must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.timeout = d
 		return positive("timeout", d)
+	}
+}
+
+// WithMissedAge sets how old a missed run may be. A repeating task that is overdue by more than d, or has to
+// make up for runs that are ([MissedAll]), passes over those: they count as missed. The default is no bound.
+// d must be positive.
+func WithMissedAge(d time.Duration) KindOption {
+	return func(k *kind) error {
+		k.missedAge = d
+		return positive("age of a missed run", d)
 	}
 }
 
@@ -104,6 +115,7 @@ type kind struct {
 	attempts    uint64
 	least, most time.Duration
 	missed      Missed
+	missedAge   time.Duration // 0 means no bound
 	timeout     time.Duration // of an attempt; 0 means none
 	version     int           // of the payloads that the handler takes; 0 is the first
 	upgrade     func(payload []byte, from int) ([]byte, error)

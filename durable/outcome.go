@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
-// as well. It returns nil if err is nil. It is found in an error that wraps it.
+// Park returns an error with which a handler parks its task at once: no attempt is left, for another would
+// fail as well. It returns nil if err is nil. It is found in an error that wraps it.
 func Park(err error) error {
 	if err == nil {
 		return nil
@@ -20,8 +20,8 @@ func Park(err error) error {
 }
 
 // RetryAfter returns an error with which a handler has the run tried again after d, in place of the wait of
-// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run is
-// tried again at once. RetryAfter returns nil if err is nil. It is found in an error that wraps it.
+// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run
+// is tried again at once. RetryAfter returns nil if err is nil. It is found in an error that wraps it.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -42,14 +42,14 @@ func (v *verdict) Unwrap() error { return v.error }
 type outcome struct {
 	failure string        // why it has failed, or empty
 	park    bool          // it has failed, and there is to be no further attempt
-	wait    time.Duration // it has failed, and the next attempt is to come after that; negative: after the kind's wait
+	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
 }
 
 // failedFor returns the outcome of an attempt that the handler has not ended by returning.
 func failedFor(why string) outcome { return outcome{failure: why, wait: -1} }
 
-// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the methods
-// of the user's error may do as they like.
+// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
+// methods of the user's error may do as they like.
 func judge(err error) (o outcome) {
 	if err == nil {
 		return outcome{}

@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// HandleJSON is [Scheduler.Handle] for payloads that are JSON. h is called with the payload as a T. A task whose
-// payload is no T is parked at once, with the error of package encoding/json. To change T in a way that old payloads
-// do not fit, see [WithPayloadVersion].
+// HandleJSON is [Scheduler.Handle] for payloads that are JSON. h is called with the payload as a T. A task
+// whose payload is no T is parked at once, with the error of package encoding/json. To change T in a way that
+// old payloads do not fit, see [WithPayloadVersion].
 func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) error {
@@ -28,8 +28,8 @@ func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, ru
 	}, opts...)
 }
 
-// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Whatever else adds a task can have
-// such a payload from json.Marshal.
+// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Whatever else adds a task can
+// have such a payload from json.Marshal.
 func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	var err error
 	if task.Payload, err = json.Marshal(payload); err != nil {
@@ -38,15 +38,16 @@ func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	return s.AddTask(ctx, task)
 }
 
-// WithPayloadVersion sets the version of the payloads' form that the handler takes. Without it that is 1. Tasks that
-// this scheduler adds have payloads of that version, unless [Task].PayloadVersion says otherwise.
+// WithPayloadVersion sets the version of the payloads' form that the handler takes. Without it that is 1.
+// Tasks that this scheduler adds have payloads of that version, unless [Task].PayloadVersion says otherwise.
 //
-// A payload of an earlier version is given to upgrade before the handler is called, and the handler gets what upgrade
-// returns. An error of upgrade parks the task at once. upgrade must not change its argument, which stays in the store.
+// A payload of an earlier version is given to upgrade before the handler is called, and the handler gets what
+// upgrade returns. An error of upgrade parks the task at once. upgrade must not change its argument, which
+// stays in the store.
 //
-// A payload of a later version is left alone, as if its kind had no handler here. Another node runs it, or a later
-// process. So a form changes by a rolling deploy: while nodes of both versions are there, those of the old version run
-// what the old ones have added, and those of the new version run everything.
+// A payload of a later version is left alone, as if its kind had no handler here. Another node runs it, or a
+// later process. So a form changes by a rolling deploy: while nodes of both versions are there, those of the
+// old version run what the old ones have added, and those of the new version run everything.
 //
 // version must be 2 to 1,000, and upgrade must not be nil.
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
@@ -76,8 +77,8 @@ func (k *kind) call(ctx context.Context, run Run) error {
 	return k.handler(ctx, run)
 }
 
-// class is the kind of the task as an engine has it: with the version of the payload, if that is not the first. Nodes
-// claim by it, so that none claims a payload that is newer than its handler.
+// class is the kind of the task as an engine has it: with the version of the payload, if that is not the
+// first. Nodes claim by it, so that none claims a payload that is newer than its handler.
 func class(kind string, version int) string {
 	if version <= 1 {
 		return kind

@@ -34,7 +34,8 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 			m.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Payload: []byte("ada"), Delay: delay + time.Millisecond})
 		}
 		// An old node may add what it does not know.
-		older[0].add(durable.Task{Key: "60", Kind: "k", Payload: []byte("ada"), PayloadVersion: 2, Delay: time.Millisecond})
+		older[0].add(durable.Task{Key: "60", Kind: "k", Payload: []byte("ada"), PayloadVersion: 2,
+			Delay: time.Millisecond})
 		time.Sleep(10 * time.Second)
 		calls := c.runs()
 		if len(calls) != 61 {
@@ -98,8 +99,9 @@ func TestWithPayloadVersion_wrong(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		upgrade := func(payload []byte, _ int) ([]byte, error) { return payload, nil }
 		for name, o := range map[string]durable.KindOption{
-			"version 1": durable.WithPayloadVersion(1, upgrade), "version 1001": durable.WithPayloadVersion(1001, upgrade),
-			"no upgrade": durable.WithPayloadVersion(2, nil), "timeout 0": durable.WithTimeout(0),
+			"version 1":    durable.WithPayloadVersion(1, upgrade),
+			"version 1001": durable.WithPayloadVersion(1001, upgrade),
+			"no upgrade":   durable.WithPayloadVersion(2, nil), "timeout 0": durable.WithTimeout(0),
 			"timeout -1": durable.WithTimeout(-1),
 		} {
 			if err := r.Handle("k", ok, o); err == nil {

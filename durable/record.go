@@ -15,7 +15,8 @@ type record struct {
 	key, kind  string
 	payload    []byte
 	interval   time.Duration
-	times      int64 // runs that have not been acknowledged, or Forever
+	cron       string // in place of interval
+	times      int64  // runs that have not been acknowledged, or Forever
 	generation uint64
 	seq        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970
@@ -27,8 +28,8 @@ type record struct {
 	starts     int // of the run, whose end is not known; an engine counts them itself
 }
 
-// The first byte of a record's data is its version. A record without an optional field (fields.go) is written as
-// version 1, which has none.
+// The first byte of a record's data is its version. A record without an optional field (fields.go) is written
+// as version 1, which has none.
 const (
 	recordVersion = 1
 	fieldsVersion = 2
@@ -44,7 +45,7 @@ func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.pa
 
 func (r *record) info() Info {
 	i := Info{
-		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
+		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure, PayloadVersion: max(r.version, 1),
 	}
@@ -117,7 +118,7 @@ func decode(stored Record) (*record, error) {
 	r.payload = d.b
 	switch {
 	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
-		r.repeats() && r.interval == 0:
+		r.repeats() && r.interval == 0 && r.cron == "":
 		return nil, fmt.Errorf("%w: malformed record for key %q: %x", ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil

@@ -38,8 +38,8 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// attempt calls the handler, and then end with the outcome. end is called whatever the handler does, and before the
-// logger, which may do as it likes, too.
+// attempt calls the handler, and then end with the outcome. end is called whatever the handler does, and
+// before the logger, which may do as it likes, too.
 func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(outcome)) {
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
@@ -104,9 +104,9 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// countStart makes the start of an overdue run durable before the run begins, and reports whether it may begin. An
-// overdue run may be one that has ended the process before. What falls due now does not wait for this: if it ends the
-// process, it is overdue afterwards.
+// countStart makes the start of an overdue run durable before the run begins, and reports whether it may
+// begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
+// this: if it ends the process, it is overdue afterwards.
 func (k *keeper) countStart(l *live) bool {
 	return k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
@@ -122,8 +122,8 @@ func (k *keeper) countStart(l *live) bool {
 // errGone says that the task was removed, replaced or moved meanwhile.
 var errGone = errors.New("durable: the task is gone")
 
-// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is durable the
-// task counts as running, and has no other run.
+// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
+// durable the task counts as running, and has no other run.
 func (k *keeper) conclude(l *live, next *record, t tally) {
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {

@@ -77,8 +77,8 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
-	if n.skips(l, kind) {
-		n.conclude(l, rec.skipped(n.now()), tally{}, false)
+	if to := n.skipsTo(l, kind); to != None {
+		n.conclude(l, rec.skipped(to), tally{}, false)
 		return
 	}
 	if !n.ask(l) {
@@ -163,14 +163,22 @@ func (n *node) begin(l *live) (context.Context, bool) {
 	return nil, false
 }
 
-// skips reports whether the task's kind does not run what was due before the start.
-func (n *node) skips(l *live, of *kind) bool {
-	if !l.overdue || of.missed != MissedSkip || !l.rec.repeats() || l.rec.attempts > 0 || l.claim.starts > 0 {
-		return false
+// skipsTo returns up to when the runs of the task are passed over, for its kind does not run what was due
+// before the start, or is as old as that. It returns None if they are not.
+func (n *node) skipsTo(l *live, of *kind) int64 {
+	if !l.overdue || !l.rec.repeats() || l.rec.attempts > 0 || l.claim.starts > 0 {
+		return None
 	}
+	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return l.rec.due <= n.since
+	switch {
+	case of.missed == MissedSkip && l.rec.due <= n.since:
+		return now
+	case l.rec.due <= of.tooOld(now):
+		return of.tooOld(now)
+	}
+	return None
 }
 
 func (n *node) isStopping() bool {

@@ -34,6 +34,8 @@ func TestRecord_after(t *testing.T) {
 		return with(func(r *record) { r.attempts, r.failure, r.due = 2, "why", due })
 	}
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
+	parks, waits := outcome{failure: "why", park: true}, outcome{failure: "why", wait: 500}
+	waitsLong := outcome{failure: "why", wait: math.MaxInt64}
 	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
 	for name, c := range map[string]struct {
 		record   *record
@@ -52,17 +54,17 @@ func TestRecord_after(t *testing.T) {
 		"succeeded, forever":            {times(Forever), outcome{}, MissedOnce, 3, 105, forever},
 		"succeeded, the last":           {times(1), outcome{}, MissedOnce, 3, 105, nil},
 		"succeeded, the last, all":      {times(1), outcome{}, MissedAll, 3, 145, nil},
-		"failed":                        {&before, failedFor("why"), MissedOnce, 3, 105, failing(105 + 15)}, // 20, less a quarter
-		"failed, all":                   {&before, failedFor("why"), MissedAll, 3, 145, failing(145 + 15)},
-		"failed, at the end of time":    {&before, failedFor("why"), MissedOnce, 3, latest - 1, failing(latest)},
-		"failed for the last time":      {&before, failedFor("why"), MissedOnce, 2, 105, failing(never)},
-		"failed once too often":         {&before, failedFor("why"), MissedOnce, 1, 105, failing(never)}, // more were allowed
-		"failed, park":                  {&before, outcome{failure: "why", park: true}, MissedOnce, 9, 105, failing(never)},
-		"failed, after a time":          {&before, outcome{failure: "why", wait: 500}, MissedOnce, 3, 105, failing(605)},
-		"failed, at once":               {&before, outcome{failure: "why"}, MissedOnce, 3, 105, failing(105)},
-		"failed, last, after a time":    {&before, outcome{failure: "why", wait: 500}, MissedOnce, 2, 105, failing(never)},
-		"failed, after more than there is": {&before, outcome{failure: "why", wait: math.MaxInt64}, MissedOnce, 3, 105,
-			failing(latest)},
+		// After 20, less a quarter.
+		"failed":                     {&before, failedFor("why"), MissedOnce, 3, 105, failing(120)},
+		"failed, all":                {&before, failedFor("why"), MissedAll, 3, 145, failing(145 + 15)},
+		"failed, at the end of time": {&before, failedFor("why"), MissedOnce, 3, latest - 1, failing(latest)},
+		"failed for the last time":   {&before, failedFor("why"), MissedOnce, 2, 105, failing(never)},
+		"failed once too often":      {&before, failedFor("why"), MissedOnce, 1, 105, failing(never)}, // of more
+		"failed, park":               {&before, parks, MissedOnce, 9, 105, failing(never)},
+		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, failing(605)},
+		"failed, at once":            {&before, outcome{failure: "why"}, MissedOnce, 3, 105, failing(105)},
+		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, failing(never)},
+		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, failing(latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
@@ -137,5 +139,23 @@ func TestRecord_interrupted(t *testing.T) {
 	}
 	if before.attempts != 1 || before.failure != "why" {
 		t.Errorf("the record has become %+v", before)
+	}
+}
+
+// A process that does not know the zone of a calendar parks the task, when its next run is to be found, and says why.
+func TestRecord_unknownZone_parks(t *testing.T) {
+	before := record{key: "k", kind: "kind", times: Forever, cron: "CRON_TZ=Europe/Atlantis @daily", grid: 100, due: 100}
+	of := &kind{attempts: 3, least: 10, most: 1000}
+	for name, got := range map[string]*record{
+		"after":   before.after(outcome{}, of, 105, 0),
+		"skipped": before.skipped(1000),
+	} {
+		want := "this process cannot read the schedule CRON_TZ=Europe/Atlantis @daily"
+		if got.due != never || got.failure != want || got.attempts != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if again := before.moved(500); again.due != 500 || again.failure != "" {
+		t.Errorf("moved: %+v", again)
 	}
 }

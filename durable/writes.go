@@ -205,7 +205,8 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 
 // holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
 func (n *node) holdsLocked(rec *record) bool {
-	return n.claimsLocked() && n.kinds.of(rec) != nil && rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
+	return n.claimsLocked() && n.kinds.of(rec) != nil &&
+		rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.

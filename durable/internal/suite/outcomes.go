@@ -26,7 +26,8 @@ func parks(t *testing.T, r *rig) {
 	if calls := r.ran(30 * time.Second); len(calls) != 1 {
 		t.Errorf("%d attempts: %v", len(calls), calls)
 	}
-	if i := r.info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 || i.Failure != "charging: not now" {
+	if i := r.info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 ||
+		i.Failure != "charging: not now" {
 		t.Errorf("parked: %+v", i)
 	}
 	r.must(r.on().Reschedule(ctx, "a", 0))
@@ -66,7 +67,8 @@ func timesOut(t *testing.T, r *rig) {
 	}, durable.WithTimeout(2*time.Second), durable.WithRetry(5, time.Second, time.Second))
 	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 	r.ran(3500 * time.Millisecond)
-	if i := r.info("a"); i.Attempts != 1 || i.Failure != "timed out after 2s, ended after 2s: context deadline exceeded" {
+	if i := r.info("a"); i.Attempts != 1 ||
+		i.Failure != "timed out after 2s, ended after 2s: context deadline exceeded" {
 		t.Errorf("after the first attempt: %+v", i)
 	}
 	if calls := r.ran(10 * time.Second); len(calls) != 2 {
@@ -95,7 +97,10 @@ type order struct{ Number int }
 func jsonPayloads(t *testing.T, r *rig) {
 	got := make(chan order, 1)
 	for _, s := range r.all {
-		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error { got <- o; return nil }))
+		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+			got <- o
+			return nil
+		}))
 	}
 	r.must(r.on().AddJSON(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}, order{42}))
 	if i := r.info("a"); string(i.Payload) != `{"Number":42}` || i.PayloadVersion != 1 {
@@ -136,8 +141,8 @@ func toVersion2(payload []byte, from int) ([]byte, error) {
 }
 
 func upgrades(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return errNot }, durable.WithPayloadVersion(2, toVersion2),
-		durable.WithRetry(2, time.Second, time.Second))
+	r.handle("k", func(context.Context, durable.Run) error { return errNot },
+		durable.WithPayloadVersion(2, toVersion2), durable.WithRetry(2, time.Second, time.Second))
 	r.add(durable.Task{Key: "old", Kind: "k", Payload: []byte("ada"), PayloadVersion: 1, Delay: time.Second})
 	r.add(durable.Task{Key: "present", Kind: "k", Payload: []byte("2:ada"), Delay: time.Second})
 	calls := r.ran(5 * time.Second)
@@ -160,7 +165,8 @@ func upgrades(t *testing.T, r *rig) {
 }
 
 func failsToUpgrade(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithPayloadVersion(2, toVersion2))
+	r.handle("k", func(context.Context, durable.Run) error { return nil },
+		durable.WithPayloadVersion(2, toVersion2))
 	r.add(durable.Task{Key: "a", Kind: "k", PayloadVersion: 1, Delay: time.Second})
 	if calls := r.ran(5 * time.Second); len(calls) != 0 {
 		t.Errorf("the handler was called: %v", calls)
@@ -171,7 +177,8 @@ func failsToUpgrade(t *testing.T, r *rig) {
 }
 
 func newerPayload(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithPayloadVersion(2, toVersion2))
+	r.handle("k", func(context.Context, durable.Run) error { return nil },
+		durable.WithPayloadVersion(2, toVersion2))
 	r.add(durable.Task{Key: "newer", Kind: "k", PayloadVersion: 3, Delay: time.Second})
 	r.add(durable.Task{Key: "soon", Kind: "k", PayloadVersion: 3, Delay: time.Millisecond})
 	r.add(durable.Task{Key: "own", Kind: "k", Delay: time.Second})

@@ -26,6 +26,9 @@ var promises = []struct {
 	{"an old payload is upgraded", upgrades},
 	{"an upgrade that fails parks at once", failsToUpgrade},
 	{"a payload that is newer than its handler waits", newerPayload},
+	{"a calendar says when runs are due", byCalendar},
+	{"a moved run returns to the calendar", movedOffCalendar},
+	{"a wrong calendar is refused", wrongCalendar},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
