@@ -95,6 +95,9 @@
 // task whose hour is a * follows what the clock shows instead: "30 * * * *" runs at both. [Task] has the
 // rules, and [Next] shows what comes of them. After downtime a calendar is a grid as any other.
 //
+// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is treated in the
+// same way.
+//
 // # Time
 //
 // Due times are wall-clock times, because the next process must understand them. Within the window

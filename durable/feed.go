@@ -141,17 +141,12 @@ func (k *keeper) countsParked(rec *record) int64 {
 
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
 func (k *keeper) skip(rec *record) *record {
-	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 || rec.starts > 0 {
+	kind := k.kinds.of(rec)
+	if rec.due > k.overdue.until || kind == nil || !rec.skippable() {
 		return rec
 	}
-	kind, now := k.kinds.of(rec), k.now()
-	switch {
-	case kind == nil:
-		return rec
-	case kind.missed == MissedSkip:
-		return rec.skipped(now)
-	case rec.due <= kind.tooOld(now):
-		return rec.skipped(kind.tooOld(now))
+	if to := kind.passesOver(rec.due, k.now(), true); to != None {
+		return rec.skipped(to)
 	}
 	return rec
 }

@@ -23,6 +23,7 @@ var fields = [...]field{
 	{3, (*record).encodeVersion, (*record).decodeVersion},
 	{4, (*record).encodeStarts, (*record).decodeStarts},
 	{5, (*record).encodeCron, (*record).decodeCron},
+	{6, (*record).encodePaused, (*record).decodePaused},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -89,6 +90,18 @@ func (r *record) encodeCron() []byte {
 func (r *record) decodeCron(d *decoder) {
 	r.cron = string(d.take(uint64(len(d.b))))
 	d.short = d.short || r.cron == "" || r.interval > 0
+}
+
+func (r *record) encodePaused() []byte {
+	if r.paused == 0 {
+		return nil
+	}
+	return binary.AppendVarint(nil, r.paused)
+}
+
+func (r *record) decodePaused(d *decoder) {
+	r.paused = d.varint()
+	d.short = d.short || r.paused <= 0
 }
 
 func (r *record) encodeStarts() []byte {

@@ -24,8 +24,9 @@ type record struct {
 	attempts   uint64
 	missed     uint64
 	failure    string
-	version    int // of the payload's form; 0 is the first
-	starts     int // of the run, whose end is not known; an engine counts them itself
+	version    int   // of the payload's form; 0 is the first
+	paused     int64 // when it was due as it was paused; 0 if it is not
+	starts     int   // of the run, whose end is not known; an engine counts them itself
 }
 
 // The first byte of a record's data is its version. A record without an optional field (fields.go) is written
@@ -52,6 +53,8 @@ func (r *record) info() Info {
 	switch {
 	case i.Parked:
 		i.State = Parked
+	case r.paused != 0:
+		i.State = Paused
 	case r.due <= time.Now().UnixNano():
 		i.State = Waiting
 	case r.attempts > 0:
@@ -59,7 +62,7 @@ func (r *record) info() Info {
 	default:
 		i.State = Scheduled
 	}
-	if !i.Parked {
+	if !i.Parked && r.paused == 0 {
 		i.Next = time.Unix(0, r.due)
 	}
 	return i

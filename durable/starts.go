@@ -166,19 +166,13 @@ func (n *node) begin(l *live) (context.Context, bool) {
 // skipsTo returns up to when the runs of the task are passed over, for its kind does not run what was due
 // before the start, or is as old as that. It returns None if they are not.
 func (n *node) skipsTo(l *live, of *kind) int64 {
-	if !l.overdue || !l.rec.repeats() || l.rec.attempts > 0 || l.claim.starts > 0 {
+	if !l.overdue || !l.rec.skippable() || l.claim.starts > 0 {
 		return None
 	}
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case of.missed == MissedSkip && l.rec.due <= n.since:
-		return now
-	case l.rec.due <= of.tooOld(now):
-		return of.tooOld(now)
-	}
-	return None
+	return of.passesOver(l.rec.due, now, l.rec.due <= n.since)
 }
 
 func (n *node) isStopping() bool {

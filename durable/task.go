@@ -143,7 +143,7 @@ type Info struct {
 	Interval       time.Duration
 	Cron           string    // as in Task
 	Times          int       // runs that have not been acknowledged, as GetTaskTimes
-	Next           time.Time // when the next run or attempt is due; zero if Parked
+	Next           time.Time // when the next run or attempt is due; zero if Parked or paused
 	Generation     uint64    // as in Token
 	Seq            uint64    // as in Token: the number of the run that is next, or running
 	Attempts       int       // failed attempts of that run

@@ -85,9 +85,12 @@ func (r *record) begin() {
 	r.await()
 }
 
-// await makes the task due on its grid, or parks it if that is not known.
+// await makes the task due on its grid, or parks it if that is not known. A paused task will be due then.
 func (r *record) await() {
-	if r.due = r.grid; r.due == never {
+	switch r.due = r.grid; {
+	case r.paused != 0:
+		r.paused, r.due = max(r.grid, 1), pausedDue
+	case r.due == never:
 		r.attempts, r.failure = 1, clip("this process cannot read the schedule "+r.cron)
 	}
 }
@@ -135,6 +138,21 @@ func (k *kind) over(now int64) int64 {
 		return k.tooOld(now)
 	}
 	return now
+}
+
+// skippable reports whether the next run may be passed over when it is overdue: there are others, and it has not begun.
+func (r *record) skippable() bool { return r.repeats() && r.attempts == 0 && r.starts == 0 }
+
+// passesOver returns up to when the missed runs of a task are passed over that has been due since then, or None. old
+// says that the kind does not run those with MissedSkip.
+func (k *kind) passesOver(due, now int64, old bool) int64 {
+	switch {
+	case k.missed == MissedSkip && old:
+		return now
+	case due <= k.tooOld(now):
+		return k.tooOld(now)
+	}
+	return None
 }
 
 // tooOld returns up to when missed runs are too old for the kind to be made.

@@ -259,7 +259,7 @@ func (n *node) do(ctx context.Context, v *verb) error {
 		return n.add(ctx, v)
 	case toSet:
 		return n.set(ctx, v)
-	case toMove:
+	case toMove, toPause, toResume:
 		return n.move(ctx, v)
 	}
 	r, err := n.send(ctx, v.size, Write{Record: Record{Key: v.key}, If: IfPresent})
@@ -373,7 +373,10 @@ func (n *node) move(ctx context.Context, v *verb) error {
 		if err != nil {
 			return err
 		}
-		next := old.moved(v.to)
+		next := v.change(old)
+		if next == old {
+			return nil
+		}
 		w := next.write(IfUnchanged, stored.Revision)
 		r, err := n.send(ctx, v.size, w, next)
 		if err != nil {

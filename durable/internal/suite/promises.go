@@ -29,6 +29,10 @@ var promises = []struct {
 	{"a calendar says when runs are due", byCalendar},
 	{"a moved run returns to the calendar", movedOffCalendar},
 	{"a wrong calendar is refused", wrongCalendar},
+	{"a paused task does not run", pauses},
+	{"a resumed task does not make up for what it missed", resumesRepeating},
+	{"a paused task is moved, replaced and removed", pausedVerbs},
+	{"pausing a run in progress", pausesRunning},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
