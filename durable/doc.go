@@ -137,7 +137,7 @@
 //   - A handler can complete its run in a transaction together with its own rows, if the engine has
 //     transactions. Then its effects there happen exactly once. [Run.Completion] is what such an engine uses.
 //   - Stats counts what this node has done, apart from Pending and Parked, which are those of the engine.
-//     Parked may be a second old.
+//     These are as old as [Scheduler.Census] says.
 //
 // # Inside
 //

@@ -54,15 +54,26 @@ type Engine interface {
 	// one that is added, changed or removed meanwhile.
 	Due(ctx context.Context, after Position, until int64) iter.Seq2[Stored, error]
 
-	// Len returns the number of tasks.
-	Len(ctx context.Context) (int, error)
+	// ByKey walks over the tasks whose key is not less than from, in order of the key, as Due does.
+	ByKey(ctx context.Context, from string) iter.Seq2[Stored, error]
+
+	// Failing is ByKey for the tasks that were written with Failing alone. Its cost does not depend on how many
+	// others there are.
+	Failing(ctx context.Context, from string) iter.Seq2[Stored, error]
+
+	// Census counts the tasks of each kind, in any order. It may take seconds.
+	Census(ctx context.Context) ([]KindCensus, error)
 
 	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
 
 	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. members is the number
-	// of members whose lease has not run out.
-	Renew(ctx context.Context, id MemberID) (now int64, members int, err error)
+	// of members whose lease has not run out. report is what the member says about itself, for Members: at most
+	// MaxReport bytes.
+	Renew(ctx context.Context, id MemberID, report []byte) (now int64, members int, err error)
+
+	// Members returns the members, in any order. One whose lease has run out is a member until it is reaped.
+	Members(ctx context.Context) ([]Membership, error)
 
 	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
 	// Reap waits for a user's transaction: what that has locked is freed by a later Reap.
@@ -102,11 +113,24 @@ type MemberID int64
 // A Stored is a task as an engine keeps it.
 type Stored struct {
 	Record
-	Kind     string   // the kind of the task, which is in Data, too
+	Kind     string   // by what it is claimed: the kind of the task, and the version of its payload from 2 on
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
 	Starts   int      // starts that were confirmed since the record was written
 }
+
+// A Membership is a member as the engine's books have it.
+type Membership struct {
+	ID     MemberID
+	Name   string
+	Lease  time.Duration // its length
+	Left   time.Duration // until it runs out, by the engine's clock; negative if it has
+	Held   int           // tasks that the member holds
+	Report []byte        // of its last Renew
+}
+
+// MaxReport is the size of a member's report, in bytes.
+const MaxReport = 4 << 10
 
 // A Claim is what a member holds: a task at a revision.
 type Claim struct {
@@ -120,11 +144,12 @@ type Batch []Write
 // A Write puts the record of a key, or deletes it.
 type Write struct {
 	Record        // Due and Data are those to put; nil Data deletes the record
-	Kind   string // of the record to put
+	Kind   string // of the record to put, as in Stored
 
 	If       Condition
 	Revision int64 // for IfUnchanged
 	Hold     bool  // the member that commits holds the task from then on; else it is free
+	Failing  bool  // an attempt of the run of the record to put has failed
 }
 
 // A Condition says when a write is done.

@@ -144,7 +144,7 @@ func ExampleEngine() {
 	if err := engine.Leave(ctx, id); err != nil {
 		log.Fatal(err)
 	}
-	_, _, err = engine.Renew(ctx, id)
+	_, _, err = engine.Renew(ctx, id, nil)
 	fmt.Println("gone:", errors.Is(err, durable.ErrMemberGone))
 	// Output:
 	// added: true replaced: false

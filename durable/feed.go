@@ -50,14 +50,10 @@ func (k *keeper) feed() time.Duration {
 	if k.Err() != nil {
 		return forever
 	}
-	again := forever
-	if !k.parked.done() {
-		k.countParked()
-		again = 0
-	}
 	if !k.started {
-		return again
+		return forever
 	}
+	again := forever
 	if room := k.backlog.room(); room > 0 && !k.overdue.done() {
 		k.read(&k.overdue, min(room, feedAtOnce))
 		again = 0
@@ -84,7 +80,7 @@ func (k *keeper) feed() time.Duration {
 func (k *keeper) read(f *feed, most int) {
 	g := &group{k: k}
 	n, whole := 0, true
-	for rec, err := range dueRecords(k.store, f.at, f.until) {
+	for rec, err := range decoded(k.store.Due(f.at, f.until)) {
 		if err != nil {
 			_ = k.fail(err) // which reports it
 			return
@@ -111,32 +107,6 @@ func (k *keeper) read(f *feed, most int) {
 		f.at = end(f.until)
 	}
 	_ = k.commit(g) // which fails the keeper, if it does
-}
-
-// countParked counts some of the parked tasks that were there before New.
-func (k *keeper) countParked() {
-	n := int64(0)
-	for rec, err := range k.store.Due(k.parked.at, k.parked.until) {
-		if err != nil {
-			_ = k.fail(err) // which reports it
-			return
-		}
-		k.parked.at = rec.Position()
-		if n++; n == feedAtOnce {
-			k.count.parked.Add(n)
-			return
-		}
-	}
-	k.count.parked.Add(n)
-	k.parked.at = end(k.parked.until)
-}
-
-// countsParked returns 1 if the task is parked and counted: those that countParked has yet to read are not.
-func (k *keeper) countsParked(rec *record) int64 {
-	if rec != nil && rec.due == never && k.parked.passed(rec.position()) {
-		return 1
-	}
-	return 0
 }
 
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
@@ -190,6 +160,7 @@ func (k *keeper) readAgain(kind string) {
 	// What is due now has been read, unless the feed ahead is behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
 	k.overdue = feed{at: Position{Due: None}, until: until}
+	k.overdueBy.Store(until)
 	if !k.ahead.passed(end(until)) {
 		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
 	}

@@ -18,8 +18,9 @@ type field struct {
 	read  func(r *record, d *decoder) // sets d.short if the bytes make no sense
 }
 
-// Tags 1 and 2 are of the failed attempts and the trace of a task.
+// Tag 2 is of the trace of a task.
 var fields = [...]field{
+	{1, (*record).encodeFailed, (*record).decodeFailed},
 	{3, (*record).encodeVersion, (*record).decodeVersion},
 	{4, (*record).encodeStarts, (*record).decodeStarts},
 	{5, (*record).encodeCron, (*record).decodeCron},
@@ -115,4 +116,19 @@ func (r *record) decodeStarts(d *decoder) {
 	starts := d.uvarint()
 	d.short = d.short || starts == 0 || starts > math.MaxInt32
 	r.starts = int(starts)
+}
+
+func (r *record) encodeFailed() (b []byte) {
+	for _, f := range r.failed {
+		b = appendString(binary.AppendVarint(b, f.at), f.text)
+	}
+	return b
+}
+
+func (r *record) decodeFailed(d *decoder) {
+	r.failed = nil
+	for len(d.b) > 0 && !d.short {
+		r.failed = append(r.failed, failed{d.varint(), d.string()})
+	}
+	d.short = d.short || len(r.failed) > mostFailed
 }

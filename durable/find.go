@@ -7,8 +7,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -16,184 +16,152 @@ import (
 const (
 	pageLimit = 100
 	lookFor   = 150 * time.Millisecond
+
+	// lookGrace is how much longer an answer of the engine may take that is under way when the time is up.
+	lookGrace = 40 * time.Millisecond
 )
 
-// find walks over all tasks in due order.
-func (s *Scheduler) find(ctx context.Context, q Query) (f Found, err error) {
-	after, err := parsePosition(q.After)
-	if err != nil {
-		return f, err
+func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
+	if q.Limit < 0 {
+		return Found{}, fmt.Errorf("%w: Limit %d is negative", ErrInvalidTask, q.Limit)
 	}
+	now := s.below.now()
+	over := q.stretch(now)
+	if err := over.resume(q.After); err != nil {
+		return Found{}, err
+	}
+	var f Found
 	limit := cmp.Or(q.Limit, pageLimit)
-	began := time.Now()
-	var at Position
-	for info, err := range s.All(ctx) {
-		if err != nil {
-			return f, err
-		}
-		p := Position{never, info.Key}
-		if !info.Parked {
-			p.Due = info.Next.UnixNano()
-		}
-		if !after.before(p) {
-			continue
-		}
-		if len(f.Tasks) == limit || time.Since(began) >= cmp.Or(q.For, lookFor) {
-			f.Cut = len(f.Tasks) < limit
-			f.Next = at.text()
-			return f, nil
-		}
-		f.Looked++
-		at = p
-		if s.fits(q, info) {
-			f.Tasks = append(f.Tasks, info)
-		}
-	}
-	return f, nil
-}
-
-func (s *Scheduler) fits(q Query, i Info) bool {
-	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || q.Kind == i.Kind) &&
-		(!q.Repeating || i.Times != 1) &&
-		(q.State == AnyState || q.State == i.State) &&
-		(q.Failure == "" || strings.Contains(i.Failure, q.Failure) || groupText(i.Failure) == q.Failure)
-}
-
-func (p Position) text() string {
-	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint64(nil, uint64(p.Due)), p.Key...))
-}
-
-func parsePosition(text string) (p Position, err error) {
-	if text == "" {
-		return Position{Due: None}, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) < 8 {
-		return p, fmt.Errorf("%w: After %q is not the Next of a page", ErrInvalidTask, text)
-	}
-	return Position{int64(binary.BigEndian.Uint64(b)), string(b[8:])}, nil
-}
-
-// groupText returns an error with # in place of each number.
-func groupText(s string) string {
-	var b strings.Builder
-	digit := false
-	for _, r := range s {
-		is := r >= '0' && r <= '9'
-		if !is {
-			b.WriteRune(r)
-		} else if !digit {
-			b.WriteByte('#')
-		}
-		digit = is
-	}
-	return b.String()
-}
-
-func (s *Scheduler) census(ctx context.Context) (Census, error) {
-	c := Census{At: time.Unix(0, s.below.now()), Whole: true}
-	of := make(map[string]*KindCensus)
-	for i, err := range s.All(ctx) {
-		if err != nil {
-			return c, err
-		}
-		k := of[i.Kind]
-		if k == nil {
-			k = &KindCensus{Kind: i.Kind}
-			of[i.Kind] = k
-		}
-		k.Tasks++
-		if i.Attempts > 0 {
-			k.Failing++
-		}
-		if i.Parked {
-			k.Parked++
-		}
-	}
-	for _, k := range of {
-		c.Kinds = append(c.Kinds, *k)
-	}
-	slices.SortFunc(c.Kinds, func(a, b KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })
-	return c, nil
-}
-
-func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
-	of := make(map[[2]string]*FailureGroup)
-	for i, err := range s.All(ctx) {
-		if err != nil {
-			return f, err
-		}
-		if i.Attempts == 0 {
-			continue
-		}
-		f.Looked++
-		text := groupText(i.Failure)
-		g := of[[2]string{i.Kind, text}]
-		if g == nil {
-			g = &FailureGroup{Kind: i.Kind, Text: text, Example: i.Key}
-			of[[2]string{i.Kind, text}] = g
-		}
-		g.Tasks++
-		if i.Parked {
-			g.Parked++
-		}
-	}
-	for _, g := range of {
-		f.Groups = append(f.Groups, *g)
-	}
-	slices.SortFunc(f.Groups, func(a, b FailureGroup) int {
-		return cmp.Or(-cmp.Compare(a.Tasks, b.Tasks), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
+	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
+		f.Tasks = append(f.Tasks, v.info(now))
+		return len(f.Tasks) < limit
 	})
+	if err != nil {
+		return Found{}, err
+	}
+	f.Looked = end.looked
+	if !end.whole {
+		f.Next = over.cursor()
+		f.Cut = len(f.Tasks) < limit
+	}
 	return f, nil
 }
 
-func (s *Scheduler) nodes(context.Context) ([]NodeInfo, error) {
-	st := s.wheel.Stats()
-	return []NodeInfo{{Self: true, NodeReport: NodeReport{
-		Kinds: s.kinds.names(), Waiting: st.Waiting, Running: st.Running, Workers: st.Workers,
-	}}}, nil
-}
-
-func (s *Scheduler) kindInfos() (all []KindInfo) {
-	for _, name := range s.kinds.names() {
-		k := s.kinds.get(name)
-		all = append(all, KindInfo{
-			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed,
-		})
+// stretch returns where the tasks are that the query asks for, with the fewest others.
+func (q Query) stretch(now int64) stretch {
+	failing := q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
+	switch {
+	case q.State == Running:
+		return stretch{order: byRunning, from: q.Prefix}
+	case failing:
+		return stretch{order: byFailing, from: q.Prefix}
+	case q.Prefix != "":
+		return stretch{order: byKey, from: q.Prefix}
+	case q.State == Waiting:
+		return stretch{after: Position{Due: None}, until: now}
+	case q.State == Scheduled:
+		return stretch{after: end(now), until: latest}
+	case q.State == Parked:
+		return stretch{after: end(latest), until: never}
 	}
-	slices.SortFunc(all, func(a, b KindInfo) int { return cmp.Compare(a.Kind, b.Kind) })
-	return all
+	return stretch{after: Position{Due: None}, until: never}
 }
 
-func (s *Scheduler) catchUp(ctx context.Context) (c CatchUp, err error) {
-	f, err := s.find(ctx, Query{State: Waiting, Limit: 1 << 20})
-	if err != nil || len(f.Tasks) == 0 {
-		return c, err
+// fits reports whether the task is one of those that the query asks for.
+func (q Query) fits(v view, now int64) bool {
+	r := v.rec
+	return strings.HasPrefix(r.key, q.Prefix) && (q.Kind == "" || q.Kind == r.kind) &&
+		(!q.Repeating || r.repeats()) &&
+		(q.State == AnyState || q.State == v.state(now)) &&
+		(q.Failure == "" || strings.Contains(r.failure(), q.Failure) || groupText(r.failure()) == q.Failure)
+}
+
+// An ending says how a look has ended.
+type ending struct {
+	looked int  // how many tasks were looked at
+	whole  bool // there is no more
+}
+
+// look calls each with the tasks of the stretch that fit the query, until each wants no more or the time is up. A
+// time of 0 is never up. It moves the beginning of the stretch to where a further look goes on.
+func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
+	each func(view) (more bool),
+) (e ending, err error) {
+	began, within := time.Now(), ctx
+	if most > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, most+lookGrace)
+		defer cancel()
 	}
-	return CatchUp{Left: len(f.Tasks), Cut: f.Cut, Oldest: f.Tasks[0].Next}, nil
-}
-
-func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
-	q.Limit = 1000
-	for {
-		f, err := s.find(ctx, q)
+	more := true
+	for v, err := range s.walk(ctx, within, *over) {
 		if err != nil {
-			return n, err
-		}
-		for _, i := range f.Tasks {
-			switch do {
-			case DoRemove:
-				err = s.RemoveTask(ctx, i.Key)
-			case DoRunNow:
-				err = s.Reschedule(ctx, i.Key, 0)
+			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && within.Err() != nil {
+				return e, nil
 			}
-			if err != nil {
-				return n, err
-			}
-			n++
+			return e, err
 		}
-		if q.After = f.Next; q.After == "" {
-			return n, nil
+		if over.order != byDue && !strings.HasPrefix(v.rec.key, q.Prefix) {
+			break
+		}
+		if !more || e.looked > 0 && most > 0 && time.Since(began) >= most {
+			return e, nil
+		}
+		over.pass(v.rec)
+		e.looked++
+		if over.order == byFailing && !v.rec.failing() {
+			continue // an earlier version of this program has written it
+		}
+		if q.fits(v, now) {
+			more = each(v)
 		}
 	}
+	e.whole = true
+	return e, nil
+}
+
+// pass moves the beginning of the stretch to behind the task.
+func (o *stretch) pass(r *record) {
+	if o.order == byDue {
+		o.after = r.position()
+		return
+	}
+	o.from = r.key + "\x00"
+}
+
+// The first byte of a cursor says which order it is of.
+const (
+	cursorDue = 'd'
+	cursorKey = 'k'
+)
+
+// cursor returns the beginning of the stretch as text, and resume sets it to that of a cursor.
+func (o *stretch) cursor() string {
+	b := []byte{cursorKey}
+	if o.order == byDue {
+		b = binary.BigEndian.AppendUint64([]byte{cursorDue}, uint64(o.after.Due))
+		b = append(b, o.after.Key...)
+	} else {
+		b = append(b, o.from...)
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func (o *stretch) resume(cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	switch {
+	case err == nil && o.order == byDue && len(b) > 8 && b[0] == cursorDue:
+		at := Position{int64(binary.BigEndian.Uint64(b[1:])), string(b[9:])}
+		if o.after.before(at) {
+			o.after = at
+		}
+	case err == nil && o.order != byDue && len(b) > 0 && b[0] == cursorKey:
+		o.from = max(o.from, string(b[1:]))
+	default:
+		return fmt.Errorf("%w: After %q is not the Next of a page of this query", ErrInvalidTask, cursor)
+	}
+	return nil
 }

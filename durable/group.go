@@ -111,10 +111,10 @@ func (g *group) changes() []Change {
 	for _, t := range g.order {
 		c := Change{Key: t.key, From: None, Due: None}
 		if t.was != nil {
-			c.From = t.was.due
+			c.From, c.WasFailing = t.was.due, t.was.failing()
 		}
 		if t.now != nil {
-			c.Due, c.Data = t.now.due, t.now.encode()
+			c.Due, c.Data, c.Failing = t.now.due, t.now.encode(), t.now.failing()
 		}
 		if c.From != None || c.Due != None {
 			all = append(all, c)

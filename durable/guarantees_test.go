@@ -74,9 +74,9 @@ func (e late) Join(ctx context.Context, name string, lease time.Duration) (durab
 	return e.Engine.Join(ctx, name, lease)
 }
 
-func (e late) Renew(ctx context.Context, id durable.MemberID) (int64, int, error) {
+func (e late) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
 	defer time.Sleep(e.by)
-	return e.Engine.Renew(ctx, id)
+	return e.Engine.Renew(ctx, id, report)
 }
 
 func (e late) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
@@ -348,8 +348,8 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 				for _, call := range c.runs() {
 					ran[call.Key] = true
 				}
-				if n, err := c.engine.Len(ctx); len(ran) != tasks || n != 0 || err != nil {
-					t.Errorf("%d tasks have run, and %d are left", len(ran), n)
+				if kinds, err := c.engine.Census(ctx); len(ran) != tasks || len(kinds) != 0 || err != nil {
+					t.Errorf("%d tasks have run, and left are %v", len(ran), kinds)
 				}
 				for _, m := range c.nodes {
 					m.link.SetDown(false)

@@ -16,8 +16,9 @@ import (
 
 func FuzzRecord_decode(f *testing.F) {
 	f.Add((&record{key: "k", kind: "kind", times: Forever, interval: 1, generation: math.MaxUint64}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failure: "f", grid: latest}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily", paused: 9}).encode())
+	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failed: []failed{{text: "f"}}, grid: latest}).encode())
+	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily",
+		paused: 9}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(Record{Key: "k", Due: 1, Data: data})
@@ -33,7 +34,7 @@ func FuzzRecord_decode(f *testing.F) {
 
 func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, seq: 300, grid: 1 << 61,
-		attempts: 7, missed: 1 << 20, failure: "why"}
+		attempts: 7, missed: 1 << 20, failed: []failed{{5, "why"}, {text: "before"}}}
 	data := r.encode()
 	for n := range data {
 		if got, err := decode(Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {

@@ -46,7 +46,12 @@ type keeper struct {
 	failure atomic.Pointer[error]
 	failed  chan struct{} // closed when failure is set
 	count   counter
+	counts  census
+	running running
 	report  reporter
+
+	overdueBy atomic.Int64 // the due time up to which the overdue feed reads
+	caughtUp  rate         // starts of overdue tasks
 
 	// The keeper's own.
 	started        bool
@@ -54,7 +59,6 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
-	parked         feed           // of the parked tasks, which are counted and not kept
 	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
 	unreported     []string       // kinds that are new there
 }
@@ -75,6 +79,7 @@ type live struct {
 	rec     *record
 	overdue bool          // it is in the backlog, or was, and not in the wheel
 	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
+	over    bool          // it is not running any more; see running
 	claim   *claim        // of a node; nil in a keeper
 }
 
@@ -102,15 +107,17 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		unhandled: make(map[string]int),
 		overdue:   feed{at: Position{Due: None}, until: None},
 		ahead:     feed{at: Position{Due: None}, until: None},
-		parked:    feed{at: end(latest), until: never},
 	}
 	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
 	k.ctx, k.cancelRuns = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
-	keys := store.Keys() // as they are before the first operation
-	k.helpers.Go(func() { k.readKeys(keys) })
+	k.overdueBy.Store(None)
+	keys := store.Keys() // as they are before the first operation, and so are the records
+	begun := make(chan struct{})
+	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
+	<-begun
 	if reporter, ok := store.(FailureReporter); ok {
 		k.helpers.Go(func() { k.watch(reporter) })
 	}
@@ -261,11 +268,11 @@ func (k *keeper) commit(g *group) error {
 	if g.parked != nil {
 		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
 	}
+	k.counts.change(g.order)
 	for _, t := range g.order {
 		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
 		}
-		k.count.parked.Add(k.countsParked(t.now) - k.countsParked(t.was))
 		if k.isAside(t.was) {
 			k.unhandled[t.was.kind]--
 			k.count.unhandled.Add(-1)
@@ -287,6 +294,7 @@ func (k *keeper) place(key string, rec *record) {
 			k.backlog.remove(old)
 		}
 	}
+	k.running.remove(old)
 	delete(k.live, key)
 	if rec != nil && k.passed(rec.position()) {
 		now := time.Now().UnixNano()
@@ -324,6 +332,7 @@ func (k *keeper) start() error {
 		}
 		k.started = true
 		now := time.Now().UnixNano()
+		k.overdueBy.Store(now - 1)
 		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
 		k.backlog.start()
@@ -336,23 +345,65 @@ func (k *keeper) handled(kind string) {
 	_ = k.post(op{do: func(*group) error { k.readAgain(kind); return nil }}) // or nothing runs any more
 }
 
-func (k *keeper) get(_ context.Context, key string) (*record, error) {
+func (k *keeper) get(_ context.Context, key string) (view, bool, error) {
 	rec, err := getRecord(k.store, key)
-	return rec, k.readError(err)
+	if err != nil || rec == nil {
+		return view{}, false, k.readError(err)
+	}
+	return k.view(rec), true, nil
 }
 
-func (k *keeper) all(context.Context) iter.Seq2[*record, error] {
-	return func(yield func(*record, error) bool) {
-		for rec, err := range dueRecords(k.store, Position{Due: None}, never) {
-			if !yield(rec, k.readError(err)) {
+func (k *keeper) view(rec *record) view { return view{rec: rec, running: k.running.has(rec)} }
+
+func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
+	return func(yield func(view, error) bool) {
+		var records iter.Seq2[Record, error]
+		switch over.order {
+		case byKey:
+			records = k.store.ByKey(over.from)
+		case byFailing:
+			records = k.store.Failing(over.from)
+		case byRunning:
+			yieldFrom(k.running.list(), over.from, yield)
+			return
+		default:
+			records = k.store.Due(over.after, over.until)
+		}
+		for rec, err := range decoded(records) {
+			if err != nil {
+				yield(view{}, k.readError(err))
+				return
+			}
+			if !yield(k.view(rec), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (k *keeper) len() int                 { return k.store.Len() }
-func (k *keeper) fill(s *Stats)            { k.count.fill(s) }
+func (k *keeper) len() int { return k.store.Len() }
+
+func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
+
+func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
+	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: k.cfg.report(k.wheel, k.kinds)}}, nil
+}
+
+func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.caughtUp.read() }
+
+// overdueUntil returns the due time up to which tasks are read as overdue.
+func (k *keeper) overdueUntil() int64 {
+	if by := k.overdueBy.Load(); by != None {
+		return by
+	}
+	return k.now()
+}
+
+func (k *keeper) fill(s *Stats) {
+	k.count.fill(s)
+	s.Parked = k.counts.parked()
+}
+
 func (k *keeper) failing() <-chan struct{} { return k.failed }
 func (k *keeper) stop()                    { k.backlog.stop() }
 func (k *keeper) cancel()                  { k.cancelRuns() }
@@ -406,6 +457,34 @@ func (k *keeper) next(after, n uint64) uint64 {
 	first := max(k.generation+1, after+1, generationAt(k.now(), rand.Uint64()))
 	k.generation = first + n - 1
 	return first
+}
+
+// countRecords counts the records as they were in the beginning, after it has called begun. What changes meanwhile
+// is counted as it changes. It ends early with the keeper.
+func (k *keeper) countRecords(begun func()) {
+	begun = sync.OnceFunc(begun)
+	var some []touched
+	for stored, err := range k.store.Due(Position{Due: None}, never) {
+		begun()
+		if err != nil {
+			_ = k.fail(err)
+			return
+		}
+		rec, err := decode(stored)
+		if err != nil {
+			continue // what reads it later reports it
+		}
+		if some = append(some, touched{now: rec}); len(some) == feedAtOnce {
+			if k.ctx.Err() != nil {
+				return
+			}
+			k.counts.change(some)
+			some = some[:0]
+		}
+	}
+	begun()
+	k.counts.change(some)
+	k.counts.finish()
 }
 
 // readKeys walks over the keys, as they were in the beginning, and makes the fingerprints of them, if there are

@@ -121,6 +121,8 @@ type kind struct {
 	upgrade     func(payload []byte, from int) ([]byte, error)
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
+
+	started, succeeded, failed, parked atomic.Uint64 // for KindInfo
 }
 
 // quickRun is how long the runs of a quick kind take at most: a delay that does not matter to what waits.

@@ -294,10 +294,10 @@ func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (du
 	return id, now, err
 }
 
-func (l *ledger) Renew(ctx context.Context, id durable.MemberID) (int64, int, error) {
+func (l *ledger) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, members, err := l.engine.Renew(ctx, id)
+	now, members, err := l.engine.Renew(ctx, id, report)
 	if err == nil {
 		l.until[id] = time.Now().Add(l.lease)
 	}
@@ -328,7 +328,18 @@ func (l *ledger) Release(ctx context.Context, by durable.MemberID, claims []dura
 func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
 	return l.engine.Get(ctx, key)
 }
-func (l *ledger) Len(ctx context.Context) (int, error) { return l.engine.Len(ctx) }
+func (l *ledger) Census(ctx context.Context) ([]durable.KindCensus, error) {
+	return l.engine.Census(ctx)
+}
+func (l *ledger) Members(ctx context.Context) ([]durable.Membership, error) {
+	return l.engine.Members(ctx)
+}
+func (l *ledger) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return l.engine.ByKey(ctx, from)
+}
+func (l *ledger) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return l.engine.Failing(ctx, from)
+}
 func (l *ledger) Due(ctx context.Context, after durable.Position, until int64,
 ) iter.Seq2[durable.Stored, error] {
 	return l.engine.Due(ctx, after, until)

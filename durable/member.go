@@ -115,7 +115,7 @@ func (n *node) renew(t *term) bool {
 	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for another
 	defer cancel()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id)
+	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode())
 	if err != nil {
 		n.failed(t, err)
 		return false

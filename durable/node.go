@@ -77,8 +77,10 @@ type node struct {
 	checked    int64 // when it was checked
 	away       bool  // the last call failed
 
-	parked parkedCount
-	length atomic.Int64 // the last Len that was read
+	names map[MemberID]string // of the members, as far as they were asked for
+
+	counts   count
+	caughtUp rate // starts of overdue tasks
 
 	lastStart atomic.Int64 // of a run, by the node's own time
 }
@@ -167,36 +169,86 @@ func (n *node) handled(string) {
 	call(n.wake)
 }
 
-func (n *node) get(ctx context.Context, key string) (*record, error) {
+func (n *node) get(ctx context.Context, key string) (view, bool, error) {
 	stored, ok, err := n.engine.Get(ctx, key)
 	if err != nil {
-		return nil, n.unavailable(ctx, err)
+		return view{}, false, n.unavailable(ctx, err)
 	}
 	if !ok {
-		return nil, nil
+		return view{}, false, nil
 	}
-	return decode(stored.Record)
+	v, err := n.view(stored, n.namer(ctx))
+	return v, err == nil, err
 }
 
-func (n *node) all(ctx context.Context) iter.Seq2[*record, error] {
-	return n.walk(ctx, Position{Due: None})
+func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
+	rec, err := decode(s.Record)
+	if err != nil {
+		return view{}, err
+	}
+	running := s.Owner != 0 && s.Starts > 0 && s.Due != never
+	return view{rec: rec, running: running, node: name(s.Owner), revision: s.Revision}, nil
 }
 
-// walk yields the tasks after the position, decoded.
-func (n *node) walk(ctx context.Context, after Position) iter.Seq2[*record, error] {
-	return func(yield func(*record, error) bool) {
-		for stored, err := range n.engine.Due(ctx, after, never) {
-			var rec *record
+func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
+	return func(yield func(view, error) bool) {
+		var tasks iter.Seq2[Stored, error]
+		switch over.order {
+		case byKey:
+			tasks = n.engine.ByKey(ctx, over.from)
+		case byFailing:
+			tasks = n.engine.Failing(ctx, over.from)
+		case byRunning:
+			all, err := n.allRunning(ctx)
+			if err != nil {
+				yield(view{}, n.unavailable(ctx, err))
+				return
+			}
+			yieldFrom(all, over.from, yield)
+			return
+		default:
+			tasks = n.engine.Due(ctx, over.after, over.until)
+		}
+		name := n.namer(ctx)
+		for stored, err := range tasks {
+			var v view
 			if err != nil {
 				err = n.unavailable(ctx, err)
 			} else {
-				rec, err = decode(stored.Record)
+				v, err = n.view(stored, name)
 			}
-			if !yield(rec, err) || err != nil {
+			if !yield(v, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// allRunning returns the tasks that run on any node.
+func (n *node) allRunning(ctx context.Context) (all []view, err error) {
+	members, err := n.engine.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if m.Held == 0 {
+			continue
+		}
+		held, err := n.engine.Claimed(ctx, m.ID)
+		if errors.Is(err, ErrMemberGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, stored := range held {
+			v, err := n.view(stored, func(MemberID) string { return m.Name })
+			if err == nil && v.running { // what cannot be read does not run
+				all = append(all, v)
+			}
+		}
+	}
+	return all, nil
 }
 
 // unavailable returns the error of a verb whose call has failed.
@@ -208,48 +260,44 @@ func (n *node) unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// statsTimeout is how long Len and Stats, which have no context, wait for the engine.
-const statsTimeout = time.Second
-
-// len returns the number of tasks, or the one that was read last if the engine does not answer.
-func (n *node) len() int {
-	ctx, cancel := context.WithTimeout(n.life, statsTimeout)
-	defer cancel()
-	if now, err := n.engine.Len(ctx); err == nil {
-		n.length.Store(int64(now))
+func (n *node) census(ctx context.Context) (Census, error) {
+	c, err := n.counts.take(ctx, func() (Census, error) {
+		ctx, cancel := context.WithTimeout(n.life, countTimeout)
+		defer cancel()
+		kinds, err := n.engine.Census(ctx)
+		if err != nil {
+			return Census{}, err
+		}
+		return newCensus(n.now(), true, byKind(kinds)), nil
+	})
+	if err != nil {
+		return Census{}, n.unavailable(ctx, err)
 	}
-	return int(n.length.Load())
+	return c, nil
 }
 
-// A parkedCount is the number of parked tasks, which the engine does not count: they are read.
-type parkedCount struct {
-	mu    sync.Mutex // protects below
-	tasks int
-	read  time.Time
+// len returns the number of tasks that were counted last.
+func (n *node) len() int {
+	_, _ = n.census(n.life)
+	tasks, _ := n.counts.read().sum()
+	return tasks
 }
-
-// parkedEvery is how old a parkedCount may be.
-const parkedEvery = time.Second
 
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
-	p := &n.parked
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.read.IsZero() || time.Since(p.read) >= parkedEvery {
-		ctx, cancel := context.WithTimeout(n.life, statsTimeout)
-		defer cancel()
-		tasks := 0
-		for _, err := range n.walk(ctx, end(latest)) {
-			if err != nil {
-				tasks = p.tasks
-				break
-			}
-			tasks++
-		}
-		p.tasks, p.read = tasks, time.Now()
-	}
-	s.Parked = p.tasks
+	_, s.Parked = n.counts.read().sum()
+}
+
+// overdueUntil returns the due time up to which tasks are claimed as overdue.
+func (n *node) overdueUntil() int64 { return n.clock.earliest(n.own()) - int64(overdueAfter) }
+
+// overdueStarts takes this node for an average one.
+func (n *node) overdueStarts() (total uint64, perSecond float64) {
+	n.mu.Lock()
+	nodes := max(n.members, 1)
+	n.mu.Unlock()
+	total, perSecond = n.caughtUp.read()
+	return total * uint64(nodes), perSecond * float64(nodes)
 }
 
 func (n *node) Err() error               { return nil } // it outlives whatever happens to the engine

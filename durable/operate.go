@@ -4,6 +4,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -47,16 +48,17 @@ type Query struct {
 
 // Found is a page of tasks.
 type Found struct {
-	Tasks  []Info // in order of due time and key, or of the key alone if the query has a prefix or a failure
+	Tasks  []Info // in order of due time and key, or of the key alone: see [Scheduler.Find]
 	Looked int    // how many tasks were looked at
 	Next   string // what After is for the next page; empty if this is the last
 	Cut    bool   // the time was up before the page was full
 }
 
 // Find returns a page of the tasks that the query asks for. It uses the best of the orders in which the tasks are
-// kept: by due time, by key for a prefix, and of those that failed by key. What does not fit the rest of the query is
-// looked at and left out, until the page is full or the time is up: the page is cut then, and Next goes on. A task that
-// changes meanwhile may be found or not.
+// kept: by due time; by key for a prefix, and for what is running; of those that failed by key, for a failure and for
+// what is retrying. What does not fit the rest of the query is looked at and left out, until the page is full or the
+// time is up: the page is cut then, and Next goes on. A task that changes meanwhile may be found or not. An After that
+// is not of the same query is an error that wraps ErrInvalidTask.
 func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) { return s.find(ctx, q) }
 
 // A Census is how many tasks there are, by kind.
@@ -75,8 +77,16 @@ type KindCensus struct {
 }
 
 // Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count that took
-// longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of its time.
-func (s *Scheduler) Census(ctx context.Context) (Census, error) { return s.census(ctx) }
+// longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of its time. A count
+// that takes longer than 150 ms goes on in the background, and the one before it is returned. If there is none, Whole
+// is false.
+func (s *Scheduler) Census(ctx context.Context) (Census, error) {
+	if !s.reads.enter() {
+		return Census{}, ErrStopped
+	}
+	defer s.reads.leave()
+	return s.below.census(ctx)
+}
 
 // A FailureGroup is the tasks of a kind that fail for the same reason. Numbers in the error are left out of the
 // comparison.
@@ -122,7 +132,13 @@ type NodeReport struct {
 }
 
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
-func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) { return s.nodes(ctx) }
+func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
+	if !s.reads.enter() {
+		return nil, ErrStopped
+	}
+	defer s.reads.leave()
+	return s.below.nodes(ctx)
+}
 
 // A KindInfo is what this scheduler knows of a kind that has a handler here, since New.
 type KindInfo struct {
@@ -149,7 +165,8 @@ type CatchUp struct {
 }
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It looks at
-// the tasks for 150 ms at most.
+// the tasks for 150 ms at most. Those of a kind without a handler here are left out. What has taken longer than 5 ms
+// is used again for a hundred times as long, less the tasks that have been started since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 
 // An Action is what [Scheduler.Bulk] does to a task.
@@ -184,6 +201,9 @@ type Attempt struct {
 // concurrent use, and must not panic. Packages metrics and dashboard have such functions.
 func WithObserver(f func(Attempt)) Option {
 	return func(c *config) error {
+		if f == nil {
+			return errors.New("durable: observer is nil")
+		}
 		c.observers = append(c.observers, f)
 		return nil
 	}

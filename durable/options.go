@@ -26,6 +26,8 @@ type config struct {
 	log      logrus.FieldLogger
 
 	observers []func(Attempt)
+	version   string    // of this package
+	made      time.Time // the scheduler
 
 	// Of a node.
 	name  string
@@ -40,6 +42,7 @@ func newConfig(opts []Option) (config, error) {
 	c := config{
 		tick: 10 * time.Millisecond, window: time.Minute, poolSize: 1024, catchUp: 10_000, prints: true,
 		log: logrus.StandardLogger(), name: nodeName(), lease: 5 * time.Second, draw: rand.Float64,
+		version: buildVersion(), made: time.Now(),
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -106,7 +109,8 @@ func WithoutFingerprints() Option {
 }
 
 // WithNode sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
-// name of the host and the number of the process. It need not be unique. It must not be empty. New ignores it.
+// name of the host and the number of the process. It need not be unique. It must not be empty. On a [Store] it is
+// only shown.
 func WithNode(name string) Option {
 	return func(c *config) error {
 		if name == "" {

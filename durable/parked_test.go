@@ -75,14 +75,25 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 	})
 }
 
-// A slowCount is a store in which reading some parked tasks takes ten milliseconds.
+// A slowCount is a store in which reading all tasks takes ten milliseconds for each 512.
 type slowCount struct{ *memstore.Store }
 
 func (s slowCount) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
-	if after.Due > 0 && until == math.MaxInt64 {
-		time.Sleep(10 * time.Millisecond)
+	walk := s.Store.Due(after, until)
+	if after.Due != durable.None || until != math.MaxInt64 {
+		return walk
 	}
-	return s.Store.Due(after, until)
+	return func(yield func(durable.Record, error) bool) {
+		n := 0
+		for r, err := range walk {
+			if n++; n%512 == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
 // While the parked tasks from before New are counted, some of them are changed: each counts once, or not at all.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // HandleJSON is [Scheduler.Handle] for payloads that are JSON. h is called with the payload as a T. A task
@@ -83,5 +84,24 @@ func class(kind string, version int) string {
 	if version <= 1 {
 		return kind
 	}
-	return kind + "\x1f" + strconv.Itoa(version)
+	return kind + classMark + strconv.Itoa(version)
+}
+
+const classMark = "\x1f"
+
+// byKind returns the counts of an engine, which counts by class, by kind.
+func byKind(classes []KindCensus) (kinds []KindCensus) {
+	of := make(map[string]int)
+	for _, c := range classes {
+		c.Kind, _, _ = strings.Cut(c.Kind, classMark)
+		i, known := of[c.Kind]
+		if !known {
+			of[c.Kind] = len(kinds)
+			kinds = append(kinds, c)
+			continue
+		}
+		k := &kinds[i]
+		k.Tasks, k.Failing, k.Parked = k.Tasks+c.Tasks, k.Failing+c.Failing, k.Parked+c.Parked
+	}
+	return kinds
 }

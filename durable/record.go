@@ -23,14 +23,23 @@ type record struct {
 	due        int64 // when it is to be looked at: then, or at a later attempt, or never
 	attempts   uint64
 	missed     uint64
-	failure    string
-	version    int   // of the payload's form; 0 is the first
-	paused     int64 // when it was due as it was paused; 0 if it is not
-	starts     int   // of the run, whose end is not known; an engine counts them itself
+	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first
+	version    int      // of the payload's form; 0 is the first
+	paused     int64    // when it was due as it was paused; 0 if it is not
+	starts     int      // of the run, whose end is not known; an engine counts them itself
 }
 
-// The first byte of a record's data is its version. A record without an optional field (fields.go) is written
-// as version 1, which has none.
+// A failed is a failed attempt.
+type failed struct {
+	at   int64  // when it ended, in nanoseconds since 1970; 0 if that is not known
+	text string // the error
+}
+
+// mostFailed is how many failed attempts a record keeps.
+const mostFailed = 5
+
+// The first byte of a record's data is its version. A record without an optional field (fields.go) is written as
+// version 1, which has none.
 const (
 	recordVersion = 1
 	fieldsVersion = 2
@@ -44,34 +53,61 @@ func (r *record) position() Position { return Position{r.due, r.key} }
 // size is about how many bytes the record takes in the store.
 func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) }
 
-func (r *record) info() Info {
+// failing reports whether an attempt of the run has failed.
+func (r *record) failing() bool { return r.attempts > 0 }
+
+// failure is the error of the last attempt, or empty.
+func (r *record) failure() string {
+	if len(r.failed) == 0 {
+		return ""
+	}
+	return r.failed[0].text
+}
+
+// token is that of the run that is next, or running.
+func (r *record) token() Token { return Token{r.key, r.generation, r.seq} }
+
+// state returns where the task stands at that time, if it is not running.
+func (r *record) state(now int64) State {
+	switch {
+	case r.due == never:
+		return Parked
+	case r.paused != 0:
+		return Paused
+	case r.due <= now:
+		return Waiting
+	case r.failing():
+		return Retrying
+	}
+	return Scheduled
+}
+
+func (r *record) info(now int64) Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure, PayloadVersion: max(r.version, 1),
-	}
-	switch {
-	case i.Parked:
-		i.State = Parked
-	case r.paused != 0:
-		i.State = Paused
-	case r.due <= time.Now().UnixNano():
-		i.State = Waiting
-	case r.attempts > 0:
-		i.State = Retrying
-	default:
-		i.State = Scheduled
+		Parked: r.due == never, Failure: r.failure(), State: r.state(now), PayloadVersion: max(r.version, 1),
 	}
 	if !i.Parked && r.paused == 0 {
 		i.Next = time.Unix(0, r.due)
 	}
+	for _, f := range r.failed {
+		i.Failed = append(i.Failed, f.info())
+	}
 	return i
+}
+
+func (f failed) info() Failure {
+	if f.at == 0 {
+		return Failure{Text: f.text}
+	}
+	return Failure{At: time.Unix(0, f.at), Text: f.text}
 }
 
 // encode returns everything but the key and the due time.
 func (r *record) encode() []byte {
 	fields := r.encodeFields()
-	b := make([]byte, 0, 32+len(r.kind)+len(fields)+len(r.payload)+len(r.failure))
+	b := make([]byte, 0, 32+len(r.kind)+len(fields)+len(r.payload))
 	if fields == nil {
 		b = append(b, recordVersion)
 	} else {
@@ -84,12 +120,14 @@ func (r *record) encode() []byte {
 	b = binary.AppendVarint(b, r.grid)
 	b = binary.AppendUvarint(b, r.attempts)
 	b = binary.AppendUvarint(b, r.missed)
-	for _, s := range []string{r.kind, r.failure} {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
-	}
+	b = appendString(b, r.kind)
+	b = appendString(b, "") // version 1 has the error of the last attempt here
 	b = append(b, fields...)
 	return append(b, r.payload...)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // decode reads what encode wrote. The payload is that of the data, and not a copy.
@@ -111,7 +149,9 @@ func decode(stored Record) (*record, error) {
 		attempts:   d.uvarint(),
 		missed:     d.uvarint(),
 		kind:       d.string(),
-		failure:    d.string(),
+	}
+	if failure := d.string(); failure != "" {
+		r.failed = []failed{{text: failure}}
 	}
 	if version == fieldsVersion && !d.short {
 		if tag := r.decodeFields(&d); tag != 0 {
@@ -136,10 +176,10 @@ func getRecord(store Store, key string) (*record, error) {
 	return decode(stored)
 }
 
-// dueRecords is the store's walk Due, decoded.
-func dueRecords(store Store, after Position, until int64) iter.Seq2[*record, error] {
+// decoded is a walk over records, decoded.
+func decoded(walk iter.Seq2[Record, error]) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
-		for stored, err := range store.Due(after, until) {
+		for stored, err := range walk {
 			var rec *record
 			if err == nil {
 				rec, err = decode(stored)

@@ -74,7 +74,7 @@ func (r *reporter) write(n notices) {
 			Warn("durable: tasks are due whose kind, or version of its payload, has no handler; they wait for one")
 	}
 	if n.parked > 0 {
-		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure).
+		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure()).
 			Warnf("durable: %d tasks parked, this one the last", n.parked)
 	}
 	if n.away != nil {

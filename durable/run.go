@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
-
-	"github.com/sirupsen/logrus"
 )
 
 // runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
@@ -23,24 +21,30 @@ func (k *keeper) runTask(l *live) {
 		k.leave(l)
 		return
 	}
-	rec := l.rec.interrupted(l.rec.starts, kind)
+	rec := l.rec.interrupted(l.rec.starts, kind, k.now())
 	if rec.due == never {
+		kind.parked.Add(1)
 		k.conclude(l, rec, tally{parked: 1})
 		return
 	}
 	if l.overdue && !k.countStart(l) {
 		return
 	}
+	k.running.add(l)
 	k.count.started.Add(1)
-	kind.attempt(k.ctx, rec.toRun(kind, 0), k.cfg.log, func(o outcome) {
+	if l.overdue {
+		k.caughtUp.note()
+	}
+	kind.attempt(k.ctx, rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, k.now(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
+		return next
 	})
 }
 
-// attempt calls the handler, and then end with the outcome. end is called whatever the handler does, and
-// before the logger, which may do as it likes, too.
-func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end func(outcome)) {
+// attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is called
+// whatever the handler does, and before the observers and the logger, which may do as they like, too.
+func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outcome) *record) {
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.timeout)
@@ -48,9 +52,11 @@ func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end
 	}
 	began := time.Now()
 	o := failedFor("handler called runtime.Goexit") // unless it returns
+	k.started.Add(1)
 	defer func() {
 		value := recover()
-		took := time.Since(began)
+		ended := time.Now()
+		took := ended.Sub(began)
 		k.took(took)
 		if value != nil {
 			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
@@ -58,12 +64,43 @@ func (k *kind) attempt(ctx context.Context, run Run, log logrus.FieldLogger, end
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // no other context of a run has a deadline
 			o = o.late(k.timeout, took)
 		}
-		end(o)
+		parked := k.note(o, end(o))
+		if len(cfg.observers) > 0 {
+			a := Attempt{
+				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
+				Started: began, Ended: ended, Failure: o.failure, Parked: parked,
+			}
+			for _, observe := range cfg.observers {
+				observe(a)
+			}
+		}
 		if value != nil {
-			log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + o.failure)
+			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
+				Error("durable: " + o.failure)
 		}
 	}()
 	o = judge(k.call(ctx, run))
+}
+
+// note counts an attempt, and reports whether the task is parked after it.
+func (k *kind) note(o outcome, next *record) (parked bool) {
+	if o.failure == "" {
+		k.succeeded.Add(1)
+	} else {
+		k.failed.Add(1)
+	}
+	if parked = next != nil && next.due == never; parked {
+		k.parked.Add(1)
+	}
+	return parked
+}
+
+// attemptDue returns when the attempt was due: the run, or after a failure the attempt.
+func (r *record) attemptDue() time.Time {
+	if r.failing() {
+		return time.Unix(0, r.due)
+	}
+	return time.Unix(0, r.grid)
 }
 
 func (r *record) toRun(of *kind, fence int64) Run {
@@ -72,7 +109,7 @@ func (r *record) toRun(of *kind, fence int64) Run {
 		times--
 	}
 	return Run{
-		Token:   Token{r.key, r.generation, r.seq},
+		Token:   r.token(),
 		Kind:    r.kind,
 		Payload: r.payload,
 		Due:     time.Unix(0, r.grid),

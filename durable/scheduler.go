@@ -24,7 +24,8 @@ type Scheduler struct {
 	kinds kinds
 	below backend
 
-	reads readers
+	reads  readers
+	behind catchingUp
 
 	ending atomic.Bool
 	ended  chan struct{}
@@ -258,11 +259,11 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, ErrStopped
 	}
 	defer s.reads.leave()
-	rec, err := s.below.get(ctx, key)
-	if err != nil || rec == nil {
+	found, ok, err := s.below.get(ctx, key)
+	if err != nil || !ok {
 		return Info{}, false, err
 	}
-	return rec.info(), true, nil
+	return found.info(s.below.now()), true, nil
 }
 
 // All returns an iterator over the tasks in due order, parked tasks last. It yields every task that exists
@@ -270,31 +271,41 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 // error ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		if !s.reads.enter() {
-			yield(Info{}, ErrStopped)
-			return
-		}
-		defer s.reads.leave()
-		for rec, err := range s.below.all(ctx) {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err == nil && s.reads.stopped() {
-				err = ErrStopped
-			}
+		for found, err := range s.walk(ctx, ctx, stretch{after: Position{Due: None}, until: never}) {
 			if err != nil {
 				yield(Info{}, err)
 				return
 			}
-			if !yield(rec.info(), nil) {
+			if !yield(found.info(s.below.now()), nil) {
 				return
 			}
 		}
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown. If the engine of a node does not answer within a
-// second, it is the number that was read last.
+// walk is that of the backend. It ends with the context, and with Shutdown. within is that of the calls.
+func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[view, error] {
+	return func(yield func(view, error) bool) {
+		if !s.reads.enter() {
+			yield(view{}, ErrStopped)
+			return
+		}
+		defer s.reads.leave()
+		for found, err := range s.below.walk(within, over) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil && s.reads.stopped() {
+				err = ErrStopped
+			}
+			if !yield(found, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Len returns the number of tasks, or 0 after Shutdown. On a node it is that of the [Census].
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0

@@ -378,9 +378,9 @@ func (s slow) Commit(ctx context.Context, by durable.MemberID, batches []durable
 	return s.Engine.Commit(ctx, by, batches)
 }
 
-func (s slow) Renew(ctx context.Context, id durable.MemberID) (int64, int, error) {
+func (s slow) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
 	defer s.answer(true)
-	return s.Engine.Renew(ctx, id)
+	return s.Engine.Renew(ctx, id, report)
 }
 
 func (s slow) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
@@ -569,8 +569,8 @@ func (a ahead) Join(ctx context.Context, name string, lease time.Duration) (dura
 	return id, now + aheadBy, err
 }
 
-func (a ahead) Renew(ctx context.Context, id durable.MemberID) (int64, int, error) {
-	now, members, err := a.Engine.Renew(ctx, id)
+func (a ahead) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+	now, members, err := a.Engine.Renew(ctx, id, report)
 	return now + aheadBy, members, err
 }
 

@@ -72,8 +72,9 @@ func (n *node) runTask(l *live) {
 		n.drop(l) // at the end of the membership it is free for others
 		return
 	}
-	rec := l.rec.interrupted(l.claim.starts, kind)
+	rec := l.rec.interrupted(l.claim.starts, kind, n.now())
 	if rec.due == never {
+		kind.parked.Add(1)
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
@@ -90,11 +91,15 @@ func (n *node) runTask(l *live) {
 	}
 	n.count.started.Add(1)
 	n.lastStart.Store(n.own())
+	if l.overdue {
+		n.caughtUp.note()
+	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(ctx, run, n.cfg.log, func(o outcome) {
+	kind.attempt(ctx, run, &n.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
+		return next
 	})
 }
 

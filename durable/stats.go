@@ -6,11 +6,11 @@ import "sync/atomic"
 
 // Stats are the accounts of a scheduler: first the present numbers, and then what it has counted since New.
 //
-// Parked is exact when the tasks that were parked before New have been read once, in the background: a few
-// milliseconds for a thousand. Until then it lacks those that have not been read.
+// Parked is exact when the tasks that were there before New have been read once, in the background. Until then it
+// lacks those that have not been read.
 //
-// On a node, Pending and Parked are those of the whole engine, Parked up to a second ago. The other numbers are
-// the node's own, and Unhandled is 0.
+// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other numbers
+// are the node's own, and Unhandled is 0.
 type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker
@@ -30,7 +30,7 @@ type Stats struct {
 // A counter counts for the Stats of a scheduler.
 type counter struct {
 	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
-	parked, unhandled                                       atomic.Int64
+	unhandled                                               atomic.Int64
 }
 
 func (c *counter) add(t tally) {
@@ -43,7 +43,6 @@ func (c *counter) add(t tally) {
 
 // fill puts in what was counted.
 func (c *counter) fill(s *Stats) {
-	s.Parked = int(c.parked.Load())
 	s.Unhandled = int(c.unhandled.Load())
 	s.Added = c.added.Load()
 	s.Removed = c.removed.Load()
@@ -57,6 +56,6 @@ func (c *counter) fill(s *Stats) {
 func (s *Scheduler) Stats() Stats {
 	w := s.wheel.Stats()
 	all := Stats{Pending: s.Len(), Waiting: w.Waiting, Running: w.Running}
-	s.below.fill(&all)
+	s.below.fill(&all) // what Len has counted, too
 	return all
 }

@@ -5,6 +5,7 @@ package durable
 import (
 	"iter"
 	"math"
+	"time"
 )
 
 // A Store keeps records by key and in the order of their due times. Package
@@ -28,6 +29,15 @@ type Store interface {
 	// Due walks over the records after the position and up to the due time, that included, in order of due
 	// time and key, as they are when the walk begins. An error ends it. Commits may happen during the walk.
 	Due(after Position, until int64) iter.Seq2[Record, error]
+
+	// ByKey walks over the records whose key is not less than from, in order of the key, as they are when the walk
+	// begins. An error ends it. Commits may happen during the walk.
+	ByKey(from string) iter.Seq2[Record, error]
+
+	// Failing is ByKey for the records that were put with Failing alone. Its cost does not depend on how many
+	// others there are. A store that was written before there was Failing finds its failing records when Keys has
+	// been walked over once.
+	Failing(from string) iter.Seq2[Record, error]
 
 	// Keys walks over all keys, in any order, as they are when Keys is called. The caller must begin the walk,
 	// but need not finish it. An error ends it. Commits may happen during the walk. A scheduler walks over all
@@ -72,7 +82,7 @@ func (r Record) Info() (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return rec.info(), nil
+	return rec.info(time.Now().UnixNano()), nil
 }
 
 // A Position is a place in the order of due time and key. It need not have a record.
@@ -87,6 +97,9 @@ type Change struct {
 	From int64 // the due time of the present record, or None
 	Due  int64 // that of the new one, or None
 	Data []byte
+
+	WasFailing bool // the present record was put with Failing
+	Failing    bool // the new one is failing: an attempt of its run has failed
 }
 
 // None is the due time where there is no record. It is less than any other.

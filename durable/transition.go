@@ -30,8 +30,7 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 		}
 		next.begin()
 	default:
-		next.attempts++
-		next.failure = o.failure
+		next.fail(o.failure, now)
 		switch {
 		case o.park || next.attempts >= of.attempts:
 			next.due = never
@@ -46,15 +45,16 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 
 // interrupted returns the task after a number of starts of its run whose end is unknown: the process ended, or
 // its lease ran out. Each counts as a failed attempt. If that leaves no attempt, the task is parked, or else it
-// is due as before. A task that ends its process is not tried for ever in this way.
-func (r *record) interrupted(starts int, of *kind) *record {
+// is due as before. A task that ends its process is not tried for ever in this way. now is when that was found.
+func (r *record) interrupted(starts int, of *kind, now int64) *record {
 	if starts == 0 {
 		return r
 	}
 	next := *r
 	next.starts = 0
-	next.attempts += uint64(starts)
-	next.failure = "the process ended, or its lease ran out, during the run"
+	for range starts {
+		next.fail("the process ended, or its lease ran out, during the run", now)
+	}
 	if next.attempts >= of.attempts {
 		next.due = never
 	}
@@ -81,7 +81,7 @@ func (r *record) moved(to int64) *record {
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
-	r.attempts, r.starts, r.failure = 0, 0, ""
+	r.attempts, r.starts, r.failed = 0, 0, nil
 	r.await()
 }
 
@@ -91,8 +91,15 @@ func (r *record) await() {
 	case r.paused != 0:
 		r.paused, r.due = max(r.grid, 1), pausedDue
 	case r.due == never:
-		r.attempts, r.failure = 1, clip("this process cannot read the schedule "+r.cron)
+		r.fail(clip("this process cannot read the schedule "+r.cron), 0)
 	}
+}
+
+// fail counts a failed attempt.
+func (r *record) fail(failure string, now int64) {
+	r.attempts++
+	earlier := r.failed[:min(len(r.failed), mostFailed-1)]
+	r.failed = append([]failed{{now, failure}}, earlier...)
 }
 
 // repeats reports whether there is a run after the next.

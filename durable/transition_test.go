@@ -14,7 +14,7 @@ import (
 func TestRecord_after(t *testing.T) {
 	const draw = 0.5
 	before := record{key: "k", kind: "kind", payload: []byte("p"), interval: 10, times: 3, generation: 5, seq: 7,
-		grid: 100, due: 101, attempts: 1, missed: 4, failure: "the first"}
+		grid: 100, due: 101, attempts: 1, missed: 4, failed: []failed{{99, "the first"}}}
 	with := func(change func(r *record)) *record {
 		r := before
 		change(&r)
@@ -22,7 +22,7 @@ func TestRecord_after(t *testing.T) {
 	}
 	again := func(change func(r *record)) *record { // the next run
 		return with(func(r *record) {
-			r.times, r.seq, r.attempts, r.failure = 2, 8, 0, ""
+			r.times, r.seq, r.attempts, r.failed = 2, 8, 0, nil
 			change(r)
 			r.due = r.grid
 		})
@@ -30,8 +30,10 @@ func TestRecord_after(t *testing.T) {
 	at := func(grid int64, missed uint64) *record {
 		return again(func(r *record) { r.grid, r.missed = grid, missed })
 	}
-	failing := func(due int64) *record {
-		return with(func(r *record) { r.attempts, r.failure, r.due = 2, "why", due })
+	fails := func(at, due int64) *record {
+		return with(func(r *record) {
+			r.attempts, r.failed, r.due = 2, []failed{{at, "why"}, {99, "the first"}}, due
+		})
 	}
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
 	parks, waits := outcome{failure: "why", park: true}, outcome{failure: "why", wait: 500}
@@ -55,16 +57,16 @@ func TestRecord_after(t *testing.T) {
 		"succeeded, the last":           {times(1), outcome{}, MissedOnce, 3, 105, nil},
 		"succeeded, the last, all":      {times(1), outcome{}, MissedAll, 3, 145, nil},
 		// After 20, less a quarter.
-		"failed":                     {&before, failedFor("why"), MissedOnce, 3, 105, failing(120)},
-		"failed, all":                {&before, failedFor("why"), MissedAll, 3, 145, failing(145 + 15)},
-		"failed, at the end of time": {&before, failedFor("why"), MissedOnce, 3, latest - 1, failing(latest)},
-		"failed for the last time":   {&before, failedFor("why"), MissedOnce, 2, 105, failing(never)},
-		"failed once too often":      {&before, failedFor("why"), MissedOnce, 1, 105, failing(never)}, // of more
-		"failed, park":               {&before, parks, MissedOnce, 9, 105, failing(never)},
-		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, failing(605)},
-		"failed, at once":            {&before, outcome{failure: "why"}, MissedOnce, 3, 105, failing(105)},
-		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, failing(never)},
-		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, failing(latest)},
+		"failed":                     {&before, failedFor("why"), MissedOnce, 3, 105, fails(105, 120)},
+		"failed, all":                {&before, failedFor("why"), MissedAll, 3, 145, fails(145, 160)},
+		"failed, at the end of time": {&before, failedFor("why"), MissedOnce, 3, latest - 1, fails(latest-1, latest)},
+		"failed for the last time":   {&before, failedFor("why"), MissedOnce, 2, 105, fails(105, never)},
+		"failed once too often":      {&before, failedFor("why"), MissedOnce, 1, 105, fails(105, never)}, // of more
+		"failed, park":               {&before, parks, MissedOnce, 9, 105, fails(105, never)},
+		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, fails(105, 605)},
+		"failed, at once":            {&before, outcome{failure: "why"}, MissedOnce, 3, 105, fails(105, 105)},
+		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, fails(105, never)},
+		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, fails(105, latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
@@ -118,7 +120,7 @@ func TestKind_wait_doublesUpToItsBound(t *testing.T) {
 // Each start whose end is not known is a failed attempt of the same run.
 func TestRecord_interrupted(t *testing.T) {
 	before := record{key: "k", kind: "kind", times: 3, interval: 10, seq: 7, grid: 100, due: 101, attempts: 1,
-		failure: "why"}
+		failed: []failed{{50, "why"}}}
 	for _, c := range []struct {
 		starts   int
 		allowed  uint64
@@ -130,14 +132,20 @@ func TestRecord_interrupted(t *testing.T) {
 		want := before
 		want.attempts, want.due = c.attempts, c.due
 		if c.starts > 0 {
-			want.failure = "the process ended, or its lease ran out, during the run"
+			want.failed = nil
+			for range min(c.starts, mostFailed) {
+				want.failed = append(want.failed, failed{200, "the process ended, or its lease ran out, during the run"})
+			}
+			if c.starts < mostFailed {
+				want.failed = append(want.failed, before.failed...)
+			}
 		}
-		got := before.interrupted(c.starts, &kind{attempts: c.allowed})
+		got := before.interrupted(c.starts, &kind{attempts: c.allowed}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
 		}
 	}
-	if before.attempts != 1 || before.failure != "why" {
+	if before.attempts != 1 || before.failure() != "why" {
 		t.Errorf("the record has become %+v", before)
 	}
 }
@@ -151,11 +159,11 @@ func TestRecord_unknownZone_parks(t *testing.T) {
 		"skipped": before.skipped(1000),
 	} {
 		want := "this process cannot read the schedule CRON_TZ=Europe/Atlantis @daily"
-		if got.due != never || got.failure != want || got.attempts != 1 {
+		if got.due != never || got.failure() != want || got.attempts != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if again := before.moved(500); again.due != 500 || again.failure != "" {
+	if again := before.moved(500); again.due != 500 || again.failure() != "" {
 		t.Errorf("moved: %+v", again)
 	}
 }

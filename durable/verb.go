@@ -18,10 +18,14 @@ type backend interface {
 	start() error
 	handled(kind string) // the kind has a handler from now on
 
-	get(ctx context.Context, key string) (*record, error) // nil if there is none
-	all(ctx context.Context) iter.Seq2[*record, error]    // in due order
+	get(ctx context.Context, key string) (found view, ok bool, err error)
+	walk(ctx context.Context, over stretch) iter.Seq2[view, error]
 	len() int
-	fill(s *Stats) // with what it has counted
+	census(ctx context.Context) (Census, error)
+	nodes(ctx context.Context) ([]NodeInfo, error)
+	overdueUntil() int64                              // what was due by then counts as overdue
+	overdueStarts() (total uint64, perSecond float64) // of overdue tasks, on all nodes, as far as that is known
+	fill(s *Stats)                                    // with what it has counted
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 
@@ -42,6 +46,7 @@ type verb struct {
 	to      int64           // when the next run of the task to move is due, or that of the resumption
 	kinds   *kinds          // of the task to resume
 	size    int             // about how many bytes it writes
+	only    *view           // the task to remove or to move, if it must be the same run still; nil for any
 }
 
 type what uint8
@@ -67,7 +72,7 @@ func (v *verb) apply(g *group) error {
 	if err != nil {
 		return err
 	}
-	if old == nil {
+	if !v.fits(old) {
 		return notFound(v.key)
 	}
 	if v.what != toRemove {
@@ -90,6 +95,11 @@ func (v *verb) change(old *record) *record {
 		return old.resumed(v.kinds.of(old), v.to)
 	}
 	return old.moved(v.to)
+}
+
+// fits reports whether the task, which may be nil, is the one to remove or to move.
+func (v *verb) fits(old *record) bool {
+	return old != nil && (v.only == nil || v.only.rec.token() == old.token())
 }
 
 func (v *verb) add(g *group) error {

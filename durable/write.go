@@ -54,7 +54,7 @@ func completion(next, was *record, fence int64) Write {
 // write returns the write that puts the record.
 func (r *record) write(on Condition, revision int64) Write {
 	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: class(r.kind, r.version),
-		If: on, Revision: revision}
+		If: on, Revision: revision, Failing: r.failing()}
 }
 
 // generationBits is how many of the last bits of a generation are no time. They keep apart what is added within

@@ -60,7 +60,7 @@ func TestNewWrite(t *testing.T) {
 // With the interval 10, run 7 was due at 100 and has failed once.
 func TestRun_completion(t *testing.T) {
 	rec := &record{key: "k", kind: "x", times: 3, interval: 10, seq: 7, grid: 100, due: 101, attempts: 1,
-		failure: "why"}
+		failed: []failed{{text: "why"}}}
 	last := *rec
 	last.times = 1
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestRun_completion(t *testing.T) {
 		got := ""
 		if w.Data != nil {
 			next, err := decode(w.Record)
-			if err != nil || next.due != next.grid || w.Kind != "x" || next.failure != "" {
+			if err != nil || next.due != next.grid || w.Kind != "x" || next.failed != nil {
 				t.Errorf("%s: %+v, %v", name, w, err)
 				continue
 			}
@@ -95,7 +95,7 @@ func TestRun_completion(t *testing.T) {
 
 func TestStored_rescheduled(t *testing.T) {
 	rec := &record{key: "k", kind: "x", times: 3, interval: 10, generation: 5, seq: 7, grid: 100, due: never,
-		attempts: 9, failure: "why", missed: 2}
+		attempts: 9, failed: []failed{{text: "why"}}, missed: 2}
 	stored := Stored{Record: Record{"k", rec.due, rec.encode()}, Kind: "x", Revision: 42}
 	for to, want := range map[int64]string{
 		300: "300 300", 0: "0 0", -1: "0 0", math.MaxInt64: fmt.Sprint(latest, latest),
@@ -113,7 +113,7 @@ func TestStored_rescheduled(t *testing.T) {
 			t.Errorf("to %d: got %s of %+v, want %s", to, got, w, want)
 		}
 		got := fmt.Sprint(next.times, next.generation, next.seq, next.attempts, next.missed)
-		if got != "3 5 8 0 2" || next.failure != "" {
+		if got != "3 5 8 0 2" || next.failed != nil {
 			t.Errorf("to %d: %s", to, got)
 		}
 	}

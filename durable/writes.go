@@ -262,14 +262,48 @@ func (n *node) do(ctx context.Context, v *verb) error {
 	case toMove, toPause, toResume:
 		return n.move(ctx, v)
 	}
-	r, err := n.send(ctx, v.size, Write{Record: Record{Key: v.key}, If: IfPresent})
-	if err == nil && len(r.Unmet) > 0 {
-		err = notFound(v.key)
+	return n.remove(ctx, v)
+}
+
+func (n *node) remove(ctx context.Context, v *verb) error {
+	for found := v.only; ; {
+		w := Write{Record: Record{Key: v.key}, If: IfPresent}
+		if found != nil {
+			w.If, w.Revision = IfUnchanged, found.revision
+		}
+		r, err := n.send(ctx, v.size, w)
+		switch {
+		case err != nil:
+			return err
+		case len(r.Unmet) == 0:
+			n.count.removed.Add(1)
+			return nil
+		case found == nil:
+			return notFound(v.key)
+		}
+		if found, err = n.find(ctx, v); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		n.count.removed.Add(1)
+}
+
+// find returns the task that the verb is for.
+func (n *node) find(ctx context.Context, v *verb) (*view, error) {
+	stored, ok, err := n.engine.Get(ctx, v.key)
+	if err != nil {
+		return nil, n.unavailable(ctx, err)
 	}
-	return err
+	if !ok {
+		return nil, notFound(v.key)
+	}
+	rec, err := decode(stored.Record)
+	if err != nil {
+		return nil, err
+	}
+	if !v.fits(rec) {
+		return nil, notFound(v.key)
+	}
+	return &view{rec: rec, revision: stored.Revision}, nil
 }
 
 // send has the change made, and waits for it.
@@ -331,11 +365,11 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 	var taken []string
 	for _, rec := range v.records {
 		if !v.twice[rec.key] {
-			old, err := n.get(ctx, rec.key)
+			_, ok, err := n.get(ctx, rec.key)
 			if err != nil {
 				return err
 			}
-			if old == nil {
+			if !ok {
 				continue
 			}
 		}
@@ -361,23 +395,19 @@ func (n *node) set(ctx context.Context, v *verb) error {
 }
 
 func (n *node) move(ctx context.Context, v *verb) error {
+	found := v.only
 	for {
-		stored, ok, err := n.engine.Get(ctx, v.key)
-		if err != nil {
-			return n.unavailable(ctx, err)
+		if found == nil {
+			var err error
+			if found, err = n.find(ctx, v); err != nil {
+				return err
+			}
 		}
-		if !ok {
-			return notFound(v.key)
-		}
-		old, err := decode(stored.Record)
-		if err != nil {
-			return err
-		}
-		next := v.change(old)
-		if next == old {
+		next := v.change(found.rec)
+		if next == found.rec {
 			return nil
 		}
-		w := next.write(IfUnchanged, stored.Revision)
+		w := next.write(IfUnchanged, found.revision)
 		r, err := n.send(ctx, v.size, w, next)
 		if err != nil {
 			return n.readBackAs(ctx, v.key, err, func(now Record) bool {
@@ -387,6 +417,7 @@ func (n *node) move(ctx context.Context, v *verb) error {
 		if len(r.Unmet) == 0 {
 			return nil
 		}
+		found = nil
 	}
 }
 

@@ -69,6 +69,9 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 
 		{"due order and bounds", dueOrder},
 		{"due walk during changes", dueDuringChanges},
+		{"key order", keyOrder},
+		{"failing", failing},
+		{"census", census},
 
 		{"the clock", clock},
 		{"a lease, to its end and renewed", lease},
@@ -76,6 +79,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"reap", reap},
 		{"reap several", reapSeveral},
 		{"leave", leave},
+		{"members", members},
 		{"a restarted engine reaps late", restart},
 
 		{"hold", hold},
@@ -235,8 +239,12 @@ func (s *subject) is(key string, want durable.Write) {
 
 func (s *subject) len() int {
 	s.t.Helper()
-	n, err := s.Len(s.ctx)
+	kinds, err := s.Census(s.ctx)
 	s.check(err)
+	n := 0
+	for _, k := range kinds {
+		n += k.Tasks
+	}
 	return n
 }
 
@@ -329,7 +337,7 @@ func (s *subject) until(what string, is func() bool) {
 func (s *subject) gone(id durable.MemberID) {
 	s.t.Helper()
 	one := []durable.Claim{{Key: "k", Revision: 1}}
-	_, _, renew := s.Renew(s.ctx, id)
+	_, _, renew := s.Renew(s.ctx, id, nil)
 	_, _, claim := s.Claim(s.ctx, id, []string{kind}, -1, ahead, 10)
 	_, claimed := s.Claimed(s.ctx, id)
 	_, _, confirm := s.Confirm(s.ctx, id, one)

@@ -19,7 +19,7 @@ func clock(s *subject) {
 	for range 10 {
 		id, joined, err := s.Join(s.ctx, "a", long)
 		s.check(err)
-		renewed, _, err := s.Renew(s.ctx, id)
+		renewed, _, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
 		_, claimed, err := s.Claim(s.ctx, id, []string{kind}, -1, 10, 1)
 		s.check(err)
@@ -40,7 +40,7 @@ func clock(s *subject) {
 func lease(s *subject) {
 	watch := s.join("watch", long)
 	now := func() int64 {
-		t, _, err := s.Renew(s.ctx, watch)
+		t, _, err := s.Renew(s.ctx, watch, nil)
 		s.check(err)
 		return t
 	}
@@ -54,7 +54,7 @@ func lease(s *subject) {
 	end := joined + int64(short)
 	task := s.claimAll(id)
 	for len(task) == 0 { // it took longer than the lease to come here
-		end, _, err = s.Renew(s.ctx, id)
+		end, _, err = s.Renew(s.ctx, id, nil)
 		s.check(err)
 		end += int64(short)
 		task = s.claimAll(id)
@@ -74,13 +74,13 @@ func lease(s *subject) {
 			if confirmed {
 				s.t.Fatalf("a claim is confirmed %v after the end of the lease", time.Duration(before-end))
 			}
-			if end, _, err = s.Renew(s.ctx, id); err != nil {
+			if end, _, err = s.Renew(s.ctx, id, nil); err != nil {
 				s.t.Fatalf("a member whose lease ran out, and that is not reaped, cannot renew it: %v", err)
 			}
 			end += int64(short)
 			renewals++
 		case renewals < 2 && during > 0: // renewed before it runs out, it lasts longer
-			if end, _, err = s.Renew(s.ctx, id); err != nil {
+			if end, _, err = s.Renew(s.ctx, id, nil); err != nil {
 				s.t.Fatal(err)
 			}
 			end += int64(short)
@@ -103,7 +103,7 @@ func expired(s *subject) {
 	w := s.write(0, put("k000000", 1, durable.Always))
 	var task durable.Stored
 	s.until("the member has a claim", func() bool { // its lease may run out before
-		_, _, err := s.Renew(s.ctx, id)
+		_, _, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
 		got := s.claim(id, -1, 1, 1)
 		if len(got) == 1 {
@@ -124,14 +124,14 @@ func expired(s *subject) {
 	if got := s.claimed(id); keys(got) != keys([]durable.Stored{task}) {
 		s.t.Errorf("it holds %s", keys(got))
 	}
-	if _, members, err := s.Renew(s.ctx, other); err != nil || members != 1 {
+	if _, members, err := s.Renew(s.ctx, other, nil); err != nil || members != 1 {
 		s.t.Errorf("there are %d members with a lease, want 1 (%v)", members, err)
 	}
 	if got := s.claimAll(other); len(got) != 2 {
 		s.t.Errorf("another member claims %s", keys(got))
 	}
 	s.until("the claim is confirmed again", func() bool { // at once, unless the machine is slow
-		_, members, err := s.Renew(s.ctx, id)
+		_, members, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
 		if members != 2 {
 			s.t.Errorf("there are %d members with a lease, want 2", members)
@@ -145,7 +145,7 @@ func reap(s *subject) {
 	id, other := s.join("short", short), s.join("long", long)
 	var mine []durable.Stored
 	s.until("the member has claims", func() bool {
-		_, _, err := s.Renew(s.ctx, id)
+		_, _, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
 		mine = append(mine, s.claim(id, -1, 3, 10)...)
 		return len(mine) == 3
@@ -221,7 +221,7 @@ func leave(s *subject) {
 	theirs := s.claimAll(other)
 	s.check(s.Leave(s.ctx, id))
 	s.gone(id)
-	if _, members, err := s.Renew(s.ctx, other); err != nil || members != 1 {
+	if _, members, err := s.Renew(s.ctx, other, nil); err != nil || members != 1 {
 		s.t.Errorf("there are %d members, want 1 (%v)", members, err)
 	}
 	if names := s.reap(); len(names) != 0 {
@@ -277,7 +277,7 @@ func claimAgainstReap(s *subject) {
 					break // it is gone
 				}
 				s.write(id, held(put(fmt.Sprint("held", caller, j), 1, durable.Always)))
-				_, _, _ = s.Renew(s.ctx, id)
+				_, _, _ = s.Renew(s.ctx, id, nil)
 			}
 		}
 	}), times(2, func(int) {
@@ -294,7 +294,7 @@ func claimAgainstReap(s *subject) {
 			}
 			seen[task.Key] = true
 		}
-		_, members, err := s.Renew(s.ctx, id)
+		_, members, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
 		return len(seen) == s.len() || members == 1 && len(s.reap()) == 0 && len(s.claimAll(id)) == 0
 	})

@@ -53,9 +53,9 @@ func contextDone(s *subject) {
 	cancel()
 	_, commit := s.Commit(ctx, 0, []durable.Batch{{remove("k000000")}})
 	_, _, get := s.Get(ctx, "k000000")
-	_, count := s.Len(ctx)
+	_, count := s.Census(ctx)
 	_, _, join := s.Join(ctx, "b", long)
-	_, _, renew := s.Renew(ctx, id)
+	_, _, renew := s.Renew(ctx, id, nil)
 	_, reap := s.Reap(ctx)
 	_, _, claim := s.Claim(ctx, id, []string{kind}, -1, ahead, 1)
 	_, claimed := s.Claimed(ctx, id)
@@ -68,7 +68,7 @@ func contextDone(s *subject) {
 		}
 	}
 	for method, err := range map[string]error{
-		"Commit": commit, "Get": get, "Due": due, "Len": count, "Join": join, "Renew": renew, "Reap": reap,
+		"Commit": commit, "Get": get, "Due": due, "Census": count, "Join": join, "Renew": renew, "Reap": reap,
 		"Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
 		"Leave": s.Leave(ctx, id),
 	} {

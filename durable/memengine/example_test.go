@@ -23,9 +23,13 @@ func add(key string, due int64) durable.Write {
 }
 
 func count(ctx context.Context, engine durable.Engine) int {
-	n, err := engine.Len(ctx)
+	kinds, err := engine.Census(ctx)
 	if err != nil {
 		log.Fatal(err)
+	}
+	n := 0
+	for _, k := range kinds {
+		n += k.Tasks
 	}
 	return n
 }
@@ -45,13 +49,13 @@ func Example() {
 	_, err = link.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}})
 	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, engine))
 
-	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Len"} })
-	_, err = link.Len(ctx)
+	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Census"} })
+	_, err = link.Census(ctx)
 	fmt.Println(err)
 	// Output:
 	// true 0
 	// true 1
-	// memengine: fault: Len failed
+	// memengine: fault: Census failed
 }
 
 // A member that lost its lease, an engine that restarted, and one whose clock was set.

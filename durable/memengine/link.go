@@ -149,17 +149,31 @@ func (l *Link) Get(ctx context.Context, key string) (durable.Stored, bool, error
 
 // Due passes the walk on. If its answer is lost, the walk ends before the first task.
 func (l *Link) Due(ctx context.Context, after durable.Position, until int64) iter.Seq2[durable.Stored, error] {
+	return l.walk(ctx, "Due", l.to.Due(ctx, after, until))
+}
+
+// ByKey passes the walk on as Due does, and so does Failing.
+func (l *Link) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return l.walk(ctx, "ByKey", l.to.ByKey(ctx, from))
+}
+
+func (l *Link) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return l.walk(ctx, "Failing", l.to.Failing(ctx, from))
+}
+
+func (l *Link) walk(ctx context.Context, method string, tasks iter.Seq2[durable.Stored, error],
+) iter.Seq2[durable.Stored, error] {
 	return func(yield func(durable.Stored, error) bool) {
-		if err := pass(ctx, l, "Due", func(context.Context) error { return nil }); err != nil {
+		if err := pass(ctx, l, method, func(context.Context) error { return nil }); err != nil {
 			yield(durable.Stored{}, err)
 			return
 		}
-		l.to.Due(ctx, after, until)(yield)
+		tasks(yield)
 	}
 }
 
-func (l *Link) Len(ctx context.Context) (int, error) {
-	return ask(ctx, l, "Len", l.to.Len)
+func (l *Link) Census(ctx context.Context) ([]durable.KindCensus, error) {
+	return ask(ctx, l, "Census", l.to.Census)
 }
 
 // A timed is an answer with the engine's time.
@@ -176,12 +190,17 @@ func (l *Link) Join(ctx context.Context, name string, lease time.Duration) (dura
 	return a.v, a.now, err
 }
 
-func (l *Link) Renew(ctx context.Context, id durable.MemberID) (now int64, members int, err error) {
+func (l *Link) Renew(ctx context.Context, id durable.MemberID, report []byte) (now int64, members int, err error) {
+	report = slices.Clone(report)
 	a, err := ask(ctx, l, "Renew", func(ctx context.Context) (a timed[int], err error) {
-		a.now, a.v, err = l.to.Renew(ctx, id)
+		a.now, a.v, err = l.to.Renew(ctx, id, report)
 		return a, err
 	})
 	return a.now, a.v, err
+}
+
+func (l *Link) Members(ctx context.Context) ([]durable.Membership, error) {
+	return ask(ctx, l, "Members", l.to.Members)
 }
 
 func (l *Link) Leave(ctx context.Context, id durable.MemberID) error {

@@ -29,8 +29,10 @@ import (
 type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
 	tasks    map[string]*durable.Stored
-	order    *btree.BTreeG[*durable.Stored] // all tasks
-	free     *btree.BTreeG[*durable.Stored] // the tasks without an owner
+	order    *tree // all tasks, by due time and key
+	free     *tree // the tasks without an owner, as well
+	keys     *tree // all tasks, by key
+	failing  *tree // those that are failing, by key
 	members  map[durable.MemberID]*member
 	last     durable.MemberID
 	revision int64
@@ -39,12 +41,15 @@ type Engine struct {
 	locks    map[string]*Tx // which transaction has locked a key
 }
 
+type tree = btree.BTreeG[*durable.Stored]
+
 // A member is a node. Its claims are those of the tasks whose Owner it is.
 type member struct {
 	name   string
 	lease  time.Duration
 	until  int64 // when the lease runs out
 	claims map[string]bool
+	report []byte
 }
 
 // New returns an empty engine. It counts as having been up for a long time.
@@ -53,6 +58,8 @@ func New() *Engine {
 		tasks:   make(map[string]*durable.Stored),
 		order:   btree.NewG(32, before),
 		free:    btree.NewG(32, before),
+		keys:    btree.NewG(32, byKey),
+		failing: btree.NewG(32, byKey),
 		members: make(map[durable.MemberID]*member),
 		locks:   make(map[string]*Tx),
 	}
@@ -62,6 +69,8 @@ func New() *Engine {
 func before(a, b *durable.Stored) bool {
 	return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key
 }
+
+func byKey(a, b *durable.Stored) bool { return a.Key < b.Key }
 
 // Commit is that of durable.Engine, and so are the other methods of its names.
 func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
@@ -119,7 +128,7 @@ func holds(w durable.Write, s *durable.Stored) bool {
 func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
 	done := durable.Written{Replaced: e.tasks[w.Key] != nil}
 	if w.Data == nil {
-		e.put(w.Key, nil)
+		e.put(w.Key, nil, false)
 		return done
 	}
 	next := durable.Stored{Record: w.Record, Kind: w.Kind}
@@ -127,16 +136,18 @@ func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
 	if m := e.members[by]; w.Hold && m != nil && e.leased(m) {
 		next.Owner = by
 	}
-	next.Revision = e.put(w.Key, &next)
+	next.Revision = e.put(w.Key, &next, w.Failing)
 	done.Revision, done.Held = next.Revision, next.Owner != 0
 	return done
 }
 
 // put makes next the task of the key, or deletes it if next is nil. It gives next its revision, and returns
 // that.
-func (e *Engine) put(key string, next *durable.Stored) int64 {
+func (e *Engine) put(key string, next *durable.Stored, failing bool) int64 {
 	if old := e.tasks[key]; old != nil {
 		e.order.Delete(old)
+		e.keys.Delete(old)
+		e.failing.Delete(old)
 		if old.Owner == 0 {
 			e.free.Delete(old)
 		} else if m := e.members[old.Owner]; m != nil {
@@ -151,6 +162,10 @@ func (e *Engine) put(key string, next *durable.Stored) int64 {
 	next.Revision = e.revision
 	e.tasks[key] = next
 	e.order.ReplaceOrInsert(next)
+	e.keys.ReplaceOrInsert(next)
+	if failing {
+		e.failing.ReplaceOrInsert(next)
+	}
 	if next.Owner == 0 {
 		e.free.ReplaceOrInsert(next)
 	} else {
@@ -163,7 +178,7 @@ func (e *Engine) put(key string, next *durable.Stored) int64 {
 func (e *Engine) give(s *durable.Stored, to durable.MemberID) *durable.Stored {
 	next := *s
 	next.Owner = to
-	e.put(s.Key, &next)
+	e.put(s.Key, &next, e.failing.Has(s))
 	return &next
 }
 
@@ -188,33 +203,73 @@ func clone(s *durable.Stored) durable.Stored {
 // Due walks over the tasks as they are when the walk begins.
 func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
 ) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.order, at(after.Due, after.Key), func(s *durable.Stored) (in, more bool) {
+		return s.Position() != after, s.Due <= until
+	})
+}
+
+// walk yields the tasks of an order from one on that are in, while there are more, as they are when the walk begins.
+func (e *Engine) walk(ctx context.Context, order *tree, from *durable.Stored,
+	is func(*durable.Stored) (in, more bool),
+) iter.Seq2[durable.Stored, error] {
 	return func(yield func(durable.Stored, error) bool) {
 		if err := e.lock(ctx); err != nil {
 			yield(durable.Stored{}, err)
 			return
 		}
-		order := e.order.Clone()
+		now := order.Clone()
 		e.mu.Unlock()
-		order.AscendGreaterOrEqual(at(after.Due, after.Key), func(s *durable.Stored) bool {
+		now.AscendGreaterOrEqual(from, func(s *durable.Stored) bool {
 			if err := ctx.Err(); err != nil {
-				yield(durable.Stored{}, err)
+				yield(durable.Stored{}, fmt.Errorf("memengine: %w", err))
 				return false
 			}
-			return s.Position() == after || s.Due <= until && yield(clone(s), nil)
+			in, more := is(s)
+			return !in || more && yield(clone(s), nil)
 		})
 	}
+}
+
+func all(*durable.Stored) (in, more bool) { return true, true }
+
+// ByKey walks over the tasks as they are when the walk begins, and so does Failing.
+func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.keys, at(0, from), all)
+}
+
+func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.failing, at(0, from), all)
 }
 
 func at(due int64, key string) *durable.Stored {
 	return &durable.Stored{Record: durable.Record{Due: due, Key: key}}
 }
 
-func (e *Engine) Len(ctx context.Context) (int, error) {
+func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	if err := e.lock(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer e.mu.Unlock()
-	return len(e.tasks), nil
+	of := make(map[string]*durable.KindCensus)
+	for _, s := range e.tasks {
+		k := of[s.Kind]
+		if k == nil {
+			k = &durable.KindCensus{Kind: s.Kind}
+			of[s.Kind] = k
+		}
+		k.Tasks++
+		if s.Due == math.MaxInt64 {
+			k.Parked++
+		}
+		if e.failing.Has(s) {
+			k.Failing++
+		}
+	}
+	kinds := make([]durable.KindCensus, 0, len(of))
+	for _, k := range of {
+		kinds = append(kinds, *k)
+	}
+	return kinds, nil
 }
 
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
@@ -224,11 +279,15 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (du
 	defer e.mu.Unlock()
 	e.last++
 	now := e.now()
-	e.members[e.last] = &member{name, lease, now + int64(lease), make(map[string]bool)}
+	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool)}
 	return e.last, now, nil
 }
 
-func (e *Engine) Renew(ctx context.Context, id durable.MemberID) (now int64, members int, err error) {
+func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
+) (now int64, members int, err error) {
+	if err := valid.Report(report); err != nil {
+		return 0, 0, err
+	}
 	m, err := e.lockAs(ctx, id)
 	if err != nil {
 		return 0, 0, err
@@ -236,12 +295,25 @@ func (e *Engine) Renew(ctx context.Context, id durable.MemberID) (now int64, mem
 	defer e.mu.Unlock()
 	now = e.now()
 	m.until = now + int64(m.lease)
+	m.report = slices.Clone(report)
 	for _, m := range e.members {
 		if e.leased(m) {
 			members++
 		}
 	}
 	return now, members, nil
+}
+
+func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err error) {
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	for id, m := range e.members {
+		all = append(all, durable.Membership{ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - e.now()),
+			Held: len(m.claims), Report: slices.Clone(m.report)})
+	}
+	return all, nil
 }
 
 func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
@@ -361,6 +433,10 @@ func (e *Engine) held(by durable.MemberID, c durable.Claim) *durable.Stored {
 func (e *Engine) replace(next *durable.Stored) {
 	e.tasks[next.Key] = next
 	e.order.ReplaceOrInsert(next)
+	e.keys.ReplaceOrInsert(next)
+	if e.failing.Has(next) {
+		e.failing.ReplaceOrInsert(next)
+	}
 	if next.Owner == 0 {
 		e.free.ReplaceOrInsert(next)
 	}

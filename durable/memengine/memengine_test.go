@@ -78,12 +78,12 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 			asked = append(asked, method)
 			return memengine.Fault{Delay: time.Second, Fail: method == "Get"}
 		})
-		link.Next("Len", memengine.Fault{}, memengine.Fault{Lose: true})
+		link.Next("Census", memengine.Fault{}, memengine.Fault{Lose: true})
 		began := time.Now()
 		calls := []func() error{
-			func() error { _, err := link.Len(ctx); return err },
-			func() error { _, err := link.Len(ctx); return err },
-			func() error { _, err := link.Len(ctx); return err },
+			func() error { _, err := link.Census(ctx); return err },
+			func() error { _, err := link.Census(ctx); return err },
+			func() error { _, err := link.Census(ctx); return err },
 			func() error { _, _, err := link.Get(ctx, "k"); return err },
 		}
 		for i, fails := range []bool{false, true, false, true} {
@@ -91,7 +91,7 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 				t.Errorf("call %d returns %v", i, err)
 			}
 		}
-		if !slices.Equal(asked, []string{"Len", "Get"}) || time.Since(began) != 2*time.Second {
+		if !slices.Equal(asked, []string{"Census", "Get"}) || time.Since(began) != 2*time.Second {
 			t.Errorf("faults were asked for %q, and the calls took %v", asked, time.Since(began))
 		}
 	})
@@ -120,7 +120,7 @@ func TestEngine_time_isThatOfTheBubble(t *testing.T) {
 		if names, err := e.Reap(ctx); err != nil || !slices.Equal(names, []string{"a"}) {
 			t.Errorf("reaped are %q, %v, at the end of the lease", names, err)
 		}
-		if _, _, err := e.Renew(ctx, id); !errors.Is(err, durable.ErrMemberGone) {
+		if _, _, err := e.Renew(ctx, id, nil); !errors.Is(err, durable.ErrMemberGone) {
 			t.Errorf("a reaped member renews its lease: %v", err)
 		}
 	})

@@ -7,7 +7,6 @@ package memstore
 import (
 	"errors"
 	"iter"
-	"strings"
 	"sync"
 
 	"github.com/google/btree"
@@ -16,33 +15,31 @@ import (
 
 // A Store is a durable.Store in memory.
 type Store struct {
-	mu     sync.RWMutex // protects below
-	keys   map[string]int64
-	order  *btree.BTreeG[durable.Record]
-	closed bool
+	mu      sync.RWMutex // protects below
+	keys    *tree        // by key,
+	due     *tree        // by due time and key,
+	failing *tree        // and of those that are failing, by key
+	closed  bool
 }
+
+type tree = btree.BTreeG[durable.Record]
 
 var errClosed = errors.New("memstore: the store is closed")
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{keys: make(map[string]int64), order: btree.NewG(32, before)}
+	return &Store{keys: btree.NewG(32, byKey), due: btree.NewG(32, byDue), failing: btree.NewG(32, byKey)}
 }
 
-func before(a, b durable.Record) bool {
-	return a.Due < b.Due || a.Due == b.Due && strings.Compare(a.Key, b.Key) < 0
-}
+func byKey(a, b durable.Record) bool { return a.Key < b.Key }
+func byDue(a, b durable.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
 
 // Reopen returns a store with what was committed to s until now, as the next process would find it after this
 // one has crashed. The two have nothing in common.
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := &Store{keys: make(map[string]int64, len(s.keys)), order: s.order.Clone()}
-	for key, due := range s.keys {
-		next.keys[key] = due
-	}
-	return next
+	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone()}
 }
 
 // Commit is that of durable.Store, and so are the others.
@@ -53,15 +50,23 @@ func (s *Store) Commit(changes []durable.Change) error {
 		return errClosed
 	}
 	for _, c := range changes {
+		old := durable.Record{Key: c.Key, Due: c.From}
 		if c.From != durable.None {
-			s.order.Delete(durable.Record{Key: c.Key, Due: c.From})
+			s.due.Delete(old)
+		}
+		if c.WasFailing {
+			s.failing.Delete(old)
 		}
 		if c.Due == durable.None {
-			delete(s.keys, c.Key)
+			s.keys.Delete(old)
 			continue
 		}
-		s.keys[c.Key] = c.Due
-		s.order.ReplaceOrInsert(durable.Record{Key: c.Key, Due: c.Due, Data: append([]byte(nil), c.Data...)})
+		r := durable.Record{Key: c.Key, Due: c.Due, Data: append([]byte(nil), c.Data...)}
+		s.keys.ReplaceOrInsert(r)
+		s.due.ReplaceOrInsert(r)
+		if c.Failing {
+			s.failing.ReplaceOrInsert(r)
+		}
 	}
 	return nil
 }
@@ -72,29 +77,46 @@ func (s *Store) Get(key string) (r durable.Record, ok bool, err error) {
 	if s.closed {
 		return r, false, errClosed
 	}
-	due, ok := s.keys[key]
-	if !ok {
-		return r, false, nil
-	}
-	r, _ = s.order.Get(durable.Record{Key: key, Due: due})
-	return handOut(r), true, nil
+	r, ok = s.keys.Get(durable.Record{Key: key})
+	return handOut(r), ok, nil
 }
 
 func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
-	order, err := s.snapshot()
+	order, err := s.snapshot(s.due)
+	return walk(order, err, durable.Record{Key: after.Key, Due: after.Due}, func(r durable.Record) (in, more bool) {
+		return r.Position() != after, r.Due <= until
+	})
+}
+
+func (s *Store) ByKey(from string) iter.Seq2[durable.Record, error] {
+	order, err := s.snapshot(s.keys)
+	return walk(order, err, durable.Record{Key: from}, all)
+}
+
+func (s *Store) Failing(from string) iter.Seq2[durable.Record, error] {
+	order, err := s.snapshot(s.failing)
+	return walk(order, err, durable.Record{Key: from}, all)
+}
+
+func all(durable.Record) (in, more bool) { return true, true }
+
+// walk yields the records from one on that are in, while there are more.
+func walk(order *tree, err error, from durable.Record, is func(durable.Record) (in, more bool),
+) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
 		if err != nil {
 			yield(durable.Record{}, err)
 			return
 		}
-		order.AscendGreaterOrEqual(durable.Record{Key: after.Key, Due: after.Due}, func(r durable.Record) bool {
-			return r.Position() == after || r.Due <= until && yield(handOut(r), nil)
+		order.AscendGreaterOrEqual(from, func(r durable.Record) bool {
+			in, more := is(r)
+			return !in || more && yield(handOut(r), nil)
 		})
 	}
 }
 
 func (s *Store) Keys() iter.Seq2[string, error] {
-	order, err := s.snapshot()
+	order, err := s.snapshot(s.keys)
 	return func(yield func(string, error) bool) {
 		if err != nil {
 			yield("", err)
@@ -104,14 +126,14 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// snapshot returns the order as it is now; copying it costs what is changed afterwards.
-func (s *Store) snapshot() (*btree.BTreeG[durable.Record], error) {
+// snapshot returns an order as it is now; copying it costs what is changed afterwards.
+func (s *Store) snapshot(of *tree) (*tree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	return s.order.Clone(), nil
+	return of.Clone(), nil
 }
 
 func handOut(r durable.Record) durable.Record {
@@ -122,7 +144,7 @@ func handOut(r durable.Record) durable.Record {
 func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.keys)
+	return s.keys.Len()
 }
 
 func (s *Store) Close() error {

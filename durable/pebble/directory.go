@@ -22,7 +22,8 @@ import (
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
-	format     = "timewheel/durable 2\n"
+	format     = "timewheel/durable 3\n"
+	format2    = "timewheel/durable 2\n" // without f rows
 	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
 
@@ -126,10 +127,23 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	switch {
 	case !ok:
 		return false, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, formatName)
-	case is != format:
+	case is != format && is != format2:
 		return false, fmt.Errorf("%w: %q, this program reads %q", durable.ErrVersion, is, format)
 	}
 	return true, nil
+}
+
+// upgradeFormat makes a store of format 2 one of the present format, so that no earlier program changes it: that
+// would not keep the f rows.
+func upgradeFormat(files vfs.FS, dir string) error {
+	text, err := readAll(files, files.PathJoin(dir, formatName))
+	if err != nil {
+		return err
+	}
+	if is, _ := unsealed(text); is == format {
+		return nil
+	}
+	return replaceFile(files, dir, formatTemp, formatName, sealed([]byte(format)))
 }
 
 // checkPebbleVersion refuses the marker of a format of Pebble that is newer than this program.

@@ -16,3 +16,13 @@ func OpenSmall(dir string) (*Store, error) {
 	}
 	return OpenOn(dir, vfs.Default)
 }
+
+// OpenFormat2 makes a store in a directory as programs of format 2 did: without f rows.
+func OpenFormat2(dir string) (*Store, error) {
+	s, err := OpenSmall(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.indexed = false
+	return s, replaceFile(vfs.Default, s.dir, formatTemp, formatName, sealed([]byte(format2)))
+}

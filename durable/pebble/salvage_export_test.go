@@ -23,7 +23,7 @@ func RowsOf(name string, data []byte) (rows map[string]string, damage []Damage) 
 		switch {
 		case len(r.name) > 9 && r.name[0] == 'd':
 			key = string(r.name[9:])
-		case len(r.name) > 1 && r.name[0] == 'k':
+		case len(r.name) > 1 && (r.name[0] == 'k' || r.name[0] == 'f'):
 			key = string(r.name[1:])
 		}
 		rows[fmt.Sprintf("%q %d %v", r.name, r.write, r.set)] = key

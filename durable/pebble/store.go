@@ -38,6 +38,8 @@ type Store struct {
 	mu      sync.Mutex // protects below; held by a commit
 	commits uint64     // as in the row of that name, and
 	sum     uint64     // as well
+	indexed bool       // every failing record has an f row, and
+	noted   bool       // the row that says so is there
 	closed  bool
 }
 
@@ -128,6 +130,9 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := s.guard.err(); err != nil {
 		return errors.Join(err, file.Close(), s.closeDB())
 	}
+	if err := upgradeFormat(files, s.dir); err != nil {
+		return errors.Join(err, s.mark.close(), s.closeDB())
+	}
 	return s.walkIfLittered(now)
 }
 
@@ -147,7 +152,7 @@ func (s *Store) walkIfLittered(now inventory) error {
 	if n <= litter {
 		return nil
 	}
-	for _, err := range s.Keys() {
+	for _, err := range s.keys(nil) {
 		if err != nil {
 			return errors.Join(err, s.mark.close(), s.closeDB())
 		}
@@ -238,6 +243,11 @@ func (s *Store) readCounts() error {
 		s.commits, s.sum = counts[0], counts[2]
 		s.length.Store(int64(counts[1]))
 	}
+	if err != nil {
+		return damaged(err)
+	}
+	_, s.noted, err = numbers(s.db, rowIndexed, 0)
+	s.indexed = s.noted || !ok // or a new store
 	return damaged(err)
 }
 
@@ -306,6 +316,10 @@ func (s *Store) Commit(changes []durable.Change) error {
 	if err := s.guard.err(); err != nil {
 		return err
 	}
+	return s.commitLocked(changes)
+}
+
+func (s *Store) commitLocked(changes []durable.Change) error {
 	b, length, sum, err := s.batch(changes)
 	if err != nil {
 		return errors.Join(err, b.Close())
@@ -324,6 +338,7 @@ func (s *Store) Commit(changes []durable.Change) error {
 		s.commits++
 		s.length.Store(length)
 		s.sum = sum
+		s.noted = s.indexed
 		err = s.mark.write(s.guard.lastLog())
 	}
 	s.guard.fail(damaged(err))
@@ -368,6 +383,10 @@ func (s *Store) batch(changes []durable.Change) (b *pebble.Batch, length int64, 
 				remove(row)
 			}
 		}
+		if c.WasFailing && !c.Failing {
+			row = appendFailingRow(row[:0], c.Key)
+			remove(row)
+		}
 		if c.Due == durable.None {
 			row = appendKeyRow(row[:0], c.Key)
 			remove(row)
@@ -381,6 +400,13 @@ func (s *Store) batch(changes []durable.Change) (b *pebble.Batch, length int64, 
 		length++
 		sum += xxhash.Sum64(row)
 		set(row, c.Data)
+		if c.Failing {
+			row = appendFailingRow(row[:0], c.Key)
+			set(row, binary.BigEndian.AppendUint64(nil, orderly(c.Due)))
+		}
+	}
+	if s.indexed && !s.noted {
+		set(rowIndexed, nil)
 	}
 	counts := make([]byte, 0, 24)
 	for _, n := range []uint64{s.commits + 1, uint64(length), sum} {
@@ -396,11 +422,18 @@ func (s *Store) Get(key string) (durable.Record, bool, error) {
 	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
 		snapshot := s.db.NewSnapshot()
 		defer func() { _ = snapshot.Close() }()
-		if r, ok, err = get(snapshot, key); errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: no data of %q", durable.ErrCorrupt, key)
-		}
+		r, ok, err = get(snapshot, key)
+		err = noData(err, key)
 	}
 	return r, ok, s.check(err)
+}
+
+// noData returns the error of a read for a record of which there is the first row. Without the second it is damaged.
+func noData(err error, key string) error {
+	if errors.Is(err, pebble.ErrNotFound) {
+		return fmt.Errorf("%w: no data of %q", durable.ErrCorrupt, key)
+	}
+	return err
 }
 
 // get returns pebble.ErrNotFound if there is the first row of a record and not the second.
@@ -409,12 +442,19 @@ func get(from pebble.Reader, key string) (durable.Record, bool, error) {
 	if err != nil || !ok {
 		return durable.Record{}, false, err
 	}
-	due := disorderly(n[0])
-	data, closer, err := from.Get(appendDueRow(nil, durable.Position{Due: due, Key: key}))
+	r, err := record(from, key, disorderly(n[0]))
+	return r, err == nil, err
+}
+
+// record returns the record that has the due time. It returns pebble.ErrNotFound if there is none.
+func record(from pebble.Reader, key string, due int64) (durable.Record, error) {
+	r := durable.Record{Key: key, Due: due}
+	data, closer, err := from.Get(appendDueRow(nil, r.Position()))
 	if err != nil {
-		return durable.Record{}, false, err
+		return r, err
 	}
-	return durable.Record{Key: key, Due: due, Data: append([]byte(nil), data...)}, true, closer.Close()
+	r.Data = append([]byte(nil), data...)
+	return r, closer.Close()
 }
 
 // Due walks over the records after the position and up to the due time, in order.
@@ -438,7 +478,18 @@ func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Recor
 }
 
 // Keys walks over all keys as they are when Keys is called. A complete walk also checks the store.
+// If the store is of a format without f rows, it makes them.
 func (s *Store) Keys() iter.Seq2[string, error] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.indexed {
+		return s.keys(nil)
+	}
+	return s.keys(&indexer{store: s})
+}
+
+// keys is Keys. If there is an indexer, it is shown each row.
+func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 	snapshot := s.db.NewSnapshot()
 	return func(yield func(string, error) bool) {
 		defer func() { _ = snapshot.Close() }()
@@ -453,11 +504,19 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 			row = append(append(append(row[:0], 'd'), value...), key[1:]...)
 			length++
 			sum += xxhash.Sum64(row)
+			if index != nil {
+				if err := index.see(snapshot, string(key[1:])); err != nil {
+					return false, err
+				}
+			}
 			whole = yield(string(key[1:]), nil)
 			return whole, nil
 		})
 		if err == nil && whole {
 			err = s.checkCounts(snapshot, length, sum)
+			if err == nil && index != nil {
+				err = index.finish()
+			}
 		}
 		if err = s.check(err); err != nil {
 			yield("", err)

@@ -120,7 +120,7 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 		"timewheel/durable 1\n":               durable.ErrVersion, // that of before the first release
 		"timewheel/durable 7\nsum a0bf8856\n": durable.ErrVersion,
 		"timewheel/durable 7\nsum a0bf8857\n": durable.ErrCorrupt,
-		"timewheel/durable 2\n":               durable.ErrCorrupt,
+		"timewheel/durable 3\n":               durable.ErrCorrupt,
 		"":                                    durable.ErrCorrupt,
 		"nonsense":                            durable.ErrCorrupt,
 	} {

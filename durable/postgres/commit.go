@@ -167,7 +167,7 @@ func (g *group) arguments(these []int) (args []any, single bool) {
 		keys, kinds, datas  [][]byte
 		batches, conditions []int32
 		revisions, dues     []int64
-		holds               []bool
+		holds, failing      []bool
 	)
 	single = true
 	for _, i := range these {
@@ -181,9 +181,10 @@ func (g *group) arguments(these []int) (args []any, single bool) {
 			kinds = append(kinds, []byte(w.Kind))
 			datas = append(datas, w.Data)
 			holds = append(holds, w.Hold)
+			failing = append(failing, w.Failing)
 		}
 	}
-	return []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by)}, single
+	return []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing}, single
 }
 
 // A write is what has become of a write: done, or its condition unmet, or neither.

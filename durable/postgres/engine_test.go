@@ -31,7 +31,7 @@ func TestEngine_suite(t *testing.T) {
 			check(t, shared.Restart())
 			await(t, func() error { // until no connection of before the restart is left
 				_, _, err := e.Get(t.Context(), "k")
-				if _, _, gone := e.Renew(t.Context(), 0); err == nil && !errors.Is(gone, durable.ErrMemberGone) {
+				if _, _, gone := e.Renew(t.Context(), 0, nil); err == nil && !errors.Is(gone, durable.ErrMemberGone) {
 					err = gone
 				}
 				return err

@@ -57,3 +57,21 @@ func (e *Engine) Break(detail string) {
 		panic(detail)
 	}
 }
+
+// Schema1 is the SQL that makes the schema of version 1.
+var Schema1 = "CREATE SCHEMA $schema;" + head + migrations[0] + "INSERT INTO $schema.version VALUES (true, 1, '');"
+
+// Text returns SQL with the name of the schema.
+func Text(sql string, opts ...Option) string {
+	c, err := newConfig(opts)
+	if err != nil {
+		panic(err)
+	}
+	return c.sql(sql)
+}
+
+// FailingSQL returns the statement of a walk over what is failing.
+func FailingSQL(e *Engine) string { return e.sql.failing }
+
+// CommitSQL returns the statement of a commit.
+func CommitSQL(e *Engine) string { return e.sql.commit }

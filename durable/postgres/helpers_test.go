@@ -126,6 +126,17 @@ func commit(t testing.TB, e durable.Engine, by durable.MemberID, writes ...durab
 	return results[0].Written
 }
 
+// length returns how many tasks the engine has.
+func length(t testing.TB, e durable.Engine) (n int) {
+	t.Helper()
+	kinds, err := e.Census(t.Context())
+	check(t, err)
+	for _, k := range kinds {
+		n += k.Tasks
+	}
+	return n
+}
+
 // await calls the function until it returns nil.
 func await(t testing.TB, f func() error) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
 // longest is the longest lease. A longer one is as long.
@@ -26,12 +27,32 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 }
 
 // Renew prolongs the member's lease. See durable.Engine.
-func (e *Engine) Renew(ctx context.Context, id durable.MemberID) (now int64, members int, err error) {
-	err = e.control.QueryRow(ctx, e.sql.renew, int64(id)).Scan(&now, &members)
+func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
+) (now int64, members int, err error) {
+	if err := valid.Report(report); err != nil {
+		return 0, 0, err
+	}
+	err = e.control.QueryRow(ctx, e.sql.renew, int64(id), report).Scan(&now, &members)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, gone(id)
 	}
 	return now, members, explain("renew", err)
+}
+
+// Members returns the members. See durable.Engine.
+func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err error) {
+	b := e.batch()
+	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m durable.Membership, err error) {
+			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Held, &m.Report)
+			return m, err
+		})
+		return err
+	})
+	if err := e.verbs.SendBatch(ctx, b).Close(); err != nil {
+		return nil, explain("read members", err)
+	}
+	return all, nil
 }
 
 func gone(id durable.MemberID) error {

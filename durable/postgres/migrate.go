@@ -40,6 +40,13 @@ CREATE TABLE IF NOT EXISTS $schema.task (
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000,
 	autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS task_owner_due_key ON $schema.task (owner, due, key);
+`, `
+ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS report bytea; -- what the member says about itself
+-- The due time with which the task was written as failing, or NULL. What a program of the version before has written
+-- since has another due time, as a rule, and so is not failing by mistake. What that has parked is found by its due
+-- time; what that retries is found after its next attempt.
+ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS failing bigint;
+CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due = 9223372036854775807 OR failing = due;
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

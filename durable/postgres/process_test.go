@@ -80,7 +80,7 @@ func (w *watched) Confirm(ctx context.Context, by durable.MemberID, claims []dur
 ) (held []bool, now int64, err error) {
 	from := time.Now().UnixNano()
 	if w.sabotage == "no start fence" {
-		if now, _, err = w.Renew(ctx, by); err == nil {
+		if now, _, err = w.Renew(ctx, by, nil); err == nil {
 			held = slices.Repeat([]bool{true}, len(claims))
 		}
 	} else {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -46,39 +47,70 @@ const (
 // durable.Engine.
 func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
 ) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.sql.due, []any{after.Due, []byte(after.Key), until}, func(last durable.Stored) []any {
+		return []any{last.Due, []byte(last.Key), until}
+	})
+}
+
+// ByKey reads as Due does. See durable.Engine.
+func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.sql.byKey, []any{[]byte(from)}, keyAfter)
+}
+
+// Failing reads as Due does. See durable.Engine.
+func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return e.walk(ctx, e.sql.failing, []any{[]byte(from)}, keyAfter)
+}
+
+func keyAfter(last durable.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
+
+// walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read at
+// most. next returns the arguments after the last task of a page.
+func (e *Engine) walk(ctx context.Context, statement string, page []any, next func(last durable.Stored) []any,
+) iter.Seq2[durable.Stored, error] {
 	return func(yield func(durable.Stored, error) bool) {
+		args := page
 		for limit := firstRows; ; {
-			var page []durable.Stored
+			var tasks []durable.Stored
 			b := e.batch()
 			b.Queue(e.sql.setOrdered)
-			b.Queue(e.sql.due, after.Due, []byte(after.Key), until, limit).Query(func(rows pgx.Rows) (err error) {
-				page, err = pgx.CollectRows(rows, scanOne)
+			b.Queue(statement, append(slices.Clone(args), limit)...).Query(func(rows pgx.Rows) (err error) {
+				tasks, err = pgx.CollectRows(rows, scanOne)
 				return err
 			})
 			if err := e.verbs.SendBatch(ctx, b).Close(); err != nil {
-				yield(durable.Stored{}, explain("read due tasks", err))
+				yield(durable.Stored{}, explain("read tasks", err))
 				return
 			}
 			size := 1
-			for _, s := range page {
+			for _, s := range tasks {
 				size += len(s.Key) + len(s.Data)
 				if !yield(s, nil) {
 					return
 				}
 			}
-			if len(page) < limit {
+			if len(tasks) < limit {
 				return
 			}
-			after = page[len(page)-1].Position()
-			limit = min(max(pageBytes*len(page)/size, 1), pageRows)
+			args = next(tasks[len(tasks)-1])
+			limit = min(max(pageBytes*len(tasks)/size, 1), pageRows)
 		}
 	}
 }
 
-// Len counts the tasks: the server reads all of them for it. See durable.Engine.
-func (e *Engine) Len(ctx context.Context) (n int, err error) {
-	err = e.verbs.QueryRow(ctx, e.sql.count).Scan(&n)
-	return n, explain("count tasks", err)
+// Census counts the tasks: the server reads all of them for it. See durable.Engine.
+func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
+	rows, err := e.verbs.Query(ctx, e.sql.census)
+	if err != nil {
+		return nil, explain("count tasks", err)
+	}
+	kinds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k durable.KindCensus, err error) {
+		var kind []byte
+		err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked)
+		k.Kind = string(kind)
+		return k, err
+	})
+	return kinds, explain("count tasks", err)
 }
 
 // text returns s as PostgreSQL can keep it.

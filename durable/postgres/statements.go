@@ -10,20 +10,23 @@ import (
 )
 
 // The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
-// reads of a task, and $now the server's time.
+// reads of a task, $failing whether it is failing, and $now the server's time.
 type statements struct {
 	set            string
 	setLockTimeout string
 	setOrdered     string
 	setNoSync      string
 
-	commit string
-	get    string
-	due    string
-	count  string
+	commit  string
+	get     string
+	due     string
+	byKey   string
+	failing string
+	census  string
 
 	join         string
 	renew        string
+	members      string
 	anythingDead string
 	markDead     string
 	markLeft     string
@@ -50,6 +53,7 @@ func (c config) statements() statements {
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
+		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
 	).Replace
 	return statements{
@@ -79,7 +83,8 @@ func (c config) statements() statements {
 		commit: sql(`
 WITH q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
-		$8::bool[]) WITH ORDINALITY AS q(key, batch, cond, revision, due, kind, data, hold, n)
+		$8::bool[], $10::bool[]) WITH ORDINALITY
+		AS q(key, batch, cond, revision, due, kind, data, hold, failing, n)
 ), me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
 ), old AS MATERIALIZED (
@@ -94,13 +99,14 @@ WITH q AS MATERIALIZED (
 			ELSE false END AS unmet
 		FROM q LEFT JOIN old ON old.key = q.key) c
 ), ins AS (
-	INSERT INTO $schema.task (key, due, revision, owner, kind, data)
-	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data
+	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing)
+	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, CASE WHEN failing THEN due END
 	FROM todo WHERE NOT refused AND NOT there AND data IS NOT NULL ORDER BY key
 	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
 ), upd AS (
 	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
-		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END
+		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END,
+		failing = CASE WHEN todo.failing THEN todo.due END
 	FROM todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NOT NULL
 	RETURNING t.key, t.revision, t.owner
 ), del AS (
@@ -128,15 +134,26 @@ SELECT $row FROM (
 	ORDER BY due, key LIMIT $4)
 ) t ORDER BY t.due, t.key LIMIT $4`),
 
-		count: sql(`SELECT count(*) FROM $schema.task`),
+		byKey: sql(`SELECT $row FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2`),
+
+		// The condition is that of the index.
+		failing: sql(`SELECT $row FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2`),
+
+		census: sql(`
+SELECT t.kind, count(*), count(*) FILTER (WHERE $failing), count(*) FILTER (WHERE t.due = 9223372036854775807)
+FROM $schema.task t GROUP BY t.kind`),
 
 		join: sql(`
 INSERT INTO $schema.member (name, lease, until)
 SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
 
 		renew: sql(`
-UPDATE $schema.member SET until = $now + lease WHERE id = $1 AND NOT gone
+UPDATE $schema.member SET until = $now + lease, report = $2 WHERE id = $1 AND NOT gone
 RETURNING until - lease, 1 + (SELECT count(*) FROM $schema.member WHERE until > $now AND id <> $1)`),
+
+		members: sql(`
+SELECT m.id, m.name, m.lease, m.until - $now, (SELECT count(*) FROM $schema.task t WHERE t.owner = m.id), m.report
+FROM $schema.member m WHERE NOT m.gone`),
 
 		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
 
@@ -216,7 +233,7 @@ ON CONFLICT (key) DO NOTHING RETURNING revision`),
 		deleteTx:   sql(`DELETE FROM $schema.task WHERE key = $1 RETURNING revision`),
 		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key = $1 FOR NO KEY UPDATE`),
 		updateTx: sql(`
-UPDATE $schema.task SET due = $3, data = $4, starts = 0, owner = NULL, revision = $next
+UPDATE $schema.task SET due = $3, data = $4, starts = 0, owner = NULL, revision = $next, failing = NULL
 WHERE key = $1 AND revision = $2 RETURNING revision`),
 	}
 }

@@ -13,6 +13,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -38,6 +39,9 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		"due order":                     dueOrder,
 		"walk from a position to a due": walkBounds,
 		"walk that is broken off":       walkBrokenOff,
+		"key order":                     keyOrder,
+		"failing":                       failing,
+		"walks as they were":            walksAsTheyWere,
 		"keys as they were":             keysAsTheyWere,
 		"what is given out is mine":     givenOut,
 		"empty commit":                  emptyCommit,
@@ -47,7 +51,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		"second close":                  secondClose,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}}
+			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}, failing: map[string]bool{}}
 			s.reopen()
 			test(t, s)
 			s.check()
@@ -66,6 +70,8 @@ type subject struct {
 	t     *testing.T
 	open  Open
 	model map[string]durable.Record
+
+	failing map[string]bool // of the records in the model
 }
 
 func (s *subject) reopen() {
@@ -82,16 +88,24 @@ func (s *subject) reopen() {
 	s.Store = store
 }
 
-// put and del make a change and note it in the model.
+// put, fail and del make a change and note it in the model.
 func (s *subject) put(key string, due int64, data string) durable.Change {
-	c := durable.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data)}
+	c := durable.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data), WasFailing: s.failing[key]}
 	s.model[key] = durable.Record{Key: key, Due: due, Data: []byte(data)}
+	delete(s.failing, key)
+	return c
+}
+
+func (s *subject) fail(key string, due int64, data string) durable.Change {
+	c := s.put(key, due, data)
+	c.Failing, s.failing[key] = true, true
 	return c
 }
 
 func (s *subject) del(key string) durable.Change {
-	c := durable.Change{Key: key, From: s.due(key), Due: durable.None}
+	c := durable.Change{Key: key, From: s.due(key), Due: durable.None, WasFailing: s.failing[key]}
 	delete(s.model, key)
+	delete(s.failing, key)
 	return c
 }
 
@@ -138,18 +152,47 @@ func (s *subject) sorted(after durable.Position, until int64) []durable.Record {
 // walk checks what the store yields for that stretch.
 func (s *subject) walk(after durable.Position, until int64) {
 	s.t.Helper()
-	var got []durable.Record
-	for r, err := range s.Due(after, until) {
-		if err != nil {
-			s.t.Fatalf("walk: %v", err)
-		}
-		got = append(got, r)
-	}
+	got := s.collect(s.Due(after, until))
 	want := s.sorted(after, until)
 	if !slices.EqualFunc(got, want, same) {
 		s.t.Errorf("after %v until %d there are %d records, want %d:\n%v\n%v",
 			after, until, len(got), len(want), brief(got), brief(want))
 	}
+}
+
+// walkKeys checks what the store yields in order of key from one on: all records, and those that are failing.
+func (s *subject) walkKeys(from string) {
+	s.t.Helper()
+	var all, failing []durable.Record
+	for _, key := range slices.Sorted(maps.Keys(s.model)) {
+		if key < from {
+			continue
+		}
+		all = append(all, s.model[key])
+		if s.failing[key] {
+			failing = append(failing, s.model[key])
+		}
+	}
+	for name, c := range map[string]struct {
+		walk iter.Seq2[durable.Record, error]
+		want []durable.Record
+	}{"ByKey": {s.ByKey(from), all}, "Failing": {s.Failing(from), failing}} {
+		if got := s.collect(c.walk); !slices.EqualFunc(got, c.want, same) {
+			s.t.Errorf("%s(%.20q) yields %d records, want %d:\n%v\n%v", name, from, len(got), len(c.want), brief(got),
+				brief(c.want))
+		}
+	}
+}
+
+func (s *subject) collect(walk iter.Seq2[durable.Record, error]) (all []durable.Record) {
+	s.t.Helper()
+	for r, err := range walk {
+		if err != nil {
+			s.t.Fatalf("walk: %v", err)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 func brief(all []durable.Record) string {
@@ -172,6 +215,7 @@ func (s *subject) check() {
 		s.t.Errorf("Len is %d, want %d", n, len(s.model))
 	}
 	s.walk(start, math.MaxInt64)
+	s.walkKeys("")
 	for key, want := range s.model {
 		if r, ok, err := s.Get(key); err != nil || !ok || !same(r, want) {
 			s.t.Errorf("Get(%.20q) = due %d, %v, %v, want due %d", key, r.Due, ok, err, want.Due)
@@ -285,6 +329,59 @@ func walkBrokenOff(t *testing.T, s *subject) {
 	}
 }
 
+func keyOrder(_ *testing.T, s *subject) {
+	keys := []string{"\x00", "a", "a\x00", "a\x00b", "aa", "ab", "b", "ä", "\xff", "\xff\xff", "k", "f", "d", "m"}
+	for i, key := range keys {
+		s.commit(s.put(key, int64(100-i), key))
+	}
+	s.commit(s.fail("aa", 7, "failing"), s.fail("\xff", math.MaxInt64, "parked"))
+	for _, key := range keys {
+		for _, from := range []string{key, key + "\x00", key[:len(key)-1]} {
+			s.walkKeys(from)
+		}
+	}
+	for range s.ByKey("") {
+		break
+	}
+}
+
+// A record is failing from the change that says so to the next that does not, wherever it is moved.
+func failing(_ *testing.T, s *subject) {
+	s.commit(s.put("a", 1, "one"), s.fail("b", 2, "two"), s.fail("c", 3, "three"), s.fail("d", 4, "four"))
+	s.check()
+	s.commit(s.fail("a", 1, "same place"), s.put("b", 2, "same place"), s.fail("c", 3, "again"), s.del("d"))
+	s.check()
+	s.reopen()
+	s.commit(s.fail("a", 50, "moved"), s.fail("b", 60, "moved"), s.put("c", 70, "moved"), s.fail("d", 80, "back"))
+	s.check()
+	s.reopen()
+	s.commit(s.fail("a", math.MaxInt64, "parked"), s.del("b"), s.fail("c", 1, "failing"))
+	s.check()
+	s.walkKeys("b")
+	s.commit(s.put("a", 3, "runs"), s.put("b", 4, "another"))
+}
+
+func walksAsTheyWere(t *testing.T, s *subject) {
+	s.commit(s.fail("a", 1, "1"), s.fail("b", 2, "2"), s.fail("c", 3, "3"))
+	for name, walk := range map[string]iter.Seq2[durable.Record, error]{
+		"Due": s.Due(start, math.MaxInt64), "ByKey": s.ByKey(""), "Failing": s.Failing(""),
+	} {
+		var got []string
+		for r, err := range walk {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, r.Key+string(r.Data)); len(got) == 1 {
+				s.commit(s.del("b"), s.put("c", 30, "4"), s.fail("d", 4, "5"))
+			}
+		}
+		if !slices.Equal(got, []string{"a1", "b2", "c3"}) {
+			t.Errorf("%s yields %q", name, got)
+		}
+		s.commit(s.fail("b", 2, "2"), s.fail("c", 3, "3"), s.del("d"))
+	}
+}
+
 func keysAsTheyWere(t *testing.T, s *subject) {
 	s.commit(s.put("a", 1, ""), s.put("b", 2, ""))
 	keys := s.Keys()
@@ -387,7 +484,11 @@ func randomChanges(_ *testing.T, s *subject) {
 			if rnd.IntN(3) == 0 && s.due(key) != durable.None {
 				all = append(all, s.del(key))
 			} else {
-				all = append(all, s.put(key, rnd.Int64N(30)-10, fmt.Sprint(round)))
+				put := s.put
+				if rnd.IntN(4) == 0 {
+					put = s.fail
+				}
+				all = append(all, put(key, rnd.Int64N(30)-10, fmt.Sprint(round)))
 			}
 		}
 		s.commit(all...)

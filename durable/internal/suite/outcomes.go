@@ -185,6 +185,10 @@ func newerPayload(t *testing.T, r *rig) {
 	if calls := r.ran(10 * time.Second); len(calls) != 1 || calls[0].Key != "own" {
 		t.Errorf("the handlers were called: %v", calls)
 	}
+	census, err := r.on().Census(ctx)
+	if err != nil || len(census.Kinds) != 1 || census.Kinds[0].Kind != "k" || census.Kinds[0].Tasks != 2 {
+		t.Errorf("%+v, %v", census, err)
+	}
 	for _, key := range []string{"newer", "soon"} {
 		if i := r.info(key); i.State != durable.Waiting || i.Attempts != 0 || i.PayloadVersion != 3 {
 			t.Errorf("%+v", i)

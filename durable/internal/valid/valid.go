@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package valid checks what an engine is given to commit.
+// Package valid checks what an engine is given to keep.
 package valid
 
 import (
@@ -22,6 +22,14 @@ func Batches(batches []durable.Batch) error {
 			}
 			keys[w.Key] = true
 		}
+	}
+	return nil
+}
+
+// Report returns an error if a member's report is too long.
+func Report(report []byte) error {
+	if len(report) > durable.MaxReport {
+		return fmt.Errorf("durable: report of %d bytes; %d are allowed", len(report), durable.MaxReport)
 	}
 	return nil
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// bulkAtOnce is how many tasks Bulk changes at the same time: they share commits.
+const bulkAtOnce = 1024
+
+func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
+	if do > DoRunNow {
+		return 0, fmt.Errorf("%w: unknown action %d", ErrInvalidTask, do)
+	}
+	now := s.below.now()
+	over := q.stretch(now)
+	if do == DoRunNow && over.order == byDue { // what is moved, or repeats, must not come again
+		switch q.State {
+		case Waiting:
+			over.until = now - 1
+		case AnyState, Scheduled:
+			over = stretch{order: byKey}
+		}
+	}
+	if err := over.resume(q.After); err != nil {
+		return 0, err
+	}
+	if do == DoNothing {
+		_, err = s.look(ctx, &over, q, now, 0, func(view) bool { n++; return true })
+		return n, err
+	}
+	for {
+		var page []view
+		end, err := s.look(ctx, &over, q, now, 0, func(v view) bool {
+			page = append(page, v)
+			return len(page) < bulkAtOnce
+		})
+		if err != nil {
+			return n, err
+		}
+		done, err := s.each(ctx, page, do)
+		if n += done; err != nil || end.whole {
+			return n, err
+		}
+	}
+}
+
+// each does the same to some tasks, those that have changed left alone. It returns to how many, and an error.
+func (s *Scheduler) each(ctx context.Context, page []view, do Action) (n int, err error) {
+	var mu sync.Mutex // protects n and err
+	var all sync.WaitGroup
+	for _, v := range page {
+		all.Go(func() {
+			verb := &verb{what: toRemove, key: v.rec.key, size: MaxKey, only: &v}
+			if do == DoRunNow {
+				verb.what, verb.to, verb.size = toMove, s.below.now(), v.rec.size()
+			}
+			failed := s.below.do(ctx, verb)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case failed == nil:
+				n++
+			case !errors.Is(failed, ErrTaskKeyNotFound):
+				err = failed
+			}
+		})
+	}
+	all.Wait()
+	return n, err
+}

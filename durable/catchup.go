@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A catchingUp is what [Scheduler.CatchUp] has counted last. As with a census, a count that took longer than
+// briefCount is used for countShare times as long.
+type catchingUp struct {
+	mu    sync.Mutex // protects below
+	last  CatchUp
+	begun time.Time
+	took  time.Duration
+	total uint64 // of the rate, when it was begun
+}
+
+func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
+	c := &s.behind
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.took <= briefCount || time.Since(c.begun) >= countShare*c.took {
+		if err := s.countOverdue(ctx, c); err != nil {
+			return CatchUp{}, err
+		}
+	}
+	now := c.last
+	total, perSecond := s.below.overdueStarts()
+	now.Left = max(now.Left-int(total-c.total), 0)
+	if now.Left > 0 && !now.Cut && perSecond > 0 {
+		now.Done = time.Unix(0, s.below.now()).Add(time.Duration(float64(now.Left) / perSecond * float64(time.Second)))
+	}
+	return now, nil
+}
+
+// countOverdue counts the overdue tasks that are not running and whose kind has a handler here.
+func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
+	var is CatchUp
+	begun := time.Now()
+	total, _ := s.below.overdueStarts()
+	over := stretch{after: Position{Due: None}, until: s.below.overdueUntil()}
+	handled := make(map[string]bool)
+	for _, kind := range s.kinds.names() {
+		handled[kind] = true
+	}
+	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
+		if v.running || !handled[v.rec.kind] {
+			return true
+		}
+		if is.Left++; is.Left == 1 {
+			is.Oldest = time.Unix(0, v.rec.due)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	is.Cut = !end.whole
+	c.last, c.begun, c.took, c.total = is, begun, time.Since(begun), total
+	return nil
+}
+
+// A rate counts events, and how many there were in each of the last seconds.
+type rate struct {
+	mu     sync.Mutex // protects below
+	total  uint64
+	second int64 // the one that counts[second % len(counts)] is of; the others are of those before
+	counts [11]int
+}
+
+func (r *rate) note() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total++
+	r.moveLocked()
+	r.counts[r.second%int64(len(r.counts))]++
+}
+
+// moveLocked makes the present second the last one.
+func (r *rate) moveLocked() {
+	now := time.Now().Unix()
+	if now-r.second > int64(len(r.counts)) || now < r.second {
+		r.second = now - int64(len(r.counts)) // all that was counted is too old, or a clock was set back
+	}
+	for r.second < now {
+		r.second++
+		r.counts[r.second%int64(len(r.counts))] = 0
+	}
+}
+
+// perSecond returns how many events there were in a second, of the last ten that are over.
+func (r *rate) read() (total uint64, perSecond float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moveLocked()
+	n := 0
+	for i, count := range r.counts {
+		if int64(i) != r.second%int64(len(r.counts)) {
+			n += count
+		}
+	}
+	return r.total, float64(n) / float64(len(r.counts)-1)
+}

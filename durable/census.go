@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A census counts the tasks of a keeper as they change. Those that were there before New are counted in the
+// background meanwhile. Both only add, so it does not matter which of them comes first.
+type census struct {
+	mu    sync.Mutex // protects below
+	of    map[string]*KindCensus
+	whole bool
+}
+
+// change counts what has become of some tasks.
+func (c *census) change(all []touched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range all {
+		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.kind == is.kind &&
+			was.attempts == 0 && is.attempts == 0 {
+			continue // the next run
+		}
+		c.addLocked(all[i].was, -1)
+		c.addLocked(all[i].now, 1)
+	}
+}
+
+func (c *census) addLocked(rec *record, n int) {
+	if rec == nil {
+		return
+	}
+	k := c.of[rec.kind]
+	if k == nil {
+		if c.of == nil {
+			c.of = make(map[string]*KindCensus)
+		}
+		k = &KindCensus{Kind: rec.kind}
+		c.of[rec.kind] = k
+	}
+	k.Tasks += n
+	if rec.failing() {
+		k.Failing += n
+	}
+	if rec.due == never {
+		k.Parked += n
+	}
+}
+
+// finish notes that the background has counted all.
+func (c *census) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whole = true
+}
+
+// take returns the census at that time.
+func (c *census) take(now int64) Census {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kinds := make([]KindCensus, 0, len(c.of))
+	for _, k := range c.of {
+		kinds = append(kinds, *k)
+	}
+	return newCensus(now, c.whole, kinds)
+}
+
+func (c *census) parked() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.of {
+		n += k.Parked
+	}
+	return max(n, 0)
+}
+
+// newCensus returns a census of the kinds of which there are tasks.
+func newCensus(now int64, whole bool, kinds []KindCensus) Census {
+	for i := range kinds { // before all are counted, some may have been removed that are not
+		k := &kinds[i]
+		k.Tasks, k.Failing, k.Parked = max(k.Tasks, 0), max(k.Failing, 0), max(k.Parked, 0)
+	}
+	kinds = slices.DeleteFunc(kinds, func(k KindCensus) bool { return k.Tasks == 0 })
+	slices.SortFunc(kinds, func(a, b KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })
+	return Census{At: time.Unix(0, now), Whole: whole, Kinds: kinds}
+}
+
+// sum returns how many tasks there are of all kinds, and how many of them are parked.
+func (c Census) sum() (tasks, parked int) {
+	for _, k := range c.Kinds {
+		tasks += k.Tasks
+		parked += k.Parked
+	}
+	return tasks, parked
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+package enginetest
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// fail makes a write one of a failing task.
+func fail(w durable.Write) durable.Write {
+	w.Failing = true
+	return w
+}
+
+// order checks which keys the walk yields.
+func (s *subject) order(what string, walk iter.Seq2[durable.Stored, error], want ...string) {
+	s.t.Helper()
+	var got []string
+	for task, err := range walk {
+		s.check(err)
+		got = append(got, task.Key)
+	}
+	if !slices.Equal(got, want) {
+		s.t.Errorf("%s yields %.300q, want %.300q", what, got, want)
+	}
+}
+
+func keyOrder(s *subject) {
+	keys := []string{"\x00", "a", "a\x00", "aa", "b", "k", "ä", "\xff", "\xff\xff"}
+	for i, key := range keys {
+		s.commit(0, add(key, ahead-int64(i)))
+	}
+	for i, key := range keys {
+		s.order("ByKey", s.ByKey(s.ctx, key), keys[i:]...)
+		s.order("ByKey", s.ByKey(s.ctx, key+"\x00\x00"), slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
+			return k < key+"\x00\x00"
+		})...)
+	}
+	for task, err := range s.ByKey(s.ctx, "aa") {
+		s.check(err)
+		want := put("aa", ahead-3, durable.IfAbsent)
+		if task.Due != want.Due || !bytes.Equal(task.Data, want.Data) || task.Kind != kind || task.Revision == 0 {
+			s.t.Errorf("ByKey yields %+v", task)
+		}
+		break
+	}
+	many := s.add(3000, ahead) // several pages
+	s.order("ByKey", s.ByKey(s.ctx, "k0"), append(many, "ä", "\xff", "\xff\xff")...)
+}
+
+// A task is failing as the last write says, whoever holds it.
+func failing(s *subject) {
+	walk := func(want ...string) {
+		s.t.Helper()
+		s.order("Failing", s.Failing(s.ctx, ""), want...)
+	}
+	s.add(2000, 0)
+	walk()
+	s.commit(0, fail(add("a", 1)), fail(add("b", ahead)), fail(add("c", math.MaxInt64)), add("d", 1))
+	walk("a", "b", "c")
+	s.order("Failing", s.Failing(s.ctx, "a\x00"), "b", "c")
+	id := s.join("a", long)
+	s.claimAll(id)
+	walk("a", "b", "c")
+	a := s.get("a")
+	s.confirms(id, a)
+	walk("a", "b", "c")
+	w := fail(unchanged(put("a", 2, durable.Always), a.Revision))
+	w.Hold = true
+	s.commit(id, w)
+	s.commit(0, put("b", ahead, durable.Always), fail(put("d", math.MaxInt64, durable.Always)))
+	walk("a", "c", "d")
+	s.check(s.Leave(s.ctx, id))
+	walk("a", "c", "d")
+	s.commit(0, put("a", ahead, durable.Always), remove("c"), put("d", ahead+1, durable.Always))
+	walk()
+	var adds durable.Batch
+	var keys []string
+	for _, key := range s.keysOf("f", 3000) {
+		adds, keys = append(adds, fail(add(key, ahead))), append(keys, key)
+	}
+	s.commit(0, adds...)
+	walk(keys...)
+}
+
+func (s *subject) keysOf(prefix string, n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, prefix+string(rune('a'+i/676))+string(rune('a'+i/26%26))+string(rune('a'+i%26)))
+	}
+	return keys
+}
+
+func census(s *subject) {
+	counts := func(want ...durable.KindCensus) {
+		s.t.Helper()
+		got, err := s.Census(s.ctx)
+		s.check(err)
+		slices.SortFunc(got, func(a, b durable.KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })
+		if !slices.Equal(got, want) {
+			s.t.Errorf("the census is %+v, want %+v", got, want)
+		}
+	}
+	counts()
+	of := func(kind string, w durable.Write) durable.Write {
+		w.Kind = kind
+		return w
+	}
+	s.commit(0, add("a", 1), fail(add("b", 2)), fail(add("c", math.MaxInt64)), of("x\x00\xff", add("d", 1)))
+	one := durable.KindCensus{Kind: "x\x00\xff", Tasks: 1}
+	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
+	s.claimAll(s.join("a", long))
+	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
+	s.commit(0, put("b", 5, durable.Always), remove("c"))
+	counts(durable.KindCensus{Kind: kind, Tasks: 2}, one)
+}
+
+func members(s *subject) {
+	list := func() (all []durable.Membership) {
+		s.t.Helper()
+		all, err := s.Members(s.ctx)
+		s.check(err)
+		slices.SortFunc(all, func(a, b durable.Membership) int { return strings.Compare(a.Name, b.Name) })
+		return all
+	}
+	if all := list(); len(all) != 0 {
+		s.t.Errorf("before the first the members are %+v", all)
+	}
+	a, b := s.join("a", long), s.join("b", short)
+	s.add(3, 0)
+	s.claim(a, -1, ahead, 2)
+	report := []byte(`{"version":"1"}`)
+	_, _, err := s.Renew(s.ctx, a, report)
+	s.check(err)
+	copy(report, "xxxxx")
+	s.until("the lease of b has run out", func() bool { return list()[1].Left < 0 })
+	all := list()
+	if all[0].ID != a || all[0].Name != "a" || all[0].Held != 2 || string(all[0].Report) != `{"version":"1"}` ||
+		all[0].Lease != long || all[0].Left <= 0 || all[0].Left > long {
+		s.t.Errorf("a is %+v", all[0])
+	}
+	if all[1].ID != b || all[1].Held != 0 || len(all[1].Report) != 0 || all[1].Lease != short {
+		s.t.Errorf("b is %+v", all[1])
+	}
+	s.reapUntil("b")
+	if all := list(); len(all) != 1 {
+		s.t.Errorf("after b was reaped the members are %+v", all)
+	}
+	if _, _, err := s.Renew(s.ctx, a, make([]byte, durable.MaxReport+1)); err == nil {
+		s.t.Error("a report that is too long is accepted")
+	}
+	if _, _, err := s.Renew(s.ctx, a, bytes.Repeat([]byte{0xff}, durable.MaxReport)); err != nil {
+		s.t.Errorf("the longest report: %v", err)
+	}
+	s.check(s.Leave(s.ctx, a))
+	if all := list(); len(all) != 0 {
+		s.t.Errorf("after the last has left the members are %+v", all)
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"runtime/debug"
+	"slices"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// report returns what a scheduler says about itself.
+func (c *config) report(wheel *timewheel.TimeWheel, kinds *kinds) NodeReport {
+	w := wheel.Stats()
+	names := kinds.names()
+	slices.Sort(names)
+	return NodeReport{
+		Version: c.version, Kinds: names, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.made,
+	}
+}
+
+// encode returns the report as an engine keeps it. It leaves out kinds that have no room.
+func (r NodeReport) encode() []byte {
+	for {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return nil // a time beyond the year 9999
+		}
+		if len(b) <= MaxReport {
+			return b
+		}
+		r.Kinds = r.Kinds[:len(r.Kinds)/2]
+	}
+}
+
+// buildVersion returns the version of this package, as the build says; empty if it does not.
+func buildVersion() string {
+	const path = "github.com/seed581295f1/timewheel/durable"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path != path {
+			continue
+		}
+		if m.Replace != nil && m.Replace.Version != "" {
+			return m.Replace.Version
+		}
+		return m.Version
+	}
+	return ""
+}
+
+func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
+	members, err := n.engine.Members(ctx)
+	if err != nil {
+		return nil, n.unavailable(ctx, err)
+	}
+	self := MemberID(0)
+	if t := n.current(); t != nil {
+		self = t.id
+	}
+	all := make([]NodeInfo, 0, len(members))
+	for _, m := range members {
+		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, Held: m.Held}
+		_ = json.Unmarshal(m.Report, &i.NodeReport) // a node that has joined just now has sent none
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b NodeInfo) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine for
+// the names at most once.
+func (n *node) namer(ctx context.Context) func(MemberID) string {
+	asked := false
+	return func(id MemberID) string {
+		if id == 0 {
+			return ""
+		}
+		n.mu.Lock()
+		name, ok := n.names[id]
+		n.mu.Unlock()
+		if ok || asked {
+			return name
+		}
+		asked = true
+		members, err := n.engine.Members(ctx)
+		if err != nil {
+			return ""
+		}
+		names := make(map[MemberID]string, len(members))
+		for _, m := range members {
+			names[m.ID] = m.Name
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.names = names
+		return names[id]
+	}
+}
+
+func (s *Scheduler) kindInfos() (all []KindInfo) {
+	for _, name := range s.kinds.names() {
+		k := s.kinds.get(name)
+		all = append(all, KindInfo{
+			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed,
+			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Parked: k.parked.Load(),
+		})
+	}
+	slices.SortFunc(all, func(a, b KindInfo) int { return cmp.Compare(a.Kind, b.Kind) })
+	return all
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+func TestOperate_onAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) []*durable.Scheduler {
+			s, err := durable.New(memstore.New(), append(opts, durable.WithLogger(testkit.Quiet()))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []*durable.Scheduler{s}
+		})
+	})
+}
+
+func TestOperate_onNodes(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := memengine.New()
+				suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) (all []*durable.Scheduler) {
+					return join(t, engine, nodes, opts...)
+				})
+			})
+		})
+	}
+}
+
+// join returns nodes of the engine, which are not started.
+func join(t *testing.T, engine durable.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
+	t.Helper()
+	for i := range nodes {
+		s, err := durable.Join(ctx, engine, append(opts, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()),
+			durable.WithNode(fmt.Sprint("node ", i)))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// A drowsy is a store in which each record that is read takes a while.
+type drowsy struct {
+	*memstore.Store
+	each time.Duration
+}
+
+func (s drowsy) slow(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		for r, err := range walk {
+			time.Sleep(s.each)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s drowsy) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return s.slow(s.Store.Due(after, until))
+}
+func (s drowsy) ByKey(from string) iter.Seq2[durable.Record, error] {
+	return s.slow(s.Store.ByKey(from))
+}
+func (s drowsy) Failing(from string) iter.Seq2[durable.Record, error] {
+	return s.slow(s.Store.Failing(from))
+}
+
+// What a question may take is over after some of the tasks: it says so, and the next page goes on from there. Each
+// makes some progress, however slow the store is.
+func TestFind_cut_goesOn(t *testing.T) {
+	for _, each := range []time.Duration{time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New()
+			r := &rig{t: t, store: store, opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
+			r.open()
+			const tasks = 1000
+			for i := range tasks {
+				r.add(durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
+			}
+			r.crash()
+			if err := r.Shutdown(ctx); err != nil {
+				t.Fatal(err)
+			}
+			s, err := durable.New(drowsy{r.store.Reopen(), each}, r.opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Shutdown(ctx) }()
+			for _, prefix := range []string{"", "k"} {
+				found, pages := 0, 0
+				for q := (durable.Query{Prefix: prefix, Kind: "note", Limit: tasks}); ; pages++ {
+					began := time.Now()
+					f, err := s.Find(ctx, q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(began); took > max(155*time.Millisecond, 3*each) {
+						t.Fatalf("a page has taken %v", took)
+					}
+					if found += len(f.Tasks); f.Next == "" {
+						break
+					}
+					if !f.Cut || f.Looked == 0 {
+						t.Fatalf("%d were looked at, and cut is %v", f.Looked, f.Cut)
+					}
+					q.After = f.Next
+				}
+				if found != tasks || pages < 5 {
+					t.Errorf("%d tasks were found on %d pages", found, pages)
+				}
+			}
+			f, err := s.Failures(ctx)
+			if err != nil || f.Cut || f.Looked != 0 { // the others cost nothing
+				t.Errorf("the failures are %+v, %v", f, err)
+			}
+		})
+	}
+}
+
+// A verb at the same time wins, or Bulk does. What has changed since it was found is left alone.
+func TestBulk_whileTasksChange(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *durable.Scheduler{
+		"store": func(t *testing.T) *durable.Scheduler {
+			s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		"node": func(t *testing.T) *durable.Scheduler {
+			link := memengine.NewLink(memengine.New())
+			link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+			return join(t, link, 1)[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t)
+				defer func() { _ = s.Shutdown(ctx) }()
+				if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+				const tasks = 2000
+				task := func(i int) durable.Task {
+					return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+				}
+				for i := range tasks {
+					if err := s.AddTask(ctx, task(i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var others sync.WaitGroup
+				var removed, moved atomic.Int64
+				rnd := rand.New(rand.NewPCG(3, 4))
+				for _, i := range rnd.Perm(tasks)[:600] {
+					wait := time.Duration(rnd.IntN(2500)) * time.Millisecond
+					others.Go(func() {
+						time.Sleep(wait)
+						if i%2 == 0 {
+							if s.RemoveTask(ctx, task(i).Key) == nil {
+								removed.Add(1)
+							}
+							return
+						}
+						err := s.Reschedule(ctx, task(i).Key, 2*hour)
+						if err == nil {
+							moved.Add(1)
+						} else if !errors.Is(err, durable.ErrTaskKeyNotFound) {
+							t.Error(err)
+						}
+					})
+				}
+				n, err := s.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove)
+				if err != nil {
+					t.Error(err)
+				}
+				others.Wait()
+				left := 0
+				for i, err := range s.All(ctx) {
+					if err != nil || i.Seq == 0 { // the same task as before the walk came to it
+						t.Errorf("left is %+v, %v", i, err)
+					}
+					left++
+				}
+				if gone := int(removed.Load()); n+gone+left != tasks || gone == 0 || n == 0 {
+					t.Errorf("Bulk has removed %d, others %d, and %d of %d are left", n, gone, left, tasks)
+				}
+				t.Logf("Bulk has removed %d, others %d and moved %d, of which %d are left", n, removed.Load(), moved.Load(), left)
+			})
+		})
+	}
+}
+
+// Tasks that repeat more often than Bulk needs for all of them are run once each.
+func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		for i := range 50 {
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour, Interval: sec, Times: durable.Forever})
+		}
+		a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 200 * time.Millisecond} })
+		if n, err := a.Bulk(ctx, durable.Query{}, durable.DoRunNow); n != 50 || err != nil {
+			t.Errorf("Bulk has run %d, %v", n, err)
+		}
+		time.Sleep(sec)
+		for _, q := range []durable.Query{{}, {State: durable.Scheduled}, {State: durable.Waiting}, {Kind: "note"}} {
+			if n, err := a.Bulk(ctx, q, durable.DoRunNow); n > 50 || err != nil { // some have run since they were found
+				t.Errorf("Bulk(%+v) = %d, %v", q, n, err)
+			}
+		}
+		a.link.SetFaults(nil)
+	})
+}
+
+// The census agrees with a count after all kinds of changes, those during the first count included.
+func TestCensus_agreesWithAWalk(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+		r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))
+		rnd := rand.New(rand.NewPCG(5, 6))
+		agrees := func() {
+			t.Helper()
+			synctest.Wait()
+			want := make(map[string]durable.KindCensus)
+			for i, err := range r.All(ctx) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				k := want[i.Kind]
+				k.Kind = i.Kind
+				k.Tasks++
+				if i.Attempts > 0 {
+					k.Failing++
+				}
+				if i.Parked {
+					k.Parked++
+				}
+				want[i.Kind] = k
+			}
+			c, err := r.Census(ctx)
+			if err != nil || !c.Whole || len(c.Kinds) != len(want) {
+				t.Fatalf("the census is %+v, %v, want %v", c, err, want)
+			}
+			for _, k := range c.Kinds {
+				if k != want[k.Kind] {
+					t.Errorf("the census has %+v, want %+v", k, want[k.Kind])
+				}
+			}
+		}
+		for round := range 20 {
+			for range 200 {
+				key := fmt.Sprint(rnd.IntN(300))
+				switch rnd.IntN(4) {
+				case 0:
+					_ = r.RemoveTask(ctx, key)
+				case 1:
+					_ = r.Reschedule(ctx, key, time.Duration(rnd.IntN(5))*sec)
+				default:
+					kind := []string{"once", "twice", "note", "fail"}[rnd.IntN(4)]
+					task := durable.Task{Key: key, Kind: kind, Delay: time.Duration(1 + rnd.IntN(int(10*sec)))}
+					if err := r.SetTask(ctx, task); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			time.Sleep(time.Duration(rnd.IntN(int(5 * sec))))
+			agrees()
+			if round%5 == 4 {
+				r.crash("note")
+				r.start()
+				agrees()
+				r.crash()
+				r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+				r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))
+				r.start()
+			}
+		}
+	})
+}
+
+// A slow count is taken in the background, and used for long.
+func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		counts := 0
+		count := func(d time.Duration) {
+			a.link.SetFaults(func(method string) memengine.Fault {
+				if method != "Census" {
+					return memengine.Fault{}
+				}
+				counts++
+				return memengine.Fault{Delay: d}
+			})
+		}
+		count(time.Second)
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		began := time.Now()
+		if first, err := a.Census(ctx); err != nil || first.Whole || time.Since(began) > 200*time.Millisecond {
+			t.Errorf("the first count is %+v, %v, after %v", first, err, time.Since(began))
+		}
+		time.Sleep(2 * time.Second)
+		for range 50 {
+			c, err := a.Census(ctx)
+			if err != nil || !c.Whole || len(c.Kinds) != 1 || a.Len() != 1 || a.Stats().Pending != 1 {
+				t.Fatalf("the census is %+v, %v", c, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if counts != 1 {
+			t.Errorf("in a minute it was counted %d times", counts)
+		}
+		time.Sleep(time.Minute)
+		count(time.Millisecond)
+		for i := range 10 {
+			if n := a.Len(); n != 1+i {
+				t.Errorf("Len is %d, want %d", n, 1+i)
+			}
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
+		}
+	})
+}
+
+// Overdue tasks are worked off at the bounded rate, and CatchUp says so.
+func TestCatchUp_says_whatIsLeft(t *testing.T) {
+	const tasks, perSecond = 5000, 100
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, store: memstore.New(), begin: time.Now(), opts: []durable.Option{
+			durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(perSecond)}}
+		r.open()
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec + time.Duration(i)})
+		}
+		time.Sleep(hour)
+		r.crash()
+		r.start()
+		defer func() { _ = r.Shutdown(ctx) }()
+		time.Sleep(15 * time.Second)
+		c, err := r.CatchUp(ctx)
+		left := time.Duration(c.Left) * time.Second / perSecond
+		if err != nil || c.Cut || c.Left < tasks-16*perSecond || c.Left > tasks-14*perSecond || c.Oldest.Before(r.begin) ||
+			time.Until(c.Done) < left*9/10 || time.Until(c.Done) > left*11/10 {
+			t.Errorf("after 15 s it is %+v, %v; at the rate it should be done in %v", c, err, left)
+		}
+		time.Sleep(time.Minute)
+		if c, err := r.CatchUp(ctx); err != nil || c != (durable.CatchUp{}) {
+			t.Errorf("at the end it is %+v, %v", c, err)
+		}
+	})
+}
+
+func TestWithObserver_nil_isRefused(t *testing.T) {
+	if _, err := durable.New(memstore.New(), durable.WithObserver(nil)); err == nil {
+		t.Error("an observer that is nil is accepted")
+	}
+}
+
+// A task whose kind has no handler waits.
+func TestFind_waiting(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "later", Kind: "note", Delay: hour})
+		r.crash("note")
+		r.start()
+		time.Sleep(2 * time.Second)
+		f, err := r.Find(ctx, durable.Query{State: durable.Waiting})
+		if err != nil || len(f.Tasks) != 1 || f.Tasks[0].Key != "k" || f.Tasks[0].State != durable.Waiting {
+			t.Errorf("waiting are %+v, %v", f, err)
+		}
+		if n, err := r.Bulk(ctx, durable.Query{State: durable.Waiting}, durable.DoRunNow); n != 1 || err != nil {
+			t.Errorf("run now: %d, %v", n, err)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+
+package pebble_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// How long the questions of an operator take: MILLIONS=10 go test -run none -bench Questions -benchtime 5x -v -timeout 2h
+func BenchmarkQuestions(b *testing.B) {
+	tasks := suite.Millions(b) * 1_000_000
+	store, err := pebble.Open(filepath.Join(b.TempDir(), "store"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now().UnixNano()
+	const atOnce = 10_000
+	for from := 0; from < tasks; from += atOnce {
+		changes := make([]durable.Change, atOnce)
+		for i := range changes {
+			r, _, failing := suite.AskedTask(from+i, now)
+			changes[i] = durable.Change{Key: r.Key, From: durable.None, Due: r.Due, Data: r.Data, Failing: failing}
+		}
+		if err := store.Commit(changes); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Logf("filled in %v", time.Since(time.Unix(0, now)).Round(time.Second))
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 10 {
+		err := s.Handle(fmt.Sprint("kind", i), func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	began := time.Now()
+	for {
+		c, err := s.Census(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if c.Whole {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	b.Logf("the census is whole after %v", time.Since(began).Round(time.Second))
+	suite.BenchmarkQuestions(b, s)
+	if err := s.Shutdown(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}

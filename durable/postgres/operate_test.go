@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+func TestOperate(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			e := open(t)
+			suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) (all []*durable.Scheduler) {
+				for i := range nodes {
+					s, err := durable.Join(t.Context(), e, append(opts, durable.WithLogger(testkit.Quiet()),
+						durable.WithNode(fmt.Sprint("node ", i)))...)
+					check(t, err)
+					all = append(all, s)
+				}
+				return all
+			})
+		})
+	}
+}
+
+// failing returns the keys of what is failing, and how many the census counts.
+func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
+	t.Helper()
+	for s, err := range e.Failing(t.Context(), "") {
+		check(t, err)
+		keys = append(keys, s.Key)
+	}
+	kinds, err := e.Census(t.Context())
+	check(t, err)
+	for _, k := range kinds {
+		n += k.Failing
+	}
+	return keys, n
+}
+
+// What programs of version 1 have written is there, and what they have parked is failing. What they write in place
+// of a failing task is not.
+func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
+	at := schema()
+	conn := connect(t, server(t))
+	text := func(sql string) string { return postgres.Text(sql, at) }
+	exec(t, conn, text(postgres.Schema1))
+	now := int64(1e18)
+	insert := func(key string, due int64) {
+		t.Helper()
+		exec(t, conn, text("INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, 1, 'kind', 'data')"),
+			[]byte(key), due)
+	}
+	insert("before", math.MaxInt64)
+	if _, err := postgres.Open(t.Context(), shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
+		t.Errorf("an older schema: %v", err)
+	}
+	e := open(t, at) // which migrates
+	is := func(want ...string) {
+		t.Helper()
+		if got, n := failing(t, e); !slices.Equal(got, want) || n != len(want) {
+			t.Errorf("failing are %q, and %d are counted, want %q", got, n, want)
+		}
+	}
+	insert("parked", math.MaxInt64)
+	insert("waits", now)
+	is("before", "parked")
+	commit(t, e, 0, remove("before"))
+	fail := func(key string, due int64) {
+		t.Helper()
+		w := put(key, due, durable.Always)
+		w.Failing = true
+		commit(t, e, 0, w)
+	}
+	fail("a", now)
+	fail("b", now+1)
+	fail("waits", now+2)
+	is("a", "b", "parked", "waits")
+	update := text("UPDATE $schema.task SET due = $2, revision = revision + 1000 WHERE key = $1")
+	exec(t, conn, update, []byte("a"), now+10)               // the next run
+	exec(t, conn, update, []byte("b"), int64(math.MaxInt64)) // parked
+	exec(t, conn, update, []byte("parked"), now+10)          // rescheduled
+	is("b", "waits")
+	commit(t, e, 0, put("waits", now+2, durable.Always))
+	is("b")
+}
+
+// What does not fail costs nothing: it is not in the index, and the walk over what does passes over none of it.
+func TestFailing_othersCostNothing(t *testing.T) {
+	e := open(t)
+	conn := connect(t, shared.URL())
+	exec(t, conn, e.Text("INSERT INTO $schema.task (key, due, revision, kind, data) SELECT convert_to('k' || i, 'UTF8'), "+
+		"$1::bigint + i, i, 'kind', 'data' FROM generate_series(1, 50000) i"), time.Now().UnixNano())
+	size := func() (n int) {
+		check(t, conn.QueryRow(t.Context(), "SELECT pg_relation_size($1::text::regclass)",
+			e.Text("$schema.task_failing")).Scan(&n))
+		return n
+	}
+	id, _, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	got, _, err := e.Claim(t.Context(), id, []string{"kind"}, 0, 1<<62, 1000)
+	check(t, err)
+	var batch durable.Batch
+	for _, s := range got {
+		batch = append(batch, remove(s.Key))
+	}
+	commit(t, e, id, batch...)
+	before := size()
+	if before > 8192 {
+		t.Errorf("without a failing task their index takes %d bytes", before)
+	}
+	reads := func() int { return readsOf(t, e, conn, postgres.FailingSQL(e), []byte(""), 64) }
+	if n := reads(); n > 16 {
+		t.Errorf("to find nothing %d blocks are read", n)
+	}
+	w := put("k7", 5, durable.Always)
+	w.Failing = true
+	commit(t, e, 0, w)
+	if n := reads(); n > 16 {
+		t.Errorf("to find one task %d blocks are read", n)
+	}
+	if keys, n := failing(t, e); len(keys) != 1 || n != 1 {
+		t.Errorf("failing are %q, and %d are counted", keys, n)
+	}
+}

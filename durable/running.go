@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// running is which tasks of a keeper are running, for those who ask: the keeper itself has its map live. A task is
+// in it from the beginning of its run until the end is durable, or the task is removed, replaced or moved.
+type running struct {
+	mu sync.Mutex // protects below, and over of each live
+	of map[string]*live
+}
+
+func (r *running) add(l *live) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.over {
+		return // it was removed as it began
+	}
+	if r.of == nil {
+		r.of = make(map[string]*live)
+	}
+	r.of[l.rec.key] = l
+}
+
+// remove takes out a live whose run has begun. It may be nil.
+func (r *running) remove(l *live) {
+	if l == nil || l.state.Load() != begun {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.over = true
+	if r.of[l.rec.key] == l {
+		delete(r.of, l.rec.key)
+	}
+}
+
+// has reports whether the run of the task is running.
+func (r *running) has(rec *record) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.of[rec.key]
+	return l != nil && l.rec.token() == rec.token()
+}
+
+// list returns the running tasks, in any order.
+func (r *running) list() []view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]view, 0, len(r.of))
+	for _, l := range r.of {
+		all = append(all, view{rec: l.rec, running: true})
+	}
+	return all
+}
+
+// yieldFrom yields the tasks whose key is not less than from, in order of the key.
+func yieldFrom(all []view, from string, yield func(view, error) bool) {
+	slices.SortFunc(all, func(a, b view) int { return strings.Compare(a.rec.key, b.rec.key) })
+	for _, v := range all {
+		if v.rec.key >= from && !yield(v, nil) {
+			return
+		}
+	}
+}
