@@ -53,7 +53,7 @@ func (n *node) keepClaims() {
 // claim claims what there is room for. It returns when to come back.
 func (n *node) claim() time.Duration {
 	again := claimEvery
-	kinds := n.kinds.names()
+	kinds := n.kinds.classes()
 	if len(kinds) == 0 {
 		return again
 	}

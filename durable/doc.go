@@ -37,7 +37,14 @@
 //
 // If a handler returns an error or panics, it is called again after a delay that roughly doubles each time,
 // up to a bound ([WithRetry]). Then the task is parked: it stays, shows its error ([Info.Failure]), and does
-// not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+// not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. A handler that knows better
+// returns [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an
+// error that wraps them.
+//
+// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which
+// ends its process is parked. On a [Store] that holds for overdue runs. What falls due while the process is
+// running has its start counted only on an [Engine], so a task is started there once more before it is
+// parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
@@ -47,6 +54,19 @@
 // After RemoveTask or SetTask has returned nil, no run of the old task starts. A run counts as started
 // slightly before its handler is called. A run that has started is not interrupted, but its result no longer
 // counts.
+//
+// # Payloads
+//
+// A payload is bytes. [HandleJSON] and [Scheduler.AddJSON] make it JSON. A payload that does not fit its type
+// parks its task at once, with an error that says why.
+//
+// To change the form of the payloads of a kind, give the new form a version, and say how an old payload
+// becomes one of that version ([WithPayloadVersion]):
+//
+//	err = durable.HandleJSON(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
+//
+// While a deploy is under way, processes of both versions run. Those of the new version run everything. Those
+// of the old version leave payloads of the new one alone, as they leave kinds alone that they do not handle.
 //
 // # After downtime
 //
@@ -61,7 +81,22 @@
 // leave any free.
 //
 // A repeating task runs once and rejoins its grid; the periods it missed are counted. With [WithMissed] a
-// kind can skip that run, or run every missed period.
+// kind can skip that run, or run every missed period. [WithMissedAge] bounds how old a missed run may be.
+//
+// # Calendars
+//
+// A task repeats at an interval, or by a calendar in a time zone:
+//
+//	err = s.AddTask(ctx, durable.Task{Key: "report", Kind: "report", Times: durable.Forever,
+//		Cron: "CRON_TZ=Europe/Berlin 30 2 * * *"})
+//
+// On the day on which the clocks of Berlin are set forward there is no 2:30, and it runs at 3:00, when they
+// are set. On the day on which they are set back it runs at the first 2:30. So it runs once on each day. A
+// task whose hour is a * follows what the clock shows instead: "30 * * * *" runs at both. [Task] has the
+// rules, and [Next] shows what comes of them. After downtime a calendar is a grid as any other.
+//
+// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is treated in the
+// same way.
 //
 // # Time
 //
@@ -90,8 +125,8 @@
 //     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
 //     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
 //     refuse an older one.
-//   - An attempt counts from its start. A run whose process ends is a failed attempt, so that a task which ends
-//     its process is parked after its attempts.
+//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after
+//     its attempts.
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
 //     Stats.Unhandled is 0.
 //   - An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues

@@ -130,7 +130,7 @@ type MemberID int64
 // A Stored is a task as an engine keeps it.
 type Stored struct {
 	Record
-	Kind     string   // the kind of the task, which is in Data, too
+	Kind     string   // by what it is claimed: the kind of the task, and the version of its payload from 2 on
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
 	Starts   int      // claims of which a start was confirmed since the record was written
@@ -162,7 +162,7 @@ type Batch []Write
 // A Write puts the record of a key, or deletes it.
 type Write struct {
 	Record        // Due and Data are those to put; nil Data deletes the record
-	Kind   string // of the record to put
+	Kind   string // of the record to put, as in Stored
 
 	If       Condition
 	Revision int64 // for IfUnchanged

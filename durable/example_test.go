@@ -124,7 +124,7 @@ func ExampleScheduler_AddTask() {
 	// added 2
 	// taken: [ada] true
 	// a mistake: durable: no handler for the kind "letter", of task "eve"
-	// a mistake: timewheel: invalid task: "eve" has no Interval, Delay or At
+	// a mistake: timewheel: invalid task: "eve" has no Interval, Cron, Delay or At
 	// too late: timewheel: stopped
 }
 

@@ -93,7 +93,7 @@ func (k *keeper) read(f *feed, most int) {
 		f.at = rec.position()
 		switch {
 		case k.live[rec.key] != nil: // the feed has been here before
-		case f == &k.overdue && k.kinds.get(rec.kind) == nil:
+		case f == &k.overdue && k.kinds.of(rec) == nil:
 			k.setAside(rec)
 		default:
 			if next := k.skip(rec); next != rec {
@@ -111,13 +111,14 @@ func (k *keeper) read(f *feed, most int) {
 
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
 func (k *keeper) skip(rec *record) *record {
-	if rec.due > k.overdue.until || !rec.repeats() || rec.attempts > 0 {
+	kind := k.kinds.of(rec)
+	if rec.due > k.overdue.until || kind == nil || !rec.skippable() {
 		return rec
 	}
-	if kind := k.kinds.get(rec.kind); kind == nil || kind.missed != MissedSkip {
-		return rec
+	if to := kind.passesOver(rec.due, k.now(), true); to != None {
+		return rec.skipped(to)
 	}
-	return rec.skipped(time.Now().UnixNano())
+	return rec
 }
 
 // setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.
@@ -132,7 +133,7 @@ func (k *keeper) setAside(rec *record) {
 
 // isAside reports whether the task was set aside, and is counted.
 func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.get(rec.kind) == nil
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.of(rec) == nil
 }
 
 // reportUnhandled reports the kinds that have turned out to have no handler, each once.

@@ -2,7 +2,10 @@
 
 package durable
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
 // and its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it
@@ -18,6 +21,10 @@ type field struct {
 var fields = [...]field{
 	{1, (*record).encodeFailed, (*record).decodeFailed},
 	{2, (*record).encodeTrace, (*record).decodeTrace},
+	{3, (*record).encodeVersion, (*record).decodeVersion},
+	{4, (*record).encodeStarts, (*record).decodeStarts},
+	{5, (*record).encodeCron, (*record).decodeCron},
+	{6, (*record).encodePaused, (*record).decodePaused},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -35,8 +42,8 @@ func (r *record) encodeFields() (b []byte) {
 	return b
 }
 
-// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know, or
-// 0.
+// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know,
+// or 0.
 func (r *record) decodeFields(d *decoder) (unknown uint64) {
 	known := fields[:]
 	for {
@@ -59,6 +66,56 @@ func (r *record) decodeFields(d *decoder) (unknown uint64) {
 		known = known[1:]
 		d.short = d.short || own.short || len(own.b) > 0
 	}
+}
+
+func (r *record) encodeVersion() []byte {
+	if r.version == 0 {
+		return nil
+	}
+	return binary.AppendUvarint(nil, uint64(r.version))
+}
+
+func (r *record) decodeVersion(d *decoder) {
+	version := d.uvarint()
+	d.short = d.short || version < 2 || version > mostVersion
+	r.version = int(version)
+}
+
+func (r *record) encodeCron() []byte {
+	if r.cron == "" {
+		return nil
+	}
+	return []byte(r.cron)
+}
+
+func (r *record) decodeCron(d *decoder) {
+	r.cron = string(d.take(uint64(len(d.b))))
+	d.short = d.short || r.cron == "" || r.interval > 0
+}
+
+func (r *record) encodePaused() []byte {
+	if r.paused == 0 {
+		return nil
+	}
+	return binary.AppendVarint(nil, r.paused)
+}
+
+func (r *record) decodePaused(d *decoder) {
+	r.paused = d.varint()
+	d.short = d.short || r.paused <= 0
+}
+
+func (r *record) encodeStarts() []byte {
+	if r.starts == 0 {
+		return nil
+	}
+	return binary.AppendUvarint(nil, uint64(r.starts))
+}
+
+func (r *record) decodeStarts(d *decoder) {
+	starts := d.uvarint()
+	d.short = d.short || starts == 0 || starts > math.MaxInt32
+	r.starts = int(starts)
 }
 
 func (r *record) encodeFailed() (b []byte) {

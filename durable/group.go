@@ -27,15 +27,16 @@ func (t *tally) add(more tally) {
 	t.failed += more.failed
 }
 
-// attempted returns what an attempt counts as, by why it has failed, or nothing, and what the task is after it.
-func attempted(failure string, next *record) tally {
-	switch {
-	case failure == "":
-		return tally{succeeded: 1}
-	case next.due == never:
-		return tally{failed: 1, parked: 1}
+// attempted returns what an attempt counts as, by its outcome and what the task is after it.
+func attempted(o outcome, next *record) tally {
+	t := tally{succeeded: 1}
+	if o.failure != "" {
+		t = tally{failed: 1}
 	}
-	return tally{failed: 1}
+	if next != nil && next.due == never {
+		t.parked = 1
+	}
+	return t
 }
 
 // touched is what has become of one key.
@@ -43,6 +44,8 @@ type touched struct {
 	key string
 	was *record // the one in the store, or nil
 	now *record // the one it has now, or nil
+
+	marked bool // that differs from was in nothing that matters to memory, where it stays as it is
 }
 
 // touched returns what has become of the key so far, or nil. It is valid until the next change.
@@ -77,10 +80,16 @@ func (g *group) find(key string) (*record, error) {
 // put makes next the task of the key, or leaves the key without one if next is nil. was is what find returned.
 func (g *group) put(key string, was, next *record) {
 	if t := g.touched(key); t != nil {
-		t.now = next
+		t.now, t.marked = next, false
 		return
 	}
-	g.order = append(g.order, touched{key, was, next})
+	g.order = append(g.order, touched{key: key, was: was, now: next})
+}
+
+// mark puts next in the store, where was is, and leaves what is in memory as it is. Nothing has touched the
+// key.
+func (g *group) mark(was, next *record) {
+	g.order = append(g.order, touched{key: was.key, was: was, now: next, marked: true})
 }
 
 // putNew adds tasks with different keys, for each of which find has returned nil. It leaves the index alone,

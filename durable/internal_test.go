@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,6 +18,8 @@ func FuzzRecord_decode(f *testing.F) {
 	f.Add((&record{key: "k", kind: "kind", times: Forever, interval: 1, generation: math.MaxUint64}).encode())
 	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failed: []failed{{text: "f"}}, grid: latest}).encode())
 	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), trace: "trace"}).encode())
+	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily",
+		paused: 9}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(Record{Key: "k", Due: 1, Data: data})
@@ -42,6 +45,25 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	r.due = 1
 	if got, err := decode(Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
 		t.Errorf("%+v is read as %+v, %v", r, got, err)
+	}
+}
+
+// A record without an optional field is one of version 1, which earlier programs read.
+func TestRecord_optionalFields(t *testing.T) {
+	plain := record{key: "k", kind: "kind", times: Forever, interval: 5, due: 7, payload: []byte("p")}
+	all := plain
+	all.version, all.starts, all.cron, all.interval, all.paused = 2, 3, "@daily", 0, 9
+	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
+		data := r.encode()
+		got, err := decode(Record{Key: "k", Due: 7, Data: data})
+		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
+			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
+		}
+	}
+	unknown := append([]byte{fieldsVersion}, plain.encode()[1:]...)
+	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
+	if got, err := decode(Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, ErrVersion) {
+		t.Errorf("a field of a later version is read as %+v, %v", got, err)
 	}
 }
 

@@ -279,7 +279,9 @@ func (k *keeper) commit(g *group) error {
 			k.unhandled[t.was.kind]--
 			k.count.unhandled.Add(-1)
 		}
-		k.place(t.key, t.now)
+		if !t.marked {
+			k.place(t.key, t.now)
+		}
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic
-// or a runtime.Goexit the run is tried again. ctx is done when Shutdown stops waiting for the run.
+// or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and
+// when. ctx is done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -88,12 +89,37 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
+// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, whatever the
+// handler returns after that. The next attempt does not begin before the handler has returned: a handler that
+// ignores its context keeps its worker, and its failure says how long it took. The default is no bound. d
+// must be positive.
+func WithTimeout(d time.Duration) KindOption {
+	return func(k *kind) error {
+		k.timeout = d
+		return positive("timeout", d)
+	}
+}
+
+// WithMissedAge sets how old a missed run may be. A repeating task that is overdue by more than d, or has to
+// make up for runs that are ([MissedAll]), passes over those: they count as missed. The default is no bound.
+// d must be positive.
+func WithMissedAge(d time.Duration) KindOption {
+	return func(k *kind) error {
+		k.missedAge = d
+		return positive("age of a missed run", d)
+	}
+}
+
 // A kind is what is known about the tasks of one kind.
 type kind struct {
 	handler     Handler
 	attempts    uint64
 	least, most time.Duration
 	missed      Missed
+	missedAge   time.Duration // 0 means no bound
+	timeout     time.Duration // of an attempt; 0 means none
+	version     int           // of the payloads that the handler takes; 0 is the first
+	upgrade     func(payload []byte, from int) ([]byte, error)
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
@@ -122,7 +148,7 @@ func (k *kind) took(d time.Duration) {
 func newKind(h Handler, opts []KindOption) (*kind, error) {
 	k := &kind{handler: h, attempts: 10, least: time.Second, most: 10 * time.Minute}
 	if h == nil {
-		return nil, errors.New("durable: handler is nil")
+		return nil, errNoHandler
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -135,34 +161,56 @@ func newKind(h Handler, opts []KindOption) (*kind, error) {
 	return k, nil
 }
 
+var errNoHandler = errors.New("durable: handler is nil")
+
 // kinds are the registered kinds.
 type kinds struct {
-	mu sync.RWMutex // protects of
-	of map[string]*kind
+	mu    sync.RWMutex // protects named
+	named map[string]*kind
 }
 
 func (k *kinds) get(name string) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.of[name]
+	return k.named[name]
+}
+
+// of returns the kind of the task, or nil if that has no handler here for its payload.
+func (k *kinds) of(r *record) *kind {
+	if kind := k.get(r.kind); kind != nil && r.version <= kind.version {
+		return kind
+	}
+	return nil
+}
+
+// classes returns the classes of the tasks that have a handler here.
+func (k *kinds) classes() (all []string) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for name, kind := range k.named {
+		for version := range max(kind.version, 1) {
+			all = append(all, class(name, version+1))
+		}
+	}
+	return all
 }
 
 // names returns the names of all kinds.
 func (k *kinds) names() []string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return slices.Collect(maps.Keys(k.of))
+	return slices.Collect(maps.Keys(k.named))
 }
 
 func (k *kinds) add(name string, added *kind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of[name] != nil {
+	if k.named[name] != nil {
 		return fmt.Errorf("durable: kind %q has a handler already", name)
 	}
-	if k.of == nil {
-		k.of = make(map[string]*kind)
+	if k.named == nil {
+		k.named = make(map[string]*kind)
 	}
-	k.of[name] = added
+	k.named[name] = added
 	return nil
 }

@@ -268,7 +268,7 @@ func (n *node) census(ctx context.Context) (Census, error) {
 		if err != nil {
 			return Census{}, err
 		}
-		return newCensus(n.now(), true, kinds), nil
+		return newCensus(n.now(), true, byKind(kinds)), nil
 	})
 	if err != nil {
 		return Census{}, n.unavailable(ctx, err)

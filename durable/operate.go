@@ -20,9 +20,10 @@ const (
 	Waiting         // due, and not running
 	Running         // its handler runs, on whatever node
 	Parked          // all attempts have failed
+	Paused          // until it is resumed
 )
 
-var stateNames = [...]string{"any", "scheduled", "retrying", "waiting", "running", "parked"}
+var stateNames = [...]string{"any", "scheduled", "retrying", "waiting", "running", "parked", "paused"}
 
 // String returns the state as one word in lower case.
 func (s State) String() string {

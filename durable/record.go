@@ -15,7 +15,8 @@ type record struct {
 	key, kind  string
 	payload    []byte
 	interval   time.Duration
-	times      int64 // runs that have not been acknowledged, or Forever
+	cron       string // in place of interval
+	times      int64  // runs that have not been acknowledged, or Forever
 	generation uint64
 	seq        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970
@@ -24,6 +25,9 @@ type record struct {
 	missed     uint64
 	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first
 	trace      string
+	version    int   // of the payload's form; 0 is the first
+	paused     int64 // when it was due as it was paused; 0 if it is not
+	starts     int   // of the run, whose end is not known; an engine counts them itself
 }
 
 // A failed is a failed attempt.
@@ -70,6 +74,8 @@ func (r *record) state(now int64) State {
 	switch {
 	case r.due == never:
 		return Parked
+	case r.paused != 0:
+		return Paused
 	case r.due <= now:
 		return Waiting
 	case r.failing():
@@ -80,11 +86,12 @@ func (r *record) state(now int64) State {
 
 func (r *record) info(now int64) Info {
 	i := Info{
-		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Times: int(r.times),
+		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, State: r.state(now),
+		PayloadVersion: max(r.version, 1),
 	}
-	if !i.Parked {
+	if !i.Parked && r.paused == 0 {
 		i.Next = time.Unix(0, r.due)
 	}
 	for _, f := range r.failed {
@@ -157,7 +164,7 @@ func decode(stored Record) (*record, error) {
 	r.payload = d.b
 	switch {
 	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
-		r.repeats() && r.interval == 0:
+		r.repeats() && r.interval == 0 && r.cron == "":
 		return nil, fmt.Errorf("%w: malformed record for key %q: %x", ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil

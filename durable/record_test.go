@@ -83,7 +83,7 @@ func TestRecord_failed_areTheLast(t *testing.T) {
 	of := &kind{attempts: 100, least: 1, most: 1}
 	r := &record{key: "k", kind: "x", times: Forever, interval: 10, grid: 1}
 	for i := range int64(8) {
-		r = r.after(string(rune('a'+i)), of, 100+i, 0)
+		r = r.after(failedFor(string(rune('a'+i))), of, 100+i, 0)
 	}
 	got := r.info(0)
 	if len(got.Failed) != mostFailed || got.Failure != "h" || got.Attempts != 8 {
@@ -94,7 +94,7 @@ func TestRecord_failed_areTheLast(t *testing.T) {
 			t.Errorf("failure %d is %+v", i, f)
 		}
 	}
-	if next := r.after("", of, 200, 0).info(0); next.Failed != nil || next.Failure != "" {
+	if next := r.after(outcome{}, of, 200, 0).info(0); next.Failed != nil || next.Failure != "" {
 		t.Errorf("the next run is %+v", next)
 	}
 }

@@ -73,7 +73,7 @@ func (r *reporter) write(n notices) {
 	}()
 	for kind, tasks := range n.unhandled {
 		r.log.WithField("kind", kind).WithField("tasks", tasks).
-			Warn("durable: tasks are due whose kind has no handler; they wait for one")
+			Warn("durable: tasks are due whose kind, or version of its payload, has no handler; they wait for one")
 	}
 	if n.parked > 0 {
 		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure()).

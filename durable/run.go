@@ -4,12 +4,11 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
@@ -17,9 +16,18 @@ func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	kind := k.kinds.get(l.rec.kind)
+	kind := k.kinds.of(l.rec)
 	if kind == nil {
 		k.leave(l)
+		return
+	}
+	rec := l.rec.interrupted(l.rec.starts, kind, k.now())
+	if rec.due == never {
+		kind.parked.Add(1)
+		k.conclude(l, rec, tally{parked: 1})
+		return
+	}
+	if l.overdue && !k.countStart(l) {
 		return
 	}
 	k.running.add(l)
@@ -27,56 +35,61 @@ func (k *keeper) runTask(l *live) {
 	if l.overdue {
 		k.caughtUp.note()
 	}
-	kind.attempt(k.ctx, l.rec.toRun(kind, 0), &k.cfg, func(failure string) *record {
-		next := l.rec.after(failure, kind, time.Now().UnixNano(), rand.Float64())
-		k.acknowledge(l, failure, next)
+	kind.attempt(k.ctx, rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
+		next := rec.after(o, kind, k.now(), rand.Float64())
+		k.conclude(l, next, attempted(o, next))
 		return next
 	})
 }
 
-// attempt calls the handler, and then end with why the run has failed, or nothing. end returns what becomes of
-// the task. It is called whatever the handler does, and before the observers and the logger, which may do as
-// they like, too.
-func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(failure string) *record) {
+// attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is called
+// whatever the handler does, and before the observers and the logger, which may do as they like, too.
+func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outcome) *record) {
+	if k.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, k.timeout)
+		defer cancel()
+	}
 	began := time.Now()
-	why := "handler called runtime.Goexit" // unless it returns
+	o := failedFor("handler called runtime.Goexit") // unless it returns
 	k.started.Add(1)
 	defer func() {
 		value := recover()
 		ended := time.Now()
-		k.took(ended.Sub(began))
+		took := ended.Sub(began)
+		k.took(took)
 		if value != nil {
-			why = explain(func() string { return fmt.Sprint("handler panicked: ", value) })
+			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		parked := k.note(why, end(why))
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // no other context of a run has a deadline
+			o = o.late(k.timeout, took)
+		}
+		parked := k.note(o, end(o))
 		if len(cfg.observers) > 0 {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
-				Started: began, Ended: ended, Failure: why, Parked: parked,
+				Started: began, Ended: ended, Failure: o.failure, Parked: parked,
 			}
 			for _, observe := range cfg.observers {
 				observe(a)
 			}
 		}
 		if value != nil {
-			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).Error("durable: " + why)
+			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
+				Error("durable: " + o.failure)
 		}
 	}()
-	if err := k.handler(ctx, run); err != nil {
-		why = explain(err.Error)
-	} else {
-		why = ""
-	}
+	o = judge(k.call(ctx, run))
 }
 
 // note counts an attempt, and reports whether the task is parked after it.
-func (k *kind) note(failure string, next *record) (parked bool) {
-	if failure == "" {
+func (k *kind) note(o outcome, next *record) (parked bool) {
+	if o.failure == "" {
 		k.succeeded.Add(1)
-		return false
+	} else {
+		k.failed.Add(1)
 	}
-	k.failed.Add(1)
-	if parked = next.due == never; parked {
+	if parked = next != nil && next.due == never; parked {
 		k.parked.Add(1)
 	}
 	return parked
@@ -88,27 +101,6 @@ func (r *record) attemptDue() time.Time {
 		return time.Unix(0, r.due)
 	}
 	return time.Unix(0, r.grid)
-}
-
-// explain returns what the user's error or value says about itself, as much as is kept. It is called on the
-// worker, for it may do as it likes.
-func explain(say func() string) (said string) {
-	defer func() {
-		if recover() != nil {
-			said = "it failed, and panicked when it was asked why"
-		}
-	}()
-	said = strings.ToValidUTF8(say(), "\uFFFD")
-	for n := min(len(said), maxFailure); ; n-- {
-		if n == len(said) || utf8.RuneStart(said[n]) {
-			said = said[:n]
-			break
-		}
-	}
-	if said == "" {
-		return "it failed, and does not say why"
-	}
-	return said
 }
 
 func (r *record) toRun(of *kind, fence int64) Run {
@@ -138,7 +130,7 @@ func (k *keeper) leave(l *live) {
 		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		if k.kinds.get(l.rec.kind) != nil {
+		if k.kinds.of(l.rec) != nil {
 			k.place(key, l.rec)
 			return nil
 		}
@@ -150,14 +142,31 @@ func (k *keeper) leave(l *live) {
 	}})
 }
 
-// acknowledge sends the keeper the result of a run: why it failed, or nothing, and what becomes of the task.
-// Nothing waits for it: until it is durable the task counts as running, and has no other run.
-func (k *keeper) acknowledge(l *live, failure string, next *record) {
+// countStart makes the start of an overdue run durable before the run begins, and reports whether it may
+// begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
+// this: if it ends the process, it is overdue afterwards.
+func (k *keeper) countStart(l *live) bool {
+	return k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
+		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
+			return errGone
+		}
+		next := *l.rec
+		next.starts++
+		g.mark(l.rec, &next)
+		return nil
+	}}) == nil
+}
+
+// errGone says that the task was removed, replaced or moved meanwhile.
+var errGone = errors.New("durable: the task is gone")
+
+// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
+// durable the task counts as running, and has no other run.
+func (k *keeper) conclude(l *live, next *record, t tally) {
 	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
-		t := attempted(failure, next)
 		g.tally.add(t)
 		if t.parked > 0 {
 			g.parked = next

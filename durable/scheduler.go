@@ -213,10 +213,14 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 		if err := t.validate(); err != nil {
 			return nil, 0, err
 		}
-		if s.kinds.get(t.Kind) == nil {
+		kind := s.kinds.get(t.Kind)
+		if kind == nil {
 			return nil, 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		recs[i] = t.record(now)
+		if t.PayloadVersion == 0 {
+			recs[i].version = kind.version
+		}
 		if size += recs[i].size(); size > MaxBatch {
 			return nil, 0, tooMuch()
 		}

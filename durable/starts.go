@@ -69,7 +69,7 @@ func (n *node) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	kind := n.kinds.get(l.rec.kind)
+	kind := n.kinds.of(l.rec)
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
 		return
@@ -80,8 +80,8 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
-	if n.skips(l, kind) {
-		n.conclude(l, rec.skipped(n.now()), tally{}, false)
+	if to := n.skipsTo(l, kind); to != None {
+		n.conclude(l, rec.skipped(to), tally{}, false)
 		return
 	}
 	if !n.ask(l) {
@@ -98,9 +98,9 @@ func (n *node) runTask(l *live) {
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(ctx, run, &n.cfg, func(failure string) *record {
-		next := rec.after(failure, kind, n.now(), n.cfg.draw())
-		n.conclude(l, next, attempted(failure, next), failure == "" && run.made.Load())
+	kind.attempt(ctx, run, &n.cfg, func(o outcome) *record {
+		next := rec.after(o, kind, n.now(), n.cfg.draw())
+		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
 		return next
 	})
 }
@@ -170,14 +170,16 @@ func (n *node) begin(l *live) (context.Context, bool) {
 	return nil, false
 }
 
-// skips reports whether the task's kind does not run what was due before the start.
-func (n *node) skips(l *live, of *kind) bool {
-	if !l.overdue || of.missed != MissedSkip || !l.rec.repeats() || l.rec.attempts > 0 || l.claim.starts > 0 {
-		return false
+// skipsTo returns up to when the runs of the task are passed over, for its kind does not run what was due
+// before the start, or is as old as that. It returns None if they are not.
+func (n *node) skipsTo(l *live, of *kind) int64 {
+	if !l.overdue || !l.rec.skippable() || l.claim.starts > 0 {
+		return None
 	}
+	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return l.rec.due <= n.since
+	return of.passesOver(l.rec.due, now, l.rec.due <= n.since)
 }
 
 func (n *node) isStopping() bool {

@@ -19,19 +19,39 @@ const (
 	MaxKind    = 1 << 8
 	MaxPayload = 1 << 20
 	MaxTrace   = 1 << 9
+	MaxCron    = 1 << 8
 	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
 
-// A Task is what [Scheduler.AddTask] adds. One of Interval, Delay and At must say when it is due.
+// A Task is what [Scheduler.AddTask] adds. One of Interval, Cron, Delay and At must say when it is due.
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes
 	Payload  []byte        // for the handler; at most MaxPayload bytes
 	Interval time.Duration // time between runs, and before the first unless Delay or At is set
-	Delay    time.Duration // time before the first run; 0 means Interval
+	Cron     string        // when runs are due, in place of Interval: see below; at most MaxCron bytes
+	Delay    time.Duration // time before the first run; 0 means Interval or Cron
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
+
+	// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0
+	// 9 * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. The times are those of UTC, or of
+	// the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If neither of the two fields for the day is a
+	// *, one of them must match. The clock is that of the zone, which is set forward and back:
+	//
+	//   - If the hour is a *, a run is due whenever the clock shows a minute that matches: also when it shows
+	//     that for the second time, and not when it skips that.
+	//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or
+	//     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
+	//     first time. A daily task runs once on each day.
+	//
+	// [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
+	// zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
+
+	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler,
+	// or 1 for [NewWrite]. See [WithPayloadVersion].
+	PayloadVersion int
 }
 
 // latest is the last instant before never.
@@ -54,18 +74,27 @@ func (t *Task) validate() error {
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
 	case len(t.Trace) > MaxTrace:
 		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
+	case t.PayloadVersion < 0 || t.PayloadVersion > mostVersion:
+		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
 	case t.Times < Forever:
 		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
 	case t.Delay > 0 && !t.At.IsZero():
 		return invalid("%q has both Delay and At", t.Key)
-	case t.Interval == 0 && (t.Times == Forever || t.Times > 1):
-		return invalid("%q is to run more than once and has no interval", t.Key)
-	case t.Interval == 0 && t.Delay == 0 && t.At.IsZero():
-		return invalid("%q has no Interval, Delay or At", t.Key)
+	case t.Interval > 0 && t.Cron != "":
+		return invalid("%q has both Interval and Cron", t.Key)
+	case t.Interval == 0 && t.Cron == "" && (t.Times == Forever || t.Times > 1):
+		return invalid("%q is to run more than once and has no Interval or Cron", t.Key)
+	case t.Interval == 0 && t.Cron == "" && t.Delay == 0 && t.At.IsZero():
+		return invalid("%q has no Interval, Cron, Delay or At", t.Key)
 	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(lastTime)):
 		return invalid("%q is due in the year %d; 1970 to 2262 are allowed", t.Key, t.At.Year())
+	}
+	if t.Cron != "" {
+		if _, err := parseCalendar(t.Cron); err != nil {
+			return invalid("%q: %v", t.Key, err)
+		}
 	}
 	return nil
 }
@@ -79,6 +108,8 @@ func (t *Task) due(now int64) int64 {
 		return t.At.UnixNano()
 	case t.Delay > 0:
 		return later(now, t.Delay)
+	case t.Cron != "":
+		return nextOf(t.Cron, now)
 	default:
 		return later(now, t.Interval)
 	}
@@ -89,7 +120,11 @@ func (t *Task) record(now int64) *record {
 	due := t.due(now)
 	r := &record{
 		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
-		interval: t.Interval, times: int64(t.Times), grid: due, due: max(due, now), trace: t.Trace,
+		interval: t.Interval, cron: t.Cron, times: int64(t.Times), grid: due, due: max(due, now),
+		trace: t.Trace,
+	}
+	if t.PayloadVersion > 1 {
+		r.version = t.PayloadVersion
 	}
 	if t.Times == 0 {
 		r.times = 1
@@ -107,22 +142,24 @@ func later(t int64, d time.Duration) int64 {
 
 // Info is one task, as it was at the call.
 type Info struct {
-	Key        string
-	Kind       string
-	Payload    []byte
-	Interval   time.Duration
-	Times      int       // runs that have not been acknowledged, as GetTaskTimes
-	Next       time.Time // when the next run or attempt is due; zero if Parked
-	Generation uint64    // as in Token
-	Seq        uint64    // as in Token: the number of the run that is next, or running
-	Attempts   int       // failed attempts of that run
-	Missed     uint64    // periods that passed without a run
-	Parked     bool      // it does not run until it is rescheduled or replaced
-	Failure    string    // the error of the last attempt, or empty
-	Trace      string    // as in Task
-	State      State     // where it stands
-	Node       string    // the name of the node that holds it; empty if none does, or on a store
-	Failed     []Failure // the last attempts of the run that have failed, at most five, the newest first
+	Key            string
+	Kind           string
+	Payload        []byte
+	Interval       time.Duration
+	Cron           string    // as in Task
+	Times          int       // runs that have not been acknowledged, as GetTaskTimes
+	Next           time.Time // when the next run or attempt is due; zero if Parked or paused
+	Generation     uint64    // as in Token
+	Seq            uint64    // as in Token: the number of the run that is next, or running
+	Attempts       int       // failed attempts of that run
+	Missed         uint64    // periods that passed without a run
+	Parked         bool      // it does not run until it is rescheduled or replaced
+	Failure        string    // the error of the last attempt, or empty
+	Trace          string    // as in Task
+	State          State     // where it stands
+	PayloadVersion int       // as in Task
+	Node           string    // the name of the node that holds it; empty if none does, or on a store
+	Failed         []Failure // the last attempts of the run that have failed, at most five, the newest first
 }
 
 // A Failure is a failed attempt.

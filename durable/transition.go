@@ -7,32 +7,36 @@ import "time"
 // What becomes of a task is decided here: each transition is a function of the record and the time, and changes
 // nothing.
 
-// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. failure
-// is why the attempt failed, or empty. draw, from 0 to 1, is drawn at random for the wait.
+// after returns what becomes of the task after an attempt of its run, or nil if that was the end of it. draw,
+// from 0 to 1, is drawn at random for the wait.
 //
-//	succeeded, and repeats       the next run on the grid; MissedAll aside, the next that is not over
-//	succeeded                    nil
-//	failed, attempts left        the same run, after a wait
-//	failed for the last time     parked
-func (r *record) after(failure string, of *kind, now int64, draw float64) *record {
+//	succeeded, and repeats               the next run on the grid that is not over
+//	succeeded                            nil
+//	failed, attempts left                the same run, after a wait
+//	failed for the last time, or [Park]  parked
+func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 	next := *r
 	switch {
-	case failure == "" && !r.repeats():
+	case o.failure == "" && !r.repeats():
 		return nil
-	case failure == "":
+	case o.failure == "":
 		if next.times != Forever {
 			next.times--
 		}
 		next.grid = r.onGrid(r.grid)
-		if of.missed != MissedAll && next.grid <= now {
-			next.grid = r.onGrid(now)
+		if over := of.over(now); next.grid <= over {
+			next.grid = r.onGrid(over)
 			next.missed += r.periods(next.grid) - 1
 		}
 		next.begin()
 	default:
-		next.fail(failure, now)
-		next.due = never
-		if next.attempts < of.attempts {
+		next.fail(o.failure, now)
+		switch {
+		case o.park || next.attempts >= of.attempts:
+			next.due = never
+		case o.wait >= 0:
+			next.due = later(now, o.wait)
+		default:
 			next.due = later(now, of.wait(next.attempts, draw))
 		}
 	}
@@ -47,6 +51,7 @@ func (r *record) interrupted(starts int, of *kind, now int64) *record {
 		return r
 	}
 	next := *r
+	next.starts = 0
 	for range starts {
 		next.fail("the process ended, or its lease ran out, during the run", now)
 	}
@@ -56,12 +61,12 @@ func (r *record) interrupted(starts int, of *kind, now int64) *record {
 	return &next
 }
 
-// skipped returns the task with its next run after now, and those before it missed.
-func (r *record) skipped(now int64) *record {
+// skipped returns the task with its next run after that time, and those before it missed.
+func (r *record) skipped(to int64) *record {
 	next := *r
-	next.grid = r.onGrid(now)
-	next.due = next.grid
+	next.grid = r.onGrid(to)
 	next.missed += r.periods(next.grid)
+	next.await()
 	return &next
 }
 
@@ -76,8 +81,18 @@ func (r *record) moved(to int64) *record {
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
-	r.attempts, r.failed = 0, nil
-	r.due = r.grid
+	r.attempts, r.starts, r.failed = 0, 0, nil
+	r.await()
+}
+
+// await makes the task due on its grid, or parks it if that is not known. A paused task will be due then.
+func (r *record) await() {
+	switch r.due = r.grid; {
+	case r.paused != 0:
+		r.paused, r.due = max(r.grid, 1), pausedDue
+	case r.due == never:
+		r.fail(clip("this process cannot read the schedule "+r.cron), 0)
+	}
 }
 
 // fail counts a failed attempt.
@@ -90,17 +105,70 @@ func (r *record) fail(failure string, now int64) {
 // repeats reports whether there is a run after the next.
 func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
 
-// onGrid returns the first instant of the task's grid after t.
+// onGrid returns the first instant of the task's grid after t, or never if this process cannot read its
+// calendar.
 func (r *record) onGrid(t int64) int64 {
 	if r.grid > t {
 		return r.grid
+	}
+	if r.cron != "" {
+		return nextOf(r.cron, t)
 	}
 	last := t - (t-r.grid)%int64(r.interval)
 	return later(last, r.interval)
 }
 
 // periods returns how many periods there are from the run to a later instant of the grid.
-func (r *record) periods(until int64) uint64 { return uint64((until - r.grid) / int64(r.interval)) }
+func (r *record) periods(until int64) (n uint64) {
+	if r.cron == "" {
+		return uint64((until - r.grid) / int64(r.interval))
+	}
+	calendar, err := parseCalendar(r.cron)
+	for at := r.grid; at < until && err == nil; at = calendar.after(at) {
+		n++
+	}
+	return n
+}
+
+// nextOf returns the first instant of the calendar after t, or never if this process cannot read it.
+func nextOf(cron string, t int64) int64 {
+	calendar, err := parseCalendar(cron)
+	if err != nil {
+		return never
+	}
+	return calendar.after(t)
+}
+
+// over returns up to when the runs of a repeating task are not made any more once it has run.
+func (k *kind) over(now int64) int64 {
+	if k.missed == MissedAll {
+		return k.tooOld(now)
+	}
+	return now
+}
+
+// skippable reports whether the next run may be passed over when it is overdue: there are others, and it has not begun.
+func (r *record) skippable() bool { return r.repeats() && r.attempts == 0 && r.starts == 0 }
+
+// passesOver returns up to when the missed runs of a task are passed over that has been due since then, or None. old
+// says that the kind does not run those with MissedSkip.
+func (k *kind) passesOver(due, now int64, old bool) int64 {
+	switch {
+	case k.missed == MissedSkip && old:
+		return now
+	case due <= k.tooOld(now):
+		return k.tooOld(now)
+	}
+	return None
+}
+
+// tooOld returns up to when missed runs are too old for the kind to be made.
+func (k *kind) tooOld(now int64) int64 {
+	if k.missedAge == 0 {
+		return None
+	}
+	return now - int64(k.missedAge) - 1
+}
 
 // wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a
 // half for which a number from 0 to 1 is drawn.

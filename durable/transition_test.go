@@ -36,33 +36,41 @@ func TestRecord_after(t *testing.T) {
 		})
 	}
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
+	parks, waits := outcome{failure: "why", park: true}, outcome{failure: "why", wait: 500}
+	waitsLong := outcome{failure: "why", wait: math.MaxInt64}
 	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
 	for name, c := range map[string]struct {
 		record   *record
-		failure  string
+		outcome  outcome
 		missed   Missed
 		attempts uint64
 		now      int64
 		want     *record
 	}{
-		"succeeded, in time":            {&before, "", MissedOnce, 3, 105, at(110, 4)},
-		"succeeded, at the next":        {&before, "", MissedOnce, 3, 110, at(120, 5)},
-		"succeeded, long after":         {&before, "", MissedOnce, 3, 145, at(150, 8)},
-		"succeeded, long after, skip":   {&before, "", MissedSkip, 3, 145, at(150, 8)},
-		"succeeded, long after, all":    {&before, "", MissedAll, 3, 145, at(110, 4)},
-		"succeeded, the clock set back": {&before, "", MissedOnce, 3, 5, at(110, 4)},
-		"succeeded, forever":            {times(Forever), "", MissedOnce, 3, 105, forever},
-		"succeeded, the last":           {times(1), "", MissedOnce, 3, 105, nil},
-		"succeeded, the last, all":      {times(1), "", MissedAll, 3, 145, nil},
-		"failed":                        {&before, "why", MissedOnce, 3, 105, fails(105, 105+15)}, // 20, less a quarter
-		"failed, all":                   {&before, "why", MissedAll, 3, 145, fails(145, 145+15)},
-		"failed, at the end of time":    {&before, "why", MissedOnce, 3, latest - 1, fails(latest-1, latest)},
-		"failed for the last time":      {&before, "why", MissedOnce, 2, 105, fails(105, never)},
-		"failed once too often":         {&before, "why", MissedOnce, 1, 105, fails(105, never)}, // more were allowed
+		"succeeded, in time":            {&before, outcome{}, MissedOnce, 3, 105, at(110, 4)},
+		"succeeded, at the next":        {&before, outcome{}, MissedOnce, 3, 110, at(120, 5)},
+		"succeeded, long after":         {&before, outcome{}, MissedOnce, 3, 145, at(150, 8)},
+		"succeeded, long after, skip":   {&before, outcome{}, MissedSkip, 3, 145, at(150, 8)},
+		"succeeded, long after, all":    {&before, outcome{}, MissedAll, 3, 145, at(110, 4)},
+		"succeeded, the clock set back": {&before, outcome{}, MissedOnce, 3, 5, at(110, 4)},
+		"succeeded, forever":            {times(Forever), outcome{}, MissedOnce, 3, 105, forever},
+		"succeeded, the last":           {times(1), outcome{}, MissedOnce, 3, 105, nil},
+		"succeeded, the last, all":      {times(1), outcome{}, MissedAll, 3, 145, nil},
+		// After 20, less a quarter.
+		"failed":                     {&before, failedFor("why"), MissedOnce, 3, 105, fails(105, 120)},
+		"failed, all":                {&before, failedFor("why"), MissedAll, 3, 145, fails(145, 160)},
+		"failed, at the end of time": {&before, failedFor("why"), MissedOnce, 3, latest - 1, fails(latest-1, latest)},
+		"failed for the last time":   {&before, failedFor("why"), MissedOnce, 2, 105, fails(105, never)},
+		"failed once too often":      {&before, failedFor("why"), MissedOnce, 1, 105, fails(105, never)}, // of more
+		"failed, park":               {&before, parks, MissedOnce, 9, 105, fails(105, never)},
+		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, fails(105, 605)},
+		"failed, at once":            {&before, outcome{failure: "why"}, MissedOnce, 3, 105, fails(105, 105)},
+		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, fails(105, never)},
+		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, fails(105, latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
-		if got := fmt.Sprintf("%+v", c.record.after(c.failure, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
+		if got := fmt.Sprintf("%+v", c.record.after(c.outcome, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s:\ngot  %s\nwant %+v", name, got, c.want)
 		}
 		if is := fmt.Sprintf("%+v", c.record); is != was {
@@ -139,5 +147,23 @@ func TestRecord_interrupted(t *testing.T) {
 	}
 	if before.attempts != 1 || before.failure() != "why" {
 		t.Errorf("the record has become %+v", before)
+	}
+}
+
+// A process that does not know the zone of a calendar parks the task, when its next run is to be found, and says why.
+func TestRecord_unknownZone_parks(t *testing.T) {
+	before := record{key: "k", kind: "kind", times: Forever, cron: "CRON_TZ=Europe/Atlantis @daily", grid: 100, due: 100}
+	of := &kind{attempts: 3, least: 10, most: 1000}
+	for name, got := range map[string]*record{
+		"after":   before.after(outcome{}, of, 105, 0),
+		"skipped": before.skipped(1000),
+	} {
+		want := "this process cannot read the schedule CRON_TZ=Europe/Atlantis @daily"
+		if got.due != never || got.failure() != want || got.attempts != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if again := before.moved(500); again.due != 500 || again.failure() != "" {
+		t.Errorf("moved: %+v", again)
 	}
 }

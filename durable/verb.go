@@ -46,7 +46,8 @@ type verb struct {
 	numbered bool            // the records have generations, and keep them
 	twice    map[string]bool // the keys to add that the caller gave more than once
 	key      string          // of the task to remove or to move
-	to       int64           // when the next run of the task to move is due
+	to       int64           // when the next run of the task to move is due, or that of the resumption
+	kinds    *kinds          // of the task to resume
 	size     int             // about how many bytes it writes
 	only     *view           // the task to remove or to move, if it must be the same run still; nil for any
 }
@@ -58,6 +59,8 @@ const (
 	toSet                // the record, whether there is one of the key or not
 	toRemove             // the task of the key
 	toMove               // the next run of the task of the key
+	toPause              // the task of the key
+	toResume             // the task of the key
 )
 
 // apply leaves in the group what the verb does, or returns why it cannot be done.
@@ -75,13 +78,26 @@ func (v *verb) apply(g *group) error {
 	if !v.fits(old) {
 		return notFound(v.key)
 	}
-	if v.what == toMove {
-		g.put(v.key, old, old.moved(v.to))
+	if v.what != toRemove {
+		if next := v.change(old); next != old {
+			g.put(v.key, old, next)
+		}
 		return nil
 	}
 	g.tally.removed++
 	g.put(v.key, old, nil)
 	return nil
+}
+
+// change returns the task as it is after a verb that moves, pauses or resumes it.
+func (v *verb) change(old *record) *record {
+	switch v.what {
+	case toPause:
+		return old.held()
+	case toResume:
+		return old.resumed(v.kinds.of(old), v.to)
+	}
+	return old.moved(v.to)
 }
 
 // fits reports whether the task, which may be nil, is the one to remove or to move.

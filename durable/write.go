@@ -40,7 +40,7 @@ func (r Run) Completion(now int64) Write {
 	if r.made != nil {
 		r.made.Store(true)
 	}
-	return completion(r.rec.after("", r.of, now, 0), r.rec, r.Fence)
+	return completion(r.rec.after(outcome{}, r.of, now, 0), r.rec, r.Fence)
 }
 
 // completion returns the write of what has become of the task, which is nil if that was its end.
@@ -53,8 +53,8 @@ func completion(next, was *record, fence int64) Write {
 
 // write returns the write that puts the record.
 func (r *record) write(on Condition, revision int64) Write {
-	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: r.kind, If: on, Revision: revision,
-		Failing: r.failing()}
+	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: class(r.kind, r.version),
+		If: on, Revision: revision, Failing: r.failing()}
 }
 
 // generationBits is how many of the last bits of a generation are no time. They keep apart what is added within

@@ -211,9 +211,10 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 	n.writes.post(c)
 }
 
-// holdsLocked reports whether the node holds what it writes, because it is due soon.
+// holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
 func (n *node) holdsLocked(rec *record) bool {
-	return n.claimsLocked() && rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
+	return n.claimsLocked() && n.kinds.of(rec) != nil &&
+		rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.
@@ -268,7 +269,7 @@ func (n *node) do(ctx context.Context, v *verb) error {
 		return n.add(ctx, v)
 	case toSet:
 		return n.set(ctx, v)
-	case toMove:
+	case toMove, toPause, toResume:
 		return n.move(ctx, v)
 	}
 	return n.remove(ctx, v)
@@ -416,7 +417,10 @@ func (n *node) move(ctx context.Context, v *verb) error {
 				return err
 			}
 		}
-		next := found.rec.moved(v.to)
+		next := v.change(found.rec)
+		if next == found.rec {
+			return nil
+		}
 		w := next.write(IfUnchanged, found.revision)
 		r, err := n.send(ctx, v.size, w, next)
 		if err != nil {

@@ -32,6 +32,14 @@ func Test(t *testing.T, open func(t *testing.T) durable.Store, opts ...durable.O
 		}
 		return newSubject(t, s)
 	})
+	testPromises(t, func(t *testing.T) []*durable.Scheduler {
+		s, err := durable.New(open(t), append(opts, durable.WithTick(contract.Tick),
+			durable.WithLogger(testkit.Quiet()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*durable.Scheduler{s}
+	})
 }
 
 // TestNodes runs the suite on that number of nodes which share an engine. The verbs go to each of them in turn, and
@@ -39,18 +47,24 @@ func Test(t *testing.T, open func(t *testing.T) durable.Store, opts ...durable.O
 // own.
 func TestNodes(t *testing.T, nodes int, open func(t *testing.T) durable.Engine, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
-		engine := open(t)
-		var all []*durable.Scheduler
-		for range nodes {
-			s, err := durable.Join(ctx, engine, append(opts,
-				durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, s)
-		}
-		return cluster{newSubject(t, all...)}
+		return cluster{newSubject(t, join(t, open(t), nodes,
+			append(opts, durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize))...)...)}
 	})
+	testPromises(t, func(t *testing.T) []*durable.Scheduler {
+		return join(t, open(t), nodes, append(opts, durable.WithTick(contract.Tick))...)
+	})
+}
+
+// join returns that number of nodes.
+func join(t *testing.T, engine durable.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
+	for range nodes {
+		s, err := durable.Join(ctx, engine, append(opts, durable.WithLogger(testkit.Quiet()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // A cluster is the subject of nodes.

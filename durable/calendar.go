@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// A calendar is a parsed [Task].Cron. Its fields are sets of bits: bit n is set if n matches.
+//
+// The library parses the fields, and its own way of finding the next instant is not used: it leaves out what
+// the clocks skip when they are set forward, and repeats what they repeat.
+type calendar struct {
+	minute, hour, day, month, weekday uint64
+	zone                              *time.Location
+}
+
+// starBit is set in a field that the library has parsed from a *.
+const starBit = 1 << 63
+
+// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if
+// there are no more until the year 2262. The error says what is wrong with the expression.
+func Next(spec string, after time.Time, n int) ([]time.Time, error) {
+	c, err := parseCalendar(spec)
+	if err != nil {
+		return nil, fmt.Errorf("durable: %w", err)
+	}
+	var all []time.Time
+	for len(all) < n {
+		after = c.next(after)
+		if after.IsZero() || after.After(lastTime) {
+			break
+		}
+		all = append(all, after)
+	}
+	return all, nil
+}
+
+func parseCalendar(spec string) (*calendar, error) {
+	wrong := func(format string, args ...any) (*calendar, error) {
+		return nil, fmt.Errorf("cron %q: %s", spec, fmt.Sprintf(format, args...))
+	}
+	zone, fields := "UTC", spec
+	if rest, ok := strings.CutPrefix(spec, "CRON_TZ="); ok {
+		zone, fields, _ = strings.Cut(rest, " ")
+	}
+	in, err := time.LoadLocation(zone)
+	switch {
+	case len(spec) > MaxCron:
+		return wrong("%d bytes; %d are allowed", len(spec), MaxCron)
+	case err != nil:
+		return wrong("%v", err)
+	case zone == "" || in == time.Local:
+		return wrong("%q is not the name of a time zone", zone)
+	case strings.Contains(fields, "="): // the library would look for a zone
+		return wrong("the zone goes first, as in CRON_TZ=Europe/Berlin 0 9 * * *")
+	case strings.HasPrefix(fields, "@every"):
+		return wrong("Interval is for a fixed time between runs")
+	}
+	parsed, err := cron.ParseStandard(strings.TrimSpace(fields))
+	if err != nil {
+		return wrong("%v", err)
+	}
+	s := parsed.(*cron.SpecSchedule) // as everything but @every
+	c := &calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
+	if _, ok := c.match(time.Unix(0, 0).UTC()); !ok {
+		return wrong("no day fits")
+	}
+	return c, nil
+}
+
+// after is next for instants in nanoseconds since 1970. It returns the latest there is if there is no other.
+func (c *calendar) after(t int64) int64 {
+	next := c.next(time.Unix(0, t))
+	if next.IsZero() || next.After(lastTime) {
+		return latest
+	}
+	return next.UnixNano()
+}
+
+// next returns the first instant after t at which the calendar has a run, or zero if there is none.
+//
+// If every hour matches, that is when the local clock shows a matching minute: minutes that it shows twice
+// have two runs, and minutes that it skips have none. Otherwise each matching minute of the calendar has one
+// run, when the local clock first shows that minute or a later one: so a minute that is skipped has its run
+// when the clock is set forward, and a minute that is shown twice has it the first time.
+func (c *calendar) next(t time.Time) time.Time {
+	t = t.In(c.zone)
+	if c.hour&starBit != 0 {
+		return c.nextShown(t)
+	}
+	local, ok := c.match(latestShown(t))
+	if !ok {
+		return time.Time{}
+	}
+	return c.firstShown(local)
+}
+
+// nextShown returns when the local clock shows the next matching minute after t.
+func (c *calendar) nextShown(t time.Time) time.Time {
+	for local := shown(t); ; {
+		match, ok := c.match(local)
+		if !ok {
+			return time.Time{}
+		}
+		at := t.Add(match.Sub(shown(t)))
+		_, end := t.ZoneBounds()
+		if end.IsZero() || at.Before(end) {
+			return at
+		}
+		t, local = end, shown(end).Add(-1)
+	}
+}
+
+// shown returns what the local clock shows at t, as a time in UTC.
+func shown(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// farthest is more than the local clock is ever apart from UTC, or set back at once.
+const farthest = 26 * time.Hour
+
+// latestShown returns the latest that the local clock has shown up to t. It has been later than now if the
+// clock was set back.
+func latestShown(t time.Time) time.Time {
+	latest := shown(t)
+	for start, _ := t.ZoneBounds(); !start.IsZero() && t.Sub(start) < farthest; {
+		before := start.Add(-1)
+		if was := shown(before); was.After(latest) {
+			latest = was
+		}
+		start, _ = before.ZoneBounds()
+	}
+	return latest
+}
+
+// firstShown returns when the local clock first shows that minute or a later one.
+func (c *calendar) firstShown(local time.Time) time.Time {
+	for t := local.Add(-farthest).In(c.zone); ; {
+		at := t.Add(local.Sub(shown(t)))
+		if at.Before(t) {
+			at = t // the clock was set forward then, over that minute
+		}
+		_, end := t.ZoneBounds()
+		if end.IsZero() || at.Before(end) {
+			return at
+		}
+		t = end
+	}
+}
+
+// leapYears is how long there may be no 29th of February.
+const leapYears = 8
+
+// match returns the first matching minute after that of a local time, both as times in UTC, and whether there
+// is one.
+func (c *calendar) match(local time.Time) (time.Time, bool) {
+	t := local.Truncate(time.Minute).Add(time.Minute)
+	for last := t.Year() + leapYears; t.Year() <= last; {
+		year, month, day := t.Date()
+		switch {
+		case c.month>>month&1 == 0:
+			t = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
+		case !c.matchesDay(day, t.Weekday()):
+			t = time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC)
+		case c.hour>>t.Hour()&1 == 0:
+			t = t.Truncate(time.Hour).Add(time.Hour)
+		case c.minute>>t.Minute()&1 == 0:
+			t = t.Add(time.Minute)
+		default:
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// matchesDay reports whether a day matches: by both of its fields if one of them is a *, and else by one of
+// them.
+func (c *calendar) matchesDay(day int, weekday time.Weekday) bool {
+	byDay, byWeekday := c.day>>day&1 != 0, c.weekday>>weekday&1 != 0
+	if (c.day|c.weekday)&starBit != 0 {
+		return byDay && byWeekday
+	}
+	return byDay || byWeekday
+}

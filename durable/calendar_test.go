@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"archive/zip"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // so that every machine has the same zones
+)
+
+var allZones = flag.Bool("zones", false, "test calendars in every time zone, for some minutes")
+
+// someZones have what is odd: clocks that are set at midnight, over midnight, by half an hour, by two hours,
+// twice a year more than elsewhere, or for good.
+var someZones = []string{
+	"UTC", "Europe/Berlin", "America/New_York", "America/Havana", "America/Nuuk", "Australia/Lord_Howe",
+	"Africa/Cairo",
+	"Antarctica/Troll", "Africa/Casablanca", "Asia/Pyongyang", "America/Caracas", "Asia/Kathmandu", "Pacific/Apia",
+}
+
+// zoneNames returns the names of the zones that Go has.
+func zoneNames(t *testing.T) (names []string) {
+	if !*allZones {
+		return someZones
+	}
+	files, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib/time/zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = files.Close() }()
+	for _, f := range files.File {
+		if !strings.HasSuffix(f.Name, "/") && f.Name != "Factory" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// calendars are expressions, and when their fields match a local time.
+var calendars = []struct {
+	spec    string
+	hourly  bool // the hour is a *
+	matches func(t time.Time) bool
+}{
+	{"@daily", false, func(t time.Time) bool { return t.Hour() == 0 && t.Minute() == 0 }},
+	{"30 2 * * *", false, func(t time.Time) bool { return t.Hour() == 2 && t.Minute() == 30 }},
+	{"45 23 * * *", false, func(t time.Time) bool { return t.Hour() == 23 && t.Minute() == 45 }},
+	{"0 9 * * MON", false, func(t time.Time) bool { return t.Hour() == 9 && t.Minute() == 0 && t.Weekday() == 1 }},
+	{"15 1,2,3 * * *", false, func(t time.Time) bool {
+		return t.Hour() >= 1 && t.Hour() <= 3 && t.Minute() == 15
+	}},
+	{"*/20 0-3 * * *", false, func(t time.Time) bool { return t.Hour() <= 3 && t.Minute()%20 == 0 }},
+	{"7 */5 * * *", false, func(t time.Time) bool { return t.Hour()%5 == 0 && t.Minute() == 7 }},
+	{"59 23 28-31 3,10 SUN", false, func(t time.Time) bool {
+		return t.Hour() == 23 && t.Minute() == 59 && (t.Month() == 3 || t.Month() == 10) &&
+			(t.Day() >= 28 || t.Weekday() == 0)
+	}},
+	{"0 12 29 2 *", false, func(t time.Time) bool {
+		return t.Hour() == 12 && t.Minute() == 0 && t.Month() == 2 && t.Day() == 29
+	}},
+	{"@hourly", true, func(t time.Time) bool { return t.Minute() == 0 }},
+	{"*/15 * * * *", true, func(t time.Time) bool { return t.Minute()%15 == 0 }},
+	{"50 * * * 0", true, func(t time.Time) bool { return t.Minute() == 50 && t.Weekday() == 0 }},
+}
+
+// Ten years in each zone, against a reference that steps through the minutes. It notes the latest minute that
+// the local clock has shown: every minute of the calendar is passed once.
+func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
+	from, until := time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if testing.Short() {
+		from = until.AddDate(-1, 0, 0)
+	}
+	const around = 2 * 24 * 60 // minutes of the calendar before and after, for what a local clock shows
+	minutes := int(until.Sub(from) / time.Minute)
+	matches := make([][]bool, len(calendars)) // of each, what matches, from around minutes before from
+	for i, c := range calendars {
+		matches[i] = make([]bool, minutes+2*around)
+		for m := range matches[i] {
+			matches[i][m] = c.matches(from.Add(time.Duration(m-around) * time.Minute))
+		}
+	}
+	for _, zone := range zoneNames(t) {
+		in, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local := make([]int, minutes) // what the clock shows, as an index of matches
+		for m := range local {
+			_, offset := from.Add(time.Duration(m) * time.Minute).In(in).Zone()
+			local[m] = m + around + offset/60
+		}
+		for i, c := range calendars {
+			var want []int
+			for m, latest := 1, local[0]; m < minutes; m++ {
+				runs := c.hourly && matches[i][local[m]]
+				for ; latest < local[m]; latest++ {
+					runs = runs || !c.hourly && matches[i][latest+1]
+				}
+				if runs {
+					want = append(want, m)
+				}
+			}
+			calendar, err := parseCalendar("CRON_TZ=" + zone + " " + c.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for at := calendar.next(from); at.Before(until); at = calendar.next(at) {
+				got = append(got, int(at.Sub(from)/time.Minute))
+			}
+			if !slices.Equal(got, want) {
+				at := 0
+				for at < min(len(got), len(want)) && got[at] == want[at] {
+					at++
+				}
+				when := func(all []int) string {
+					if at == len(all) {
+						return "nothing"
+					}
+					return from.Add(time.Duration(all[at]) * time.Minute).In(in).String()
+				}
+				t.Errorf("%s, %s: run %d is at %s, want %s", zone, c.spec, at, when(got), when(want))
+			}
+		}
+	}
+}
+
+// What the documentation says about days on which the clocks are set.
+func TestNext_whenTheClocksAreSet(t *testing.T) {
+	for _, c := range []struct{ spec, from, want string }{
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-28T00:00:00Z",
+			"[03-28 02:30:00 CET 03-29 03:00:00 CEST 03-30 02:30:00 CEST]"},
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-24T00:00:00Z",
+			"[10-24 02:30:00 CEST 10-25 02:30:00 CEST 10-26 02:30:00 CET]"},
+		{"CRON_TZ=Europe/Berlin 30 * * * *", "2026-03-29T00:00:00Z",
+			"[03-29 01:30:00 CET 03-29 03:30:00 CEST 03-29 04:30:00 CEST]"},
+		{"CRON_TZ=Europe/Berlin 30 * * * *", "2026-10-25T00:00:00Z",
+			"[10-25 02:30:00 CEST 10-25 02:30:00 CET 10-25 03:30:00 CET]"},
+		{"CRON_TZ=Europe/Berlin 0,30 2,3 * * *", "2026-03-29T00:00:00Z",
+			"[03-29 03:00:00 CEST 03-29 03:30:00 CEST 03-30 02:00:00 CEST]"},
+		{"CRON_TZ=America/Havana @daily", "2026-03-07T12:00:00Z",
+			"[03-08 01:00:00 CDT 03-09 00:00:00 CDT 03-10 00:00:00 CDT]"},
+		{"CRON_TZ=America/Havana @daily", "2026-10-31T12:00:00Z",
+			"[11-01 00:00:00 CDT 11-02 00:00:00 CST 11-03 00:00:00 CST]"},
+		{"CRON_TZ=Pacific/Apia 0 9 * * *", "2011-12-28T20:00:00Z", // which had no 30th of December
+			"[12-29 09:00:00 -10 12-31 00:00:00 +14 12-31 09:00:00 +14]"},
+		{"0 9 * * MON", "2026-11-22T09:00:00Z", "[11-23 09:00:00 UTC 11-30 09:00:00 UTC 12-07 09:00:00 UTC]"},
+		{"0 0 29 2 *", "2096-02-29T00:00:00Z", "[02-29 00:00:00 UTC 02-29 00:00:00 UTC 02-29 00:00:00 UTC]"},
+		{"0 0 1 1 *", "2260-06-01T00:00:00Z", "[01-01 00:00:00 UTC 01-01 00:00:00 UTC]"}, // the last year is 2262
+	} {
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := Next(c.spec, from, 3)
+		var got []string
+		for _, at := range next {
+			got = append(got, at.Format("01-02 15:04:05 MST"))
+		}
+		if fmt.Sprint(got) != c.want || err != nil {
+			t.Errorf("%s from %s: %v, %v, want %s", c.spec, c.from, got, err, c.want)
+		}
+	}
+}
+
+func TestNext_wrong(t *testing.T) {
+	for _, spec := range []string{
+		"", " ", "@", "@every 1h", "@reboot", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *",
+		"* * * 13 *", "* * * * 8", "*/0 * * * *", "a * * * *", ", * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
+		"CRON_TZ=",
+		"CRON_TZ=UTC",
+		"CRON_TZ= * * * * *", "CRON_TZ=Europe/Atlantis * * * * *", "CRON_TZ=Local * * * * *",
+		"CRON_TZ=../x * * * * *",
+		"TZ=UTC", "TZ=UTC * * * * *", "CRON_TZ=UTC TZ=UTC", "CRON_TZ=UTC CRON_TZ=UTC * * * * *",
+		"* * * * *" + strings.Repeat(" ", MaxCron),
+	} {
+		if next, err := Next(spec, time.Unix(0, 0), 1); err == nil {
+			t.Errorf("%q is next at %v", spec, next)
+		} else if !strings.Contains(err.Error(), "cron ") {
+			t.Errorf("%q: %v", spec, err)
+		}
+	}
+}
+
+func FuzzNext(f *testing.F) {
+	for _, c := range calendars {
+		f.Add(c.spec, "Europe/Berlin", int64(1e18))
+	}
+	f.Add("0 0 1 1 *", "America/Nuuk", int64(latest))
+	f.Fuzz(func(t *testing.T, spec, zone string, from int64) {
+		if zone != "" {
+			spec = "CRON_TZ=" + zone + " " + spec
+		}
+		last := time.Unix(0, max(from, 0))
+		next, _ := Next(spec, last, 20)
+		for _, at := range next {
+			if !at.After(last) || at.After(lastTime) || at.Second() != 0 && at.Year() > 1980 {
+				t.Fatalf("%q: after %v comes %v", spec, last, at)
+			}
+			last = at
+		}
+	})
+}

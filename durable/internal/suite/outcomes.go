@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+var errNot = errors.New("not now")
+
+func parks(t *testing.T, r *rig) {
+	r.handle("k", func(_ context.Context, run durable.Run) error {
+		if run.Seq > 0 {
+			return nil
+		}
+		return fmt.Errorf("charging: %w", durable.Park(errNot))
+	})
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	if calls := r.ran(30 * time.Second); len(calls) != 1 {
+		t.Errorf("%d attempts: %v", len(calls), calls)
+	}
+	if i := r.info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 ||
+		i.Failure != "charging: not now" {
+		t.Errorf("parked: %+v", i)
+	}
+	r.must(r.on().Reschedule(ctx, "a", 0))
+	if calls := r.ran(2 * time.Second); len(calls) != 1 || calls[0].Attempt != 1 {
+		t.Errorf("rescheduled: %v", calls)
+	}
+	r.gone("a")
+}
+
+func retriesAfter(t *testing.T, r *rig) {
+	const wait = 7 * time.Second
+	r.handle("k", func(context.Context, durable.Run) error {
+		return fmt.Errorf("busy: %w", durable.RetryAfter(wait, errNot))
+	}, durable.WithRetry(3, time.Millisecond, time.Millisecond))
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	calls := r.ran(30 * time.Second)
+	if len(calls) != 3 {
+		t.Fatalf("%d attempts: %v", len(calls), calls)
+	}
+	for n := range 2 {
+		if d := calls[n+1].at.Sub(calls[n].at); d < wait || d > wait+time.Second/2 || calls[n+1].Attempt != n+2 {
+			t.Errorf("attempt %d comes after %v", calls[n+1].Attempt, d)
+		}
+	}
+	if i := r.info("a"); !i.Parked || i.Attempts != 3 || i.Failure != "busy: not now" {
+		t.Errorf("after the last attempt: %+v", i)
+	}
+}
+
+func timesOut(t *testing.T, r *rig) {
+	r.handle("k", func(ctx context.Context, run durable.Run) error {
+		if run.Attempt == 3 {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}, durable.WithTimeout(2*time.Second), durable.WithRetry(5, time.Second, time.Second))
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	r.ran(3500 * time.Millisecond)
+	if i := r.info("a"); i.Attempts != 1 ||
+		i.Failure != "timed out after 2s, ended after 2s: context deadline exceeded" {
+		t.Errorf("after the first attempt: %+v", i)
+	}
+	if calls := r.ran(10 * time.Second); len(calls) != 2 {
+		t.Errorf("%d more attempts: %v", len(calls), calls)
+	}
+	r.gone("a")
+}
+
+func endsLate(t *testing.T, r *rig) {
+	const long = 6 * time.Second
+	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(long); return nil },
+		durable.WithTimeout(2*time.Second), durable.WithRetry(2, time.Second, time.Second))
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	calls := r.ran(20 * time.Second)
+	if len(calls) != 2 || calls[1].at.Sub(calls[0].at) < long {
+		t.Errorf("%d attempts: %v", len(calls), calls)
+	}
+	if i := r.info("a"); !i.Parked || i.Failure != "timed out after 2s, ended after 6s: the handler returned nil" {
+		t.Errorf("after the last attempt: %+v", i)
+	}
+}
+
+// An order is a payload.
+type order struct{ Number int }
+
+func jsonPayloads(t *testing.T, r *rig) {
+	got := make(chan order, 1)
+	for _, s := range r.all {
+		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+			got <- o
+			return nil
+		}))
+	}
+	r.must(r.on().AddJSON(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}, order{42}))
+	if i := r.info("a"); string(i.Payload) != `{"Number":42}` || i.PayloadVersion != 1 {
+		t.Errorf("the task is %+v", i)
+	}
+	if o := <-got; o.Number != 42 {
+		t.Errorf("the payload is %+v", o)
+	}
+	err := r.on().AddJSON(ctx, durable.Task{Key: "b", Kind: "k", Delay: time.Second}, func() {})
+	if !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("a payload that cannot be JSON: %v", err)
+	}
+	r.gone("b")
+}
+
+func noJSON(t *testing.T, r *rig) {
+	for _, s := range r.all {
+		r.must(durable.HandleJSON(s, "k", func(context.Context, durable.Run, order) error { return nil }))
+	}
+	for key, payload := range map[string]string{"none": "", "no JSON": "{", "another": `{"Number":"x"}`} {
+		r.add(durable.Task{Key: key, Kind: "k", Payload: []byte(payload), Delay: time.Second})
+	}
+	r.ran(2 * time.Second)
+	for _, key := range []string{"none", "no JSON", "another"} {
+		i := r.info(key)
+		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload is not a suite.order: ") {
+			t.Errorf("%+v", i)
+		}
+	}
+}
+
+// toVersion2 makes the payload of version 1, a name, one of version 2.
+func toVersion2(payload []byte, from int) ([]byte, error) {
+	if from != 1 || len(payload) == 0 {
+		return nil, errNot
+	}
+	return append([]byte("2:"), payload...), nil
+}
+
+func upgrades(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return errNot },
+		durable.WithPayloadVersion(2, toVersion2), durable.WithRetry(2, time.Second, time.Second))
+	r.add(durable.Task{Key: "old", Kind: "k", Payload: []byte("ada"), PayloadVersion: 1, Delay: time.Second})
+	r.add(durable.Task{Key: "present", Kind: "k", Payload: []byte("2:ada"), Delay: time.Second})
+	calls := r.ran(5 * time.Second)
+	if len(calls) != 4 {
+		t.Errorf("the attempts are %v", calls)
+	}
+	for _, c := range calls {
+		if string(c.Payload) != "2:ada" {
+			t.Errorf("the payload of %s is %q", c.Token, c.Payload)
+		}
+	}
+	for key, version := range map[string]int{"old": 1, "present": 2} {
+		if i := r.info(key); i.PayloadVersion != version {
+			t.Errorf("%+v", i)
+		}
+	}
+	if i := r.info("old"); string(i.Payload) != "ada" { // as it was added
+		t.Errorf("the payload is %q", i.Payload)
+	}
+}
+
+func failsToUpgrade(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil },
+		durable.WithPayloadVersion(2, toVersion2))
+	r.add(durable.Task{Key: "a", Kind: "k", PayloadVersion: 1, Delay: time.Second})
+	if calls := r.ran(5 * time.Second); len(calls) != 0 {
+		t.Errorf("the handler was called: %v", calls)
+	}
+	if i := r.info("a"); !i.Parked || i.Failure != "payload of version 1 is not upgraded to 2: not now" {
+		t.Errorf("%+v", i)
+	}
+}
+
+func newerPayload(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil },
+		durable.WithPayloadVersion(2, toVersion2))
+	r.add(durable.Task{Key: "newer", Kind: "k", PayloadVersion: 3, Delay: time.Second})
+	r.add(durable.Task{Key: "soon", Kind: "k", PayloadVersion: 3, Delay: time.Millisecond})
+	r.add(durable.Task{Key: "own", Kind: "k", Delay: time.Second})
+	if calls := r.ran(10 * time.Second); len(calls) != 1 || calls[0].Key != "own" {
+		t.Errorf("the handlers were called: %v", calls)
+	}
+	census, err := r.on().Census(ctx)
+	if err != nil || len(census.Kinds) != 1 || census.Kinds[0].Kind != "k" || census.Kinds[0].Tasks != 2 {
+		t.Errorf("%+v, %v", census, err)
+	}
+	for _, key := range []string{"newer", "soon"} {
+		if i := r.info(key); i.State != durable.Waiting || i.Attempts != 0 || i.PayloadVersion != 3 {
+			t.Errorf("%+v", i)
+		}
+	}
+}

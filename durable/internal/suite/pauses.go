@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// paused fails the test unless the task is paused.
+func (r *rig) paused(key string) {
+	r.t.Helper()
+	if i := r.info(key); i.State != durable.Paused || i.Parked || !i.Next.IsZero() {
+		r.t.Errorf("%+v", i)
+	}
+}
+
+func pauses(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil })
+	for _, verb := range []func(context.Context, string) error{r.on().Pause, r.on().Resume} {
+		if err := verb(ctx, "a"); !errors.Is(err, durable.ErrTaskKeyNotFound) {
+			t.Errorf("without a task: %v", err)
+		}
+	}
+	due := time.Now().Add(12 * time.Second)
+	r.add(durable.Task{Key: "early", Kind: "k", At: due}, durable.Task{Key: "late", Kind: "k", At: due},
+		durable.Task{Key: "soon", Kind: "k", Delay: 500 * time.Millisecond})
+	for _, key := range []string{"early", "late", "soon"} {
+		r.must(r.on().Pause(ctx, key))
+		r.must(r.on().Pause(ctx, key)) // again
+		r.paused(key)
+	}
+	if calls := r.ran(5 * time.Second); len(calls) != 0 {
+		t.Errorf("while all are paused: %v", calls)
+	}
+	r.must(r.on().Resume(ctx, "early"))
+	r.must(r.on().Resume(ctx, "early")) // again
+	if i := r.info("early"); i.State != durable.Scheduled || !i.Next.Equal(due) {
+		t.Errorf("resumed: %+v", i)
+	}
+	calls := r.ran(10 * time.Second)
+	if len(calls) != 1 || calls[0].Key != "early" || calls[0].at.Before(due) {
+		t.Errorf("resumed in time: %v", calls)
+	}
+	r.must(r.on().Resume(ctx, "late"))
+	r.must(r.on().Resume(ctx, "soon"))
+	if calls := r.ran(2 * time.Second); len(calls) != 2 || calls[0].Seq != 0 {
+		t.Errorf("resumed too late: %v", calls)
+	}
+	for _, key := range []string{"early", "late", "soon"} {
+		r.gone(key)
+	}
+}
+
+func resumesRepeating(t *testing.T, r *rig) {
+	for kind, missed := range map[string]durable.Missed{
+		"once": durable.MissedOnce, "skip": durable.MissedSkip, "all": durable.MissedAll,
+	} {
+		r.handle(kind, func(context.Context, durable.Run) error { return nil }, durable.WithMissed(missed))
+		r.add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
+		r.must(r.on().Pause(ctx, kind))
+	}
+	if calls := r.ran(22 * time.Second); len(calls) != 0 { // 5 periods, and half of the next
+		t.Errorf("paused: %v", calls)
+	}
+	for kind, want := range map[string]struct {
+		runs   int
+		missed uint64
+	}{"once": {1, 4}, "skip": {0, 5}, "all": {5, 0}} {
+		r.must(r.on().Resume(ctx, kind))
+		calls := r.ran(500 * time.Millisecond)
+		if i := r.info(kind); len(calls) != want.runs || i.Missed != want.missed || i.State != durable.Scheduled {
+			t.Errorf("%s: %d runs and %d missed periods, want %+v", kind, len(calls), i.Missed, want)
+		}
+		r.must(r.on().RemoveTask(ctx, kind))
+	}
+}
+
+func pausedVerbs(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return durable.Park(errNot) })
+	task := durable.Task{Key: "a", Kind: "k", Delay: time.Second}
+	r.add(task)
+	r.must(r.on().Pause(ctx, "a"))
+	r.must(r.on().Reschedule(ctx, "a", 3*time.Second))
+	r.paused("a")
+	if calls := r.ran(2 * time.Second); len(calls) != 0 {
+		t.Errorf("moved while it is paused: %v", calls)
+	}
+	r.must(r.on().Resume(ctx, "a"))
+	if calls := r.ran(2 * time.Second); len(calls) != 1 {
+		t.Errorf("moved and resumed: %v", calls)
+	}
+	r.must(r.on().Pause(ctx, "a")) // it is parked
+	r.paused("a")
+	r.must(r.on().Resume(ctx, "a"))
+	if i := r.info("a"); !i.Parked || i.State != durable.Parked {
+		t.Errorf("parked, paused and resumed: %+v", i)
+	}
+	r.must(r.on().Pause(ctx, "a"))
+	r.must(r.on().SetTask(ctx, task))
+	if calls := r.ran(2 * time.Second); len(calls) != 1 {
+		t.Errorf("replaced: %v", calls)
+	}
+	r.must(r.on().Pause(ctx, "a"))
+	r.must(r.on().RemoveTask(ctx, "a"))
+	r.gone("a")
+}
+
+func pausesRunning(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(2 * time.Second); return nil })
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	time.Sleep(1500 * time.Millisecond)
+	r.must(r.on().Pause(ctx, "a"))
+	first := r.ran(5 * time.Second)
+	r.paused("a")
+	r.must(r.on().Resume(ctx, "a"))
+	again := r.ran(5 * time.Second)
+	if len(first) != 1 || len(again) != 1 || first[0].Token != again[0].Token {
+		t.Errorf("before: %v, and resumed: %v", first, again)
+	}
+	r.gone("a")
+}

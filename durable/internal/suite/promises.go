@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// promises are what a durable scheduler promises in addition to the contract of all schedulers.
+var promises = []struct {
+	name string
+	run  func(t *testing.T, r *rig)
+}{
+	{"Park parks at once", parks},
+	{"RetryAfter sets the wait", retriesAfter},
+	{"an attempt that takes too long has failed", timesOut},
+	{"a late attempt ends before the next begins", endsLate},
+	{"JSON payloads", jsonPayloads},
+	{"a payload that is no JSON parks at once", noJSON},
+	{"an old payload is upgraded", upgrades},
+	{"an upgrade that fails parks at once", failsToUpgrade},
+	{"a payload that is newer than its handler waits", newerPayload},
+	{"a calendar says when runs are due", byCalendar},
+	{"a moved run returns to the calendar", movedOffCalendar},
+	{"a wrong calendar is refused", wrongCalendar},
+	{"a paused task does not run", pauses},
+	{"a resumed task does not make up for what it missed", resumesRepeating},
+	{"a paused task is moved, replaced and removed", pausedVerbs},
+	{"pausing a run in progress", pausesRunning},
+}
+
+// testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
+func testPromises(t *testing.T, open func(t *testing.T) []*durable.Scheduler) {
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rig{t: t, all: open(t)}
+				defer func() {
+					for _, s := range r.all {
+						if err := s.Shutdown(ctx); err != nil {
+							t.Errorf("shutdown: %v", err)
+						}
+					}
+				}()
+				for _, s := range r.all {
+					if err := s.Start(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.run(t, r)
+			})
+		})
+	}
+}
+
+// A rig is a scheduler, or the nodes of a cluster, and what they have run. A test adds its kinds.
+type rig struct {
+	t    *testing.T
+	all  []*durable.Scheduler
+	turn int
+
+	mu    sync.Mutex // protects calls
+	calls []call
+}
+
+// A call is one call of a handler.
+type call struct {
+	durable.Run
+	at time.Time
+}
+
+// on returns the scheduler whose turn it is.
+func (r *rig) on() *durable.Scheduler {
+	r.turn++
+	return r.all[r.turn%len(r.all)]
+}
+
+// note notes a call.
+func (r *rig) note(run durable.Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, call{run, time.Now()})
+}
+
+// handle registers a kind everywhere. Its calls are noted.
+func (r *rig) handle(kind string, h durable.Handler, opts ...durable.KindOption) {
+	r.t.Helper()
+	for _, s := range r.all {
+		err := s.Handle(kind, func(ctx context.Context, run durable.Run) error {
+			r.note(run)
+			return h(ctx, run)
+		}, opts...)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) add(tasks ...durable.Task) {
+	r.t.Helper()
+	r.must(r.on().AddTask(ctx, tasks...))
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ran returns the calls so far, after that time, and forgets them.
+func (r *rig) ran(after time.Duration) []call {
+	time.Sleep(after)
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	calls := r.calls
+	r.calls = nil
+	return calls
+}
+
+// info returns the task of the key.
+func (r *rig) info(key string) durable.Info {
+	r.t.Helper()
+	i, ok, err := r.on().Get(ctx, key)
+	if err != nil || !ok {
+		r.t.Fatalf("Get(%q): %v, %v", key, ok, err)
+	}
+	return i
+}
+
+// gone fails the test if there is a task of the key.
+func (r *rig) gone(key string) {
+	r.t.Helper()
+	if i, ok, err := r.on().Get(ctx, key); err != nil || ok {
+		r.t.Errorf("Get(%q): %+v, %v", key, i, err)
+	}
+}

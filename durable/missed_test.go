@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// What a kind makes of the runs that fell due while nothing ran: on the grid of an interval, and on that of a
+// calendar, which is the same here. The tasks are due each minute; the process is away from the start of
+// minute 2 to half past minute 12.
+func TestMissed_withAnAge(t *testing.T) {
+	const age = 3*time.Minute + time.Second
+	for name, c := range map[string]struct {
+		opts   []durable.KindOption
+		due    []int // minutes of the runs after that, up to minute 14
+		missed uint64
+	}{
+		"once":                    {nil, []int{2, 13, 14}, 10},
+		"once, at most 3 min old": {[]durable.KindOption{durable.WithMissedAge(age)}, []int{10, 13, 14}, 10},
+		"once, at most 9 s old":   {[]durable.KindOption{durable.WithMissedAge(9 * time.Second)}, []int{13, 14}, 11},
+		"skip":                    {[]durable.KindOption{durable.WithMissed(durable.MissedSkip)}, []int{13, 14}, 11},
+		"skip, with an age": {
+			[]durable.KindOption{durable.WithMissed(durable.MissedSkip), durable.WithMissedAge(age)},
+			[]int{13, 14}, 11},
+		"all": {[]durable.KindOption{durable.WithMissed(durable.MissedAll)},
+			[]int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, 0},
+		"all, at most 3 min old": {
+			[]durable.KindOption{durable.WithMissed(durable.MissedAll), durable.WithMissedAge(age)},
+			[]int{10, 11, 12, 13, 14}, 8},
+	} {
+		for grid, task := range map[string]durable.Task{
+			"interval": {Interval: time.Minute}, "calendar": {Cron: "* * * * *"},
+		} {
+			t.Run(name+"/"+grid, func(t *testing.T) {
+				task.Key, task.Kind, task.Times = "a", "k", durable.Forever
+				check := func(begin time.Time, due []time.Time, missed uint64) {
+					var minutes []int
+					for _, at := range due {
+						minutes = append(minutes, int(at.Sub(begin)/time.Minute))
+					}
+					if fmt.Sprint(minutes) != fmt.Sprint(c.due) || missed != c.missed {
+						t.Errorf("the runs were due at the minutes %v, want %v; %d were missed, want %d",
+							minutes, c.due, missed, c.missed)
+					}
+				}
+				t.Run("keeper", func(t *testing.T) {
+					inBubble(t, func(t *testing.T, r *rig) {
+						begin := time.Now() // a full minute
+						r.handle("k", ok, c.opts...)
+						r.add(task)
+						time.Sleep(119 * time.Second)
+						r.runs()
+						r.crash()
+						r.handle("k", ok, c.opts...)
+						time.Sleep(10*time.Minute + 31*time.Second)
+						r.start()
+						time.Sleep(2 * time.Minute)
+						var due []time.Time
+						for _, call := range r.runs() {
+							due = append(due, call.Due)
+						}
+						check(begin, due, r.info("a").Missed)
+					})
+				})
+				t.Run("node", func(t *testing.T) {
+					inCluster(t, 1, func(t *testing.T, cl *cluster) {
+						begin := time.Now()
+						first := cl.nodes[0]
+						first.handle("k", ok, c.opts...)
+						first.add(task)
+						time.Sleep(119 * time.Second)
+						cl.runs()
+						first.shutdown()
+						cl.nodes = nil
+						time.Sleep(10*time.Minute + 31*time.Second)
+						cl.join("note").handle("k", ok, c.opts...)
+						time.Sleep(2 * time.Minute)
+						var due []time.Time
+						for _, call := range cl.runs() {
+							due = append(due, call.Due)
+						}
+						check(begin, due, cl.info("a").Missed)
+					})
+				})
+			})
+		}
+	}
+}
+
+// What was due before an age is missed also while an earlier run of the task is running.
+func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		long := true
+		r.handle("k", func(context.Context, durable.Run) error {
+			if long {
+				long = false
+				time.Sleep(10 * time.Minute)
+			}
+			return nil
+		}, durable.WithMissed(durable.MissedAll), durable.WithMissedAge(150*time.Second))
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 6})
+		time.Sleep(15 * time.Minute)
+		m := time.Minute
+		var due []time.Duration
+		for _, c := range r.runs() {
+			due = append(due, c.Due.Sub(r.begin))
+		}
+		if want := []time.Duration{m, 9 * m, 10 * m, 11 * m, 12 * m, 13 * m}; fmt.Sprint(due) != fmt.Sprint(want) {
+			t.Errorf("the runs were due at %v, want %v", due, want)
+		}
+	})
+}
+
+func TestWithMissedAge_wrong(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, d := range []time.Duration{0, -1} {
+			if err := r.Handle("k", ok, durable.WithMissedAge(d)); err == nil {
+				t.Errorf("an age of %v is accepted", d)
+			}
+		}
+	})
+}

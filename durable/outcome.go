@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Park returns an error with which a handler parks its task at once: no attempt is left, for another would
+// fail as well. It returns nil if err is nil. It is found in an error that wraps it.
+func Park(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verdict{error: err, park: true}
+}
+
+// RetryAfter returns an error with which a handler has the run tried again after d, in place of the wait of
+// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run
+// is tried again at once. RetryAfter returns nil if err is nil. It is found in an error that wraps it.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verdict{error: err, wait: max(d, 0)}
+}
+
+// A verdict is an error that says what is to become of the task. The first in the tree of an error counts.
+type verdict struct {
+	error
+	park bool
+	wait time.Duration // if park is not set
+}
+
+func (v *verdict) Unwrap() error { return v.error }
+
+// An outcome is how an attempt of a run has ended. The zero value is a success.
+type outcome struct {
+	failure string        // why it has failed, or empty
+	park    bool          // it has failed, and there is to be no further attempt
+	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
+}
+
+// failedFor returns the outcome of an attempt that the handler has not ended by returning.
+func failedFor(why string) outcome { return outcome{failure: why, wait: -1} }
+
+// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
+// methods of the user's error may do as they like.
+func judge(err error) (o outcome) {
+	if err == nil {
+		return outcome{}
+	}
+	defer func() {
+		if recover() != nil {
+			o = failedFor(inexplicable)
+		}
+	}()
+	o = failedFor(explain(err.Error))
+	var v *verdict
+	if errors.As(err, &v) {
+		o.park, o.wait = v.park, v.wait
+	}
+	return o
+}
+
+// late returns the outcome of an attempt that took longer than its kind allows.
+func (o outcome) late(allowed, took time.Duration) outcome {
+	if o.failure == "" {
+		o = failedFor("the handler returned nil")
+	}
+	o.failure = clip(fmt.Sprintf("timed out after %v, ended after %v: %s",
+		allowed, took.Round(time.Millisecond), o.failure))
+	return o
+}
+
+const inexplicable = "it failed, and panicked when it was asked why"
+
+// explain returns what the user's error or value says about itself, as much as is kept. It is called on the
+// worker, for it may do as it likes.
+func explain(say func() string) (said string) {
+	defer func() {
+		if recover() != nil {
+			said = inexplicable
+		}
+	}()
+	if said = clip(say()); said == "" {
+		return "it failed, and does not say why"
+	}
+	return said
+}
+
+// clip returns as much of the text as is kept.
+func clip(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	for n := min(len(text), maxFailure); ; n-- {
+		if n == len(text) || utf8.RuneStart(text[n]) {
+			return text[:n]
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+func TestPark_ofNil_isNil(t *testing.T) {
+	if err := errors.Join(durable.Park(nil), durable.RetryAfter(time.Second, nil)); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{durable.Park(errFail), durable.RetryAfter(-1, errFail)} {
+		if !errors.Is(err, errFail) || err.Error() != errFail.Error() {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// The outer of two says what becomes of the task, and an error that panics is one that says nothing.
+func TestPark_withinAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", func(_ context.Context, run durable.Run) error {
+			return map[string]error{
+				"park":  durable.Park(durable.RetryAfter(time.Second, errFail)),
+				"retry": durable.RetryAfter(time.Hour, durable.Park(errFail)),
+				"joint": errors.Join(errFail, fmt.Errorf("and %w", durable.Park(errFail))),
+				"panic": panicking{},
+			}[run.Key]
+		}, durable.WithRetry(2, time.Minute, time.Minute))
+		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false} {
+			r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second})
+			time.Sleep(2 * time.Second)
+			if calls := r.runs(); len(calls) != 1 {
+				t.Errorf("%s: %v", key, brief(calls))
+			}
+			if i := r.info(key); i.Parked != parked {
+				t.Errorf("%+v", i)
+			}
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Error() string { return "it panics" }
+func (panicking) As(any) bool   { panic("As") }
+
+// A run whose process ends is a failed attempt: the first is not counted, for it did not begin overdue.
+func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		kills := func() {
+			r.handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
+				durable.WithRetry(3, time.Second, time.Second))
+		}
+		kills()
+		r.add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second, Interval: time.Hour, Times: 2},
+			durable.Task{Key: "b", Kind: "note", Delay: time.Second, Times: 1})
+		time.Sleep(2 * time.Second)
+		r.runs()
+		for attempt := 1; attempt <= 3; attempt++ {
+			r.crash()
+			kills()
+			r.start()
+			time.Sleep(time.Second)
+			calls := r.runs()
+			if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != attempt {
+				t.Fatalf("attempt %d: %v", attempt, brief(calls))
+			}
+			if i := r.info("a"); i.Attempts != 0 || i.Parked { // until the next process looks at it
+				t.Errorf("attempt %d: %+v", attempt, i)
+			}
+		}
+		r.crash()
+		kills()
+		r.start()
+		time.Sleep(time.Second)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("it was called again: %v", brief(calls))
+		}
+		if i := r.info("a"); !i.Parked || i.Attempts != 3 || r.Stats().Parked != 1 {
+			t.Errorf("%+v, %+v", i, r.Stats())
+		}
+		if err := r.Reschedule(ctx, "a", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if i := r.info("a"); i.Attempts != 0 || i.Failure != "" {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
+// An overdue run that ends normally counts as ever.
+func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "done", Kind: "note", Delay: time.Second},
+			durable.Task{Key: "again", Kind: "note", Delay: time.Second, Interval: time.Hour, Times: durable.Forever},
+			durable.Task{Key: "fails", Kind: "fail", Delay: time.Second})
+		r.crash()
+		time.Sleep(time.Minute)
+		r.start()
+		time.Sleep(2 * tick)
+		if calls := r.runs(); len(calls) != 3 {
+			t.Errorf("%v", brief(calls))
+		}
+		r.exists("done", false)
+		if i := r.info("again"); i.Attempts != 0 || i.Seq != 1 {
+			t.Errorf("%+v", i)
+		}
+		if i := r.info("fails"); i.Attempts != 1 || i.Failure != errFail.Error() {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
+// What is removed while its start is being counted does not start.
+func TestCrash_removedAsItStarts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
+		time.Sleep(500 * time.Millisecond)
+		r.crash()
+		time.Sleep(time.Minute)
+		r.start()
+		if err := r.RemoveTask(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}

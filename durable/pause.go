@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import "context"
+
+// Pause keeps the task from running until [Scheduler.Resume]. It stays as it is, and in the store, whatever becomes of
+// the process. No run of it starts after Pause has returned nil. A run in progress is not interrupted, but its result
+// no longer counts: the run is made again, with the same token, when the task is resumed. To pause a task that is
+// paused does nothing.
+//
+// Reschedule sets when the task will be due, and leaves it paused. SetTask replaces it by a task that is not paused.
+func (s *Scheduler) Pause(ctx context.Context, key string) error {
+	return s.below.do(ctx, &verb{what: toPause, key: key, size: MaxKey})
+}
+
+// Resume makes a paused task due when it was due before, or at once if that is over. What a repeating task has missed
+// is treated as after downtime: by default one of those runs is made, and the others are counted ([WithMissed]). To
+// resume a task that is not paused does nothing.
+func (s *Scheduler) Resume(ctx context.Context, key string) error {
+	return s.below.do(ctx, &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey})
+}
+
+// pausedDue is the due time of a paused task: it is never over, and a task that has it is not parked.
+const pausedDue = latest
+
+// held returns the task paused.
+func (r *record) held() *record {
+	if r.paused != 0 {
+		return r
+	}
+	next := *r
+	next.paused, next.due = max(r.due, 1), pausedDue
+	return &next
+}
+
+// resumed returns the task due as before it was paused. of may be nil.
+func (r *record) resumed(of *kind, now int64) *record {
+	if r.paused == 0 {
+		return r
+	}
+	next := *r
+	next.due, next.paused = r.paused, 0
+	if of == nil || !next.skippable() {
+		return &next
+	}
+	if to := of.passesOver(next.due, now, next.due <= now); to != None {
+		return next.skipped(to)
+	}
+	return &next
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// HandleJSON is [Scheduler.Handle] for payloads that are JSON. h is called with the payload as a T. A task
+// whose payload is no T is parked at once, with the error of package encoding/json. To change T in a way that
+// old payloads do not fit, see [WithPayloadVersion].
+func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
+	opts ...KindOption,
+) error {
+	if h == nil {
+		return errNoHandler
+	}
+	return s.Handle(kind, func(ctx context.Context, run Run) error {
+		var payload T
+		if err := json.Unmarshal(run.Payload, &payload); err != nil {
+			return Park(fmt.Errorf("payload is not a %T: %w", payload, err))
+		}
+		return h(ctx, run, payload)
+	}, opts...)
+}
+
+// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Whatever else adds a task can
+// have such a payload from json.Marshal.
+func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
+	var err error
+	if task.Payload, err = json.Marshal(payload); err != nil {
+		return fmt.Errorf("%w: payload of %q: %w", ErrInvalidTask, task.Key, err)
+	}
+	return s.AddTask(ctx, task)
+}
+
+// WithPayloadVersion sets the version of the payloads' form that the handler takes. Without it that is 1.
+// Tasks that this scheduler adds have payloads of that version, unless [Task].PayloadVersion says otherwise.
+//
+// A payload of an earlier version is given to upgrade before the handler is called, and the handler gets what
+// upgrade returns. An error of upgrade parks the task at once. upgrade must not change its argument, which
+// stays in the store.
+//
+// A payload of a later version is left alone, as if its kind had no handler here. Another node runs it, or a
+// later process. So a form changes by a rolling deploy: while nodes of both versions are there, those of the
+// old version run what the old ones have added, and those of the new version run everything.
+//
+// version must be 2 to 1,000, and upgrade must not be nil.
+func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
+	return func(k *kind) error {
+		switch {
+		case version < 2 || version > mostVersion:
+			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, mostVersion)
+		case upgrade == nil:
+			return errors.New("durable: upgrade is nil")
+		}
+		k.version, k.upgrade = version, upgrade
+		return nil
+	}
+}
+
+// mostVersion is the last version of a payload. A node claims each version by its name.
+const mostVersion = 1000
+
+// call calls the handler, with a payload of its version.
+func (k *kind) call(ctx context.Context, run Run) error {
+	if from := max(run.rec.version, 1); from < k.version {
+		var err error
+		if run.Payload, err = k.upgrade(run.Payload, from); err != nil {
+			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.version, err))
+		}
+	}
+	return k.handler(ctx, run)
+}
+
+// class is the kind of the task as an engine has it: with the version of the payload, if that is not the
+// first. Nodes claim by it, so that none claims a payload that is newer than its handler.
+func class(kind string, version int) string {
+	if version <= 1 {
+		return kind
+	}
+	return kind + classMark + strconv.Itoa(version)
+}
+
+const classMark = "\x1f"
+
+// byKind returns the counts of an engine, which counts by class, by kind.
+func byKind(classes []KindCensus) (kinds []KindCensus) {
+	of := make(map[string]int)
+	for _, c := range classes {
+		c.Kind, _, _ = strings.Cut(c.Kind, classMark)
+		i, known := of[c.Kind]
+		if !known {
+			of[c.Kind] = len(kinds)
+			kinds = append(kinds, c)
+			continue
+		}
+		k := &kinds[i]
+		k.Tasks, k.Failing, k.Parked = k.Tasks+c.Tasks, k.Failing+c.Failing, k.Parked+c.Parked
+	}
+	return kinds
+}
