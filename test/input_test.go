@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,6 +76,8 @@ func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 			"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
 			"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
 			"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
+			"timewheel: nil function for JobFunc":   func() { timewheel.JobFunc(nil) },
+			"timewheel: nil error handler":          func() { timewheel.WithErrorHandler(nil) },
 		} {
 			if value := panicOf(f); value != want {
 				t.Errorf("it panics with %v, want %s", value, want)
@@ -137,6 +140,12 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{"Reschedule", reschedule("", time.Second), missing, []string{`""`}},
 		{"RemoveTask", remove("no such"), missing, []string{"no such"}},
 		{"RemoveTask", remove(""), missing, []string{`""`}},
+		{"Pause", func(tw *timewheel.TimeWheel) error { return tw.Pause("no such") }, missing, []string{"no such"}},
+		{"Resume", func(tw *timewheel.TimeWheel) error { return tw.Resume("") }, missing, []string{`""`}},
+		{"RemoveWait", func(tw *timewheel.TimeWheel) error {
+			_, err := tw.RemoveWait(context.Background(), "no such")
+			return err
+		}, missing, []string{"no such"}},
 		{"AddTask", func(tw *timewheel.TimeWheel) error {
 			return tw.AddTask(task(func(task *timewheel.Task) { task.Key = "live" }))
 		}, timewheel.ErrDuplicateTaskKey, []string{"live"}},
@@ -153,6 +162,9 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{task(func(task *timewheel.Task) { task.Times = -2 }), []string{"times", "-2"}},
 		{task(func(task *timewheel.Task) { task.Times = math.MinInt }), []string{"times", fmt.Sprint(math.MinInt)}},
 		{task(func(task *timewheel.Task) { task.Job = nil }), []string{"job", "nil"}},
+		{task(func(task *timewheel.Task) { task.At = time.Now() }), []string{"delay", "1s", "at ", "both"}},
+		{task(func(task *timewheel.Task) { task.Delay, task.At = 0, time.Time{}.Add(1) }), []string{"at 0001-", "1970"}},
+		{task(func(task *timewheel.Task) { task.Delay, task.At = 0, time.Now().AddDate(300, 0, 0) }), []string{"at 2", "2261"}},
 		{task(func(task *timewheel.Task) { task.Key, task.Interval = "live", -1 }), []string{"interval", "-1ns"}},
 	} {
 		add := func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }
