@@ -290,6 +290,67 @@ func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
 	}
 }
 
+// A Reschedule that meets a Pause or a Resume finds the entry replaced. It must not get lost with the old one.
+func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		r := random(1)
+		for trial := range 3000 {
+			if err := w.SetTask(&Task{Key: "k", Delay: time.Hour, Job: ignore}); err != nil {
+				t.Fatal(err)
+			}
+			var both sync.WaitGroup
+			both.Go(func() {
+				if err := w.Reschedule("k", 10*time.Hour); err != nil {
+					t.Error(err)
+				}
+			})
+			pause(r, 4)
+			if err := errors.Join(w.Pause("k"), w.Resume("k")); err != nil {
+				t.Error(err)
+			}
+			both.Wait()
+			if info, ok := w.Get("k"); !ok || info.Next.Sub(w.at(0)) != 10*time.Hour {
+				t.Fatalf("trial %d: it is due after %v, %v", trial, info.Next.Sub(w.at(0)), ok)
+			}
+		}
+	})
+}
+
+// The entries of a task that is paused and resumed all the time are replaced all the time. The task is live, none of
+// its times makes no sense, and Drain finds it.
+func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.once("k", time.Hour)
+		var other sync.WaitGroup
+		var enough atomic.Bool
+		other.Go(func() {
+			for !enough.Load() {
+				if err := errors.Join(w.Pause("k"), w.Resume("k")); err != nil && !errors.Is(err, ErrTaskKeyNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+		for range 3000 {
+			info, ok := w.Get("k")
+			if !ok || info.Next.Sub(w.at(0)) != time.Hour || info.Times != 1 || w.GetTaskTimes("k") != 1 || !w.Exist("k") {
+				t.Fatalf("%+v, %v", info, ok)
+			}
+		}
+		n, err := w.Drain(func(task *Task) {
+			if task.Delay != time.Hour || task.Times != 1 {
+				t.Errorf("drained %+v", task)
+			}
+		})
+		if n != 1 && w.Exist("k") { // what was in no slot may be replaced before Drain comes to it
+			n, err = w.Drain(ignore)
+		}
+		if enough.Store(true); n != 1 || err != nil {
+			t.Errorf("drained %d tasks, %v", n, err)
+		}
+		other.Wait()
+	})
+}
+
 // Of two removals one wins, and of an add and a removal of the key each has its effect.
 func TestRemove_byTwo_oneWins(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(10))
