@@ -162,15 +162,27 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{task(func(task *timewheel.Task) { task.Times = -2 }), []string{"times", "-2"}},
 		{task(func(task *timewheel.Task) { task.Times = math.MinInt }), []string{"times", fmt.Sprint(math.MinInt)}},
 		{task(func(task *timewheel.Task) { task.Job = nil }), []string{"job", "nil"}},
-		{task(func(task *timewheel.Task) { task.At = time.Now() }), []string{"delay", "1s", "at ", "both"}},
-		{task(func(task *timewheel.Task) { task.Delay, task.At = 0, time.Time{}.Add(1) }), []string{"at 0001-", "1970"}},
-		{task(func(task *timewheel.Task) { task.Delay, task.At = 0, time.Now().AddDate(300, 0, 0) }), []string{"at 2", "2261"}},
 		{task(func(task *timewheel.Task) { task.Key, task.Interval = "live", -1 }), []string{"interval", "-1ns"}},
 	} {
 		add := func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }
 		set := func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }
 		cases = append(cases,
 			testCase{"AddTask", add, invalid, bad.want}, testCase{"SetTask", set, invalid, bad.want})
+	}
+	for _, bad := range []struct {
+		at   time.Time
+		task *timewheel.Task
+		want []string
+	}{
+		{time.Now(), nil, []string{"task", "nil"}},
+		{time.Now(), task(nil), []string{"delay", "1s", "0"}},
+		{time.Time{}, &timewheel.Task{Key: "new", Job: nothing}, []string{"at 0001-", "1970"}},
+		{time.Now().AddDate(300, 0, 0), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 2", "2261"}},
+		{time.Now(), &timewheel.Task{Key: "new", Times: 2, Job: nothing}, []string{"interval", "0s"}},
+	} {
+		add := func(tw *timewheel.TimeWheel) error { return tw.AddAt(bad.at, bad.task) }
+		set := func(tw *timewheel.TimeWheel) error { return tw.SetAt(bad.at, bad.task) }
+		cases = append(cases, testCase{"AddAt", add, invalid, bad.want}, testCase{"SetAt", set, invalid, bad.want})
 	}
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {

@@ -269,7 +269,7 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 	for _, dir := range []string{"../timewheel", "../pool", "../internal", "../ttlcache", "../dashboard"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			skip := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "fake.go") ||
-				path == "../timewheel/dates.go" // for Task.At, see T7
+				path == "../timewheel/dates.go" // for AddAt, see T7
 			if err != nil || skip || filepath.Ext(path) != ".go" {
 				return err
 			}

@@ -3,6 +3,7 @@
 package timewheel
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,48 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// dates are the tasks with a Task.At whose first run is still to come. Like any other they wait in a slot, for a due
+// AddAt adds a copy of the task as [TimeWheel.AddTask] does, with a first run that is due when the wall clock shows
+// the given time, or at once if that has passed. Delay must be 0; Interval is the time between two runs, and may be 0 if
+// there is one. AddAt returns an [ErrInvalidTask] also if at is not in the years 1970 to 2261. The section on
+// wall-clock time in the package documentation says what happens when the clock is set.
+func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
+	e, err := tw.entryAt(at, task)
+	if err != nil {
+		return err
+	}
+	return tw.add(e)
+}
+
+// SetAt is [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
+func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
+	e, err := tw.entryAt(at, task)
+	if err != nil {
+		return err
+	}
+	return tw.set(e)
+}
+
+// entryAt returns the entry for a valid task, due at the time of day.
+func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
+	if year := at.Year(); year < 1970 || year > 2261 {
+		return nil, fmt.Errorf("%w: at %v is not in the years 1970 to 2261", ErrInvalidTask, at)
+	}
+	if task != nil {
+		if task.Delay != 0 {
+			return nil, fmt.Errorf("%w: delay %v is not 0, as it must be with a time", ErrInvalidTask, task.Delay)
+		}
+		delayed := *task
+		delayed.Delay = 1 // any: the time is in place of it
+		task = &delayed
+	}
+	e, err := tw.entryOf(task)
+	if err == nil {
+		tw.index.dates.add(e, at)
+	}
+	return e, err
+}
+
+// dates are the tasks of AddAt whose first run is still to come. Like any other they wait in a slot, for a due
 // time on the monotonic clock. That clock does not notice when the wall clock is set, and may stand still while the
 // machine is suspended. So the loop compares the two now and then, and moves these tasks if one of the clocks was
 // ahead of the other by a tick or more since.

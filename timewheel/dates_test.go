@@ -16,14 +16,22 @@ func (w *rig) at(d time.Duration) time.Time { return w.hand.Time(w.hand.Fake.Now
 // dated adds a task that is due once, when the wall clock shows what is now d from now.
 func (w *rig) dated(key string, d time.Duration) {
 	w.Helper()
-	w.add(&Task{Key: key, At: w.at(d)})
+	w.addAt(d, &Task{Key: key})
+}
+
+func (w *rig) addAt(d time.Duration, task *Task) {
+	w.Helper()
+	task.Job = w.job
+	if err := w.AddAt(w.at(d), task); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func TestT7_at_isDueByTheWallClock(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.dated("k", time.Hour)
-		w.add(&Task{Key: "repeats", At: w.at(30 * time.Minute), Interval: 20 * time.Minute, Times: 2})
+		w.addAt(30*time.Minute, &Task{Key: "repeats", Interval: 20 * time.Minute, Times: 2})
 		if info, ok := w.Get("k"); !ok || !info.Next.Equal(w.at(time.Hour)) {
 			t.Errorf("it is due at %v, want %v", info.Next, w.at(time.Hour))
 		}
@@ -53,7 +61,7 @@ func TestT7_at_followsTheWallClock(t *testing.T) {
 		w.dated("k", time.Hour)
 		w.dated("overdue", 10*time.Minute)
 		w.dated("next year", 365*24*time.Hour)
-		w.add(&Task{Key: "repeats", At: w.at(time.Minute), Interval: time.Hour, Times: 2})
+		w.addAt(time.Minute, &Task{Key: "repeats", Interval: time.Hour, Times: 2})
 		w.once("delayed", 90*time.Minute)
 		w.advance(5 * time.Minute)
 		w.wantRuns("repeats")
@@ -155,8 +163,8 @@ func TestDates_tasksThatAreGone_areForgotten(t *testing.T) {
 		w.Start()
 		w.dated("removed", time.Hour)
 		w.dated("runs", time.Minute)
-		if w.AddTask(&Task{Key: "runs", At: w.at(0), Job: w.job}) == nil ||
-			w.AddTask(&Task{Key: "too many", At: w.at(0), Job: w.job}) == nil {
+		if w.AddAt(w.at(0), &Task{Key: "runs", Job: w.job}) == nil ||
+			w.AddAt(w.at(0), &Task{Key: "too many", Job: w.job}) == nil {
 			t.Error("a task was not refused")
 		}
 		if n := w.loop.dates.count.Load(); n != 2 {
@@ -209,7 +217,7 @@ func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 		w.once("k", time.Hour)
 		w.dated("other", 24*time.Hour)
 		w.advance(time.Second)
-		e, err := w.entryOf(&Task{Key: "k", At: w.at(time.Minute), Job: w.job})
+		e, err := w.entryAt(w.at(time.Minute), &Task{Key: "k", Job: w.job})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +244,7 @@ func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
 				r := random(uint64(i))
 				for range 2000 {
 					d := time.Duration(r.IntN(100)) * time.Millisecond
-					_ = w.AddTask(&Task{Key: key, At: w.at(d), Job: ignore})
+					_ = w.AddAt(w.at(d), &Task{Key: key, Job: ignore})
 					pause(r, 20)
 					switch r.IntN(5) {
 					case 0:

@@ -20,7 +20,7 @@
 //
 // A run never starts before it is due: due is the time of the call plus the delay, on the monotonic clock. It
 // starts less than one tick late, plus scheduling, plus the wait for a free worker. Setting the wall clock
-// moves nothing but tasks with an At.
+// moves nothing but the tasks of [TimeWheel.AddAt].
 //
 // The runs of a repeating task keep their grid: run k is due at the first due time plus k-1 intervals.
 // Neither the ticks nor a late run shift the grid.
@@ -32,14 +32,14 @@
 // # Wall-clock time
 //
 // Go's monotonic clock does not notice when the wall clock is set, and on most systems it stands still while the
-// machine is suspended: a delay of an hour is an hour of the machine's being awake. A task with a [Task.At] is due
-// when the wall clock shows that time. While there is such a task the wheel compares the two clocks once a second.
+// machine is suspended: a delay of an hour is an hour of the machine's being awake. A task of [TimeWheel.AddAt] is
+// due when the wall clock shows its time. While there is such a task the wheel compares the two clocks once a second.
 // If they have moved apart by a tick or more, it moves those tasks, and what is then overdue starts at once. So
 // such a run starts at most a second later than any other would, counted from when the clock was set or the machine
 // woke up. It is early, by the wall clock, only if that was set back within the last second, or runs a little slow:
 // by less than a tick.
 //
-// At is about the first run. Later ones follow at Interval by the monotonic clock. A task that was rescheduled, or
+// The time is that of the first run. Later ones follow at Interval by the monotonic clock. A task that was rescheduled, or
 // paused and resumed, follows the wall clock no longer. Each such task takes some 60 bytes more. The comparison
 // takes no longer with many of them, but a clock that was set does: then the loop moves all of them at one go, some
 // 0.3 s for a million. A program without them pays nothing.

@@ -436,19 +436,21 @@ func ExampleTimeWheel_RemovePrefix() {
 }
 
 // A deadline of the calendar, which holds although the machine may be suspended until shortly before.
-func ExampleTask_at() {
+func ExampleTimeWheel_AddAt() {
 	tw := timewheel.NewTimeWheel(time.Second, 60)
 	defer tw.Stop()
 
 	now := time.Now()
 	midnight := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local)
-	err := tw.AddTask(&timewheel.Task{Key: "report", At: midnight, Job: func(*timewheel.Task) {}})
-	if err != nil {
-		fmt.Println(err)
-	}
+	report := &timewheel.Task{Key: "report", Job: func(*timewheel.Task) {}}
+	fmt.Println(tw.AddAt(midnight, report))
+	fmt.Println(tw.SetAt(midnight.Add(8*time.Hour), report)) // in place of the first
 	info, _ := tw.Get("report")
-	fmt.Println("due at midnight:", info.Next.Sub(midnight).Abs() < time.Second)
-	// Output: due at midnight: true
+	fmt.Println("due at eight:", info.Next.Sub(midnight.Add(8*time.Hour)).Abs() < time.Second)
+	// Output:
+	// <nil>
+	// <nil>
+	// due at eight: true
 }
 
 func ExampleJobFunc() {

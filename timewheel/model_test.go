@@ -194,9 +194,12 @@ func (m *model) add(key string, delay, interval uint64, times int, does behaviou
 	return nil
 }
 
-// at makes a task that was just added due by the wall clock.
-func (m *model) at(key string, at time.Time) {
+// at makes a task due by the wall clock, if it was just added.
+func (m *model) at(key string, at time.Time, err error) {
 	t := m.tasks[key]
+	if err != nil {
+		return
+	}
 	t.wall = at.UnixNano()
 	t.due = max(uint64(max(t.wall-m.offset, 0))+m.tick, m.now)
 }
@@ -462,18 +465,22 @@ func (w *walk) do() {
 		task, does := w.task(key)
 		w.step = fmt.Sprintf("add %+v %+v", *task, does)
 		err := m.add(key, first(task), uint64(task.Interval), max(task.Times, -1), does, false)
-		if err == nil && !task.At.IsZero() {
-			m.at(key, task.At)
+		if at := w.date(task); at.IsZero() {
+			w.same(w.tw.AddTask(task), err)
+		} else {
+			m.at(key, at, err)
+			w.same(w.tw.AddAt(at, task), err)
 		}
-		w.same(w.tw.AddTask(task), err)
 	case 4: // SetTask
 		task, does := w.task(key)
 		w.step = fmt.Sprintf("set %+v %+v", *task, does)
 		err := m.set(key, first(task), uint64(task.Interval), max(task.Times, -1), does)
-		if err == nil && !task.At.IsZero() {
-			m.at(key, task.At)
+		if at := w.date(task); at.IsZero() {
+			w.same(w.tw.SetTask(task), err)
+		} else {
+			m.at(key, at, err)
+			w.same(w.tw.SetAt(at, task), err)
 		}
-		w.same(w.tw.SetTask(task), err)
 	case 5:
 		if w.step = "remove " + key; w.draw(2) == 0 {
 			w.same(w.tw.RemoveTask(key), m.remove(key))
@@ -619,14 +626,20 @@ func (w *walk) task(key string) (*Task, behaviour) {
 	task := &Task{Key: key, Interval: w.delay(), Times: []int{1, 1, 2, 5, Forever}[w.draw(5)]}
 	if w.draw(3) == 0 {
 		task.Delay = w.delay()
-	} else if w.draw(4) == 0 {
-		d := min(w.delay(), time.Duration(w.model.tick)*1000) - time.Duration(w.model.tick)*10
-		if at := w.clock.Time(w.clock.Now()).Add(d); at.Year() < 2200 {
-			task.At = at
-		}
 	}
 	task.Job = w.job(key, does)
 	return task, does
+}
+
+// date draws a time of day at which the task is to be due, or none.
+func (w *walk) date(task *Task) time.Time {
+	d := min(w.delay(), time.Duration(w.model.tick)*1000) - time.Duration(w.model.tick)*10
+	at := w.clock.Time(w.clock.Now()).Add(d)
+	if w.draw(4) > 0 || task.Delay > 0 || at.Year() > 2200 { // beyond 2261, on an old clock
+		return time.Time{}
+	}
+	w.step += fmt.Sprint(" at ", at)
+	return at
 }
 
 func first(task *Task) uint64 { return uint64(cmp.Or(task.Delay, task.Interval)) }

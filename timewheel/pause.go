@@ -39,7 +39,7 @@ func (tw *TimeWheel) Pause(key string) error {
 
 // Resume lets a paused task run again. Its next run is due after the time that was left when it was paused, or at the
 // next tick if it was due by then. Later ones follow at Interval from there; the periods in between are not missed, they
-// did not fall due. A task with a Task.At no longer follows the wall clock. A task that is not paused stays as it is.
+// did not fall due. A task of AddAt no longer follows the wall clock. A task that is not paused stays as it is.
 // The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Resume(key string) error {
 	if tw.stopped.Load() {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// AddTask adds a copy of the task. The first run is due at At, or after Delay, or, if neither is set, after
-// Interval. It never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
+// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It
+// never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
 // runs are due at Interval from there, wherever the ticks fall: lateness does not add up.
 //
 // When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing was
@@ -25,6 +25,10 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 	if err != nil {
 		return err
 	}
+	return tw.add(e)
+}
+
+func (tw *TimeWheel) add(e *entry) error {
 	due := e.due.Load() // the loop may have it moved on when it is placed
 	if err := tw.index.add(e); err != nil {
 		return tw.refusal(err, e)
@@ -41,6 +45,10 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 	if err != nil {
 		return err
 	}
+	return tw.set(e)
+}
+
+func (tw *TimeWheel) set(e *entry) error {
 	due := e.due.Load()
 	old, err := tw.index.set(e, tw.end)
 	if err != nil {
@@ -69,7 +77,7 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 
 // Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
 // their number stays. A run that was due and waits for a worker is withdrawn. A paused task stays paused, and is
-// due d after it is resumed. A task with a Task.At no longer follows the wall clock. d must not be negative; 0 means
+// due d after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0 means
 // the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error wraps
 // [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
@@ -100,11 +108,7 @@ func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
 		return nil, ErrStopped
 	}
 	due := later(tw.loop.now(), cmp.Or(task.Delay, task.Interval))
-	e := newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1))
-	if !task.At.IsZero() {
-		tw.index.dates.add(e, task.At)
-	}
-	return e, nil
+	return newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1)), nil
 }
 
 // refusal returns why the index did not take the entry, with the detail.

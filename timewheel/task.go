@@ -17,7 +17,7 @@ const Forever = -1
 // longer than the interval; see [SkipIfRunning].
 //
 // The task passed to the job is a copy that belongs to this run. Its Times is what [TimeWheel.GetTaskTimes]
-// returned as the run began: 0 in the last run, Forever if there is no end. Its Delay and At are zero.
+// returned as the run began: 0 in the last run, Forever if there is no end. Its Delay is 0.
 type Job func(task *Task)
 
 // A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and
@@ -25,16 +25,12 @@ type Job func(task *Task)
 type Task struct {
 	// Key names the task. It must not be empty and is unique among the live tasks.
 	Key string
-	// Interval is the time between the starts of two runs, and before the first run unless Delay or At is set.
-	// It must not be negative, and must be positive if the task runs more than once or neither is set. An
-	// interval below one tick of the wheel counts as one tick.
+	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It
+	// must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
+	// below one tick of the wheel counts as one tick.
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
 	Delay time.Duration
-	// At, unless it is zero, is when the first run is due by the wall clock; Delay must be 0 then. A time that
-	// has passed means at once. The year must be from 1970 to 2261. The package documentation says what happens
-	// when the wall clock is set.
-	At time.Time
 	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other
 	// negative number is an error.
 	Times int
@@ -65,11 +61,7 @@ func (t *Task) check() error {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, t.Delay)
 	case t.Times < Forever:
 		return fmt.Errorf("%w: times %d is negative and not Forever", ErrInvalidTask, t.Times)
-	case !t.At.IsZero() && t.Delay != 0:
-		return fmt.Errorf("%w: delay %v and at %v are both set", ErrInvalidTask, t.Delay, t.At)
-	case !t.At.IsZero() && (t.At.Year() < 1970 || t.At.Year() > 2261):
-		return fmt.Errorf("%w: at %v is not in the years 1970 to 2261", ErrInvalidTask, t.At)
-	case t.Interval < 0, t.Interval == 0 && (t.Delay == 0 && t.At.IsZero() || t.Times < 0 || t.Times > 1):
+	case t.Interval < 0, t.Interval == 0 && (t.Delay == 0 || t.Times < 0 || t.Times > 1):
 		return fmt.Errorf("%w: interval %v is not positive", ErrInvalidTask, t.Interval)
 	case t.Job == nil:
 		return fmt.Errorf("%w: job is nil", ErrInvalidTask)

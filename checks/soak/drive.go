@@ -123,8 +123,6 @@ func (h *hand) newTask(key string) (*timewheel.Task, *record) {
 	task := &timewheel.Task{Key: key, Interval: interval, Times: times}
 	if h.r.IntN(3) == 0 {
 		task.Delay = 1 + time.Duration(h.r.Int64N(1<<26))
-	} else if h.r.IntN(20) == 0 {
-		task.At = time.Now().Add(time.Duration(h.r.Int64N(1<<26) - 1<<20))
 	}
 	rec := &record{account: h.account, key: key, interval: max(interval, h.tick), times: max(times, 0)}
 	task.Job = h.job(rec, h.r.IntN(1000))
@@ -160,9 +158,6 @@ func (h *hand) job(rec *record, does int) timewheel.Job {
 }
 
 func (h *hand) first(task *timewheel.Task) time.Duration {
-	if !task.At.IsZero() {
-		return time.Until(task.At)
-	}
 	if task.Delay > 0 {
 		return task.Delay
 	}
@@ -172,7 +167,11 @@ func (h *hand) first(task *timewheel.Task) time.Duration {
 func (h *hand) add(key string, old *record) {
 	task, rec := h.newTask(key)
 	rec.earlier = time.Now().Add(h.first(task))
-	switch err := h.tw.AddTask(task); {
+	add := h.tw.AddTask
+	if task.Delay == 0 && h.r.IntN(10) == 0 { // a tick later, by which the wall clock may be off
+		add = func(task *timewheel.Task) error { return h.tw.AddAt(rec.earlier.Add(h.tick), task) }
+	}
+	switch err := add(task); {
 	case err == nil:
 		h.added.Add(1)
 		if old != nil {
