@@ -98,7 +98,7 @@ func (d *dates) add(e *entry, at time.Time) {
 	d.count.Store(int64(len(d.all)))
 }
 
-// drop forgets the entry, if it has a time of day.
+// drop forgets the entry, if it has a time of day. It may be nil.
 func (d *dates) drop(e *entry) {
 	if d.count.Load() == 0 {
 		return

@@ -93,9 +93,7 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	if err != nil {
 		x.forget(e)
 	}
-	if old != nil {
-		x.dates.drop(old)
-	}
+	x.dates.drop(old)
 	return old, err
 }
 
@@ -121,9 +119,7 @@ func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok boo
 	if none != nil {
 		x.forget(none)
 	}
-	if old != nil {
-		x.dates.drop(old)
-	}
+	x.dates.drop(old)
 	return old, ok
 }
 
@@ -158,9 +154,7 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 		}
 		return ended != nil
 	})
-	if ended != nil {
-		x.dates.drop(ended)
-	}
+	x.dates.drop(ended)
 	return ended
 }
 

@@ -3,11 +3,13 @@
 package timewheel
 
 import (
+	"errors"
 	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
@@ -226,4 +228,17 @@ func hashes(x *index) (all []uint32) {
 		all = append(all, x.hash(strconv.Itoa(i)))
 	}
 	return all
+}
+
+func TestIndex_swapOfNoTask_leavesNothing(t *testing.T) {
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	for name, verb := range map[string]func(key string) error{"Pause": tw.Pause, "Resume": tw.Resume} {
+		if err := verb("k"); !errors.Is(err, ErrTaskKeyNotFound) {
+			t.Errorf("%s of no task: %v", name, err)
+		}
+		if n := tw.index.m.Count(); n != 0 {
+			t.Errorf("%s of no task has left %d entries in the index", name, n)
+		}
+	}
 }
