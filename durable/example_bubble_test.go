@@ -48,7 +48,8 @@ func planned(t *testing.T, s *durable.Scheduler) (keys []string) {
 	return keys
 }
 
-// In a test file this is func TestInvoices(t *testing.T): twelve days of a durable scheduler on a store in memory.
+// In a test file this is func TestInvoices(t *testing.T): twelve days of a durable scheduler on a store in
+// memory.
 func testStoreInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, sent := context.Background(), 0
@@ -84,7 +85,8 @@ func testClusterInBubble(t *testing.T) {
 		first := startInBubble(t, s, err, func(string) { sentBy = "first" })
 		s, err = durable.Join(ctx, engine, durable.WithNode("second"))
 		startInBubble(t, s, err, func(string) { sentBy = "second" })
-		if err := first.AddTask(ctx, durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}); err != nil {
+		task := durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}
+		if err := first.AddTask(ctx, task); err != nil {
 			t.Fatal(err)
 		}
 		link.SetDown(true)

@@ -30,7 +30,7 @@ func TestK7_pausedTask_keepsItsKeyItsRunsAndTheTimeThatWasLeft(t *testing.T) {
 		info, ok := tw.Get("k")
 		want := timewheel.Info{Key: "k", Interval: 100 * ms, Times: 2, Next: info.Next, Paused: true}
 		if !ok || info != want || time.Until(info.Next) != 70*ms {
-			t.Errorf("Get returns %+v, %v, %v from now, want %+v, 70ms from now", info, ok, time.Until(info.Next), want)
+			t.Errorf("Get: %+v, %v, due after %v, want %+v after 70ms", info, ok, time.Until(info.Next), want)
 		}
 		wantEqual(t, "Exist", tw.Exist("k"), true)
 		wantEqual(t, "GetTaskTimes", tw.GetTaskTimes("k"), 2)
@@ -309,7 +309,8 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 			t.Errorf("%d tasks ran: %q", len(ran), ran)
 		}
 		wantEqual(t, "live tasks", tw.Len(), 501)
-		if n, err := tw.ReschedulePrefix(t.Context(), "a/", -1); n != 0 || !errors.Is(err, timewheel.ErrInvalidTask) {
+		n, err = tw.ReschedulePrefix(t.Context(), "a/", -1)
+		if n != 0 || !errors.Is(err, timewheel.ErrInvalidTask) {
 			t.Errorf("ReschedulePrefix by a negative delay is %d, %v", n, err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -421,7 +422,8 @@ func TestL6_errorOfAJob_isReported(t *testing.T) {
 func TestL6_contextOfAJobFunc_isDoneWhenTheWheelStops(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		got := make(chan error, 1)
-		tw := startWheel(t, 10*ms, 16, timewheel.WithErrorHandler(func(_ *timewheel.Task, err error) { got <- err }))
+		tell := func(_ *timewheel.Task, err error) { got <- err }
+		tw := startWheel(t, 10*ms, 16, timewheel.WithErrorHandler(tell))
 		must(t, tw.AddTask(once("k", 20*ms, timewheel.JobFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()

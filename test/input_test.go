@@ -140,7 +140,7 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{"Reschedule", reschedule("", time.Second), missing, []string{`""`}},
 		{"RemoveTask", remove("no such"), missing, []string{"no such"}},
 		{"RemoveTask", remove(""), missing, []string{`""`}},
-		{"Pause", func(tw *timewheel.TimeWheel) error { return tw.Pause("no such") }, missing, []string{"no such"}},
+		{"Pause", func(tw *timewheel.TimeWheel) error { return tw.Pause("none") }, missing, []string{"none"}},
 		{"Resume", func(tw *timewheel.TimeWheel) error { return tw.Resume("") }, missing, []string{`""`}},
 		{"RemoveWait", func(tw *timewheel.TimeWheel) error {
 			_, err := tw.RemoveWait(context.Background(), "no such")
@@ -182,7 +182,8 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	} {
 		add := func(tw *timewheel.TimeWheel) error { return tw.AddAt(bad.at, bad.task) }
 		set := func(tw *timewheel.TimeWheel) error { return tw.SetAt(bad.at, bad.task) }
-		cases = append(cases, testCase{"AddAt", add, invalid, bad.want}, testCase{"SetAt", set, invalid, bad.want})
+		cases = append(cases,
+			testCase{"AddAt", add, invalid, bad.want}, testCase{"SetAt", set, invalid, bad.want})
 	}
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {

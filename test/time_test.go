@@ -204,7 +204,8 @@ func TestT3_slowJob_keepsTheGrid(t *testing.T) {
 	})
 }
 
-// A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is no order.
+// A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is
+// no order.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const tick, n = 10 * ms, 10_000

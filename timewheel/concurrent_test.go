@@ -35,7 +35,8 @@ func pause(r *rand.Rand, n int) {
 }
 
 // Each post is seen by a look that comes after it, at the next poll at the latest, whether the loop rests, is
-// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks to it.
+// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks
+// to it.
 func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -225,8 +226,8 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	}
 }
 
-// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew the run,
-// the task waits for its new due time.
+// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew
+// the run, the task waits for its new due time.
 func TestMove_whileTheLoopFires_wins(t *testing.T) {
 	for _, times := range []int{1, 3} {
 		for range 300 {
@@ -316,8 +317,8 @@ func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	})
 }
 
-// The entries of a task that is paused and resumed all the time are replaced all the time. The task is live, none of
-// its times makes no sense, and Drain finds it.
+// The entries of a task that is paused and resumed all the time are replaced all the time. The task is live,
+// none of its times makes no sense, and Drain finds it.
 func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
@@ -325,15 +326,17 @@ func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 		var enough atomic.Bool
 		other.Go(func() {
 			for !enough.Load() {
-				if err := errors.Join(w.Pause("k"), w.Resume("k")); err != nil && !errors.Is(err, ErrTaskKeyNotFound) {
+				err := errors.Join(w.Pause("k"), w.Resume("k"))
+				if err != nil && !errors.Is(err, ErrTaskKeyNotFound) {
 					t.Error(err)
 				}
 			}
 		})
 		for range 3000 {
 			info, ok := w.Get("k")
-			if !ok || info.Next.Sub(w.at(0)) != time.Hour || info.Times != 1 || w.GetTaskTimes("k") != 1 || !w.Exist("k") {
-				t.Fatalf("%+v, %v", info, ok)
+			left := info.Next.Sub(w.at(0))
+			if !ok || left != time.Hour || info.Times != 1 || w.GetTaskTimes("k") != 1 || !w.Exist("k") {
+				t.Fatalf("%+v, %v, due after %v", info, ok, left)
 			}
 		}
 		n, err := w.Drain(func(task *Task) {
@@ -413,8 +416,8 @@ func TestRemove_whileAllAreDrained_oneWins(t *testing.T) {
 	}
 }
 
-// While no run begins, the number of runs that have not begun stays the same, however often the task falls due and
-// the run is withdrawn.
+// While no run begins, the number of runs that have not begun stays the same, however often the task falls
+// due and the run is withdrawn.
 func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
 	defer tw.Stop()
@@ -648,8 +651,8 @@ func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 	})
 }
 
-// The accounts are not read at one instant, but in an order in which no task is counted out before it was counted
-// in.
+// The accounts are not read at one instant, but in an order in which no task is counted out before it was
+// counted in.
 func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()

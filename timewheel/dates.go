@@ -11,10 +11,11 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// AddAt adds a copy of the task as [TimeWheel.AddTask] does, with a first run that is due when the wall clock shows
-// the given time, or at once if that has passed. Delay must be 0; Interval is the time between two runs, and may be 0 if
-// there is one. AddAt returns an [ErrInvalidTask] also if at is not in the years 1970 to 2261. The section on
-// wall-clock time in the package documentation says what happens when the clock is set.
+// AddAt adds a copy of the task as [TimeWheel.AddTask] does, with a first run that is due when the wall clock
+// shows the given time, or at once if that has passed. Delay must be 0; Interval is the time between two
+// runs, and may be 0 if there is one. AddAt returns an [ErrInvalidTask] also if at is not in the years 1970
+// to 2261. The section on wall-clock time in the package documentation says what happens when the clock is
+// set.
 func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
 	e, err := tw.entryAt(at, task)
 	if err != nil {
@@ -39,7 +40,7 @@ func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
 	}
 	if task != nil {
 		if task.Delay != 0 {
-			return nil, fmt.Errorf("%w: delay %v is not 0, as it must be with a time", ErrInvalidTask, task.Delay)
+			return nil, fmt.Errorf("%w: delay %v is not 0, with a time", ErrInvalidTask, task.Delay)
 		}
 		delayed := *task
 		delayed.Delay = 1 // any: the time is in place of it
@@ -52,10 +53,10 @@ func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
 	return e, err
 }
 
-// dates are the tasks of AddAt whose first run is still to come. Like any other they wait in a slot, for a due
-// time on the monotonic clock. That clock does not notice when the wall clock is set, and may stand still while the
-// machine is suspended. So the loop compares the two now and then, and moves these tasks if one of the clocks was
-// ahead of the other by a tick or more since.
+// dates are the tasks of AddAt whose first run is still to come. Like any other they wait in a slot, for a
+// due time on the monotonic clock. That clock does not notice when the wall clock is set, and may stand still
+// while the machine is suspended. So the loop compares the two now and then, and moves these tasks if one of
+// the clocks was ahead of the other by a tick or more since.
 //
 // Nothing else in this package reads the wall clock.
 type dates struct {
@@ -72,8 +73,8 @@ type dates struct {
 	stale  bool  // some were computed by another offset
 }
 
-// A date is when a task is due: by the wall clock, and by the offset. When the task is due at another time, its first
-// run has come.
+// A date is when a task is due: by the wall clock, and by the offset. When the task is due at another time,
+// its first run has come.
 type date struct {
 	wall int64 // nanoseconds since 1970
 	due  uint64
@@ -109,8 +110,8 @@ func (d *dates) drop(e *entry) {
 	d.count.Store(int64(len(d.all)))
 }
 
-// look returns the entries to which it has given another due time, and when it is to be called again. The loop calls
-// it.
+// look returns the entries to which it has given another due time, and when it is to be called again. The
+// loop calls it.
 func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 	if d.count.Load() == 0 {
 		return nil, never

@@ -79,7 +79,7 @@ func TestT7_at_followsTheWallClock(t *testing.T) {
 
 		w.dated("later", time.Hour)
 		w.hand.SetWall(ahead - time.Hour) // back
-		w.advance(41 * time.Minute)       // 61 minutes have passed since the first run of repeats, as if nothing was
+		w.advance(41 * time.Minute)       // 60 have passed since the first run of repeats
 		w.wantRuns("repeats")
 		w.advance(29 * time.Minute)
 		w.wantRuns("delayed")
@@ -95,7 +95,7 @@ func TestT7_at_followsTheWallClock(t *testing.T) {
 }
 
 // The wall clock is set between the looks, and back again, and tasks are added meanwhile.
-func TestT7_addedWhileTheClockIsSetToAndFro_isDueByTheClockInTheEnd(t *testing.T) {
+func TestT7_addedWhileTheClockIsSetAndSetBack_isDueByTheClockInTheEnd(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.dated("before", 10*time.Minute)
@@ -231,7 +231,7 @@ func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 	})
 }
 
-// The wall clock runs to and fro while tasks with a date come, go, are moved and fall due.
+// The wall clock jumps back and forth while tasks with a date come, go, are moved and fall due.
 func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
 	plan{opts: []Option{WithPoolSize(4)}}.in(t, func(t *testing.T, w *rig) {
 		w.loop.dates.every = 1

@@ -36,12 +36,13 @@ import (
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and of
-// due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
+// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and
+// of due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
 // entry cannot be moved any more, only removed. Then, without the lock, it begins the run or finds the task
-// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
-// changed. The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never waits for a caller: an entry that it meets while it is moving is placed by its due
-// time. If that is still the old one, the entry is looked at again one tick later.
+// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state changed.
+// The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never
+// waits for a caller: an entry that it meets while it is moving is placed by its due time. If that is still
+// the old one, the entry is looked at again one tick later.
 //
 // The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in
 // which it does.

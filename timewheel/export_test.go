@@ -76,7 +76,7 @@ func (tw *TimeWheel) Check() (err error) {
 			fail("%d entries are in the wheel and %d paused, and the accounts are %+v", len(seen), n, s)
 		}
 		if x := tw.index; x.max > 0 && int(x.count.Load()) != len(seen)+n {
-			fail("%d entries are in the wheel and %d paused, and %d were admitted", len(seen), n, x.count.Load())
+			fail("%d entries are in the wheel, %d paused, and %d were admitted", len(seen), n, x.count.Load())
 		}
 		if n := tw.loop.dates.count.Load(); n != int64(len(tw.loop.dates.all)) {
 			fail("there are %d dates, and %d are counted", len(tw.loop.dates.all), n)

@@ -282,7 +282,8 @@ func (l *loop) advanceLoop(now uint64) {
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {
-		// Of one that is being moved the due time may still be the old one: then it is looked at again at the next tick.
+		// Of one that is being moved the due time may still be the old one: then it is looked at again at the
+		// next tick.
 		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
 	clear(l.again)

@@ -275,7 +275,8 @@ func (m *model) resume(key string) error {
 // follow has the tasks with a time of day follow the wall clock, as the wheel does when it looks at that.
 func (m *model) follow() {
 	for _, t := range m.tasks {
-		if due := uint64(max(t.wall-m.offset, 0)) + m.tick; t.wall != 0 && !t.waiting && (due > m.now || t.due > m.now) {
+		due := uint64(max(t.wall-m.offset, 0)) + m.tick
+		if t.wall != 0 && !t.waiting && (due > m.now || t.due > m.now) {
 			t.due = max(due, m.now)
 		}
 	}

@@ -76,10 +76,10 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 }
 
 // Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
-// their number stays. A run that was due and waits for a worker is withdrawn. A paused task stays paused, and is
-// due d after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0 means
-// the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error wraps
-// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// their number stays. A run that was due and waits for a worker is withdrawn. A paused task stays paused, and
+// is due d after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0
+// means the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error
+// wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -210,10 +210,10 @@ func (tw *TimeWheel) All() iter.Seq[Info] { return tw.AllPrefix("") }
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain removes every task that is pending, timers and paused tasks included, and then calls fn for each, in due order. The
-// task passed to fn can be added again elsewhere. Its Times is the number of runs that have not begun, and its
-// Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the
-// error is always nil.
+// Drain removes every task that is pending, timers and paused tasks included, and then calls fn for each, in
+// due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs that have
+// not begun, and its Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the
+// number of tasks; the error is always nil.
 //
 // A task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
 // after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with a million tasks.

@@ -38,7 +38,7 @@ type Info struct {
 	Times    int       // runs that have not begun, as GetTaskTimes returns
 	Next     time.Time // when the next run is due; was, if Waiting; would be if it was resumed now, if Paused
 	Slot     int       // the slot of the wheel where it waits for that, and
-	Circle   int       // how many more revolutions (of one wheel, whatever the layout); both 0 if Waiting or Paused
+	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both 0 if one of these:
 	Waiting  bool      // the run is due and waits for a free worker
 	Paused   bool      // the task does not run until it is resumed
 }

@@ -70,9 +70,9 @@ func (t *Task) check() error {
 }
 
 // JobFunc returns a job that calls f with the context of the run: that of [Task.Context], which carries no
-// values. If f returns an error, the handlers of [WithErrorHandler] are called; without one the error is logged.
-// The error changes nothing else: the task keeps its next run, and this one is not repeated. JobFunc panics if f
-// is nil.
+// values. If f returns an error, the handlers of [WithErrorHandler] are called; without one the error is
+// logged. The error changes nothing else: the task keeps its next run, and this one is not repeated. JobFunc
+// panics if f is nil.
 func JobFunc(f func(ctx context.Context) error) Job {
 	if f == nil {
 		panic("timewheel: nil function for JobFunc")

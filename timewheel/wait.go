@@ -7,14 +7,15 @@ import (
 	"fmt"
 )
 
-// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the key is
-// in progress any more. It reports whether one was. It also waits for a last run, which has freed the key, and for the
-// runs of a task that was replaced or removed before. A run of a later task of the key that begins meanwhile is not
-// waited for.
+// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the
+// key is in progress any more. It reports whether one was. It also waits for a last run, which has freed the
+// key, and for the runs of a task that was replaced or removed before. It looks for runs once, after the
+// removal: one of a later task of the key that begins after that is not waited for.
 //
-// If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done before
-// the runs have ended, the error wraps its cause and running is true; the task is removed in any case. A job that
-// calls RemoveWait with its own key waits for itself, until ctx is done. RemoveWait looks at every run in progress.
+// If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done
+// before the runs have ended, the error wraps its cause and running is true; the task is removed in any case.
+// A job that calls RemoveWait with its own key waits for itself, until ctx is done. RemoveWait looks at every
+// run in progress.
 func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, err error) {
 	err = tw.RemoveTask(key)
 	for _, end := range tw.dispatch.endings(key) {

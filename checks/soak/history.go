@@ -43,7 +43,10 @@ const (
 )
 
 func (v verb) String() string {
-	return [...]string{"AddTask", "SetTask", "RemoveTask", "RemoveWait", "Reschedule", "Pause", "Resume", "Exist", "GetTaskTimes", "run"}[v]
+	return [...]string{
+		"AddTask", "SetTask", "RemoveTask", "RemoveWait", "Reschedule", "Pause", "Resume",
+		"Exist", "GetTaskTimes", "run",
+	}[v]
 }
 
 // call is the input of an operation: the verb, the key, and for an add the task, which has a number that no
@@ -55,7 +58,8 @@ type call struct {
 	times int
 }
 
-// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes or RemoveWait returned.
+// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes or RemoveWait
+// returned.
 type answer struct {
 	ok      bool
 	n       int

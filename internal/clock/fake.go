@@ -35,7 +35,8 @@ func (c *Fake) Time(at uint64) time.Time {
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// SetWall sets the time of day: it is that much ahead of the year 2000 at the clock's origin. Nothing else changes.
+// SetWall sets the time of day: it is that much ahead of the year 2000 at the clock's origin. Nothing else
+// changes.
 func (c *Fake) SetWall(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

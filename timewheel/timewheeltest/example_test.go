@@ -3,6 +3,7 @@
 package timewheeltest_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
 )
 
-// orders is what is tested: an order that is not paid within half an hour is reminded of twice, and released.
+// orders is what is tested: an order that is not paid within half an hour is reminded of twice, then released.
 type orders struct {
 	tw        *timewheel.TimeWheel
 	reminders int
@@ -21,11 +22,9 @@ type orders struct {
 func (o *orders) place(key string) error {
 	remind := func(*timewheel.Task) { o.reminders++ }
 	release := func(*timewheel.Task) { o.released = true }
-	err := o.tw.AddTask(&timewheel.Task{Key: key + "/remind", Interval: 10 * time.Minute, Times: 2, Job: remind})
-	if err != nil {
-		return err
-	}
-	return o.tw.AddTask(&timewheel.Task{Key: key + "/release", Delay: 30 * time.Minute, Job: release})
+	return errors.Join(
+		o.tw.AddTask(&timewheel.Task{Key: key + "/remind", Interval: 10 * time.Minute, Times: 2, Job: remind}),
+		o.tw.AddTask(&timewheel.Task{Key: key + "/release", Delay: 30 * time.Minute, Job: release}))
 }
 
 // In a test file this is func TestOrder_thatIsNotPaid_isReleased(t *testing.T).
