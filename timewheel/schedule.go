@@ -215,9 +215,9 @@ func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 // not begun, and its Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the
 // number of tasks; the error is always nil.
 //
-// A task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
-// after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with a million tasks.
-// Drain panics if fn is nil.
+// A task that is added, paused or resumed, or a timer that is reset, at the same time may be left. Drain works
+// before Start and after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with
+// a million tasks. Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")
