@@ -278,8 +278,8 @@ func (b *board) source(time.Time) sourceJSON {
 	return sourceJSON{Name: b.name, Kind: "scheduler", Health: h, Stats: newTasksStatsJSON(r)}
 }
 
-// state returns the whole state, with the points of the history after a time.
-func (b *board) state(after time.Time) schedulerJSON {
+// state returns the whole state, with the points of the history after one of them.
+func (b *board) state(after int64) schedulerJSON {
 	r, h := b.judged()
 	s := schedulerJSON{
 		Scheduler: b.name,
@@ -299,8 +299,11 @@ func (b *board) state(after time.Time) schedulerJSON {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Kinds = b.kindsLocked(r)
+	if n := len(b.points); n > 0 && after > b.points[n-1].N {
+		after = -1 // it is a number of an earlier process
+	}
 	for _, p := range b.points {
-		if p.Time.After(after) {
+		if p.N > after {
 			s.History = append(s.History, p)
 		}
 	}

@@ -139,6 +139,7 @@ type catchUpJSON struct {
 
 // A tasksPoint is one reading in the history.
 type tasksPoint struct {
+	N       int64     `json:"n"` // counts the points since the beginning
 	Time    time.Time `json:"time"`
 	Pending int       `json:"pending"`
 	Waiting int       `json:"waiting"`
@@ -161,6 +162,7 @@ func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
 	}
 	if len(before) > 0 {
 		last := before[len(before)-1]
+		p.N = last.N + 1
 		if seconds := p.Time.Sub(last.Time).Seconds(); seconds > 0 {
 			p.Started = perSecond(p.total[0]-last.total[0], seconds)
 			p.Failed = perSecond(p.total[1]-last.total[1], seconds)
@@ -302,7 +304,7 @@ type groupJSON struct {
 
 type bulkJSON struct {
 	Tasks int  `json:"tasks"`
-	More  bool `json:"more"` // the time was up; the same request again goes on
+	More  bool `json:"more"` // the time was up; the same request again does the rest
 }
 
 // known returns the time, or nil if it is zero.

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -194,9 +193,12 @@ func TestScheduler_history(t *testing.T) {
 		if n := len(got.History); n != 13 || got.History[0].Started != nil || math.Abs(*got.History[n-1].Started-10) > 0.5 {
 			t.Fatalf("the history has %d points: %+v", n, got.History)
 		}
-		after := got.History[10].Time.Format(time.RFC3339Nano)
+		after := fmt.Sprint(got.History[10].N)
 		if got := answer[schedulerJSON](t, ask(h, "GET", "/api/scheduler?after="+url.QueryEscape(after), nil), 200); len(got.History) != 2 {
 			t.Errorf("new are %+v", got.History)
+		}
+		if got := answer[schedulerJSON](t, ask(h, "GET", "/api/scheduler?after=1000", nil), 200); len(got.History) != 13 {
+			t.Errorf("after a number of an earlier process there are %d points", len(got.History))
 		}
 		time.Sleep(2 * time.Hour)
 		if got := stateOf(t, h); len(got.History) != maxReadings || got.Now.Sub(got.History[0].Time) > time.Hour+readEvery {
@@ -216,7 +218,6 @@ func TestScheduler_history(t *testing.T) {
 // A brokenStore fails with its next commit.
 type brokenStore struct {
 	*memstore.Store
-	full sync.Once
 	fill chan struct{}
 }
 
@@ -324,7 +325,7 @@ func TestBoard_nodes(t *testing.T) {
 		}}
 		b := newBoard("tasks", f, nil)
 		time.Sleep(10 * time.Second)
-		s := b.state(time.Time{})
+		s := b.state(-1)
 		if len(s.Nodes) != 2 || s.Nodes[0].Held != 7 || s.Nodes[0].Left != 4 || !s.Nodes[0].Self || s.Nodes[0].Workers != 8 || s.Nodes[0].Version != "v1" {
 			t.Errorf("the nodes are %+v", s.Nodes)
 		}
@@ -338,12 +339,12 @@ func TestBoard_nodes(t *testing.T) {
 		}
 		f.nodes = []durable.NodeInfo{f.nodes[0], {Name: "b", ID: 2, Lease: 5 * time.Second, Left: time.Second}}
 		time.Sleep(lookEvery)
-		if k := said(b.state(time.Time{}).Health); len(k) != 1 || k[0] != health.NodeLate {
+		if k := said(b.state(-1).Health); len(k) != 1 || k[0] != health.NodeLate {
 			t.Errorf("with a late lease it says %v", k)
 		}
 		f.nodes = f.nodes[:1]
 		time.Sleep(lookEvery)
-		if k := said(b.state(time.Time{}).Health); len(k) != 1 || k[0] != health.NodeLost {
+		if k := said(b.state(-1).Health); len(k) != 1 || k[0] != health.NodeLost {
 			t.Errorf("after the lease it says %v", k)
 		}
 	})
@@ -361,7 +362,7 @@ func TestBoard_slowCensus_isRare(t *testing.T) {
 		for range 190 {
 			time.Sleep(time.Second)
 			began := time.Now()
-			s := b.state(time.Time{})
+			s := b.state(-1)
 			if took := time.Since(began); took > readPatience || !s.Health.Well {
 				t.Fatalf("a state took %v, and is %+v", took, s.Health)
 			}
@@ -369,7 +370,7 @@ func TestBoard_slowCensus_isRare(t *testing.T) {
 		if f.asked != 1 {
 			t.Errorf("in 190 s it was asked %d times", f.asked)
 		}
-		if s := b.state(time.Time{}); s.Census.Tasks != 1 || s.Now.Sub(*s.Census.At) < time.Minute {
+		if s := b.state(-1); s.Census.Tasks != 1 || s.Now.Sub(*s.Census.At) < time.Minute {
 			t.Errorf("the census is %+v", s.Census)
 		}
 		time.Sleep(30 * time.Second)

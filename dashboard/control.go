@@ -116,7 +116,7 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 		err = fmt.Errorf("do is %q, and must be count, remove or run", action)
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
-		// A task that was run is then of another state, and so the next request goes on with the rest.
+		// A task that was run is then of another state, and so the next request does the rest.
 		err = errors.New("to run many tasks, search for those of the state scheduled, retrying or parked")
 	}
 	if err != nil {

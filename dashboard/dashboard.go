@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,7 @@ type Source struct {
 	open    func() shown // begins to read it
 }
 
-// A recorder is what a wheel or a scheduler tells about its runs.
+// A recorder hears of the runs of a wheel or a scheduler.
 type recorder interface{ isWired() bool }
 
 // A shown is a source that a handler shows: a *hub or a *board.
@@ -331,11 +332,11 @@ func (h *handler) task(w http.ResponseWriter, r *http.Request, s shown) {
 }
 
 func (h *handler) scheduler(w http.ResponseWriter, r *http.Request, b *board) {
-	var after time.Time
+	after := int64(-1)
 	if text := r.Form.Get("after"); text != "" {
 		var err error
-		if after, err = time.Parse(time.RFC3339, text); err != nil {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("after %q is not a time in RFC 3339", text))
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("after %q is not the number of a point", text))
 			return
 		}
 	}

@@ -101,7 +101,8 @@
 //	POST api/reschedule           form with wheel, key and delay, such as 90s: Reschedule
 //
 //	GET  api/scheduler?scheduler=&after=
-//	                              the state of a scheduler, with the points of the history after a time
+//	                              the state of a scheduler, with the points of the history after the one
+//	                              with that n, or all if none has it
 //	GET  api/tasks?scheduler=     {"tasks": a page of those that the query finds, "looked", "next": after= for
 //	                              the next page, "cut": whether the time was up before the page was full, "now"}.
 //	                              The query is that of durable.Query: state (scheduled, retrying, waiting,
@@ -118,7 +119,7 @@
 //	                              as above, with scheduler; a parked task runs again
 //	POST api/bulk                 form with scheduler, a query and do: count, remove or run, for all tasks that
 //	                              the query finds. {"tasks": to how many it was done, "more": whether the time
-//	                              was up}; a request takes two seconds at most, and the same again goes on. To
+//	                              was up}; a request takes two seconds at most, and the same again does the rest. To
 //	                              run, the state must be scheduled, retrying or parked
 //
 // The state of a wheel is one object:
@@ -158,7 +159,7 @@
 //	nodes                  name, id, self, lease and left, held, version, kinds, waiting, running, workers,
 //	                       started
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
-//	history                a point for each reading of the last hour: time, pending, waiting, running, parked,
+//	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first
 //
 // A task of a scheduler has key, kind, state, next (null if parked), interval, times (-1 is forever), attempts

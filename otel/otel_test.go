@@ -124,7 +124,7 @@ func TestHandler_eachRun_isASpanWithALink(t *testing.T) {
 					"messaging.operation.type": "process", "messaging.destination.name": "recheck",
 					"timewheel.task.key": "k\uFFFD", "timewheel.run.attempt": "1", "error.type": "*errors.errorString",
 				} {
-					if got := first[key].Emit(); got != want {
+					if got := first[key].String(); got != want {
 						t.Errorf("%s is %q, want %q", key, got, want)
 					}
 				}

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,6 +76,8 @@ func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 			"timewheel: nil function for Drain":     func() { _, _ = tw.Drain(nil) },
 			"timewheel: nil function for AfterFunc": func() { tw.AfterFunc(ms, nil) },
 			"timewheel: nil job for SkipIfRunning":  func() { timewheel.SkipIfRunning(nil) },
+			"timewheel: nil function for JobFunc":   func() { timewheel.JobFunc(nil) },
+			"timewheel: nil error handler":          func() { timewheel.WithErrorHandler(nil) },
 		} {
 			if value := panicOf(f); value != want {
 				t.Errorf("it panics with %v, want %s", value, want)
@@ -137,6 +140,12 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{"Reschedule", reschedule("", time.Second), missing, []string{`""`}},
 		{"RemoveTask", remove("no such"), missing, []string{"no such"}},
 		{"RemoveTask", remove(""), missing, []string{`""`}},
+		{"Pause", func(tw *timewheel.TimeWheel) error { return tw.Pause("none") }, missing, []string{"none"}},
+		{"Resume", func(tw *timewheel.TimeWheel) error { return tw.Resume("") }, missing, []string{`""`}},
+		{"RemoveWait", func(tw *timewheel.TimeWheel) error {
+			_, err := tw.RemoveWait(context.Background(), "no such")
+			return err
+		}, missing, []string{"no such"}},
 		{"AddTask", func(tw *timewheel.TimeWheel) error {
 			return tw.AddTask(task(func(task *timewheel.Task) { task.Key = "live" }))
 		}, timewheel.ErrDuplicateTaskKey, []string{"live"}},
@@ -159,6 +168,22 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		set := func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }
 		cases = append(cases,
 			testCase{"AddTask", add, invalid, bad.want}, testCase{"SetTask", set, invalid, bad.want})
+	}
+	for _, bad := range []struct {
+		at   time.Time
+		task *timewheel.Task
+		want []string
+	}{
+		{time.Now(), nil, []string{"task", "nil"}},
+		{time.Now(), task(nil), []string{"delay", "1s", "0"}},
+		{time.Time{}, &timewheel.Task{Key: "new", Job: nothing}, []string{"at 0001-", "1970"}},
+		{time.Now().AddDate(300, 0, 0), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 2", "2261"}},
+		{time.Now(), &timewheel.Task{Key: "new", Times: 2, Job: nothing}, []string{"interval", "0s"}},
+	} {
+		add := func(tw *timewheel.TimeWheel) error { return tw.AddAt(bad.at, bad.task) }
+		set := func(tw *timewheel.TimeWheel) error { return tw.SetAt(bad.at, bad.task) }
+		cases = append(cases,
+			testCase{"AddAt", add, invalid, bad.want}, testCase{"SetAt", set, invalid, bad.want})
 	}
 	for _, c := range cases {
 		for _, started := range []bool{false, true} {

@@ -186,6 +186,22 @@ var withdrawals = []struct {
 		must(t, tw.SetTask(once("k", year, nothing)))
 	}, 1},
 	{"Reschedule", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.Reschedule("k", year)) }, 1},
+	{"Pause", func(t *testing.T, tw *timewheel.TimeWheel) { must(t, tw.Pause("k")) }, 1},
+	{"RemoveWait", func(t *testing.T, tw *timewheel.TimeWheel) {
+		running, err := tw.RemoveWait(t.Context(), "k")
+		must(t, err)
+		wantEqual(t, "running", running, false)
+	}, 0},
+	{"RemovePrefix", func(t *testing.T, tw *timewheel.TimeWheel) {
+		n, err := tw.RemovePrefix(t.Context(), "k")
+		must(t, err)
+		wantEqual(t, "number of removed tasks", n, 1)
+	}, 0},
+	{"ReschedulePrefix", func(t *testing.T, tw *timewheel.TimeWheel) {
+		n, err := tw.ReschedulePrefix(t.Context(), "k", year)
+		must(t, err)
+		wantEqual(t, "number of moved tasks", n, 1)
+	}, 1},
 	{"Drain", func(t *testing.T, tw *timewheel.TimeWheel) {
 		n, err := tw.Drain(func(task *timewheel.Task) { wantEqual(t, "drained", task.Key, "k") })
 		must(t, err)

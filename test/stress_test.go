@@ -152,6 +152,16 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 					ok(i)
 				}
 			}},
+			{"Pause", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				if tw.Pause(name(i)) == nil {
+					ok(i)
+				}
+			}},
+			{"RemoveWait", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
+				if running, err := tw.RemoveWait(context.Background(), name(i)); err == nil && !running {
+					ok(i)
+				}
+			}},
 			{"Drain", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
 				if i == n/2 {
 					_, err := tw.Drain(func(task *timewheel.Task) { ok(number(task.Key)) })

@@ -204,7 +204,8 @@ func TestT3_slowJob_keepsTheGrid(t *testing.T) {
 	})
 }
 
-// A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is no order.
+// A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is
+// no order.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const tick, n = 10 * ms, 10_000
@@ -268,7 +269,8 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 	calls := 0
 	for _, dir := range []string{"../timewheel", "../pool", "../internal", "../ttlcache", "../dashboard"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-			skip := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "fake.go")
+			skip := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "fake.go") ||
+				path == "../timewheel/dates.go" // for AddAt, see T7
 			if err != nil || skip || filepath.Ext(path) != ".go" {
 				return err
 			}

@@ -35,7 +35,8 @@ func pause(r *rand.Rand, n int) {
 }
 
 // Each post is seen by a look that comes after it, at the next poll at the latest, whether the loop rests, is
-// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks to it.
+// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks
+// to it.
 func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -225,8 +226,8 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	}
 }
 
-// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew the run,
-// the task waits for its new due time.
+// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew
+// the run, the task waits for its new due time.
 func TestMove_whileTheLoopFires_wins(t *testing.T) {
 	for _, times := range []int{1, 3} {
 		for range 300 {
@@ -288,6 +289,69 @@ func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
 	if err := tw.Check(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A Reschedule that meets a Pause or a Resume finds the entry replaced. It must not get lost with the old one.
+func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		r := random(1)
+		for trial := range 3000 {
+			if err := w.SetTask(&Task{Key: "k", Delay: time.Hour, Job: ignore}); err != nil {
+				t.Fatal(err)
+			}
+			var both sync.WaitGroup
+			both.Go(func() {
+				if err := w.Reschedule("k", 10*time.Hour); err != nil {
+					t.Error(err)
+				}
+			})
+			pause(r, 4)
+			if err := errors.Join(w.Pause("k"), w.Resume("k")); err != nil {
+				t.Error(err)
+			}
+			both.Wait()
+			if info, ok := w.Get("k"); !ok || info.Next.Sub(w.at(0)) != 10*time.Hour {
+				t.Fatalf("trial %d: it is due after %v, %v", trial, info.Next.Sub(w.at(0)), ok)
+			}
+		}
+	})
+}
+
+// The entries of a task that is paused and resumed all the time are replaced all the time. The task is live,
+// none of its times makes no sense, and Drain finds it.
+func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		w.once("k", time.Hour)
+		var other sync.WaitGroup
+		var enough atomic.Bool
+		other.Go(func() {
+			for !enough.Load() {
+				err := errors.Join(w.Pause("k"), w.Resume("k"))
+				if err != nil && !errors.Is(err, ErrTaskKeyNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+		for range 3000 {
+			info, ok := w.Get("k")
+			left := info.Next.Sub(w.at(0))
+			if !ok || left != time.Hour || info.Times != 1 || w.GetTaskTimes("k") != 1 || !w.Exist("k") {
+				t.Fatalf("%+v, %v, due after %v", info, ok, left)
+			}
+		}
+		n, err := w.Drain(func(task *Task) {
+			if task.Delay != time.Hour || task.Times != 1 {
+				t.Errorf("drained %+v", task)
+			}
+		})
+		if n != 1 && w.Exist("k") { // what was in no slot may be replaced before Drain comes to it
+			n, err = w.Drain(ignore)
+		}
+		if enough.Store(true); n != 1 || err != nil {
+			t.Errorf("drained %d tasks, %v", n, err)
+		}
+		other.Wait()
+	})
 }
 
 // Of two removals one wins, and of an add and a removal of the key each has its effect.
@@ -352,8 +416,8 @@ func TestRemove_whileAllAreDrained_oneWins(t *testing.T) {
 	}
 }
 
-// While no run begins, the number of runs that have not begun stays the same, however often the task falls due and
-// the run is withdrawn.
+// While no run begins, the number of runs that have not begun stays the same, however often the task falls
+// due and the run is withdrawn.
 func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
 	defer tw.Stop()
@@ -587,8 +651,8 @@ func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 	})
 }
 
-// The accounts are not read at one instant, but in an order in which no task is counted out before it was counted
-// in.
+// The accounts are not read at one instant, but in an order in which no task is counted out before it was
+// counted in.
 func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()

@@ -58,10 +58,11 @@ func (r *dueRun) last() bool { return r.left == 0 }
 
 // A worker runs one run after the other. The dispatcher's lock protects it.
 type worker struct {
-	place    int    // in workers
-	run      dueRun // the last one taken
-	number   uint64 // of it among all that were taken; 0 if it has ended
-	panicked bool   // it did
+	place    int     // in workers
+	run      dueRun  // the last one taken
+	number   uint64  // of it among all that were taken; 0 if it has ended
+	panicked bool    // it did
+	awaited  *ending // of it; nil if nothing waits for it
 	began    atomic.Uint64
 }
 
@@ -226,7 +227,7 @@ func (d *dispatcher) endLocked(w *worker) {
 		d.panicked++
 	}
 	d.running--
-	w.number, w.panicked = 0, false
+	w.releaseLocked(true)
 	d.idleLocked()
 }
 
@@ -240,7 +241,7 @@ func (d *dispatcher) giveBack(w *worker) {
 	if w.run.last() {
 		d.finished--
 	}
-	w.number = 0
+	w.releaseLocked(false)
 	d.idleLocked()
 }
 

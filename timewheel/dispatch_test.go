@@ -523,6 +523,82 @@ func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
 	}
 }
 
+// A worker has taken a run of a task that is being paused: the run does not begin, and is not lost.
+func TestTake_beforeTheRunBegins_theTaskCanBePaused(t *testing.T) {
+	for _, times := range []int{1, 2} {
+		with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+			w.Start()
+			w.add(&Task{Key: "k", Interval: time.Second, Times: times})
+			w.advance(time.Second)
+			wk := w.take()
+			if err := w.Pause("k"); err != nil {
+				t.Fatal(err)
+			}
+			if wk.run.begin() {
+				t.Error("a run of a task that is paused begins")
+			}
+			w.dispatch.giveBack(wk)
+			w.dispatch.leave(wk)
+			if info, ok := w.Get("k"); !ok || !info.Paused || info.Times != times || !info.Next.Equal(w.at(0)) {
+				t.Errorf("the paused task is %+v, %v", info, ok)
+			}
+			s := w.Stats()
+			if s.Due != 1 || s.Withdrawn != 1 || s.Started+s.Finished+s.Removed != 0 || s.Pending != 1 {
+				t.Errorf("in the end %+v", s)
+			}
+		})
+	}
+}
+
+// RemoveWait waits for a worker that has taken a run. Whether that was a run shows when the worker has begun
+// it, or not.
+func TestRemoveWait_workerHasTakenTheRun_saysWhetherItBegan(t *testing.T) {
+	for _, begins := range []bool{false, true} {
+		with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
+			w.Start()
+			w.once("k", time.Second)
+			w.advance(time.Second)
+			wk := w.take()
+			if begins && !wk.run.begin() {
+				t.Fatal("the run does not begin")
+			}
+			type answer struct {
+				running bool
+				err     error
+			}
+			answers := make(chan answer, 2)
+			for range cap(answers) {
+				go func() {
+					running, err := w.RemoveWait(t.Context(), "k")
+					answers <- answer{running, err}
+				}()
+			}
+			synctest.Wait()
+			if len(answers) > 0 {
+				t.Error("RemoveWait did not wait for the worker")
+			}
+			if !begins {
+				if wk.run.begin() {
+					t.Error("a run of a task that was removed begins")
+				}
+				w.dispatch.giveBack(wk)
+			}
+			w.dispatch.leave(wk)
+			found := 0
+			for range cap(answers) {
+				if a := <-answers; a.running != begins || begins && a.err != nil {
+					t.Errorf("RemoveWait is %v, %v", a.running, a.err)
+				} else if a.err == nil {
+					found++
+				}
+			}
+			if !begins && found != 1 {
+				t.Errorf("%d have removed the task", found)
+			}
+		})
+	}
+}
+
 func TestTake_beforeTheRunBegins_aRescheduleWaitsForIt(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -675,7 +751,8 @@ func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 	})
 }
 
-// A task whose last run a worker has taken is counted as finished; if it is removed then, Pending is not negative.
+// A task whose last run a worker has taken is counted as finished; if it is removed then, Pending is not
+// negative.
 func TestTake_beforeTheRunBegins_pendingIsNotNegative(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()

@@ -19,31 +19,36 @@ import (
 // # States
 //
 //	scheduled  waits for its due time, in a slot or on the way to one
-//	moving     as scheduled, while a Reschedule writes the due time
+//	moving     as scheduled, while a Reschedule, or the loop for a date, writes the due time
 //	waiting    due: in the dispatcher's queue, or taken by a worker that has not begun it; a repeating task is
 //	           in the slot of its next period as well
-//	removed    removed, replaced or drained
+//	paused     in no slot and no queue; due is how long it was until the next run
+//	removed    removed, replaced, paused, resumed or drained
 //	done       its last run has begun
 //
 // # Transitions
 //
-//	scheduled → moving     Reschedule, which alone may now write due
-//	moving    → scheduled  Reschedule
+//	scheduled → moving     Reschedule or the loop, which alone may now write due
+//	moving    → scheduled  the same
 //	scheduled → waiting    the dispatcher, for the loop, at the due time
 //	waiting   → moving     Reschedule, which withdraws the run
 //	waiting   → scheduled  a worker, as a run begins that is not the last
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and of
-// due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
+// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and
+// of due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
 // entry cannot be moved any more, only removed. Then, without the lock, it begins the run or finds the task
-// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state
-// changed. The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never waits for a caller: an entry that it meets while it is moving is placed by its due
-// time. If that is still the old one, the entry is looked at again one tick later.
+// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state changed.
+// The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never
+// waits for a caller: an entry that it meets while it is moving is placed by its due time. If that is still
+// the old one, the entry is looked at again one tick later.
 //
 // The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in
 // which it does.
+//
+// An entry does not become paused, nor cease to be: Pause and Resume end it and put another one in its place.
+// So the due time of an entry means the same as long as it lives, and the loop never meets one that is paused.
 //
 // An entry is 64 bytes: a size class of the allocator and a line of the processor's cache.
 type entry struct {
@@ -63,6 +68,7 @@ const (
 	scheduled uint32 = iota
 	moving
 	waiting
+	paused
 	removed
 	done
 
@@ -74,6 +80,13 @@ func newEntry(key string, job Job, interval time.Duration, due uint64, times int
 	e := &entry{key: key, job: job, interval: interval}
 	e.due.Store(due)
 	e.times.Store(int64(times))
+	return e
+}
+
+// newDead returns an entry that only takes a place in the index.
+func newDead(key string) *entry {
+	e := &entry{key: key}
+	e.state.Store(removed)
 	return e
 }
 

@@ -351,6 +351,134 @@ func ExampleSkipIfRunning() {
 	// 3 runs
 }
 
+// While the printer is out of order its jobs do not run, and none is lost.
+func ExampleTimeWheel_Pause() {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
+	tw.Start()
+	defer tw.Stop()
+
+	printed := make(chan string)
+	err := tw.AddTask(&timewheel.Task{
+		Key:   "print",
+		Delay: 20 * time.Millisecond,
+		Job:   func(task *timewheel.Task) { printed <- task.Key },
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(tw.Pause("print"))
+	info, _ := tw.Get("print")
+	fmt.Println("paused:", info.Paused, "and", tw.Stats().Paused, "in all")
+	fmt.Println(tw.Resume("print")) // it is due after what was left of the 20 ms
+	fmt.Println(<-printed)
+	// Output:
+	// <nil>
+	// paused: true and 1 in all
+	// <nil>
+	// print
+}
+
+// A file may be deleted when no job writes to it any more.
+func ExampleTimeWheel_RemoveWait() {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
+	tw.Start()
+	defer tw.Stop()
+
+	writing, written := make(chan bool), false
+	err := tw.AddTask(&timewheel.Task{
+		Key:      "write",
+		Delay:    time.Millisecond,
+		Interval: time.Hour,
+		Times:    timewheel.Forever,
+		Job: func(*timewheel.Task) {
+			writing <- true
+			written = true
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	<-writing
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := tw.RemoveWait(ctx, "write"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("written:", written)
+	// Output: written: true
+}
+
+// All tasks of one customer are postponed, and then removed.
+func ExampleTimeWheel_RemovePrefix() {
+	tw := timewheel.NewTimeWheel(time.Second, 60)
+	defer tw.Stop()
+
+	for _, key := range []string{"ada/trial", "grace/trial", "ada/invoice"} {
+		task := &timewheel.Task{Key: key, Delay: time.Hour, Job: func(*timewheel.Task) {}}
+		if err := tw.AddTask(task); err != nil {
+			fmt.Println(err)
+		}
+	}
+	ctx := context.Background()
+	fmt.Println(tw.ReschedulePrefix(ctx, "ada/", 2*time.Hour))
+	for info := range tw.AllPrefix("grace/") {
+		fmt.Println(info.Key)
+	}
+	fmt.Println(tw.RemovePrefix(ctx, "ada/"))
+	for _, info := range tw.GetMany("ada/trial", "ada/invoice", "grace/trial") {
+		fmt.Println(info.Key, "is left")
+	}
+	// Output:
+	// 2 <nil>
+	// grace/trial
+	// 2 <nil>
+	// grace/trial is left
+}
+
+// A deadline of the calendar, which holds although the machine may be suspended until shortly before.
+func ExampleTimeWheel_AddAt() {
+	tw := timewheel.NewTimeWheel(time.Second, 60)
+	defer tw.Stop()
+
+	now := time.Now()
+	midnight := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local)
+	report := &timewheel.Task{Key: "report", Job: func(*timewheel.Task) {}}
+	fmt.Println(tw.AddAt(midnight, report))
+	fmt.Println(tw.SetAt(midnight.Add(8*time.Hour), report)) // in place of the first
+	info, _ := tw.Get("report")
+	fmt.Println("due at eight:", info.Next.Sub(midnight.Add(8*time.Hour)).Abs() < time.Second)
+	// Output:
+	// <nil>
+	// <nil>
+	// due at eight: true
+}
+
+func ExampleJobFunc() {
+	failed := make(chan string)
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60,
+		timewheel.WithErrorHandler(func(task *timewheel.Task, err error) {
+			failed <- fmt.Sprintf("%s: %v", task.Key, err)
+		}))
+	tw.Start()
+	defer tw.Stop()
+
+	err := tw.AddTask(&timewheel.Task{
+		Key:   "mail",
+		Delay: time.Millisecond,
+		Job: timewheel.JobFunc(func(ctx context.Context) error {
+			if err := ctx.Err(); err != nil { // the wheel was stopped
+				return err
+			}
+			return errors.New("no connection")
+		}),
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(<-failed)
+	// Output: mail: no connection
+}
+
 func ExampleWithMaxPending() {
 	tw := timewheel.NewTimeWheel(time.Second, 60, timewheel.WithMaxPending(2))
 	defer tw.Stop()

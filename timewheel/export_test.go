@@ -56,12 +56,6 @@ func (tw *TimeWheel) Check() (err error) {
 			seen[e] = true
 		}
 		d.mu.Unlock()
-		if len(seen) != tw.Len() {
-			fail("%d entries are in the wheel, and %d are pending", len(seen), tw.Len())
-		}
-		if x := tw.index; x.max > 0 && int(x.count.Load()) != len(seen) {
-			fail("%d entries are in the wheel, and %d were admitted", len(seen), x.count.Load())
-		}
 		for _, room := range [][]*entry{l.layout.few[:cap(l.layout.few)], l.read[:cap(l.read)], l.again[:cap(l.again)]} {
 			if slices.ContainsFunc(room, func(e *entry) bool { return e != nil }) {
 				fail("an entry is kept from the collector")
@@ -70,9 +64,26 @@ func (tw *TimeWheel) Check() (err error) {
 		if len(l.again)+len(l.read) != 0 {
 			fail("%d entries were left behind", len(l.again)+len(l.read))
 		}
+		n := 0
 		for _, e := range tw.index.entries() {
-			if e.live() && !seen[e] {
+			if e.load() == paused {
+				n++
+			} else if e.live() && !seen[e] {
 				fail("entry %q is live and nowhere in the wheel", e.key)
+			}
+		}
+		if s := tw.Stats(); s.Paused != n || s.Pending != len(seen)+n {
+			fail("%d entries are in the wheel and %d paused, and the accounts are %+v", len(seen), n, s)
+		}
+		if x := tw.index; x.max > 0 && int(x.count.Load()) != len(seen)+n {
+			fail("%d entries are in the wheel, %d paused, and %d were admitted", len(seen), n, x.count.Load())
+		}
+		if n := tw.loop.dates.count.Load(); n != int64(len(tw.loop.dates.all)) {
+			fail("there are %d dates, and %d are counted", len(tw.loop.dates.all), n)
+		}
+		for e := range tw.loop.dates.all {
+			if s := e.load(); s == removed || s == done && tw.Stats().Running == 0 {
+				fail("the date of %q is kept, which is in state %d", e.key, s)
 			}
 		}
 	})

@@ -20,12 +20,14 @@ type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
 
+	dates *dates // of the entries; they are forgotten together
+
 	max   int64        // of the live tasks, timers too; 0: no bound
 	count atomic.Int64 // the live tasks, timers too; kept only if there is a bound
 }
 
-func newIndex(maxPending int64) *index {
-	x := &index{seed: maphash.MakeSeed(), max: maxPending}
+func newIndex(maxPending int64, d *dates) *index {
+	x := &index{seed: maphash.MakeSeed(), max: maxPending, dates: d}
 	x.m = cmap.NewWithCustomShardingFunction[string, *entry](x.hash)
 	return x
 }
@@ -91,7 +93,34 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	if err != nil {
 		x.forget(e)
 	}
+	x.dates.drop(old)
 	return old, err
+}
+
+// swap puts another entry into the place of the live one of the key. next ends that and returns the other one;
+// or it returns the same one, or nil if it is dead. swap returns the entry that was ended, if one was, and
+// whether there was a live one.
+func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok bool) {
+	var none *entry
+	x.m.Upsert(key, nil, func(there bool, in, _ *entry) *entry {
+		if !there {
+			none = newDead(key)
+			return none
+		}
+		e := next(in)
+		if ok = e != nil; !ok {
+			return in
+		}
+		if e != in {
+			old = in
+		}
+		return e
+	})
+	if none != nil {
+		x.forget(none)
+	}
+	x.dates.drop(old)
+	return old, ok
 }
 
 // get returns the live entry of the key, or nil. What it found may have been replaced before it looked at the
@@ -113,6 +142,7 @@ func (x *index) get(key string) *entry {
 
 // forget takes out the entry if it is this one that its key means.
 func (x *index) forget(e *entry) {
+	x.dates.drop(e)
 	x.m.RemoveCb(e.key, func(_ string, in *entry, ok bool) bool { return ok && in == e })
 }
 
@@ -124,6 +154,7 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 		}
 		return ended != nil
 	})
+	x.dates.drop(ended)
 	return ended
 }
 

@@ -35,6 +35,7 @@ import (
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
+	dates    *dates
 	dispatch *dispatcher
 
 	inboxes  inboxes
@@ -62,10 +63,11 @@ const (
 	noHurry = never - 1
 )
 
-func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, d *dispatcher) *loop {
+func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, dates *dates, d *dispatcher) *loop {
 	l := &loop{
 		clock:    c,
 		ticks:    ticks(tick),
+		dates:    dates,
 		dispatch: d,
 		requests: make(chan func()),
 		calls:    make(chan struct{}, 1),
@@ -106,8 +108,9 @@ func (l *loop) run() {
 			alarm = l.setAlarm(busy, now)
 			l.lookLoop(now)
 		}
+		watch := l.watchLoop(now) // after the looks: what they found may have a date
 		l.advanceLoop(now)
-		if at := min(alarm, l.ticks.instant(l.layout.next())); at == never {
+		if at := min(alarm, watch, l.ticks.instant(l.layout.next())); at == never {
 			timer.Stop()
 		} else {
 			timer.Reset(until(at, l.now()))
@@ -132,6 +135,15 @@ func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	}
 	l.alarm.Store(alarm)
 	return alarm
+}
+
+// watchLoop has the entries with a date follow the wall clock, and returns when it is to be called again.
+func (l *loop) watchLoop(now uint64) (next uint64) {
+	moved, next := l.dates.look(now)
+	for _, e := range moved {
+		l.settleLoop(e, now)
+	}
+	return next
 }
 
 // end leaves the layout to the callers. The loop has handled everything that they posted before they see that
@@ -270,7 +282,8 @@ func (l *loop) advanceLoop(now uint64) {
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {
-		// Of one that is being moved the due time may still be the old one: then it is looked at again at the next tick.
+		// Of one that is being moved the due time may still be the old one: then it is looked at again at the
+		// next tick.
 		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
 	clear(l.again)

@@ -301,7 +301,7 @@ func TestLoop_wallClockIsSet_nothingHappens(t *testing.T) {
 		w.add(&Task{Key: "k", Interval: time.Second, Times: Forever})
 		synctest.Wait()
 		for _, leap := range []time.Duration{10 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour, 0} {
-			w.hand.leap.Store(int64(leap))
+			w.hand.SetWall(leap)
 			w.advance(time.Second - 1)
 			w.wantRuns()
 			w.advance(1)

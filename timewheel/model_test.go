@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ import (
 type model struct {
 	tick, now uint64
 	tasks     map[string]*modelTask // live, timers under a name that is no key
+	offset    int64                 // the wall clock less the clock
 	queue     []*modelTask          // due runs that wait
 	atWork    *modelTask            // the run that the gate holds up
 	gate      bool                  // closed: a job that begins is held up
@@ -53,6 +55,9 @@ type modelTask struct {
 	since   uint64 // when the run was due that waits, and
 	fired   uint64 // at which tick it was dispatched
 	ended   bool   // the last run waits: there is no next period
+	paused  bool
+	left    uint64 // if it is paused, until the next run
+	wall    int64  // when the first run is due by the wall clock; 0 if that is no matter, or not any more
 }
 
 // A behaviour is what a job does besides being counted.
@@ -70,6 +75,7 @@ const (
 	removes
 	moves
 	sets
+	pauses
 	behaviours
 )
 
@@ -88,7 +94,7 @@ func (m *model) settle() {
 	for m.started && !m.stopped {
 		var due []*modelTask
 		for _, t := range m.tasks {
-			if !t.ended && m.up(t.due) <= m.now/m.tick {
+			if !t.ended && !t.paused && m.up(t.due) <= m.now/m.tick {
 				due = append(due, t)
 			}
 		}
@@ -111,6 +117,7 @@ func (m *model) settle() {
 
 func (m *model) fire(t *modelTask) {
 	m.stats.Due++
+	t.wall = 0
 	if t.waiting {
 		m.stats.Missed++
 	} else {
@@ -167,6 +174,10 @@ func (m *model) end(t *modelTask) {
 		if !m.leap {
 			_ = m.set(b.other, uint64(b.delay), uint64(b.delay), 2, behaviour{})
 		}
+	case pauses:
+		if !m.leap {
+			_ = m.pause(b.other)
+		}
 	}
 }
 
@@ -181,6 +192,16 @@ func (m *model) add(key string, delay, interval uint64, times int, does behaviou
 	}
 	m.tasks[key] = &modelTask{key: key, interval: interval, due: sum(m.now, delay), times: times, does: does}
 	return nil
+}
+
+// at makes a task due by the wall clock, if it was just added.
+func (m *model) at(key string, at time.Time, err error) {
+	t := m.tasks[key]
+	if err != nil {
+		return
+	}
+	t.wall = at.UnixNano()
+	t.due = max(uint64(max(t.wall-m.offset, 0))+m.tick, m.now)
 }
 
 func (m *model) set(key string, delay, interval uint64, times int, does behaviour) error {
@@ -219,17 +240,58 @@ func (m *model) move(key string, d time.Duration) error {
 		return ErrTaskKeyNotFound
 	}
 	m.withdraw(t)
-	t.due = sum(m.now, uint64(d))
+	t.due, t.left, t.wall = sum(m.now, uint64(d)), uint64(d), 0
 	return nil
+}
+
+func (m *model) pause(key string) error {
+	t := m.tasks[key]
+	switch {
+	case m.stopped:
+		return ErrStopped
+	case t == nil:
+		return ErrTaskKeyNotFound
+	case !t.paused:
+		t.left, t.wall = max(m.next(t), m.now)-m.now, 0
+		m.withdraw(t)
+		t.paused = true
+	}
+	return nil
+}
+
+func (m *model) resume(key string) error {
+	t := m.tasks[key]
+	switch {
+	case m.stopped:
+		return ErrStopped
+	case t == nil:
+		return ErrTaskKeyNotFound
+	case t.paused:
+		t.paused, t.due = false, sum(m.now, t.left)
+	}
+	return nil
+}
+
+// follow has the tasks with a time of day follow the wall clock, as the wheel does when it looks at that.
+func (m *model) follow() {
+	for _, t := range m.tasks {
+		due := uint64(max(t.wall-m.offset, 0)) + m.tick
+		if t.wall != 0 && !t.waiting && (due > m.now || t.due > m.now) {
+			t.due = max(due, m.now)
+		}
+	}
 }
 
 // timer reports whether it is one; their names are longer than a key.
 func (t *modelTask) timer() bool { return len(t.key) > 1 }
 
-// next returns when the next run of the task is due, or was.
-func (t *modelTask) next() uint64 {
-	if t.waiting {
+// next returns when the next run of the task is due, or was, or would be if it was resumed.
+func (m *model) next(t *modelTask) uint64 {
+	switch {
+	case t.waiting:
 		return t.since
+	case t.paused:
+		return sum(m.now, t.left)
 	}
 	return t.due
 }
@@ -241,6 +303,7 @@ type walk struct {
 	model  model
 	tw     *TimeWheel
 	clock  *clock.Fake
+	ahead  time.Duration // how far the wall clock was set
 	slots  int
 	keys   []string
 	timers map[string]*Timer
@@ -287,6 +350,8 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.tw.loop.dates.every = 1 // so that it looks at the wall clock whenever it wakes up
+	w.setWall(0)
 	defer w.finish()
 	if w.draw(4) > 0 {
 		w.begin()
@@ -302,6 +367,16 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 func (w *walk) begin() {
 	w.tw.Start()
 	w.model.started = w.model.started || !w.model.stopped
+	if !w.model.stopped {
+		w.model.follow()
+	}
+}
+
+// setWall sets the wall clock.
+func (w *walk) setWall(ahead time.Duration) {
+	w.ahead = ahead
+	w.clock.SetWall(ahead)
+	w.model.offset = w.clock.Time(0).UnixNano()
 }
 
 // begun returns the key of the n-th run of the wheel since the last comparison, or "" if there was none.
@@ -375,6 +450,10 @@ func (w *walk) job(name string, does behaviour) Job {
 					Key: does.other, Interval: does.delay, Times: 2, Job: w.job(does.other, behaviour{}),
 				})
 			}
+		case pauses:
+			if !leap {
+				_ = w.tw.Pause(does.other)
+			}
 		}
 	}
 }
@@ -382,18 +461,33 @@ func (w *walk) job(name string, does behaviour) Job {
 // do draws one step and does it to both.
 func (w *walk) do() {
 	m, key := &w.model, w.keys[w.draw(len(w.keys))]
-	switch w.draw(16) {
+	switch w.draw(20) {
 	case 0, 1, 2, 3: // AddTask
 		task, does := w.task(key)
 		w.step = fmt.Sprintf("add %+v %+v", *task, does)
-		w.same(w.tw.AddTask(task), m.add(key, first(task), uint64(task.Interval), max(task.Times, -1), does, false))
+		err := m.add(key, first(task), uint64(task.Interval), max(task.Times, -1), does, false)
+		if at := w.date(task); at.IsZero() {
+			w.same(w.tw.AddTask(task), err)
+		} else {
+			m.at(key, at, err)
+			w.same(w.tw.AddAt(at, task), err)
+		}
 	case 4: // SetTask
 		task, does := w.task(key)
 		w.step = fmt.Sprintf("set %+v %+v", *task, does)
-		w.same(w.tw.SetTask(task), m.set(key, first(task), uint64(task.Interval), max(task.Times, -1), does))
+		err := m.set(key, first(task), uint64(task.Interval), max(task.Times, -1), does)
+		if at := w.date(task); at.IsZero() {
+			w.same(w.tw.SetTask(task), err)
+		} else {
+			m.at(key, at, err)
+			w.same(w.tw.SetAt(at, task), err)
+		}
 	case 5:
-		w.step = "remove " + key
-		w.same(w.tw.RemoveTask(key), m.remove(key))
+		if w.step = "remove " + key; w.draw(2) == 0 {
+			w.same(w.tw.RemoveTask(key), m.remove(key))
+			return
+		}
+		w.removeWait(key)
 	case 6, 7:
 		d := w.delay()
 		if w.draw(8) == 0 {
@@ -439,6 +533,24 @@ func (w *walk) do() {
 			w.tw.Stop()
 			m.stopped = true
 		}
+	case 15:
+		w.step = "pause " + key
+		w.same(w.tw.Pause(key), m.pause(key))
+	case 16:
+		w.step = "resume " + key
+		w.same(w.tw.Resume(key), m.resume(key))
+	case 17: // by whole ticks: the wheel notices no less
+		n := time.Duration(1 + w.draw(3*w.slots))
+		if w.draw(2) == 0 {
+			n = -n
+		}
+		w.step = fmt.Sprintf("set the wall clock by %d ticks", n)
+		w.setWall(w.ahead + n*time.Duration(m.tick))
+		w.advance(1)
+	case 18:
+		if w.draw(8) == 0 {
+			w.prefix(key)
+		}
 	default: // tick by tick
 		n := 1 + w.draw(3*w.slots)
 		w.step = fmt.Sprintf("%d ticks", n)
@@ -456,7 +568,58 @@ func (w *walk) advance(d uint64) {
 	w.clock.Advance(time.Duration(d))
 	synctest.Wait()
 	w.model.now += d
+	if w.model.started && !w.model.stopped {
+		w.model.follow()
+	}
 	w.model.settle()
+}
+
+// removeWait has no patience: a run of the key can only be in progress because the gate holds it up.
+func (w *walk) removeWait(key string) {
+	m := &w.model
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	running, err := w.tw.RemoveWait(ctx, key)
+	want := m.remove(key)
+	atWork := m.atWork != nil && m.atWork.key == key
+	if atWork {
+		want = context.Canceled
+	}
+	if w.same(err, want); running != atWork {
+		w.t.Errorf("%s, and wait: running is %v", w.step, running)
+	}
+}
+
+// prefix does something to the task of the key, or to all that have one.
+func (w *walk) prefix(prefix string) {
+	m, moves, d := &w.model, w.draw(2) == 0, w.delay()
+	if w.draw(2) == 0 {
+		prefix = ""
+	}
+	var n, want int
+	var err, wantErr error
+	if w.step = "remove all of " + prefix; moves {
+		w.step = fmt.Sprintf("move all of %s to %d", prefix, d)
+		n, err = w.tw.ReschedulePrefix(context.Background(), prefix, d)
+	} else {
+		n, err = w.tw.RemovePrefix(context.Background(), prefix)
+	}
+	for _, key := range w.keys {
+		if m.tasks[key] == nil || !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		do := m.remove
+		if moves {
+			do = func(key string) error { return m.move(key, d) }
+		}
+		if wantErr = do(key); wantErr != nil {
+			break
+		}
+		want++
+	}
+	if w.same(err, wantErr); n != want {
+		w.t.Errorf("%s: it was %d, want %d", w.step, n, want)
+	}
 }
 
 func (w *walk) task(key string) (*Task, behaviour) {
@@ -467,6 +630,17 @@ func (w *walk) task(key string) (*Task, behaviour) {
 	}
 	task.Job = w.job(key, does)
 	return task, does
+}
+
+// date draws a time of day at which the task is to be due, or none.
+func (w *walk) date(task *Task) time.Time {
+	d := min(w.delay(), time.Duration(w.model.tick)*1000) - time.Duration(w.model.tick)*10
+	at := w.clock.Time(w.clock.Now()).Add(d)
+	if w.draw(4) > 0 || task.Delay > 0 || at.Year() > 2200 { // beyond 2261, on an old clock
+		return time.Time{}
+	}
+	w.step += fmt.Sprint(" at ", at)
+	return at
 }
 
 func first(task *Task) uint64 { return uint64(cmp.Or(task.Delay, task.Interval)) }
@@ -502,7 +676,7 @@ func (w *walk) doTimer(name string) {
 func (w *walk) drain() {
 	w.step = "drain"
 	m := &w.model
-	byNext := func(a, b *modelTask) int { return cmp.Compare(a.next(), b.next()) }
+	byNext := func(a, b *modelTask) int { return cmp.Compare(m.next(a), m.next(b)) }
 	want := slices.SortedFunc(maps.Values(m.tasks), byNext)
 	var got []*Task
 	n, err := w.tw.Drain(func(task *Task) { got = append(got, task) })
@@ -511,15 +685,15 @@ func (w *walk) drain() {
 	}
 	next := make([]uint64, len(want)) // before they are removed
 	for i, t := range want {
-		next[i] = t.next()
+		next[i] = m.next(t)
 	}
 	for i, t := range want {
 		key, delay := t.key, time.Duration(1)
 		if t.timer() {
 			key = ""
 		}
-		if t.next() > m.now {
-			delay = time.Duration(min(t.next()-m.now, math.MaxInt64))
+		if m.next(t) > m.now {
+			delay = time.Duration(min(m.next(t)-m.now, math.MaxInt64))
 		}
 		tied := i > 0 && next[i-1] == next[i] || i+1 < len(want) && next[i+1] == next[i]
 		if g := got[i]; g.Delay != delay || !tied && (g.Key != key || g.Times != t.times || g.Job == nil) {
@@ -553,6 +727,11 @@ func (w *walk) compare() {
 		want.Running = 1
 	}
 	want.Workers = 1
+	for _, t := range m.tasks {
+		if t.paused {
+			want.Paused++
+		}
+	}
 	if len(m.queue) > 0 {
 		want.OldestWait = w.tw.Stats().OldestWait // see below
 	}
@@ -568,8 +747,14 @@ func (w *walk) compare() {
 	for info := range w.tw.All() {
 		infos[info.Key] = info
 	}
+	if many := w.tw.GetMany(w.keys...); len(many) != len(infos) {
+		w.t.Fatalf("after %s: GetMany has %d tasks, and All %d", w.step, len(many), len(infos))
+	}
 	for _, key := range w.keys {
 		w.compareTask(key, m.tasks[key], infos)
+		if n := len(slices.Collect(w.tw.AllPrefix(key))); (n == 1) != (m.tasks[key] != nil) || n > 1 {
+			w.t.Fatalf("after %s: AllPrefix(%s) has %d tasks", w.step, key, n)
+		}
 	}
 	if len(infos) > 0 {
 		w.t.Fatalf("after %s: All yields %v besides", w.step, infos)
@@ -586,6 +771,9 @@ func (w *walk) compareView() {
 	placed, turn := 0, m.now/m.tick+uint64(w.slots) // the last tick of a turn
 	var want []uint64
 	for _, t := range m.tasks {
+		if t.paused {
+			continue
+		}
 		if !t.waiting && m.up(t.due) <= turn && t.due <= turn*m.tick {
 			want = append(want, t.due)
 		}
@@ -656,9 +844,9 @@ func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
 	}
 	want := Info{
 		Key: key, Interval: time.Duration(t.interval), Times: t.times, Waiting: t.waiting,
-		Next: w.clock.Time(t.next() - m.tick),
+		Next: w.clock.Time(m.next(t) - m.tick), Paused: t.paused,
 	}
-	if !t.waiting {
+	if !t.waiting && !t.paused {
 		at, now, n := m.up(t.due), m.now/m.tick, uint64(w.slots)
 		want.Slot = int(at % n)
 		if at > now {

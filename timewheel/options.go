@@ -100,6 +100,19 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
+// WithErrorHandler calls h when the function of a [JobFunc] returns an error, with the task and the error. The
+// wheel then does not log the error. h runs on the worker; a panic of its own is logged. If the option is given
+// more than once, every handler is called. WithErrorHandler panics if h is nil.
+func WithErrorHandler(h func(task *Task, err error)) Option {
+	if h == nil {
+		panic("timewheel: nil error handler")
+	}
+	return func(c *config) error {
+		c.report.errors = append(c.report.errors, h)
+		return nil
+	}
+}
+
 // WithObserver calls o after each run with its account, on the worker that ran it: a slow observer delays no
 // other run, but keeps the worker. A panic of o is logged. If the option is given more than once, every
 // observer is called. WithObserver panics if o is nil.

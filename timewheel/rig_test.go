@@ -19,7 +19,6 @@ import (
 type watchedClock struct {
 	*clock.Fake
 	sleeps atomic.Int64
-	leap   atomic.Int64 // how far the wall clock was set
 	onNow  atomic.Pointer[func()]
 }
 
@@ -28,10 +27,6 @@ func (c *watchedClock) Now() uint64 {
 		(*f)()
 	}
 	return c.Fake.Now()
-}
-
-func (c *watchedClock) Time(at uint64) time.Time {
-	return c.Fake.Time(at).Add(time.Duration(c.leap.Load()))
 }
 
 func (c *watchedClock) NewTimer() clock.Timer { return watchedTimer{c.Fake.NewTimer(), c} }

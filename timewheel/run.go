@@ -37,7 +37,7 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 		if len(d.report.observers) > 0 {
 			w.began.Store(d.ticks.now(d.clock))
 		}
-		task = &Task{Key: e.key, Interval: e.interval, Times: int(w.run.left), Job: e.job, ctx: d.ctx}
+		task = &Task{Key: e.key, Interval: e.interval, Times: int(w.run.left), Job: e.job, by: d}
 		e.job(task)
 		task = nil
 		d.after(w)
@@ -81,12 +81,20 @@ func (d *dispatcher) after(w *worker) {
 type report struct {
 	log       logger
 	handlers  []func(task *Task, value any, stack []byte)
+	errors    []func(task *Task, err error)
 	observers []func(Run)
 }
 
 func (r *report) panicked(key string, task *Task, value any, stack []byte) {
 	defer each(r.handlers, r.log, "panic handler", func(h func(*Task, any, []byte)) { h(task, value, stack) })
 	r.log.log(slog.LevelError, "job panicked", "key", key, "panic", value, "stack", string(stack))
+}
+
+func (r *report) failed(task *Task, err error) {
+	if len(r.errors) == 0 {
+		r.log.log(slog.LevelError, "job failed", "key", task.Key, "error", err)
+	}
+	each(r.errors, r.log, "error handler", func(h func(*Task, error)) { h(task, err) })
 }
 
 func (r *report) observe(run Run) {

@@ -25,6 +25,10 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 	if err != nil {
 		return err
 	}
+	return tw.add(e)
+}
+
+func (tw *TimeWheel) add(e *entry) error {
 	due := e.due.Load() // the loop may have it moved on when it is placed
 	if err := tw.index.add(e); err != nil {
 		return tw.refusal(err, e)
@@ -41,6 +45,10 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 	if err != nil {
 		return err
 	}
+	return tw.set(e)
+}
+
+func (tw *TimeWheel) set(e *entry) error {
 	due := e.due.Load()
 	old, err := tw.index.set(e, tw.end)
 	if err != nil {
@@ -60,7 +68,7 @@ func (tw *TimeWheel) SetTask(task *Task) error {
 func (tw *TimeWheel) RemoveTask(key string) error {
 	e := tw.index.remove(key, tw.end)
 	if e == nil {
-		return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+		return notFound(key)
 	}
 	tw.index.leave()
 	tw.loop.post(e, ended, noHurry)
@@ -68,9 +76,10 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 }
 
 // Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
-// their number stays. A run that was due and waits for a worker is withdrawn. d must not be negative; 0 means
-// the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error wraps
-// [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// their number stays. A run that was due and waits for a worker is withdrawn. A paused task stays paused, and
+// is due d after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0
+// means the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error
+// wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
@@ -80,12 +89,15 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	}
 	due := later(tw.loop.now(), d)
 	for e := tw.index.get(key); e != nil; e = tw.index.get(key) {
-		if tw.move(e, due) {
+		tw.index.dates.drop(e)
+		if e.load() == paused && e.setLeft(d) || e.load() != paused && tw.move(e, due) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key)
+	return notFound(key)
 }
+
+func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
 
 // entryOf returns the entry for a valid task, due from now.
 func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
@@ -101,6 +113,7 @@ func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
 
 // refusal returns why the index did not take the entry, with the detail.
 func (tw *TimeWheel) refusal(err error, e *entry) error {
+	tw.index.dates.drop(e)
 	if err == ErrFull {
 		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
 	}
@@ -114,7 +127,7 @@ func (tw *TimeWheel) end(e *entry) bool {
 	return ok
 }
 
-// endDue is end, and returns when the next run was due.
+// endDue is end, and returns when the next run was due, or would be if the paused task was resumed.
 func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	for {
 		switch s := e.state.Load(); s & stateMask {
@@ -124,6 +137,11 @@ func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 			if due, ok := tw.dispatch.withdraw(e, removed); ok {
 				return due, true
 			}
+		case paused:
+			if e.state.CompareAndSwap(s, removed) {
+				tw.paused.Add(-1)
+				return later(tw.loop.now(), time.Duration(e.due.Load())), true
+			}
 		default:
 			if e.state.CompareAndSwap(s, removed) {
 				return e.due.Load(), true
@@ -132,7 +150,7 @@ func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	}
 }
 
-// move gives a live entry another due time. It reports false if the entry is dead.
+// move gives a live entry that is not paused another due time. It reports false if the entry is dead.
 func (tw *TimeWheel) move(e *entry, due uint64) bool {
 	for {
 		by := due
@@ -156,7 +174,10 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 			continue
 		}
 		e.due.Store(due)
-		if e.state.CompareAndSwap(moving, scheduled) && by != never { // else it was removed since
+		if !e.state.CompareAndSwap(moving, scheduled) {
+			return false // it was removed since, or paused
+		}
+		if by != never {
 			tw.loop.post(e, moved, by)
 		}
 		return true
@@ -164,7 +185,7 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 }
 
 // Exist reports whether a live task has the key. A task is live from its AddTask until its last run begins or
-// it is removed, without a gap between two runs.
+// it is removed, without a gap between two runs, paused or not.
 func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
 
 // GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task
@@ -179,38 +200,24 @@ func (tw *TimeWheel) GetTaskTimes(key string) int {
 }
 
 // Get returns the live task of the key, and whether there is one.
-func (tw *TimeWheel) Get(key string) (Info, bool) {
-	e := tw.index.get(key)
-	if e == nil {
-		return Info{}, false
-	}
-	return tw.info(e), true
-}
+func (tw *TimeWheel) Get(key string) (Info, bool) { return tw.infoOf(key, tw.index.get(key)) }
 
 // All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while
 // it yields, so the loop may call every method. A task that is added or removed during the walk may or may not
 // be seen; any other is seen once. The walk needs 8 bytes for each task.
-func (tw *TimeWheel) All() iter.Seq[Info] {
-	return func(yield func(Info) bool) {
-		for _, e := range tw.index.entries() {
-			if e.live() && !yield(tw.info(e)) {
-				return
-			}
-		}
-	}
-}
+func (tw *TimeWheel) All() iter.Seq[Info] { return tw.AllPrefix("") }
 
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain removes every task that is pending, timers included, and then calls fn for each, in due order. The
-// task passed to fn can be added again elsewhere. Its Times is the number of runs that have not begun, and its
-// Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the number of tasks; the
-// error is always nil.
+// Drain removes every task that is pending, timers and paused tasks included, and then calls fn for each, in
+// due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs that have
+// not begun, and its Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the
+// number of tasks; the error is always nil.
 //
-// A task that is added, or a timer that is reset, at the same time may be left. Drain works before Start and
-// after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with a million tasks.
-// Drain panics if fn is nil.
+// A task that is added, paused or resumed, or a timer that is reset, at the same time may be left. Drain works
+// before Start and after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with
+// a million tasks. Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")
@@ -260,14 +267,28 @@ func (l *loop) drainLoop(end func(e *entry)) {
 	}
 }
 
-func (tw *TimeWheel) info(e *entry) Info {
-	info := Info{Key: e.key, Interval: e.interval}
+// infoOf returns the info of e or, if that is dead or nil, of the live entry of the key, if there is one.
+func (tw *TimeWheel) infoOf(key string, e *entry) (Info, bool) {
+	for ; e != nil; e = tw.index.get(key) {
+		if info, live := tw.info(e); live {
+			return info, true
+		}
+	}
+	return Info{}, false
+}
+
+// info returns the info of e, if it is live.
+func (tw *TimeWheel) info(e *entry) (info Info, live bool) {
+	l := tw.loop
+	info = Info{Key: e.key, Interval: e.interval, Paused: e.load() == paused}
 	var due uint64
-	if info.Times, due, info.Waiting = tw.dispatch.times(e); !info.Waiting {
+	switch info.Times, due, info.Waiting = tw.dispatch.times(e); {
+	case info.Paused:
+		due = later(l.now(), time.Duration(e.due.Load()))
+	case !info.Waiting:
 		due = e.due.Load()
-		l := tw.loop
 		info.Slot, info.Circle = position(l.ticks.up(due), l.ticks.down(l.now()), l.layout.turn)
 	}
-	info.Next = tw.loop.ticks.time(tw.loop.clock, due)
-	return info
+	info.Next = l.ticks.time(l.clock, due)
+	return info, e.live()
 }

@@ -17,11 +17,12 @@ type Stats struct {
 	Finished uint64 // tasks whose last run has begun
 	Removed  uint64 // tasks that were removed before
 	Pending  int    // tasks that are live
+	Paused   int    // of these, the paused ones
 
 	Due       uint64 // runs that fell due
 	Started   uint64 // runs that began
 	Missed    uint64 // runs of a repeating task that fell due while an earlier one waited or was overdue
-	Withdrawn uint64 // due runs whose task was removed, replaced or moved while they waited
+	Withdrawn uint64 // due runs whose task was removed, replaced, moved or paused while they waited
 	Panicked  uint64 // runs that ended with a panic or with runtime.Goexit
 	Waiting   int    // due runs that wait for a worker now
 	Running   int    // runs that are running now
@@ -35,10 +36,11 @@ type Info struct {
 	Key      string
 	Interval time.Duration
 	Times    int       // runs that have not begun, as GetTaskTimes returns
-	Next     time.Time // when the next run is due, or was if Waiting
+	Next     time.Time // when the next run is due; was, if Waiting; would be if it was resumed now, if Paused
 	Slot     int       // the slot of the wheel where it waits for that, and
-	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both are 0 if Waiting
+	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both 0 if one of these:
 	Waiting  bool      // the run is due and waits for a free worker
+	Paused   bool      // the task does not run until it is resumed
 }
 
 // Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less

@@ -37,17 +37,17 @@ type Task struct {
 	// Job is called at each run. It must not be nil.
 	Job Job
 
-	ctx context.Context // of the run that the task was made for; nil in a user's own
+	by *dispatcher // of the run that the task was made for; nil in a user's own
 }
 
 // Context returns, inside a run, a context that is done when the wheel is stopped by [TimeWheel.Stop].
 // [TimeWheel.Shutdown] does not cancel it while a run is in progress. For a task that is not a run's it is
 // context.Background().
 func (t *Task) Context() context.Context {
-	if t.ctx == nil {
+	if t.by == nil {
 		return context.Background()
 	}
-	return t.ctx
+	return t.by.ctx
 }
 
 // check returns what is wrong with the task, wrapped in ErrInvalidTask.
@@ -67,6 +67,21 @@ func (t *Task) check() error {
 		return fmt.Errorf("%w: job is nil", ErrInvalidTask)
 	}
 	return nil
+}
+
+// JobFunc returns a job that calls f with the context of the run: that of [Task.Context], which carries no
+// values. If f returns an error, the handlers of [WithErrorHandler] are called; without one the error is
+// logged. The error changes nothing else: the task keeps its next run, and this one is not repeated. JobFunc
+// panics if f is nil.
+func JobFunc(f func(ctx context.Context) error) Job {
+	if f == nil {
+		panic("timewheel: nil function for JobFunc")
+	}
+	return func(task *Task) {
+		if err := f(task.Context()); err != nil && task.by != nil {
+			task.by.report.failed(task, err)
+		}
+	}
 }
 
 // SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is

@@ -23,7 +23,8 @@ type TimeWheel struct {
 	loop     *loop
 	dispatch *dispatcher
 
-	stopped atomic.Bool // adds are refused
+	paused  atomic.Int64 // tasks
+	stopped atomic.Bool  // adds are refused
 
 	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
 	started bool
@@ -52,9 +53,10 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	tw := &TimeWheel{config: c, cancel: cancel, index: newIndex(c.maxPending)}
+	dates := newDates(c.clock, ticks(tick))
+	tw := &TimeWheel{config: c, cancel: cancel, index: newIndex(c.maxPending, dates)}
 	tw.dispatch = newDispatcher(ctx, ticks(tick), c, tw.index)
-	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.dispatch)
+	tw.loop = newLoop(tick, slots, c.layout, c.clock, dates, tw.dispatch)
 	return tw, nil
 }
 
@@ -141,6 +143,7 @@ func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.sto
 // Stats returns the accounts of the wheel.
 func (tw *TimeWheel) Stats() Stats {
 	s := tw.dispatch.stats()
+	s.Paused = int(tw.paused.Load())
 	s.Removed = tw.loop.inboxes.count(ended)
 	s.Added = tw.loop.inboxes.count(added)                // last: what has finished or was removed was added before
 	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted

@@ -52,7 +52,7 @@ func (tw *TimeWheel) Hand() Hand {
 // Upcoming returns up to n live tasks, at most 8,192. Tasks that wait for a worker come first, the longest wait
 // first. Tasks that are due within one turn of the wheel follow, the soonest first. Timers are included; their
 // key is empty. Of the tasks of one tick it may return any. It looks at 8,192 tasks of the wheel at most, and
-// tasks that were postponed by a Reschedule may be among them.
+// tasks that were postponed by a Reschedule may be among them. Paused tasks are left out: they are not due.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxVisit)
 	if n <= 0 {
@@ -86,7 +86,7 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	}
 	var infos []Info
 	for _, e := range queued[:min(n, len(queued))] {
-		if info := tw.info(e); e.live() {
+		if info, live := tw.info(e); live {
 			infos = append(infos, info)
 		}
 	}

@@ -319,7 +319,7 @@ func TestScheduler_withoutControl(t *testing.T) {
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 3 && $("bulk").hidden`)
 	p.do(chromedp.Click(chromedp.CSS("#listed a")))
 	p.until(`!$("task").hidden && $("controls").hidden && $("task-payload").textContent.startsWith("Hidden: ") && $("task-payload-size").textContent.startsWith("6 bytes")`)
-	// And if it is shown, the server refuses it, and its reason is told.
+	// And if it is shown, the server refuses it, and says why.
 	control.Store(true)
 	js[any](p, `begin()`)
 	p.until(`page.control && !$("controls").hidden`)

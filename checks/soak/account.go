@@ -19,6 +19,7 @@ type record struct {
 
 	mu      sync.Mutex // protects all below
 	runs    int
+	active  int       // runs that are in progress
 	earlier time.Time // no run may begin before it, if it was not moved
 	moved   bool
 	ended   bool // removed, replaced, drained, or its wheel was stopped
@@ -53,6 +54,7 @@ func (r *record) begin() {
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.runs++
+	r.active++
 	if r.times > 0 && r.runs > r.times {
 		r.fault(&r.doubled, "%s: run %d of %d", r.key, r.runs, r.times)
 	}
@@ -60,6 +62,22 @@ func (r *record) begin() {
 		r.fault(&r.early, "%s: run %d began %v early", r.key, r.runs, r.earlier.Sub(now))
 	}
 	r.earlier = r.earlier.Add(r.interval) // or later, if periods were missed
+}
+
+// finish is called as a run ends, however it does.
+func (r *record) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active--
+}
+
+// rest notes that no run may be in progress.
+func (r *record) rest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active != 0 {
+		r.fault(&r.unheard, "%s: %d runs are in progress after RemoveWait", r.key, r.active)
+	}
 }
 
 // move notes that the task was rescheduled. A run that had begun may come to its first statement only now, so

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,14 +93,22 @@ func (h *hand) act() {
 	key := fmt.Sprint(h.name, "-", h.r.IntN(keysEach))
 	rec := h.records[key]
 	switch k := h.r.IntN(100); {
-	case k < 35:
+	case k < 33:
 		h.add(key, rec)
-	case k < 45:
+	case k < 43:
 		h.set(key, rec)
-	case k < 65:
+	case k < 58:
 		h.remove(key, rec)
-	case k < 80:
+	case k < 61:
+		h.removeWait(key, rec)
+	case k < 72:
 		h.reschedule(key, rec)
+	case k < 77:
+		h.pause(key, rec)
+	case k < 82:
+		h.resume(key, rec)
+	case k < 83:
+		h.prefix(key)
 	case k < 95:
 		h.look(key)
 	default:
@@ -125,6 +134,7 @@ func (h *hand) job(rec *record, does int) timewheel.Job {
 	tw := h.tw
 	return func(task *timewheel.Task) {
 		rec.begin()
+		defer rec.finish()
 		switch {
 		case does < 5:
 			panic("trouble")
@@ -157,7 +167,11 @@ func (h *hand) first(task *timewheel.Task) time.Duration {
 func (h *hand) add(key string, old *record) {
 	task, rec := h.newTask(key)
 	rec.earlier = time.Now().Add(h.first(task))
-	switch err := h.tw.AddTask(task); {
+	add := h.tw.AddTask
+	if task.Delay == 0 && h.r.IntN(10) == 0 { // a tick later, by which the wall clock may be off
+		add = func(task *timewheel.Task) error { return h.tw.AddAt(rec.earlier.Add(h.tick), task) }
+	}
+	switch err := add(task); {
 	case err == nil:
 		h.added.Add(1)
 		if old != nil {
@@ -218,6 +232,85 @@ func (h *hand) reschedule(key string, rec *record) {
 	}
 }
 
+// removeWait is remove, after which no run may be in progress.
+func (h *hand) removeWait(key string, rec *record) {
+	running, err := h.tw.RemoveWait(context.Background(), key)
+	switch {
+	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound) || err != nil && running:
+		h.fault(&h.unheard, "%s: RemoveWait: %v, %v", key, running, err)
+	case rec == nil:
+		if err == nil && !running { // a run of an earlier task may have been
+			h.fault(&h.unheard, "%s: RemoveWait found a task that was never added", key)
+		}
+		return
+	case err != nil && rec.times == 0:
+		h.fault(&h.lost, "%s: it was to run for ever", key)
+	case err == nil && !running:
+		rec.end()
+	case err == nil:
+		rec.replace()
+	}
+	rec.rest()
+	h.old = append(h.old, rec)
+	delete(h.records, key)
+}
+
+func (h *hand) pause(key string, rec *record) {
+	h.control("Pause", key, rec, h.tw.Pause(key))
+	if info, ok := h.tw.Get(key); ok && !info.Paused {
+		h.fault(&h.unheard, "%s: it was paused, and is %+v", key, info)
+	}
+}
+
+func (h *hand) resume(key string, rec *record) {
+	h.control("Resume", key, rec, h.tw.Resume(key))
+	if info, ok := h.tw.Get(key); ok && info.Paused {
+		h.fault(&h.unheard, "%s: it was resumed, and is %+v", key, info)
+	}
+}
+
+func (h *hand) control(verb, key string, rec *record, err error) {
+	switch {
+	case err == nil && rec == nil:
+		h.fault(&h.unheard, "%s: %s found a task that was never added", key, verb)
+	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound):
+		h.fault(&h.unheard, "%s: %s: %v", key, verb, err)
+	case err != nil && rec != nil && rec.times == 0:
+		h.fault(&h.lost, "%s: it was to run for ever", key)
+	}
+}
+
+// prefix moves or removes all tasks whose key begins like this one.
+func (h *hand) prefix(prefix string) {
+	mine := make(map[string]*record)
+	for key, rec := range h.records {
+		if strings.HasPrefix(key, prefix) {
+			mine[key] = rec
+		}
+	}
+	var n int
+	var err error
+	if h.r.IntN(2) == 0 {
+		for _, rec := range mine {
+			rec.move()
+		}
+		n, err = h.tw.ReschedulePrefix(context.Background(), prefix, time.Duration(h.r.Int64N(1<<25)))
+	} else {
+		n, err = h.tw.RemovePrefix(context.Background(), prefix)
+		for key, rec := range mine {
+			if h.tw.Exist(key) {
+				h.fault(&h.unheard, "%s: RemovePrefix(%q) has left it", key, prefix)
+			}
+			rec.replace()
+			h.old = append(h.old, rec)
+			delete(h.records, key)
+		}
+	}
+	if err != nil || n > len(mine) {
+		h.fault(&h.unheard, "%s: of %d tasks %d were found, %v", prefix, len(mine), n, err)
+	}
+}
+
 func (h *hand) look(key string) {
 	switch h.r.IntN(40) {
 	case 0:
@@ -250,6 +343,11 @@ func (d *driver) rest(hands []*hand, how int) error {
 	}
 	switch how % 3 {
 	case 0: // what ends by itself ends, the rest is removed
+		for _, h := range hands {
+			for key := range h.records {
+				_ = d.tw.Resume(key)
+			}
+		}
 		d.awaitFinite(hands)
 		for _, h := range hands {
 			for key, rec := range h.records {

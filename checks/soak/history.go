@@ -33,14 +33,20 @@ const (
 	add verb = iota
 	set
 	remove
+	removeWait
 	reschedule
+	pause
+	resume
 	exist
 	getTimes
 	run
 )
 
 func (v verb) String() string {
-	return [...]string{"AddTask", "SetTask", "RemoveTask", "Reschedule", "Exist", "GetTaskTimes", "run"}[v]
+	return [...]string{
+		"AddTask", "SetTask", "RemoveTask", "RemoveWait", "Reschedule", "Pause", "Resume",
+		"Exist", "GetTaskTimes", "run",
+	}[v]
 }
 
 // call is the input of an operation: the verb, the key, and for an add the task, which has a number that no
@@ -52,16 +58,19 @@ type call struct {
 	times int
 }
 
-// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes returned.
+// answer is the output: whether the verb succeeded or found the task, and what GetTaskTimes or RemoveWait
+// returned.
 type answer struct {
-	ok bool
-	n  int
+	ok      bool
+	n       int
+	running bool
 }
 
 // live is the state of a key: the task that it means and how many of its runs have not begun; 0 is none.
 type live struct {
-	task  int
-	times int
+	task   int
+	times  int
+	paused bool
 }
 
 // model is the wheel as one goroutine sees it. A run may begin only while its task is live, and the last one
@@ -96,17 +105,22 @@ func step(s live, c call, a answer) (bool, any) {
 		if there {
 			return !a.ok, s
 		}
-		return a.ok, live{c.task, c.times}
+		return a.ok, live{c.task, c.times, false}
 	case set:
-		return a.ok, live{c.task, c.times}
+		return a.ok, live{c.task, c.times, false}
 	case remove:
 		return a.ok == there, live{}
+	case removeWait: // of a key with a run in progress it does not say whether there was a task
+		return a.running || a.ok == there, live{}
+	case pause, resume:
+		s.paused = there && c.verb == pause
+		return a.ok == there, s
 	case reschedule, exist:
 		return a.ok == there, s
 	case getTimes:
 		return a.n == s.times, s
 	}
-	if s.task != c.task {
+	if s.task != c.task || s.paused {
 		return false, s
 	}
 	switch s.times {
@@ -115,7 +129,7 @@ func step(s live, c call, a answer) (bool, any) {
 	case timewheel.Forever:
 		return true, s
 	}
-	return true, live{s.task, s.times - 1}
+	return true, live{s.task, s.times - 1, false}
 }
 
 func (h *history) now() int64 { return int64(time.Since(h.start)) }
@@ -176,8 +190,14 @@ func (h *history) do(client int, tw *timewheel.TimeWheel, c call, d time.Duratio
 		err = tw.SetTask(task)
 	case remove:
 		err = tw.RemoveTask(c.key)
+	case removeWait:
+		a.running, err = tw.RemoveWait(context.Background(), c.key)
 	case reschedule:
 		err = tw.Reschedule(c.key, d)
+	case pause:
+		err = tw.Pause(c.key)
+	case resume:
+		err = tw.Resume(c.key)
 	case exist:
 		a.ok = tw.Exist(c.key)
 	case getTimes:

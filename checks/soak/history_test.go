@@ -81,6 +81,15 @@ func TestHistory_thatNoWheelMayHave_isFound(t *testing.T) {
 		"a count that never was": {
 			op(0, 1, call{verb: add, task: 1, times: 2}, yes), op(2, 3, call{verb: getTimes}, answer{n: 1}),
 		},
+		"a run while it is paused": {
+			op(0, 1, call{verb: add, task: 1, times: 1}, yes), op(2, 3, call{verb: pause}, yes),
+			op(4, 5, call{verb: getTimes}, answer{n: 1}), op(0, 9, call{verb: run, task: 1}, no),
+			op(6, 7, call{verb: getTimes}, no),
+		},
+		"resumed after the removal": {
+			op(0, 1, call{verb: add, task: 1, times: 1}, yes), op(2, 3, call{verb: removeWait}, yes),
+			op(4, 5, call{verb: resume}, yes),
+		},
 		"moved after the removal": {
 			op(0, 1, call{verb: add, task: 1, times: 1}, yes), op(2, 3, call{verb: remove}, yes),
 			op(4, 5, call{verb: reschedule}, yes),

@@ -23,7 +23,7 @@ let polling = false;
 // poll asks for the state of the scheduler, with what is new of the history.
 async function poll() {
   if (polling || document.hidden || page.scheduler === "") return;
-  const scheduler = page.scheduler, last = page.tasks && page.history.length > 0 ? page.history[page.history.length - 1].time : "";
+  const scheduler = page.scheduler, last = page.tasks && page.history.length > 0 ? String(page.history[page.history.length - 1].n) : "";
   polling = true;
   try {
     const state = await ask("api/scheduler?" + query({ scheduler, ...(last ? { after: last } : {}) }));

@@ -55,7 +55,7 @@ func keyOrder(s *subject) {
 	s.order("ByKey", s.ByKey(s.ctx, "k0"), append(many, "ä", "\xff", "\xff\xff")...)
 }
 
-// A task is failing as the last write says, whoever holds it.
+// A task is failing as the last write says, whether a member holds it or not.
 func failing(s *subject) {
 	walk := func(want ...string) {
 		s.t.Helper()

@@ -144,7 +144,7 @@ func (c *cluster) make(what string) (known bool, err error) {
 	return true, err
 }
 
-// forget has a node of an old release add tasks of a kind that nobody handles after it has gone.
+// forget has a node of an old release add tasks of a kind that no other node handles.
 func (c *cluster) forget() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

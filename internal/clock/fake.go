@@ -12,6 +12,7 @@ import (
 type Fake struct {
 	mu     sync.Mutex // protects all below
 	now    uint64
+	ahead  time.Duration
 	timers []*fakeTimer // that are set
 }
 
@@ -25,11 +26,21 @@ func (c *Fake) Now() uint64 {
 	return c.now
 }
 
-// Time counts at from the first instant of the year 2000, in UTC.
+// Time counts at from the first instant of the year 2000, in UTC, unless SetWall was called.
 func (c *Fake) Time(at uint64) time.Time {
-	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(c.ahead)
 	half := time.Duration(at / 2) // at may outgrow a Duration
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
+}
+
+// SetWall sets the time of day: it is that much ahead of the year 2000 at the clock's origin. Nothing else
+// changes.
+func (c *Fake) SetWall(ahead time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead = ahead
 }
 
 // Advance moves the clock forward by d in one step. A timer that was due on the way sends only now, like a

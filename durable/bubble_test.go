@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import "testing"
+
+// The examples of tests are tests.
+func TestExamples_ofTests(t *testing.T) {
+	t.Run("store", testStoreInBubble)
+	t.Run("cluster", testClusterInBubble)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
+)
+
+// startInBubble returns a started scheduler of the test's own whose runs are noted.
+func startInBubble(t *testing.T, s *durable.Scheduler, err error, note func(key string)) *durable.Scheduler {
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	handler := func(_ context.Context, run durable.Run) error {
+		note(run.Key)
+		return nil
+	}
+	if err := s.Handle("invoice", handler); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// planned returns the keys of the tasks, in due order.
+func planned(t *testing.T, s *durable.Scheduler) (keys []string) {
+	for info, err := range s.All(context.Background()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, info.Key)
+	}
+	return keys
+}
+
+// In a test file this is func TestInvoices(t *testing.T): twelve days of a durable scheduler on a store in
+// memory.
+func testStoreInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, sent := context.Background(), 0
+		s, err := durable.New(memstore.New())
+		s = startInBubble(t, s, err, func(string) { sent++ })
+		const day = 24 * time.Hour
+		err = s.AddTask(ctx,
+			durable.Task{Key: "ada", Kind: "invoice", Interval: day, Times: 12},
+			durable.Task{Key: "bob", Kind: "invoice", Delay: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys := planned(t, s); len(keys) != 2 || keys[0] != "bob" || keys[1] != "ada" {
+			t.Errorf("planned are %q", keys)
+		}
+		timewheeltest.Advance(time.Hour + time.Second)
+		if sent != 1 {
+			t.Errorf("%d invoices were sent, want 1", sent)
+		}
+		timewheeltest.Advance(12 * day)
+		if keys := planned(t, s); sent != 13 || len(keys) != 0 {
+			t.Errorf("%d invoices were sent, want 13, and planned are %q", sent, keys)
+		}
+	})
+}
+
+// In a test file this is func TestTakeOver(t *testing.T): two nodes, of which one is cut off from the engine.
+func testClusterInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, engine, sentBy := context.Background(), memengine.New(), ""
+		link := memengine.NewLink(engine) // of the first node
+		s, err := durable.Join(ctx, link, durable.WithNode("first"))
+		first := startInBubble(t, s, err, func(string) { sentBy = "first" })
+		s, err = durable.Join(ctx, engine, durable.WithNode("second"))
+		startInBubble(t, s, err, func(string) { sentBy = "second" })
+		task := durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}
+		if err := first.AddTask(ctx, task); err != nil {
+			t.Fatal(err)
+		}
+		link.SetDown(true)
+		timewheeltest.Advance(2 * time.Minute)
+		if sentBy != "second" {
+			t.Errorf("the invoice was sent by %q", sentBy)
+		}
+		link.SetDown(false)
+	})
+}
+
+// Twelve days of a durable scheduler on a store in memory, in a test.
+func Example_testOnAStore() {
+	var t *testing.T // the test's
+	testStoreInBubble(t)
+}
+
+// Two nodes in a test, of which one is cut off from the engine.
+func Example_testOfACluster() {
+	var t *testing.T // the test's
+	testClusterInBubble(t)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/clock"
+)
+
+// AddAt adds a copy of the task as [TimeWheel.AddTask] does, with a first run that is due when the wall clock
+// shows the given time, or at once if that has passed. Delay must be 0; Interval is the time between two
+// runs, and may be 0 if there is one. AddAt returns an [ErrInvalidTask] also if at is not in the years 1970
+// to 2261. The section on wall-clock time in the package documentation says what happens when the clock is
+// set.
+func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
+	e, err := tw.entryAt(at, task)
+	if err != nil {
+		return err
+	}
+	return tw.add(e)
+}
+
+// SetAt is [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
+func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
+	e, err := tw.entryAt(at, task)
+	if err != nil {
+		return err
+	}
+	return tw.set(e)
+}
+
+// entryAt returns the entry for a valid task, due at the time of day.
+func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
+	if year := at.Year(); year < 1970 || year > 2261 {
+		return nil, fmt.Errorf("%w: at %v is not in the years 1970 to 2261", ErrInvalidTask, at)
+	}
+	if task != nil {
+		if task.Delay != 0 {
+			return nil, fmt.Errorf("%w: delay %v is not 0, with a time", ErrInvalidTask, task.Delay)
+		}
+		delayed := *task
+		delayed.Delay = 1 // any: the time is in place of it
+		task = &delayed
+	}
+	e, err := tw.entryOf(task)
+	if err == nil {
+		tw.index.dates.add(e, at)
+	}
+	return e, err
+}
+
+// dates are the tasks of AddAt whose first run is still to come. Like any other they wait in a slot, for a
+// due time on the monotonic clock. That clock does not notice when the wall clock is set, and may stand still
+// while the machine is suspended. So the loop compares the two now and then, and moves these tasks if one of
+// the clocks was ahead of the other by a tick or more since.
+//
+// Nothing else in this package reads the wall clock.
+type dates struct {
+	clock clock.Clock
+	ticks ticks
+	every time.Duration // between two looks
+	next  uint64        // when to look again; the loop's
+
+	count atomic.Int64 // len(all), to be read without the lock: mostly there are none
+
+	mu     sync.Mutex // protects all below
+	all    map[*entry]date
+	offset int64 // the wall clock less the clock, by which due times are computed
+	stale  bool  // some were computed by another offset
+}
+
+// A date is when a task is due: by the wall clock, and by the offset. When the task is due at another time,
+// its first run has come.
+type date struct {
+	wall int64 // nanoseconds since 1970
+	due  uint64
+}
+
+// glance is how often the loop compares the clocks while there are dates.
+const glance = time.Second
+
+func newDates(c clock.Clock, t ticks) *dates {
+	return &dates{clock: c, ticks: t, every: glance, all: make(map[*entry]date)}
+}
+
+// add makes the entry, which nothing else knows yet, due at the time of day, or at once if that has passed.
+func (d *dates) add(e *entry, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readLocked()
+	wall := at.UnixNano()
+	due := max(d.dueLocked(wall), d.ticks.now(d.clock))
+	e.due.Store(due)
+	d.all[e] = date{wall, due}
+	d.count.Store(int64(len(d.all)))
+}
+
+// drop forgets the entry, if it has a time of day. It may be nil.
+func (d *dates) drop(e *entry) {
+	if d.count.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.all, e)
+	d.count.Store(int64(len(d.all)))
+}
+
+// look returns the entries to which it has given another due time, and when it is to be called again. The
+// loop calls it.
+func (d *dates) look(now uint64) (moved []*entry, next uint64) {
+	if d.count.Load() == 0 {
+		return nil, never
+	}
+	if now < d.next {
+		return nil, d.next
+	}
+	d.next = later(now, d.every)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.readLocked(); !d.stale {
+		return nil, d.next
+	}
+	d.stale = false
+	for e, at := range d.all {
+		to := d.dueLocked(at.wall)
+		if to = max(to, now); to == now && at.due <= now {
+			to = at.due // it was due before
+		}
+		if !e.follow(at.due, to) {
+			delete(d.all, e)
+			continue
+		}
+		d.all[e] = date{at.wall, to}
+		if e.placed() { // else it was not posted yet, and may still be refused
+			moved = append(moved, e)
+		}
+	}
+	d.count.Store(int64(len(d.all)))
+	return moved, d.next
+}
+
+// readLocked compares the clocks.
+func (d *dates) readLocked() {
+	offset := d.clock.Time(0).UnixNano()
+	if moved := offset - d.offset; moved >= int64(d.ticks) || moved <= -int64(d.ticks) {
+		d.offset, d.stale = offset, len(d.all) > 0
+	}
+}
+
+// dueLocked returns when it is that time of day, or 0 if that was before the clock's origin.
+func (d *dates) dueLocked(wall int64) uint64 {
+	if wall < d.offset {
+		return 0
+	}
+	return later(uint64(wall)-uint64(d.offset), time.Duration(d.ticks)) // the present is one tick ahead, too
+}
+
+// follow gives the entry another due time, and reports false if it waits for another one than the given.
+func (e *entry) follow(from, to uint64) bool {
+	if !e.state.CompareAndSwap(scheduled, moving) {
+		return false
+	}
+	first := e.due.Load() == from
+	if first {
+		e.due.Store(to)
+	}
+	return e.state.CompareAndSwap(moving, scheduled) && first
+}

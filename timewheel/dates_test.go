@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// at returns the time of day that is d from now.
+func (w *rig) at(d time.Duration) time.Time { return w.hand.Time(w.hand.Fake.Now()).Add(d) }
+
+// dated adds a task that is due once, when the wall clock shows what is now d from now.
+func (w *rig) dated(key string, d time.Duration) {
+	w.Helper()
+	w.addAt(d, &Task{Key: key})
+}
+
+func (w *rig) addAt(d time.Duration, task *Task) {
+	w.Helper()
+	task.Job = w.job
+	if err := w.AddAt(w.at(d), task); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestT7_at_isDueByTheWallClock(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.dated("k", time.Hour)
+		w.addAt(30*time.Minute, &Task{Key: "repeats", Interval: 20 * time.Minute, Times: 2})
+		if info, ok := w.Get("k"); !ok || !info.Next.Equal(w.at(time.Hour)) {
+			t.Errorf("it is due at %v, want %v", info.Next, w.at(time.Hour))
+		}
+		w.advance(30*time.Minute - 1)
+		w.wantRuns()
+		w.advance(1)
+		w.wantRuns("repeats")
+		w.advance(20 * time.Minute)
+		w.wantRuns("repeats")
+		w.advance(10*time.Minute - 1)
+		w.wantRuns()
+		w.advance(1)
+		w.wantRuns("k")
+		w.dated("past", -time.Hour)
+		w.dated("now", 0)
+		w.advance(10 * time.Millisecond)
+		w.wantTicks([]string{"past", "now"})
+	})
+}
+
+// The clock is set, or the machine was suspended: either way the wall clock is ahead of the monotonic one, or
+// behind it, from one moment to the next. The task is due when it shows the time, or a second after it was set.
+func TestT7_at_followsTheWallClock(t *testing.T) {
+	const ahead, second = 40 * time.Minute, time.Second
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.dated("k", time.Hour)
+		w.dated("overdue", 10*time.Minute)
+		w.dated("next year", 365*24*time.Hour)
+		w.addAt(time.Minute, &Task{Key: "repeats", Interval: time.Hour, Times: 2})
+		w.once("delayed", 90*time.Minute)
+		w.advance(5 * time.Minute)
+		w.wantRuns("repeats")
+		w.hand.SetWall(ahead)
+		w.advance(second)
+		w.advance(10 * time.Millisecond)
+		w.wantRuns("overdue")
+		if info, ok := w.Get("k"); !ok || !info.Next.Equal(w.at(15*time.Minute-second-10*time.Millisecond)) {
+			t.Errorf("it is due at %v, and it is %v", info.Next, w.at(0))
+		}
+		w.advance(15*time.Minute - second - 10*time.Millisecond - 1)
+		w.wantRuns()
+		w.advance(1)
+		w.wantRuns("k")
+
+		w.dated("later", time.Hour)
+		w.hand.SetWall(ahead - time.Hour) // back
+		w.advance(41 * time.Minute)       // 60 have passed since the first run of repeats
+		w.wantRuns("repeats")
+		w.advance(29 * time.Minute)
+		w.wantRuns("delayed")
+		w.advance(50*time.Minute - 1)
+		w.wantRuns()
+		w.advance(1)
+		w.wantRuns("later")
+		w.hand.SetWall(400 * 24 * time.Hour)
+		w.advance(second)
+		w.advance(10 * time.Millisecond)
+		w.wantRuns("next year")
+	})
+}
+
+// The wall clock is set between the looks, and back again, and tasks are added meanwhile.
+func TestT7_addedWhileTheClockIsSetAndSetBack_isDueByTheClockInTheEnd(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.dated("before", 10*time.Minute)
+		w.advance(10 * time.Millisecond)
+		w.hand.SetWall(time.Hour)
+		w.dated("meanwhile", 70*time.Minute) // 130 by the clock as it is again soon
+		w.hand.SetWall(0)
+		w.advance(time.Second)
+		w.advance(10*time.Minute - time.Second - 20*time.Millisecond)
+		w.wantRuns()
+		w.advance(20 * time.Millisecond)
+		w.wantRuns("before")
+		w.advance(2 * time.Hour)
+		w.wantRuns("meanwhile")
+	})
+}
+
+func TestT7_setBeforeStart_isSeenAtStart(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.dated("k", time.Hour)
+		w.hand.SetWall(50 * time.Minute)
+		w.Start()
+		w.advance(10*time.Minute - 1)
+		w.wantRuns()
+		w.advance(1)
+		w.wantRuns("k")
+	})
+}
+
+// What is given another time, or another task, no longer follows the wall clock.
+func TestT7_movedPausedOrReplaced_followsNoMore(t *testing.T) {
+	for name, do := range map[string]func(w *rig) error{
+		"Reschedule": func(w *rig) error { return w.Reschedule("k", time.Hour) }, // the very same time
+		"Pause": func(w *rig) error {
+			if err := w.Pause("k"); err != nil {
+				return err
+			}
+			return w.Resume("k")
+		},
+		"SetTask": func(w *rig) error { return w.SetTask(&Task{Key: "k", Delay: time.Hour, Job: w.job}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan{}.in(t, func(t *testing.T, w *rig) {
+				w.Start()
+				w.dated("k", time.Hour)
+				if err := do(w); err != nil {
+					t.Fatal(err)
+				}
+				if n := w.loop.dates.count.Load(); n != 0 {
+					t.Errorf("%d dates are kept", n)
+				}
+				w.hand.SetWall(2 * time.Hour)
+				w.advance(time.Hour - 1)
+				w.wantRuns()
+				w.advance(1)
+				w.wantRuns("k")
+			})
+		})
+	}
+}
+
+// A dated task that is removed, or has run, leaves nothing behind, and a refused one never was there.
+func TestDates_tasksThatAreGone_areForgotten(t *testing.T) {
+	plan{opts: []Option{WithMaxPending(2)}}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.dated("removed", time.Hour)
+		w.dated("runs", time.Minute)
+		if w.AddAt(w.at(0), &Task{Key: "runs", Job: w.job}) == nil ||
+			w.AddAt(w.at(0), &Task{Key: "too many", Job: w.job}) == nil {
+			t.Error("a task was not refused")
+		}
+		if n := w.loop.dates.count.Load(); n != 2 {
+			t.Errorf("there are %d dates, want 2", n)
+		}
+		if err := w.RemoveTask("removed"); err != nil {
+			t.Error(err)
+		}
+		w.advance(time.Minute)
+		w.wantRuns("runs")
+		if n := w.loop.dates.count.Load(); n != 0 {
+			t.Errorf("%d dates are kept", n)
+		}
+	})
+}
+
+// Without a date the loop does not look at the wall clock, and with one it does once a second.
+func TestDates_loopLooks_onceASecondWhileThereAreSome(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", 24*time.Hour)
+		sleeps := func() int64 {
+			w.advance(time.Minute) // the loop is at rest
+			before := w.hand.sleeps.Load()
+			for range 600 {
+				w.advance(100 * time.Millisecond)
+			}
+			return w.hand.sleeps.Load() - before
+		}
+		if n := sleeps(); n != 0 {
+			t.Errorf("without a date the loop woke up %d times in a minute", n)
+		}
+		w.dated("dated", 24*time.Hour)
+		if n := sleeps(); n != 60 {
+			t.Errorf("with a date the loop woke up %d times in a minute", n)
+		}
+		if err := w.RemoveTask("dated"); err != nil {
+			t.Error(err)
+		}
+		if n := sleeps(); n != 0 {
+			t.Errorf("when it was gone the loop woke up %d times in a minute", n)
+		}
+	})
+}
+
+// The loop looks while the entry is not in the index yet. If that refuses it, it must not run.
+func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.once("k", time.Hour)
+		w.dated("other", 24*time.Hour)
+		w.advance(time.Second)
+		e, err := w.entryAt(w.at(time.Minute), &Task{Key: "k", Job: w.job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.hand.SetWall(2 * time.Minute)
+		w.advance(2 * time.Second)
+		if w.refusal(w.index.add(e), e) == nil {
+			t.Error("it was not refused")
+		}
+		w.advance(time.Minute)
+		w.wantRuns()
+	})
+}
+
+// The wall clock jumps back and forth while tasks with a date come, go, are moved and fall due.
+func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
+	plan{opts: []Option{WithPoolSize(4)}}.in(t, func(t *testing.T, w *rig) {
+		w.loop.dates.every = 1
+		w.Start()
+		var done sync.WaitGroup
+		var enough atomic.Bool
+		for i := range 3 {
+			key := string(rune('a' + i))
+			done.Go(func() {
+				r := random(uint64(i))
+				for range 2000 {
+					d := time.Duration(r.IntN(100)) * time.Millisecond
+					_ = w.AddAt(w.at(d), &Task{Key: key, Job: ignore})
+					pause(r, 20)
+					switch r.IntN(5) {
+					case 0:
+						_ = w.RemoveTask(key)
+					case 1:
+						_ = w.Reschedule(key, d)
+					case 2:
+						_ = w.Pause(key)
+						_ = w.Resume(key)
+					}
+				}
+				enough.Store(true)
+			})
+		}
+		r := random(9)
+		for !enough.Load() {
+			w.hand.SetWall(time.Duration(r.IntN(1000)) * time.Millisecond)
+			w.hand.Advance(time.Duration(r.IntN(3)) * time.Millisecond)
+			pause(r, 50)
+		}
+		done.Wait()
+		synctest.Wait()
+		w.verify()
+		w.hand.SetWall(0)
+		w.advance(2 * time.Second)
+		w.advance(time.Minute)
+		if n := w.Len(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}

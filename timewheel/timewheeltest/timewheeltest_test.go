@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+package timewheeltest_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
+)
+
+func TestExample(t *testing.T) { testOrder(t) }
+
+func TestRunNext_runsTheTasksInTheOrderOfNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)
+		tw.Start()
+		defer tw.Stop()
+		began := time.Now()
+		var ran []string
+		job := func(task *timewheel.Task) { ran = append(ran, task.Key) }
+		for key, delay := range map[string]time.Duration{
+			"c": 3 * time.Hour, "a": time.Hour, "b": time.Hour, "paused": time.Minute, "far": 1000 * time.Hour,
+		} {
+			if err := tw.AddTask(&timewheel.Task{Key: key, Delay: delay, Job: job}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tw.Pause("paused"); err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, info := range timewheeltest.Next(tw) {
+			keys = append(keys, info.Key)
+		}
+		if want := []string{"a", "b", "c", "far"}; !slices.Equal(keys, want) {
+			t.Errorf("Next is %q, want %q", keys, want)
+		}
+		for _, want := range []struct {
+			key string
+			ran int
+			at  time.Duration
+		}{{"a", 2, time.Hour}, {"c", 3, 3 * time.Hour}, {"far", 4, 1000 * time.Hour}} {
+			info, ok := timewheeltest.RunNext(tw)
+			at := time.Since(began) - 10*time.Millisecond // a tick
+			if !ok || info.Key != want.key || len(ran) != want.ran || at != want.at {
+				t.Errorf("RunNext is %+v, %v, after %v %q have run, want %+v", info, ok, at, ran, want)
+			}
+		}
+		if info, ok := timewheeltest.RunNext(tw); ok {
+			t.Errorf("RunNext of a wheel with a paused task is %+v", info)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package timewheel
+
+import (
+	"context"
+	"fmt"
+)
+
+// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the
+// key is in progress any more. It reports whether one was. It also waits for a last run, which has freed the
+// key, and for the runs of a task that was replaced or removed before. It looks for runs once, after the
+// removal: one of a later task of the key that begins after that is not waited for.
+//
+// If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done
+// before the runs have ended, the error wraps its cause and running is true; the task is removed in any case.
+// A job that calls RemoveWait with its own key waits for itself, until ctx is done. RemoveWait looks at every
+// run in progress.
+func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, err error) {
+	err = tw.RemoveTask(key)
+	for _, end := range tw.dispatch.endings(key) {
+		select {
+		case <-end.came:
+			running = running || end.ran
+		case <-ctx.Done():
+			return true, fmt.Errorf("timewheel: remove %q: still running: %w", key, context.Cause(ctx))
+		}
+	}
+	if running {
+		return true, nil
+	}
+	return false, err
+}
+
+// An ending is the end of a run that is waited for.
+type ending struct {
+	came chan struct{} // closed
+	ran  bool          // the run has begun, and was not withdrawn before; to be read when it came
+}
+
+// endings returns those of the runs of the key that workers have taken.
+func (d *dispatcher) endings(key string) (all []*ending) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.workers {
+		if w.number == 0 || w.run.e.key != key {
+			continue
+		}
+		if w.awaited == nil {
+			w.awaited = &ending{came: make(chan struct{})}
+		}
+		all = append(all, w.awaited)
+	}
+	return all
+}
+
+// releaseLocked notes that the worker has no run any more, and whether that had begun.
+func (w *worker) releaseLocked(ran bool) {
+	w.number, w.panicked = 0, false
+	if w.awaited != nil {
+		w.awaited.ran = ran
+		close(w.awaited.came)
+		w.awaited = nil
+	}
+}
