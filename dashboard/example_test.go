@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -34,6 +36,33 @@ func Example() {
 				return errors.New("only for operators")
 			}
 			return nil
+		}),
+	))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
+}
+
+// A durable scheduler on the page, with the times of its runs, its payloads, and a record of who has changed what.
+func ExampleScheduler() {
+	rec := dashboard.NewAttemptRecorder()
+	s, err := durable.New(memstore.New(), rec.Option())
+	if err != nil {
+		log.Fatal(err)
+	}
+	user := func(r *http.Request) string {
+		name, _, _ := r.BasicAuth()
+		return name
+	}
+	operators := func(r *http.Request) error {
+		if user(r) == "" {
+			return errors.New("only for operators")
+		}
+		return nil
+	}
+	http.Handle("/debug/tasks/", dashboard.Handler([]dashboard.Source{dashboard.Scheduler("shop", s, rec)},
+		dashboard.AllowControl(operators),
+		dashboard.AllowPayloads(operators),
+		dashboard.WithAudit(user, func(e dashboard.AuditEntry) {
+			log.Printf("%s: %s of %d tasks of %s %s: %v", e.Who, e.Action, e.Tasks, e.Source, e.Key, e.Err)
 		}),
 	))
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))

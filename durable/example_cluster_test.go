@@ -190,3 +190,41 @@ func ExampleEngine_away() {
 	}
 	// Output: true true <nil>
 }
+
+// How long the calls of a node to its engine take, and what may slow the engine down. Package metrics exports both.
+func ExampleNodeStats() {
+	show := func(s *durable.Scheduler, engine durable.Engine) {
+		if n := s.Stats().Node; n != nil {
+			fmt.Printf("%d calls, %d failed\n", n.Calls.Count, n.CallsFailed)
+			printSlow(n.Calls)
+		}
+		if h, ok := engine.(durable.HealthReporter); ok {
+			var is durable.EngineHealth
+			is, err := h.Health(context.Background())
+			fmt.Println(is.OldestTransaction, is.DeadRows, is.Size, err)
+		}
+	}
+	engine := memengine.New()
+	s, err := durable.Join(context.Background(), engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	show(s, engine)
+	if err := s.Shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 1 calls, 0 failed
+}
+
+// printSlow prints how many took longer than 10 ms, about.
+func printSlow(t durable.Timing) {
+	quick := uint64(0)
+	for i := range durable.TimingBuckets {
+		if durable.TimingBound(i) <= 10*time.Millisecond {
+			quick += t.Buckets[i]
+		}
+	}
+	if n := t.Count - quick; n > 0 {
+		fmt.Printf("%d were slow\n", n)
+	}
+}

@@ -97,6 +97,11 @@ var exempt = map[string]string{
 	"durable/pebble.Store.Failed":       byScheduler,
 	"durable/pebble.Store.Err":          byScheduler,
 	"durable/pebble.Store.Backup":       byScheduler,
+	"durable/pebble.Store.Size":         byScheduler,
+	"durable/postgres.Engine.Health":    "is called by package metrics; durable.HealthReporter says what it does",
+	"durable.SizeReporter":              "is for who writes a store; durable.Stats says what it does",
+	"durable.MaxTrace":                  "is named by Task.Trace",
+	"durable.MaxCron":                   "is named by Task.Cron",
 }
 
 const (
