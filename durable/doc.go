@@ -41,10 +41,11 @@
 // returns [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an
 // error that wraps them.
 //
-// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which
-// ends its process is parked. On a [Store] that holds for overdue runs. What falls due while the process is
-// running has its start counted only on an [Engine], so a task is started there once more before it is
-// parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
+// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which ends
+// its process is parked. On a [Store] that holds for overdue runs, and of those for the first thousands after each
+// start. What falls due while the process is running has its start counted only on an [Engine]. So on a store a
+// task is started once or twice more before it is parked, and a repeating task of a kind with [MissedSkip] is not
+// parked for it.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
