@@ -96,7 +96,8 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	})
 }
 
-// So it is behind a backlog that is longer than the number of starts that are counted: what ran before it is done.
+// So it is behind a backlog that is longer than the number of starts that are counted: what ran before it is
+// done.
 func TestCrash_behindABacklog_isParked(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		const backlog = 20_000
