@@ -6,8 +6,8 @@ import (
 	"archive/zip"
 	"flag"
 	"fmt"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +30,11 @@ func zoneNames(t *testing.T) (names []string) {
 	if !*allZones {
 		return someZones
 	}
-	files, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib/time/zoneinfo.zip"))
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib/time/zoneinfo.zip"))
 	if err != nil {
 		t.Fatal(err)
 	}
