@@ -42,9 +42,10 @@
 // error that wraps them.
 //
 // [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which
-// ends its process is parked. On a [Store] that holds for overdue runs. What falls due while the process is
-// running has its start counted only on an [Engine], so a task is started there once more before it is
-// parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
+// ends its process is parked. On a [Store] that holds for overdue runs, and of those for the first thousands
+// after each start. What falls due while the process is running has its start counted only on an [Engine]. So
+// on a store a task is started once or twice more before it is parked, and a repeating task of a kind with
+// [MissedSkip] is not parked for it.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
@@ -93,10 +94,10 @@
 // On the day on which the clocks of Berlin are set forward there is no 2:30, and it runs at 3:00, when they
 // are set. On the day on which they are set back it runs at the first 2:30. So it runs once on each day. A
 // task whose hour is a * follows what the clock shows instead: "30 * * * *" runs at both. [Task] has the
-// rules, and [Next] shows what comes of them. After downtime a calendar is a grid as any other.
+// rules, and [Next] shows when a task is due. After downtime a calendar is a grid as any other.
 //
-// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is treated in the
-// same way.
+// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is
+// treated in the same way.
 //
 // # Time
 //

@@ -52,6 +52,7 @@ type keeper struct {
 
 	overdueBy atomic.Int64 // the due time up to which the overdue feed reads
 	caughtUp  rate         // starts of overdue tasks
+	counted   atomic.Int64 // starts of overdue tasks that were to be made durable
 
 	// The keeper's own.
 	started        bool

@@ -96,6 +96,43 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	})
 }
 
+// So it is behind a backlog that is longer than the number of starts that are counted: what ran before it is
+// done.
+func TestCrash_behindABacklog_isParked(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const backlog = 20_000
+		kills := func() {
+			r.handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
+				durable.WithRetry(2, time.Second, time.Second))
+		}
+		kills()
+		var tasks []durable.Task
+		for i := range backlog {
+			tasks = append(tasks, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Hour})
+		}
+		r.add(tasks...)
+		r.add(durable.Task{Key: "a", Kind: "kills", Delay: time.Hour + time.Millisecond})
+		attempts := 0
+		for life := 0; life < 5 && !r.info("a").Parked; life++ {
+			r.crash()
+			kills()
+			if life == 0 {
+				time.Sleep(2 * time.Hour)
+			}
+			r.start()
+			time.Sleep(10 * time.Second)
+			for _, c := range r.runs() {
+				if c.Key == "a" {
+					attempts++
+				}
+			}
+		}
+		if i := r.info("a"); !i.Parked || attempts != 3 {
+			t.Errorf("after %d attempts: %+v", attempts, i)
+		}
+	})
+}
+
 // An overdue run that ends normally counts as ever.
 func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -42,8 +42,8 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is called
-// whatever the handler does, and before the observers and the logger, which may do as they like, too.
+// attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is
+// called whatever the handler does, and before the observers and the logger, which may do as they like, too.
 func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outcome) *record) {
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
@@ -145,7 +145,14 @@ func (k *keeper) leave(l *live) {
 // countStart makes the start of an overdue run durable before the run begins, and reports whether it may
 // begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
 // this: if it ends the process, it is overdue afterwards.
+//
+// Only the first overdue runs of a process are counted, which bounds what it costs. When a run ends the
+// process, what ran before it has been acknowledged, apart from what was running and the last commits. So
+// after the next start that run is one of the first.
 func (k *keeper) countStart(l *live) bool {
+	if k.counted.Add(1) > int64(countedStarts+k.cfg.poolSize) {
+		return true
+	}
 	return k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return errGone
@@ -156,6 +163,9 @@ func (k *keeper) countStart(l *live) bool {
 		return nil
 	}}) == nil
 }
+
+// countedStarts is more than the overdue runs that end while the keeper commits twice.
+const countedStarts = 1 << 13
 
 // errGone says that the task was removed, replaced or moved meanwhile.
 var errGone = errors.New("durable: the task is gone")

@@ -24,30 +24,30 @@ const (
 )
 
 // A Task is what [Scheduler.AddTask] adds. One of Interval, Cron, Delay and At must say when it is due.
+//
+// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in
+// "0 9 * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. The times are those of UTC, or of
+// the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both fields for the day are restricted, a day
+// fits if it matches one of them. The clock is that of the zone, which is set forward and back:
+//
+//   - If the hour is a *, a run is due whenever the clock shows a minute that matches: also when it shows
+//     that for the second time, and not when it skips that.
+//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or
+//     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
+//     first time. A daily task runs once on each day.
+//
+// [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
+// zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes
 	Payload  []byte        // for the handler; at most MaxPayload bytes
 	Interval time.Duration // time between runs, and before the first unless Delay or At is set
-	Cron     string        // when runs are due, in place of Interval: see below; at most MaxCron bytes
+	Cron     string        // when runs are due, in place of Interval: see above; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; 0 means Interval or Cron
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
-
-	// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0
-	// 9 * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. The times are those of UTC, or of
-	// the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If neither of the two fields for the day is a
-	// *, one of them must match. The clock is that of the zone, which is set forward and back:
-	//
-	//   - If the hour is a *, a run is due whenever the clock shows a minute that matches: also when it shows
-	//     that for the second time, and not when it skips that.
-	//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or
-	//     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
-	//     first time. A daily task runs once on each day.
-	//
-	// [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
-	// zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
 
 	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler,
 	// or 1 for [NewWrite]. See [WithPayloadVersion].

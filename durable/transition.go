@@ -147,11 +147,12 @@ func (k *kind) over(now int64) int64 {
 	return now
 }
 
-// skippable reports whether the next run may be passed over when it is overdue: there are others, and it has not begun.
+// skippable reports whether the next run may be passed over when it is overdue: there are others, and it has
+// not begun.
 func (r *record) skippable() bool { return r.repeats() && r.attempts == 0 && r.starts == 0 }
 
-// passesOver returns up to when the missed runs of a task are passed over that has been due since then, or None. old
-// says that the kind does not run those with MissedSkip.
+// passesOver returns up to when the missed runs of a task are passed over that has been due since then, or
+// None. old says that the kind does not run those with MissedSkip.
 func (k *kind) passesOver(due, now int64, old bool) int64 {
 	switch {
 	case k.missed == MissedSkip && old:

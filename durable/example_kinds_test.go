@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// A letter had one recipient in its first form, and has any number of them in its second.
+type (
+	oldLetter struct{ To string }
+	letter    struct{ To []string }
+)
+
+// upgradeLetter makes a payload of version 1 one of version 2.
+func upgradeLetter(payload []byte, _ int) ([]byte, error) {
+	var old oldLetter
+	if err := json.Unmarshal(payload, &old); err != nil {
+		return nil, err
+	}
+	return json.Marshal(letter{[]string{old.To}})
+}
+
+// The payload of the kind has changed. A task that was added by the earlier version of the program still runs.
+func ExampleHandleJSON() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	sent := make(chan []string)
+	err = durable.HandleJSON(s, "letter", func(_ context.Context, _ durable.Run, l letter) error {
+		sent <- l.To
+		return nil
+	}, durable.WithPayloadVersion(2, upgradeLetter))
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+	err = s.AddTask(ctx, durable.Task{
+		Key: "old", Kind: "letter", Payload: []byte(`{"To":"ada"}`), PayloadVersion: 1, Delay: time.Millisecond,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-sent)
+	task := durable.Task{Key: "new", Kind: "letter", Delay: time.Millisecond}
+	if err := s.AddJSON(ctx, task, letter{[]string{"ada", "bob"}}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-sent)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// [ada]
+	// [ada bob]
+}
+
+// On the 29th of March 2026 the clocks of Berlin are set from 2:00 to 3:00.
+func ExampleNext() {
+	from := time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC)
+	next, err := durable.Next("CRON_TZ=Europe/Berlin 30 2 * * *", from, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, at := range next {
+		fmt.Println(at)
+	}
+	// Output:
+	// 2026-03-28 02:30:00 +0100 CET
+	// 2026-03-29 03:00:00 +0200 CEST
+	// 2026-03-30 02:30:00 +0200 CEST
+}
+
+// A card that is declined is not tried again, and a bank that is busy says when to come back.
+func ExamplePark() {
+	charge := func(card string) error {
+		switch card {
+		case "stolen":
+			return durable.Park(errors.New("the card was stolen"))
+		case "busy":
+			return durable.RetryAfter(time.Minute, errors.New("the bank is busy"))
+		}
+		return nil
+	}
+	fmt.Println(charge("stolen"))
+	fmt.Println(fmt.Errorf("order 42: %w", charge("busy")))
+	// Output:
+	// the card was stolen
+	// order 42: the bank is busy
+}
