@@ -428,3 +428,39 @@ func ExampleScheduler_Restore() {
 	// the same token: true
 	// a backup: false true
 }
+
+// A task is paused while what it needs is away, and tasks of its kind are bounded: in how long an attempt may
+// take, and in how old a run may be that was missed.
+func ExampleScheduler_Pause() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := func(context.Context, durable.Run) error { return nil }
+	err = s.Handle("report", report, durable.WithTimeout(time.Minute), durable.WithMissedAge(12*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	task := durable.Task{Key: "report:daily", Kind: "report", Cron: "0 9 * * *", Times: durable.Forever}
+	if err := s.AddTask(ctx, task); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Pause(ctx, task.Key); err != nil {
+		log.Fatal(err)
+	}
+	paused, err := s.Find(ctx, durable.Query{State: durable.Paused})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range paused.Tasks {
+		fmt.Println(t.Key, "is", t.State)
+		if err := s.Resume(ctx, t.Key); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: report:daily is paused
+}

@@ -50,6 +50,7 @@ func Example() {
 	// Output:
 	// timewheel_tasks_added_total{wheel="sessions"} 1
 	// timewheel_tasks_finished_total{wheel="sessions"} 0
+	// timewheel_tasks_paused{wheel="sessions"} 0
 	// timewheel_tasks_pending{wheel="sessions"} 1
 	// timewheel_tasks_removed_total{wheel="sessions"} 0
 }

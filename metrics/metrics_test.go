@@ -80,6 +80,7 @@ func TestCollector_tellsTheAccounts(t *testing.T) {
 			"timewheel_tasks_finished_total": float64(s.Finished),
 			"timewheel_tasks_removed_total":  float64(s.Removed),
 			"timewheel_tasks_pending":        float64(s.Pending),
+			"timewheel_tasks_paused":         float64(s.Paused),
 			"timewheel_runs_due_total":       float64(s.Due),
 			"timewheel_runs_started_total":   float64(s.Started),
 			"timewheel_runs_missed_total":    float64(s.Missed),

@@ -114,6 +114,8 @@ var wheelAccounts = []account[reading]{
 		func(r reading) float64 { return float64(r.Removed) }),
 	newGauge("timewheel_tasks_pending", "Tasks that are live now.",
 		func(r reading) float64 { return float64(r.Pending) }),
+	newGauge("timewheel_tasks_paused", "Tasks that are paused now. They are among the pending.",
+		func(r reading) float64 { return float64(r.Paused) }),
 	newCounter("timewheel_runs_due_total", "Runs that fell due.",
 		func(r reading) float64 { return float64(r.Due) }),
 	newCounter("timewheel_runs_started_total", "Runs that began.",

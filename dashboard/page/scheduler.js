@@ -78,6 +78,7 @@ const states = [
   { name: "Waiting", list: { state: "waiting" }, count: (s) => s.stats.waiting, alarm: "overloaded" },
   { name: "Running", list: { state: "running" }, count: (s) => s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
+  { name: "Paused", list: { state: "paused" } },
   { name: "Repeating", list: { repeating: "true" } },
 ];
 
