@@ -41,7 +41,8 @@ func Example() {
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }
 
-// A durable scheduler on the page, with the times of its runs, its payloads, and a record of what was changed, and by whom.
+// A durable scheduler on the page, with the times of its runs, its payloads, and a record of what was changed, and by
+// whom.
 func ExampleScheduler() {
 	rec := dashboard.NewAttemptRecorder()
 	s, err := durable.New(memstore.New(), rec.Option())
