@@ -291,7 +291,7 @@ func (b *board) state(after int64) schedulerJSON {
 		History:   []tasksPoint{},
 	}
 	for _, n := range r.nodes {
-		s.Nodes = append(s.Nodes, newNodeJSON(n))
+		s.Nodes = append(s.Nodes, newNodeJSON(n, r.Away != ""))
 	}
 	if r.Left > 0 {
 		s.CatchUp = &catchUpJSON{r.Left, r.LeftMore, r.Oldest, known(r.Done)}

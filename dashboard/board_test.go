@@ -290,11 +290,36 @@ func TestScheduler_engineAway(t *testing.T) {
 			if k := said(got.Health); len(k) == 0 || k[0] != health.EngineAway || got.Health.Findings[0].Since == nil {
 				t.Errorf("%s: the health is %+v", c.what, got.Health)
 			}
+			if len(got.Nodes) != 1 || got.Nodes[0].Left != nil {
+				t.Errorf("%s: what is left of the lease is known: %+v", c.what, got.Nodes)
+			}
 			link.SetFaults(nil)
 			time.Sleep(questionTime + 2*time.Second)
-			if got := stateOf(t, h); !got.Health.Well || got.Stats.Pending != 3 {
+			if got := stateOf(t, h); !got.Health.Well || got.Stats.Pending != 3 || got.Nodes[0].Left == nil {
 				t.Errorf("%s: when it is back the health is %+v, with %+v", c.what, got.Health, got.Stats)
 			}
+		}
+	})
+}
+
+// A paused task, and one of a calendar, are found and shown as what they are.
+func TestScheduler_pausedAndCalendar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		put(t, s, durable.Task{Key: "held", Kind: "ok", Delay: time.Second},
+			durable.Task{Key: "daily", Kind: "ok", Cron: "0 9 * * *", Times: durable.Forever})
+		if err := s.Pause(t.Context(), "held"); err != nil {
+			t.Fatal(err)
+		}
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(time.Minute)
+		list := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=paused", nil), 200)
+		if len(list.Tasks) != 1 || list.Tasks[0].Key != "held" || list.Tasks[0].State != "paused" || list.Tasks[0].Next != nil {
+			t.Errorf("paused are %+v", list.Tasks)
+		}
+		about := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?key=daily", nil), 200)
+		if about.Task == nil || about.Task.Cron != "0 9 * * *" || about.Task.Interval != 0 || about.Task.Next == nil {
+			t.Errorf("the task of a calendar is %+v", about.Task)
 		}
 	})
 }
@@ -326,7 +351,7 @@ func TestBoard_nodes(t *testing.T) {
 		b := newBoard("tasks", f, nil)
 		time.Sleep(10 * time.Second)
 		s := b.state(-1)
-		if len(s.Nodes) != 2 || s.Nodes[0].Held != 7 || s.Nodes[0].Left != 4 || !s.Nodes[0].Self || s.Nodes[0].Workers != 8 || s.Nodes[0].Version != "v1" {
+		if len(s.Nodes) != 2 || s.Nodes[0].Held != 7 || *s.Nodes[0].Left != 4 || !s.Nodes[0].Self || s.Nodes[0].Workers != 8 || s.Nodes[0].Version != "v1" {
 			t.Errorf("the nodes are %+v", s.Nodes)
 		}
 		if !s.Health.Well || !strings.HasSuffix(s.Health.Text, "3 of 8 workers busy, 0 tasks, none parked, 2 nodes") && !strings.Contains(s.Health.Text, "2 nodes") {
