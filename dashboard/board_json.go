@@ -32,9 +32,11 @@ type tasksStatsJSON struct {
 	Pending   int `json:"pending"`
 	Waiting   int `json:"waiting"`
 	Running   int `json:"running"`
-	Workers   int `json:"workers"` // 0 if unknown
+	Workers   int `json:"workers"`
 	Parked    int `json:"parked"`
 	Unhandled int `json:"unhandled"`
+
+	OldestWait float64 `json:"oldest_wait"` // seconds
 
 	Added       uint64 `json:"added"`
 	Removed     uint64 `json:"removed"`
@@ -48,7 +50,7 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 	s := r.stats
 	return tasksStatsJSON{
 		Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Workers: r.Workers, Parked: s.Parked,
-		Unhandled: s.Unhandled, Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
+		Unhandled: s.Unhandled, OldestWait: s.OldestWait.Seconds(), Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
 		Started: s.Started, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }

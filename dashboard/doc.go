@@ -40,7 +40,7 @@
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
 //	lease        a node has missed two renewals of its lease, or it has run out
-//	overloaded   all workers have been busy for a second or more, and due runs wait
+//	overloaded   a due run has waited for a worker for a second or more
 //	unhandled    due tasks have a kind that no node handles
 //	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more
 //	parked       tasks are parked
@@ -147,8 +147,8 @@
 //
 //	scheduler, now         its name; the time of the reading
 //	health                 as above
-//	stats                  the fields of durable.Stats, and workers; on a node, pending and parked are those of
-//	                       all nodes
+//	stats                  fields of durable.Stats, in lower case; oldest_wait is in seconds; on a node, pending
+//	                       and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; nodes, how many
