@@ -141,6 +141,9 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	// Each group leads to its tasks, and each task to a page of its own.
 	p.do(chromedp.Click(chromedp.CSS("#failures .many")))
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 100 && document.querySelector("#list-message").textContent.startsWith("100 tasks, and there are more")`)
+	if got := js[float64](p, `Math.max(...[...document.querySelectorAll("#listed tr")].map((e) => e.offsetHeight))`); got > 45 {
+		t.Errorf("a row of the list is %v pixels high: dates are broken", got)
+	}
 	p.picture("list")
 	p.do(chromedp.Click(chromedp.CSS("#list-next")))
 	p.until(`document.querySelectorAll("#listed a").length === 20`)
