@@ -195,6 +195,7 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading, counted time.Time) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
+	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
 	r.Tasks = r.stats.Pending
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
@@ -215,9 +216,6 @@ func (b *board) fill(r *reading, counted time.Time) {
 		}
 	}
 	for _, n := range r.nodes {
-		if n.Self {
-			r.Workers = n.Workers
-		}
 		if n.ID != 0 { // a store has none
 			r.Nodes = append(r.Nodes, health.NodeReading{
 				Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
@@ -291,7 +289,7 @@ func (b *board) state(after int64) schedulerJSON {
 		History:   []tasksPoint{},
 	}
 	for _, n := range r.nodes {
-		s.Nodes = append(s.Nodes, newNodeJSON(n))
+		s.Nodes = append(s.Nodes, newNodeJSON(n, r.Away != ""))
 	}
 	if r.Left > 0 {
 		s.CatchUp = &catchUpJSON{r.Left, r.LeftMore, r.Oldest, known(r.Done)}

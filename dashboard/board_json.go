@@ -32,9 +32,11 @@ type tasksStatsJSON struct {
 	Pending   int `json:"pending"`
 	Waiting   int `json:"waiting"`
 	Running   int `json:"running"`
-	Workers   int `json:"workers"` // 0 if unknown
+	Workers   int `json:"workers"`
 	Parked    int `json:"parked"`
 	Unhandled int `json:"unhandled"`
+
+	OldestWait float64 `json:"oldest_wait"` // seconds
 
 	Added       uint64 `json:"added"`
 	Removed     uint64 `json:"removed"`
@@ -48,7 +50,7 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 	s := r.stats
 	return tasksStatsJSON{
 		Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Workers: r.Workers, Parked: s.Parked,
-		Unhandled: s.Unhandled, Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
+		Unhandled: s.Unhandled, OldestWait: s.OldestWait.Seconds(), Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
 		Started: s.Started, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
@@ -107,7 +109,7 @@ type nodeJSON struct {
 	ID      int64      `json:"id"`
 	Self    bool       `json:"self"`
 	Lease   float64    `json:"lease"`
-	Left    float64    `json:"left"`
+	Left    *float64   `json:"left"` // null while the engine does not answer
 	Held    int        `json:"held"`
 	Version string     `json:"version"`
 	Kinds   []string   `json:"kinds"`
@@ -117,12 +119,16 @@ type nodeJSON struct {
 	Started *time.Time `json:"started"`
 }
 
-func newNodeJSON(n durable.NodeInfo) nodeJSON {
+func newNodeJSON(n durable.NodeInfo, away bool) nodeJSON {
 	j := nodeJSON{
-		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(), Left: n.Left.Seconds(),
+		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(),
 		Held: n.Held, Version: keyShown(n.Version), Kinds: []string{},
 		Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
+	}
+	if !away {
+		left := n.Left.Seconds()
+		j.Left = &left
 	}
 	for _, k := range n.Kinds[:min(len(n.Kinds), maxKinds)] {
 		j.Kinds = append(j.Kinds, keyShown(k))
@@ -191,8 +197,9 @@ type storedJSON struct {
 	keyJSON
 	Kind       string     `json:"kind"`
 	State      string     `json:"state"`
-	Next       *time.Time `json:"next"`     // null if parked
+	Next       *time.Time `json:"next"`     // null if parked or paused
 	Interval   float64    `json:"interval"` // seconds
+	Cron       string     `json:"cron"`     // in place of interval
 	Times      int        `json:"times"`
 	Attempts   int        `json:"attempts"`
 	Missed     uint64     `json:"missed"`
@@ -206,7 +213,7 @@ type storedJSON struct {
 func newStoredJSON(i durable.Info) storedJSON {
 	s := storedJSON{
 		keyJSON: newKeyJSON(i.Key), Kind: i.Kind, State: i.State.String(), Next: known(i.Next),
-		Interval: i.Interval.Seconds(), Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
+		Interval: i.Interval.Seconds(), Cron: i.Cron, Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
 		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Generation: i.Generation, Seq: i.Seq,
 	}
 	if len(i.Failed) > 0 {

@@ -40,7 +40,7 @@
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
 //	lease        a node has missed two renewals of its lease, or it has run out
-//	overloaded   all workers have been busy for a second or more, and due runs wait
+//	overloaded   a due run has waited for a worker for a second or more
 //	unhandled    due tasks have a kind that no node handles
 //	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more
 //	parked       tasks are parked
@@ -106,8 +106,8 @@
 //	GET  api/tasks?scheduler=     {"tasks": a page of those that the query finds, "looked", "next": after= for
 //	                              the next page, "cut": whether the time was up before the page was full, "now"}.
 //	                              The query is that of durable.Query: state (scheduled, retrying, waiting,
-//	                              running, parked or paused), repeating (true), prefix, kind, failure, after, limit
-//	                              (1,000 at most)
+//	                              running, parked or paused), repeating (true), prefix, kind, failure, after,
+//	                              limit (1,000 at most)
 //	GET  api/failures?scheduler=  {"groups": the 100 largest of the failing tasks: kind, text, tasks, parked,
 //	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
 //	                              "now"}
@@ -116,11 +116,12 @@
 //	                              failed, each with at and text, "payload": size, and hidden: why it is not
 //	                              shown, or form (json, text or hex), text and cut}
 //	POST api/remove, run, reschedule
-//	                              as above, with scheduler; a parked task runs again
+//	                              as above, with scheduler; a parked task runs again, and a paused one stays
+//	                              paused
 //	POST api/bulk                 form with scheduler, a query and do: count, remove or run, for all tasks that
 //	                              the query finds. {"tasks": to how many it was done, "more": whether the time
-//	                              was up}; a request takes two seconds at most, and the same again does the rest. To
-//	                              run, the state must be scheduled, retrying or parked
+//	                              was up}; a request takes two seconds at most, and the same again does the
+//	                              rest. To run, the state must be scheduled, retrying or parked
 //
 // The state of a wheel is one object:
 //
@@ -146,8 +147,8 @@
 //
 //	scheduler, now         its name; the time of the reading
 //	health                 as above
-//	stats                  the fields of durable.Stats, and workers; on a node, pending and parked are those of
-//	                       all nodes
+//	stats                  fields of durable.Stats, in lower case; oldest_wait is in seconds; on a node, pending
+//	                       and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; nodes, how many
@@ -156,15 +157,15 @@
 //	                       since New, started_rate and failed_rate a second over the last ten seconds, failure,
 //	                       the last error, and last: the attempts of the last minute, with p50, p99 and max of
 //	                       late (due until started) and run. last is null without a recorder
-//	nodes                  name, id, self, lease and left, held, version, kinds, waiting, running, workers,
-//	                       started
+//	nodes                  name, id, self, lease and left (null while the engine does not answer), held,
+//	                       version, kinds, waiting, running, workers, started
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first
 //
-// A task of a scheduler has key, kind, state, next (null if parked), interval, times (-1 is forever), attempts
-// that have failed, missed, failure, failed_at (null if unknown), node, generation (a string) and seq, as in
-// durable.Info.
+// A task of a scheduler has key, kind, state, next (null if parked or paused), interval, cron, times (-1 is
+// forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, generation (a string)
+// and seq, as in durable.Info.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle and
 // waiting, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that

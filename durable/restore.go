@@ -39,7 +39,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
 // check returns an error if no task can be what a whole record says.
 func (r *record) check() error {
 	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
-		Times: int(r.times)}
+		Cron: r.cron, Times: int(r.times)}
 	if err := t.validate(); err != nil {
 		return err
 	}

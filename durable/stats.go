@@ -18,8 +18,11 @@ type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker
 	Running   int // handlers that are running
-	Parked    int // tasks that are parked
+	Workers   int // handlers that may run at the same time; see [WithPoolSize]
+	Parked    int // tasks that are parked; 0 after Shutdown, as Pending
 	Unhandled int // due tasks that have been read and wait because their kind has no handler
+
+	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
 
 	Added       uint64 // tasks that were added
 	Removed     uint64 // tasks that were removed or replaced
@@ -143,11 +146,15 @@ func (c *counter) fill(s *Stats) {
 // Stats returns the accounts of the scheduler.
 func (s *Scheduler) Stats() Stats {
 	w := s.wheel.Stats()
-	all := Stats{Pending: s.Len(), Waiting: w.Waiting, Running: w.Running}
+	all := Stats{
+		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
+	}
 	s.below.fill(&all) // what Len has counted, too
 	if s.reads.enter() {
 		defer s.reads.leave()
 		all.StoreSize = s.below.size()
+	} else {
+		all.Parked = 0
 	}
 	return all
 }

@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -200,4 +201,35 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What waits for a worker is in the accounts while it waits, with the age of the oldest. After Shutdown there
+// are no tasks, neither pending nor parked.
+func TestStats_stuckWorkers_andShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(2))
+		must(t, err)
+		end := make(chan struct{})
+		must(t, s.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil }))
+		must(t, s.Handle("fail", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, time.Second, time.Second)))
+		must(t, s.Start())
+		for i := range 5 {
+			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second}))
+		}
+		time.Sleep(10 * time.Second)
+		if got := s.Stats(); got.Workers != 2 || got.Running != 2 || got.Waiting != 3 ||
+			got.OldestWait < 8*time.Second || got.OldestWait > 9*time.Second {
+			t.Errorf("the accounts are %+v", got)
+		}
+		close(end)
+		must(t, s.AddTask(ctx, durable.Task{Key: "bad", Kind: "fail", Delay: time.Second}))
+		time.Sleep(2 * time.Second)
+		if got := s.Stats(); got.OldestWait != 0 || got.Parked != 1 || got.Pending != 1 {
+			t.Errorf("when they are free the accounts are %+v", got)
+		}
+		must(t, s.Shutdown(ctx))
+		if got := s.Stats(); got.Parked != 0 || got.Pending != 0 || got.ParkedTotal != 1 {
+			t.Errorf("after Shutdown the accounts are %+v", got)
+		}
+	})
 }

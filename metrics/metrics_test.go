@@ -57,6 +57,10 @@ func work(t *testing.T, tw *timewheel.TimeWheel) {
 	add(t, tw, timewheel.Task{Key: "panics", Interval: 60 * tick, Job: func(*timewheel.Task) { panic("on purpose") }})
 	add(t, tw, timewheel.Task{Key: "removed", Interval: time.Hour, Job: nothing})
 	add(t, tw, timewheel.Task{Key: "far", Interval: time.Hour, Job: nothing})
+	add(t, tw, timewheel.Task{Key: "paused", Interval: time.Hour, Job: nothing})
+	if err := tw.Pause("paused"); err != nil {
+		t.Fatal(err)
+	}
 	time.Sleep(10 * tick)
 	for _, key := range []string{"withdrawn", "removed"} {
 		if err := tw.RemoveTask(key); err != nil {
@@ -236,7 +240,7 @@ func TestCollector_series(t *testing.T) {
 		for _, kind := range []struct {
 			c    prometheus.Collector
 			want int
-		}{{metrics.NewCollector(tw, "w"), 14}, {c, 108}} {
+		}{{metrics.NewCollector(tw, "w"), 15}, {c, 109}} {
 			registry := prometheus.NewPedanticRegistry()
 			registry.MustRegister(kind.c)
 			families, err := registry.Gather()
@@ -318,8 +322,8 @@ func TestCollector_names_followTheConventions(t *testing.T) {
 		defer tw.Stop()
 		work(t, tw)
 		lint(t, c)
-		if n := testutil.CollectAndCount(c); n != 18 {
-			t.Errorf("there are %d metrics, want 15 accounts and 3 histograms", n)
+		if n := testutil.CollectAndCount(c); n != 19 {
+			t.Errorf("there are %d metrics, want 16 accounts and 3 histograms", n)
 		}
 		time.Sleep(3 * time.Second)
 	})
@@ -354,8 +358,8 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(tick, 8)
 		defer tw.Stop()
-		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 14 {
-			t.Errorf("there are %d metrics, want 14", n)
+		if n := testutil.CollectAndCount(metrics.NewCollector(tw, "w")); n != 15 {
+			t.Errorf("there are %d metrics, want 15", n)
 		}
 	})
 }

@@ -111,6 +111,7 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 			"timewheel_durable_tasks_removed_total":  int(stats.Removed),
 			"timewheel_durable_runs_waiting":         stats.Waiting,
 			"timewheel_durable_runs_running":         stats.Running,
+			"timewheel_durable_workers":              stats.Workers,
 			"timewheel_durable_runs_started_total":   int(stats.Started),
 			"timewheel_durable_runs_succeeded_total": int(stats.Succeeded),
 			"timewheel_durable_runs_failed_total":    int(stats.Failed),
@@ -125,6 +126,9 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 			checkTypeAndLabel(t, name, m, "scheduler", "orders")
 		}
 		lint(t, c)
+		if got := find(t, c, "timewheel_durable_oldest_wait_seconds").GetGauge().GetValue(); got != stats.OldestWait.Seconds() || got == 0 {
+			t.Errorf("the oldest wait is %v, want %v, and not 0", got, stats.OldestWait)
+		}
 		h := find(t, c, "timewheel_durable_commit_duration_seconds").GetHistogram()
 		if h.GetSampleCount() != stats.Commits.Count || len(h.GetBucket()) != durable.TimingBuckets {
 			t.Errorf("of %d commits the histogram is %v", stats.Commits.Count, h)
@@ -565,7 +569,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds = nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{38, 67, 8, 62}; !slices.Equal(got, want) {
+		if want := []int{40, 69, 8, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

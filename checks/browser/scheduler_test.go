@@ -141,6 +141,9 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	// Each group leads to its tasks, and each task to a page of its own.
 	p.do(chromedp.Click(chromedp.CSS("#failures .many")))
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 100 && document.querySelector("#list-message").textContent.startsWith("100 tasks, and there are more")`)
+	if got := js[float64](p, `Math.max(...[...document.querySelectorAll("#listed tr")].map((e) => e.offsetHeight))`); got > 45 {
+		t.Errorf("a row of the list is %v pixels high: dates are broken", got)
+	}
 	p.picture("list")
 	p.do(chromedp.Click(chromedp.CSS("#list-next")))
 	p.until(`document.querySelectorAll("#listed a").length === 20`)
@@ -185,7 +188,28 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	p.says(`^Kind sms has no handler here: 12 due tasks wait, the oldest for \d+ s\.$`)
 	p.sinceIsSaid("Kinds,Waiting")
 	p.until(`[...document.querySelectorAll("#kinds small.bad")].map((e) => e.textContent).join() === "no handler here"`)
+	// What waits for a handler is no run that waits for a worker: no figure says that nothing waits.
+	p.until(`document.querySelector("#states li:nth-child(4)").textContent === "Waiting›"`)
+	p.until(`/for a worker; 12 for a handler/.test($("tasks-numbers").textContent)`)
 	p.picture("unhandled")
+}
+
+// A paused task is found, is not said to run at any time, and cannot be run now. A task of a calendar says which.
+func TestScheduler_pausedAndCalendar(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	must(t, s.Handle("mail", works), s.Start(), s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour},
+		durable.Task{Key: "daily", Kind: "mail", Cron: "0 9 * * *", Times: durable.Forever}), s.Pause(t.Context(), "held"))
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live && page.view === "scheduler"`)
+	js[any](p, `[...document.querySelectorAll("#states a")].find((a) => a.textContent.startsWith("Paused")).click()`)
+	p.until(`$("listed").textContent === "heldmailpausedpaused"`)
+	js[any](p, `document.querySelector("#listed a").click()`)
+	p.until(`!$("task").hidden && /none: it is paused/.test($("facts").textContent) && $("run").hidden && !$("remove").hidden`)
+	p.picture("paused")
+	js[any](p, `location.hash = to({ key: "daily" })`)
+	p.until(`!$("task").hidden && /0 9 \* \* \*/.test($("facts").textContent) && !$("run").hidden`)
+	p.quiet(address)
 }
 
 // A backlog after downtime, which drains at a bounded rate.
@@ -215,6 +239,7 @@ func TestScheduler_engineAway(t *testing.T) {
 	link.SetDown(true)
 	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*memengine: fault`)
 	p.sinceIsSaid("Nodes")
+	p.until(`/the engine does not say what is left/.test($("nodes").textContent)`)
 	p.picture("away")
 	link.SetDown(false)
 	p.until(`document.querySelector("#tasks-health .verdict").textContent.startsWith("Working: ")`)

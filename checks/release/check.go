@@ -70,7 +70,7 @@ func (w *workshop) installCommand(bin, pkg string) (printed string, err error) {
 	}
 	in := *w
 	in.env = append(slices.Clip(w.env), "GOBIN="+bin)
-	if _, err := in.run(bin, "go", "install", pkg+"@"+w.version); err != nil {
+	if _, err := in.run(bin, "go", "install", pkg+"@latest"); err != nil {
 		return "", err
 	}
 	return w.run(bin, filepath.Join(bin, path.Base(pkg)+exe()), "version")

@@ -47,7 +47,7 @@ A run that has started is not interrupted.
 
 	aboutRunNow = `
 The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
-begin again with all of their attempts.
+begin again with all of their attempts. Paused ones stay paused.
 ` + aboutBulk + `  timewheel run-now -kind mail -state retrying`
 
 	aboutUnpark = `

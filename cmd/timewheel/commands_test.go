@@ -24,10 +24,11 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 			"ls-json":        {"ls", "-json"},
 			"ls-prefix":      {"ls", "-prefix", "mail:"},
 			"ls-parked":      {"ls", "-state", "parked", "-kind", "mail"},
+			"ls-paused":      {"ls", "-state", "paused"},
 			"ls-failure":     {"ls", "-failure", "smtp #: connection refused"},
 			"ls-repeating":   {"ls", "-repeating"},
 			"ls-all":         {"ls", "-all", "-limit", "2"},
-			"show":           {"show", "order:1", "order:2", "order:3", "mail:1", `"a key\nof\xffbytes"`},
+			"show":           {"show", "order:1", "order:2", "order:3", "order:4", "order:5", "mail:1", `"a key\nof\xffbytes"`},
 			"show-json":      {"show", "-json", "mail:1", `"a key\nof\xffbytes"`},
 			"show-payload":   {"show", "-payload", "order:1"},
 			"stats":          {"stats"},
@@ -61,7 +62,7 @@ func TestList_pages_followEachOther(t *testing.T) {
 		_, rest, _ := strings.Cut(got.err, "-after ")
 		after, _, _ = strings.Cut(rest, " ")
 	}
-	if want := r.must("ls", "-json", "-all"); len(pages) != 3 || strings.Join(pages, "") != want {
+	if want := r.must("ls", "-json", "-all"); len(pages) != 4 || strings.Join(pages, "") != want {
 		t.Errorf("the pages are\n%s\nand all is\n%s", strings.Join(pages, "\n"), want)
 	}
 }
@@ -99,7 +100,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"rm", r.place[0], r.place[1]}, usage, "which tasks?"},
 		{[]string{"rm", r.place[0], r.place[1], "-all", "key"}, usage, "not both"},
 		{[]string{"rm", r.place[0], r.place[1], "none"}, notFound, "task key not found: none"},
-		{[]string{"rm", r.place[0], r.place[1], "-all"}, notConfirmed, "Remove 8 tasks?"},
+		{[]string{"rm", r.place[0], r.place[1], "-all"}, notConfirmed, "Remove 10 tasks?"},
 		{[]string{"unpark", r.place[0], r.place[1], "order:1"}, failed, "not parked, but scheduled"},
 		{[]string{"unpark", r.place[0], r.place[1], "none"}, notFound, "none"},
 		{[]string{"unpark", r.place[0], r.place[1], "-state", "parked"}, usage, "-state"},
@@ -121,7 +122,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%q, exit code %d, writes %q", c.args, got.code, got.out)
 		}
 	}
-	if got := r.keys(); len(got) != 8 {
+	if got := r.keys(); len(got) != 10 {
 		t.Errorf("there are %q left", got)
 	}
 }
@@ -195,7 +196,7 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 		if got.out != "Removed 2 tasks.\n" || got.code != notFound {
 			r.Errorf("rm: %+v", got)
 		}
-		if keys := r.keys(); len(keys) != 6 || slices.Contains(keys, "order:1") {
+		if keys := r.keys(); len(keys) != 8 || slices.Contains(keys, "order:1") {
 			r.Errorf("there are %q left", keys)
 		}
 	})
@@ -208,11 +209,11 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 		for _, answer := range []string{"\n", "n\n", "no\n", "perhaps"} {
 			r.answer = answer
 			got := r.do("rm", "-prefix", "order:")
-			if got.code != notConfirmed || !strings.HasPrefix(got.err, "Remove 3 tasks? [y/N] ") || got.out != "" {
+			if got.code != notConfirmed || !strings.HasPrefix(got.err, "Remove 5 tasks? [y/N] ") || got.out != "" {
 				r.Errorf("answer %q: %+v", answer, got)
 			}
 		}
-		if keys := r.keys(); len(keys) != 8 {
+		if keys := r.keys(); len(keys) != 10 {
 			r.Fatalf("there are %q left", keys)
 		}
 		r.answer = "y\n"
@@ -223,18 +224,18 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 		if got := r.do("unpark", "-all"); got.out != "Unparked 0 tasks.\n" || got.err != "" || got.code != done {
 			r.Errorf("unpark again: %+v", got)
 		}
-		if got := r.do("rm", "-prefix", "order:", "-repeating"); got.out != "Removed 2 tasks.\n" {
+		if got := r.do("rm", "-prefix", "order:", "-repeating"); got.out != "Removed 3 tasks.\n" {
 			r.Errorf("rm: %+v", got)
 		}
 		r.answer = "" // no terminal
 		got = r.do("run-now", "-kind", "order")
-		if got.code != notConfirmed || !strings.Contains(got.err, "Run 3 tasks?") || !strings.Contains(got.err, "-yes") {
+		if got.code != notConfirmed || !strings.Contains(got.err, "Run 4 tasks?") || !strings.Contains(got.err, "-yes") {
 			r.Errorf("run-now without a terminal: %+v", got)
 		}
-		if got := r.must("run-now", "-kind", "order", "-yes"); got != "Made due 3 tasks.\n" {
+		if got := r.must("run-now", "-kind", "order", "-yes"); got != "Made due 4 tasks.\n" {
 			r.Errorf("run-now writes %q", got)
 		}
-		if got := r.must("rm", "-all", "-yes", "-json"); got != "{\"removed\":6}\n" {
+		if got := r.must("rm", "-all", "-yes", "-json"); got != "{\"removed\":7}\n" {
 			r.Errorf("rm writes %q", got)
 		}
 		if keys := r.keys(); len(keys) != 0 {

@@ -75,14 +75,14 @@ func TestExport_toAFile_andImportIntoANewDirectory(t *testing.T) {
 	r := inDirectory(t)
 	r.restore(fixture(t))
 	name := filepath.Join(t.TempDir(), "tasks.jsonl")
-	if got := r.do("export", name); got.code != done || got.out != "" || got.err != "Exported 8 tasks.\n" {
+	if got := r.do("export", name); got.code != done || got.out != "" || got.err != "Exported 10 tasks.\n" {
 		t.Errorf("export: %+v", got)
 	}
 	if got := r.do("export", name); got.code != failed || !strings.Contains(got.err, "exists") {
 		t.Errorf("export over a file: %+v", got)
 	}
 	to := &rig{T: t, place: []string{"-dir", filepath.Join(t.TempDir(), "new")}}
-	if got := to.do("import", name); got.code != done || got.err != "Imported 8 tasks.\n" {
+	if got := to.do("import", name); got.code != done || got.err != "Imported 10 tasks.\n" {
 		t.Errorf("import: %+v", got)
 	}
 	golden(t, "export.golden", r.must("export", "-"))
@@ -97,14 +97,14 @@ func TestImport_ofKeysThatAreTaken_skipsOrReplaces(t *testing.T) {
 		r.must("rm", "order:2")
 		changed := r.stored()
 		r.answer = lines
-		if got := r.do("import"); got.code != done || got.err != "Imported 1 task, skipped 7 whose key was taken.\n" {
+		if got := r.do("import"); got.code != done || got.err != "Imported 1 task, skipped 9 whose key was taken.\n" {
 			r.Errorf("import: %+v", got)
 		}
-		if got := r.stored(); len(got) != 8 || fmt.Sprint(got) == fmt.Sprint(records) || len(changed) != 7 {
+		if got := r.stored(); len(got) != 10 || fmt.Sprint(got) == fmt.Sprint(records) || len(changed) != 9 {
 			r.Errorf("it has replaced something")
 		}
 		got := r.do("import", "-replace")
-		if got.code != done || got.err != "Imported 8 tasks, of which 8 replaced another.\n" {
+		if got.code != done || got.err != "Imported 10 tasks, of which 10 replaced another.\n" {
 			r.Errorf("import -replace: %+v", got)
 		}
 		if got := r.stored(); fmt.Sprint(got) != fmt.Sprint(records) {
@@ -137,7 +137,7 @@ func TestImport_ofALineThatIsWrong_namesItAndCanBeRunAgain(t *testing.T) {
 				t.Errorf("%+v, want %q", got, c.says)
 			}
 			r.answer = strings.Join(lines, "")
-			if got := r.do("import"); got.code != done || got.err != "Imported 5 tasks, skipped 3 whose key was taken.\n" {
+			if got := r.do("import"); got.code != done || got.err != "Imported 7 tasks, skipped 3 whose key was taken.\n" {
 				t.Errorf("again: %+v", got)
 			}
 		})

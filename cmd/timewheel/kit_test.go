@@ -205,7 +205,11 @@ func fixture(t *testing.T) (all []durable.Record) {
 				Interval: 1500 * time.Millisecond, Times: 12_000},
 			durable.Task{Key: "a key\nof\xffbytes", Kind: "order", At: year},
 			durable.Task{Key: "Auftrag: Größe 大きさ", Kind: "order", At: year},
+			durable.Task{Key: "order:4", Kind: "order", At: year.Add(time.Hour), Cron: "0 9 * * MON",
+				Times: durable.Forever},
+			durable.Task{Key: "order:5", Kind: "order", At: year},
 		))
+		check(t, s.Pause(t.Context(), "order:5"))
 		time.Sleep(time.Minute) // of the bubble
 		synctest.Wait()
 		check(t, s.Shutdown(t.Context()))

@@ -266,6 +266,7 @@ function go() {
     for (const e of document.querySelectorAll("#task-view .of-scheduler")) e.hidden = scheduler === "";
     setFacts(scheduler === "" ? wheelFacts : storedFacts);
     write($("run"), "Run now");
+    $("run").hidden = false;
     refresh();
   }
   if (view === "list") showList(list);

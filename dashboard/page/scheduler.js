@@ -10,7 +10,7 @@ const toList = (values) => to({ list: "tasks", ...values });
 
 const tasksNumbers = [
   { name: "Pending", field: "pending", note: "tasks" },
-  { name: "Waiting", field: "waiting", alarm: "overloaded", about: () => "due, for a worker" },
+  { name: "Waiting", field: "waiting", alarm: "overloaded", about: (s) => s.unhandled ? `for a worker; ${compact(s.unhandled)} for a handler` : "due, for a worker" },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
   { name: "Started", field: "started", rate: true },
@@ -75,8 +75,8 @@ const states = [
   { name: "All", list: {}, count: (s) => s.stats.pending },
   { name: "Scheduled", list: { state: "scheduled" } },
   { name: "Retrying", list: { state: "retrying" }, count: (s) => s.census.at ? Math.max(s.census.failing - s.census.parked, 0) : null },
-  { name: "Waiting", list: { state: "waiting" }, count: (s) => s.stats.waiting, alarm: "overloaded" },
-  { name: "Running", list: { state: "running" }, count: (s) => s.stats.running },
+  { name: "Waiting", list: { state: "waiting" } }, // for a worker, a handler or an earlier task; nothing counts them all
+  { name: "Running", list: { state: "running" }, count: (s) => s.nodes.length > 1 ? null : s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
   { name: "Paused", list: { state: "paused" } },
   { name: "Repeating", list: { repeating: "true" } },
@@ -179,9 +179,9 @@ function showNodes(state) {
     inscribe(h.firstChild, n.name || "this process");
     write(h.lastChild, n.self && n.name ? "this one" : "");
     lease.hidden = n.lease === 0;
-    const late = n.lease > 0 && n.left < n.lease / 2;
+    const late = n.lease > 0 && n.left !== null && n.left < n.lease / 2;
     li.classList.toggle("wrong", late);
-    write(lease.firstChild, n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
+    write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
     write(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
@@ -291,6 +291,7 @@ function stateText(t) {
 
 // whenText says when a task is next due, by the server's time in ms.
 function whenText(t, server) {
+  if (t.state === "paused") return "paused";
   if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
   const s = (Date.parse(t.next) - server) / 1000;
   return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
@@ -416,18 +417,20 @@ async function refreshStored(ref, question) {
   if (page.ref.key === undefined) inscribe($("task-title"), task.key);
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
-  const next = parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const paused = task.state === "paused";
+  const next = paused ? "none: it is paused until the program resumes it" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
   [
     task.state,
     next,
     times(task.times),
-    task.interval > 0 ? span(task.interval) : "none",
+    task.interval > 0 ? span(task.interval) : task.cron || "none",
     task.node || "none",
     attempts > 0 ? `${task.attempts} of ${attempts}` : `${task.attempts}; the kind has no handler here`,
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);
   write($("run"), parked ? "Unpark" : "Run now");
+  $("run").hidden = paused; // it would stay paused
   $("task").hidden = false;
   $("controls").hidden = !page.control;
   if (!found) announce(`Found. It is ${task.state}`);

@@ -739,7 +739,6 @@ func TestStore_size_isThatOfTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
 	before := store.Size()
 	data := make([]byte, 1<<20)
 	for i := range 8 {
@@ -751,6 +750,13 @@ func TestStore_size_isThatOfTheFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := store.Close(); err != nil { // it writes what is in memory alone
+		t.Fatal(err)
+	}
+	if store, err = pebble.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
 	if size := store.Size(); size < before+8<<20 {
 		t.Errorf("the size was %d, and with 8 MiB more it is %d", before, size)
 	}

@@ -44,7 +44,8 @@ type SchedulerReading struct {
 	Away    string // why the engine does not answer, or empty
 
 	Tasks, Parked             int
-	Waiting, Running, Workers int // Workers is 0 if it is unknown
+	Waiting, Running, Workers int
+	OldestWait                time.Duration // of the runs that wait for a worker
 
 	Kinds    []KindReading
 	Orphans  []OrphanReading
@@ -103,11 +104,8 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 
 // SchedulerIsWell says in words that nothing is wrong at the reading.
 func SchedulerIsWell(now SchedulerReading) string {
-	text := "Working: " + count(now.Running, "run") + " in progress"
-	if now.Workers > 0 {
-		text = fmt.Sprintf("Working: %s of %s busy", number(now.Running), count(now.Workers, "worker"))
-	}
-	text += fmt.Sprintf(", %s, none parked", count(now.Tasks, "task"))
+	text := fmt.Sprintf("Working: %s of %s busy, %s, none parked",
+		number(now.Running), count(now.Workers, "worker"), count(now.Tasks, "task"))
 	if len(now.Nodes) > 1 {
 		text += fmt.Sprintf(", %s", count(len(now.Nodes), "node"))
 	}
@@ -174,20 +172,23 @@ func nodesLate(now SchedulerReading, _ []SchedulerReading) []Finding {
 }
 
 func isBusy(r SchedulerReading) bool {
-	return r.Waiting > 0 && r.Workers > 0 && r.Running >= r.Workers && r.Broken == "" && r.Away == ""
+	return r.Waiting > 0 && r.OldestWait >= TooLong && r.Broken == "" && r.Away == ""
 }
 
-// allBusy reports an overload that has lasted for TooLong.
+// allBusy reports that a run has waited for TooLong, as of a wheel.
 func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
-	from := now.Time
-	for i := len(past) - 1; i >= 0 && isBusy(past[i]); i-- {
-		from = past[i].Time
-	}
-	if !isBusy(now) || now.Time.Sub(from) < TooLong {
+	if !isBusy(now) {
 		return nil
 	}
-	return []Finding{{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s of %s busy, %s",
-		Span(now.Time.Sub(from)), number(now.Running), count(now.Workers, "worker"), waits(now.Waiting))}}
+	from := now.Time.Add(-now.OldestWait)
+	for i := len(past) - 1; i >= 0 && isBusy(past[i]); i-- {
+		if began := past[i].Time.Add(-past[i].OldestWait); began.Before(from) {
+			from = began
+		}
+	}
+	return []Finding{{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s of %s busy, %s, the oldest for %s",
+		Span(now.Time.Sub(from)), number(now.Running), count(now.Workers, "worker"), waits(now.Waiting),
+		Span(now.OldestWait))}}
 }
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {

@@ -26,7 +26,7 @@ func TestJudgeScheduler(t *testing.T) {
 		x.Time = ago(d)
 		return x
 	}
-	busy := r{Waiting: 492, Running: 8, Workers: 8}
+	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
 	behind := r{Left: 12400, Oldest: ago(3 * h), Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
@@ -53,9 +53,11 @@ func TestJudgeScheduler(t *testing.T) {
 			{NodeLate, ago(2100 * time.Millisecond), "Node b has not renewed its lease for 2 s"},
 			{NodeLate, ago(5 * s), "Node c has not renewed its lease for 5 s: it has run out, and other nodes take its tasks over"},
 		}},
-		{"overloaded", at(0, busy), []r{at(50*s, r{}), at(41*s, busy), at(5*s, busy)}, []Finding{{Overloaded, ago(41 * s),
-			"Overloaded for 41 s: 8 of 8 workers busy, 492 runs wait"}}},
-		{"a burst", at(0, busy), []r{at(s/2, busy), at(2*s, r{})}[:1], nil},
+		{"overloaded", at(0, busy), []r{at(50*s, r{}), at(36*s, busy), at(5*s, busy)}, []Finding{{Overloaded, ago(41 * s),
+			"Overloaded for 41 s: 8 of 8 workers busy, 492 runs wait, the oldest for 5 s"}}},
+		{"overloaded at the first reading", at(0, busy), nil, []Finding{{Overloaded, ago(5 * s),
+			"Overloaded for 5 s: 8 of 8 workers busy, 492 runs wait, the oldest for 5 s"}}},
+		{"a burst", at(0, r{Waiting: 492, Running: 8, Workers: 8, OldestWait: s / 2}), []r{at(s, busy)}, nil},
 		{"busy, and nothing waits", at(0, r{Running: 8, Workers: 8}), []r{at(m, r{Running: 8, Workers: 8})}, nil},
 		{"a kind without a handler", at(0, r{Orphans: []OrphanReading{{"mail", 12, false, ago(3 * m)}, {"sms", 0, false, noon}}}), nil,
 			[]Finding{{Unhandled, ago(3 * m), "Kind mail has no handler here: 12 due tasks wait, the oldest for 3 m"}}},
@@ -99,9 +101,9 @@ func TestJudgeScheduler(t *testing.T) {
 			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
 		{"due just now", at(0, r{Left: 5, Oldest: ago(s / 2)}), nil, nil},
 		{"the worst first", at(0, r{Parked: 1, Left: 1, Oldest: ago(m), Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []OrphanReading{{"o", 1, false, ago(m)}},
-			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1}), []r{at(2*s, busy)}, []Finding{
+			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1, OldestWait: 2 * s}), []r{at(2*s, r{})}, []Finding{
 			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has run out, and other nodes take its tasks over"},
-			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits"},
+			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
 			{Unhandled, ago(m), "Kind o has no handler here: 1 due task waits, the oldest for 1 m"},
 			{Failing, noon, "Kind recheck: 3 of 3 attempts failed in the last 5 m"},
 			{Parked, noon, "1 task is parked; all attempts have failed"},
@@ -124,7 +126,7 @@ func TestJudgeScheduler(t *testing.T) {
 
 func TestSchedulerIsWell(t *testing.T) {
 	for want, r := range map[string]SchedulerReading{
-		"Working: 1 run in progress, 1,204 tasks, none parked":       {Running: 1, Tasks: 1204},
+		"Working: 1 of 8 workers busy, 1,204 tasks, none parked":     {Running: 1, Workers: 8, Tasks: 1204},
 		"Working: 3 of 8 workers busy, 1 task, none parked":          {Running: 3, Workers: 8, Tasks: 1},
 		"Working: 0 of 1 worker busy, 0 tasks, none parked, 2 nodes": {Workers: 1, Nodes: make([]NodeReading, 2)},
 	} {
