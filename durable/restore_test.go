@@ -47,7 +47,7 @@ func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)
 }
 
 // leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
-// periods, and one that is due in an hour.
+// periods, one that is due in an hour, a paused one, and one with a calendar.
 func leftBehind(t *testing.T) (all []durable.Record) {
 	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
 	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
@@ -57,7 +57,12 @@ func leftBehind(t *testing.T) (all []durable.Record) {
 	r.start()
 	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
 		durable.Task{Key: "later", Kind: "note", Delay: hour},
+		durable.Task{Key: "paused", Kind: "note", Delay: tick},
+		durable.Task{Key: "yearly", Kind: "note", Cron: "CRON_TZ=Europe/Berlin 0 9 1 6 *", Times: durable.Forever},
 		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: r.begin.Add(-90 * sec)})
+	if err := r.Pause(ctx, "paused"); err != nil {
+		t.Fatal(err)
+	}
 	testkit.Settle(5 * sec)
 	r.add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
 	testkit.Settle(3 * tick)
