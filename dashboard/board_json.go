@@ -191,8 +191,9 @@ type storedJSON struct {
 	keyJSON
 	Kind       string     `json:"kind"`
 	State      string     `json:"state"`
-	Next       *time.Time `json:"next"`     // null if parked
+	Next       *time.Time `json:"next"`     // null if parked or paused
 	Interval   float64    `json:"interval"` // seconds
+	Cron       string     `json:"cron"`     // in place of the interval; empty if there is none
 	Times      int        `json:"times"`
 	Attempts   int        `json:"attempts"`
 	Missed     uint64     `json:"missed"`
@@ -206,7 +207,7 @@ type storedJSON struct {
 func newStoredJSON(i durable.Info) storedJSON {
 	s := storedJSON{
 		keyJSON: newKeyJSON(i.Key), Kind: i.Kind, State: i.State.String(), Next: known(i.Next),
-		Interval: i.Interval.Seconds(), Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
+		Interval: i.Interval.Seconds(), Cron: i.Cron, Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
 		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Generation: i.Generation, Seq: i.Seq,
 	}
 	if len(i.Failed) > 0 {

@@ -150,7 +150,7 @@ func queryOf(form url.Values) (q durable.Query, err error) {
 	}
 	if text := form.Get("state"); text != "" {
 		states := []durable.State{
-			durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked,
+			durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked, durable.Paused,
 		}
 		i := slices.IndexFunc(states, func(s durable.State) bool { return s.String() == text })
 		if i < 0 {

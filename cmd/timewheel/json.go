@@ -66,15 +66,16 @@ type taskJSON struct {
 	Key        text      `json:"key"`
 	Kind       text      `json:"kind"`
 	Interval   seconds   `json:"interval"`
-	Times      int       `json:"times"`         // -1: until it is removed
-	Next       time.Time `json:"next,omitzero"` // none if it is parked
-	Parked     bool      `json:"parked"`        //
-	Attempts   int       `json:"attempts"`      // that have failed
-	Missed     uint64    `json:"missed"`        // periods
-	Failure    string    `json:"failure"`       // the error of the last attempt
-	Generation uint64    `json:"generation"`    // of the token
-	Seq        uint64    `json:"seq"`           // of the token
-	Payload    []byte    `json:"payload"`       // in base64
+	Cron       text      `json:"cron,omitempty"` // in place of the interval
+	Times      int       `json:"times"`          // -1: until it is removed
+	Next       time.Time `json:"next,omitzero"`  // none if it is parked or paused
+	Parked     bool      `json:"parked"`         //
+	Attempts   int       `json:"attempts"`       // that have failed
+	Missed     uint64    `json:"missed"`         // periods
+	Failure    string    `json:"failure"`        // the error of the last attempt
+	Generation uint64    `json:"generation"`     // of the token
+	Seq        uint64    `json:"seq"`            // of the token
+	Payload    []byte    `json:"payload"`        // in base64
 	State      string    `json:"state,omitempty"`
 	Node       string    `json:"node,omitempty"` // that holds it
 
@@ -89,11 +90,11 @@ type failureJSON struct {
 // recordJSON returns what an export says about a task: nothing that depends on the time or on a node.
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
-		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Times: i.Times,
+		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: text(i.Cron), Times: i.Times,
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload,
 	}
-	if !i.Parked {
+	if !i.Next.IsZero() {
 		t.Next = i.Next.UTC()
 	}
 	return t

@@ -119,7 +119,7 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 }
 
 func (p *program) nextRun(i durable.Info) string {
-	if i.Parked {
+	if i.Next.IsZero() {
 		return "-"
 	}
 	return p.when(i.Next)
@@ -196,11 +196,14 @@ func (p *program) showTask(i durable.Info) {
 	line("key", "%s", quoteText(i.Key))
 	line("kind", "%s", quoteText(i.Kind))
 	line("state", "%s", i.State)
-	if !i.Parked {
+	if !i.Next.IsZero() {
 		line("next", "%s", when(i.Next, now))
 	}
 	if i.Interval > 0 {
 		line("interval", "%s", i.Interval)
+	}
+	if i.Cron != "" {
+		line("cron", "%s", quoteText(i.Cron))
 	}
 	line("runs left", "%s", times(i.Times))
 	if i.Missed > 0 {

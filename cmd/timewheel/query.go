@@ -16,7 +16,7 @@ var states = map[string]durable.State{}
 var stateNames []string
 
 func init() {
-	for s := durable.Scheduled; s <= durable.Parked; s++ {
+	for s := durable.Scheduled; s <= durable.Paused; s++ {
 		states[s.String()] = s
 		stateNames = append(stateNames, s.String())
 	}

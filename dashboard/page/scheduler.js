@@ -78,6 +78,7 @@ const states = [
   { name: "Waiting", list: { state: "waiting" }, count: (s) => s.stats.waiting, alarm: "overloaded" },
   { name: "Running", list: { state: "running" }, count: (s) => s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
+  { name: "Paused", list: { state: "paused" } },
   { name: "Repeating", list: { repeating: "true" } },
 ];
 
@@ -415,12 +416,12 @@ async function refreshStored(ref, question) {
   if (page.ref.key === undefined) inscribe($("task-title"), task.key);
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
-  const next = parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const next = task.state === "paused" ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
   [
     task.state,
     next,
     times(task.times),
-    task.interval > 0 ? span(task.interval) : "none",
+    task.cron || (task.interval > 0 ? span(task.interval) : "none"),
     task.node || "none",
     attempts > 0 ? `${task.attempts} of ${attempts}` : `${task.attempts}; the kind has no handler here`,
     compact(task.missed),
