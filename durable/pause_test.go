@@ -68,6 +68,7 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 				}
 				r.Scheduler = s
 				r.handle("note", func(context.Context, durable.Run) error { return nil })
+				time.Sleep(tick / 2) // so that the run does not begin at once
 				r.start()
 				var other sync.WaitGroup
 				other.Go(func() { // its commit holds up the start of the run and the verb
