@@ -136,6 +136,17 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 		if i := first.Tasks[0]; i.State != "parked" || i.Next != nil || i.Attempts != 2 || i.Failure != errRefused.Error() || i.Kind != "bad" || !i.Exact {
 			t.Errorf("a task is %+v", i)
 		}
+		put(t, s, durable.Task{Key: "nightly", Kind: "ok", Cron: "@yearly", Times: durable.Forever})
+		if err := s.Pause(t.Context(), "nightly"); err != nil {
+			t.Fatal(err)
+		}
+		list := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=paused", nil), 200)
+		if len(list.Tasks) != 1 || list.Tasks[0].State != "paused" || list.Tasks[0].Next != nil || list.Tasks[0].Cron != "@yearly" {
+			t.Errorf("paused are %+v", list)
+		}
+		if err := s.RemoveTask(t.Context(), "nightly"); err != nil {
+			t.Fatal(err)
+		}
 		for _, wrong := range []string{"state=lost", "repeating=perhaps", "limit=0", "limit=1001", "after=!"} {
 			answer[errorJSON](t, ask(h, "GET", "/api/tasks?"+wrong, nil), 400)
 		}

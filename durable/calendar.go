@@ -108,12 +108,22 @@ func (c *calendar) nextShown(t time.Time) time.Time {
 			return time.Time{}
 		}
 		at := t.Add(match.Sub(shown(t)))
-		_, end := t.ZoneBounds()
+		end := sameUntil(t)
 		if end.IsZero() || at.Before(end) {
 			return at
 		}
 		t, local = end, shown(end).Add(-1)
 	}
+}
+
+// sameUntil returns until when the local clock is as far from UTC as at t, or sooner, or zero if it stays so.
+// On the last day of a leap year ZoneBounds says that it ended at the beginning of that day.
+func sameUntil(t time.Time) time.Time {
+	_, end := t.ZoneBounds()
+	if !end.IsZero() && !end.After(t) {
+		return t.Truncate(time.Hour).Add(time.Hour)
+	}
+	return end
 }
 
 // shown returns what the local clock shows at t, as a time in UTC.
@@ -146,7 +156,7 @@ func (c *calendar) firstShown(local time.Time) time.Time {
 		if at.Before(t) {
 			at = t // the clock was set forward then, over that minute
 		}
-		_, end := t.ZoneBounds()
+		end := sameUntil(t)
 		if end.IsZero() || at.Before(end) {
 			return at
 		}

@@ -81,6 +81,16 @@ func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
 	if testing.Short() {
 		from = until.AddDate(-1, 0, 0)
 	}
+	walk(t, from, until)
+}
+
+// Beyond 2037 a zone has no list of when its clock is set, but a rule. The year 2040 is a leap year.
+func TestCalendar_byTheRuleOfAZone_asAWalkThroughTheMinutes(t *testing.T) {
+	walk(t, time.Date(2040, 9, 1, 0, 0, 0, 0, time.UTC), time.Date(2041, 5, 1, 0, 0, 0, 0, time.UTC))
+}
+
+// walk compares the calendars with a walk through the minutes.
+func walk(t *testing.T, from, until time.Time) {
 	const around = 2 * 24 * 60 // minutes of the calendar before and after, for what a local clock shows
 	minutes := int(until.Sub(from) / time.Minute)
 	matches := make([][]bool, len(calendars)) // of each, what matches, from around minutes before from
@@ -116,7 +126,10 @@ func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []int
-			for at := calendar.next(from); at.Before(until); at = calendar.next(at) {
+			for last, at := from, calendar.next(from); at.Before(until); last, at = at, calendar.next(at) {
+				if !at.After(last) {
+					t.Fatalf("%s, %s: after %v comes %v", zone, c.spec, last, at)
+				}
 				got = append(got, int(at.Sub(from)/time.Minute))
 			}
 			if !slices.Equal(got, want) {
@@ -155,6 +168,10 @@ func TestNext_whenTheClocksAreSet(t *testing.T) {
 			"[11-01 00:00:00 CDT 11-02 00:00:00 CST 11-03 00:00:00 CST]"},
 		{"CRON_TZ=Pacific/Apia 0 9 * * *", "2011-12-28T20:00:00Z", // which had no 30th of December
 			"[12-29 09:00:00 -10 12-31 00:00:00 +14 12-31 09:00:00 +14]"},
+		{"CRON_TZ=Europe/Berlin 0 9 * * *", "2040-12-30T00:00:00Z",
+			"[12-30 09:00:00 CET 12-31 09:00:00 CET 01-01 09:00:00 CET]"},
+		{"CRON_TZ=Europe/Berlin 30 * * * *", "2040-12-31T21:45:00Z",
+			"[12-31 23:30:00 CET 01-01 00:30:00 CET 01-01 01:30:00 CET]"},
 		{"0 9 * * MON", "2026-11-22T09:00:00Z", "[11-23 09:00:00 UTC 11-30 09:00:00 UTC 12-07 09:00:00 UTC]"},
 		{"0 0 29 2 *", "2096-02-29T00:00:00Z", "[02-29 00:00:00 UTC 02-29 00:00:00 UTC 02-29 00:00:00 UTC]"},
 		{"0 0 1 1 *", "2260-06-01T00:00:00Z", "[01-01 00:00:00 UTC 01-01 00:00:00 UTC]"}, // the last year is 2262

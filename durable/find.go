@@ -63,6 +63,8 @@ func (q Query) stretch(now int64) stretch {
 		return stretch{after: end(now), until: latest}
 	case q.State == Paused:
 		return stretch{after: end(pausedDue - 1), until: pausedDue}
+	case q.State == Parked:
+		return stretch{after: end(latest), until: never}
 	}
 	return stretch{after: Position{Due: None}, until: never}
 }

@@ -65,6 +65,9 @@ func (g *group) touched(key string) *touched {
 // find returns the task of the key, or nil.
 func (g *group) find(key string) (*record, error) {
 	if t := g.touched(key); t != nil {
+		if t.marked { // then a verb comes before the start that is counted there
+			return t.was, nil
+		}
 		return t.now, nil
 	}
 	if l := g.k.live[key]; l != nil {

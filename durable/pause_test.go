@@ -3,10 +3,15 @@
 package durable_test
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // A paused task is paused in the next process, too, and is neither parked nor overdue there.
@@ -28,6 +33,92 @@ func TestPause_outlivesTheProcess(t *testing.T) {
 		time.Sleep(2 * tick)
 		if calls := r.runs(); len(calls) != 1 || calls[0].Due != r.begin.Add(time.Minute) {
 			t.Errorf("%v", brief(calls))
+		}
+	})
+}
+
+// A secondsStore is one whose commits take a second, so that what is asked for meanwhile is one group.
+type secondsStore struct{ *memstore.Store }
+
+func (s secondsStore) Commit(changes []durable.Change) error {
+	time.Sleep(time.Second) // of the bubble
+	return s.Store.Commit(changes)
+}
+
+// The start of an overdue run is made durable first. A verb that is durable with it comes before the run: when
+// it has returned, no run starts.
+func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
+	for name, do := range map[string]func(r *rig) error{
+		"pause":      func(r *rig) error { return r.Pause(ctx, "a") },
+		"remove":     func(r *rig) error { return r.RemoveTask(ctx, "a") },
+		"reschedule": func(r *rig) error { return r.Reschedule(ctx, "a", time.Hour) },
+		"replace": func(r *rig) error {
+			return r.SetTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
+				r.crash("note")
+				time.Sleep(time.Minute)
+				_ = r.Shutdown(ctx)
+				s, err := durable.New(secondsStore{r.store.Reopen()}, r.opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Scheduler = s
+				r.handle("note", func(context.Context, durable.Run) error { return nil })
+				time.Sleep(tick / 2) // so that the run does not begin at once
+				r.start()
+				var other sync.WaitGroup
+				other.Go(func() { // its commit holds up the start of the run and the verb
+					r.add(durable.Task{Key: "b", Kind: "note", Delay: 12 * time.Hour})
+				})
+				time.Sleep(time.Second / 2)
+				if err := do(r); err != nil {
+					t.Error(err)
+				}
+				other.Wait()
+				time.Sleep(time.Minute)
+				if calls := r.runs(); len(calls) != 0 {
+					t.Errorf("%v", brief(calls))
+				}
+				if i, ok, err := r.Get(ctx, "a"); err != nil || name != "remove" && (!ok || i.Attempts != 0) {
+					t.Errorf("%+v, %v", i, err)
+				}
+				_ = r.Resume(ctx, "a") // its error is that it is removed
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				for _, c := range r.runs() {
+					if c.Key == "a" && (c.Attempt != 1 || name == "remove") {
+						t.Errorf("%+v", c)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What is paused is found without a look at what is not.
+func TestFind_paused_looksAtNothingElse(t *testing.T) {
+	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			key := fmt.Sprint(i)
+			if err := s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			if i < 3 {
+				if err := s.Pause(ctx, key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		f, err := s.Find(ctx, durable.Query{State: durable.Paused})
+		if err != nil || len(f.Tasks) != 3 || f.Looked != 3 || f.Next != "" {
+			t.Errorf("%+v, %v", f, err)
 		}
 	})
 }

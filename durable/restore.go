@@ -9,8 +9,8 @@ import (
 )
 
 // Restore adds all of the tasks or none, each as its record says: with the run that is next, its failed
-// attempts, its missed periods and its [Token]. A parked task stays parked. The records are those of a [Store]
-// or an [Engine], maybe of another one than this scheduler has. A kind needs no handler.
+// attempts, its missed periods and its [Token]. A parked task stays parked, and a paused one paused. The records
+// are those of a [Store] or an [Engine], maybe of another one than this scheduler has. A kind needs no handler.
 //
 // The error is as that of AddTask. It wraps ErrCorrupt or ErrVersion if a record cannot be read.
 func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
@@ -39,7 +39,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
 // check returns an error if no task can be what a whole record says.
 func (r *record) check() error {
 	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
-		Cron: r.cron, Times: int(r.times)}
+		Cron: r.cron, Times: int(r.times), Trace: r.trace}
 	if err := t.validate(); err != nil {
 		return err
 	}

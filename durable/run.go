@@ -30,7 +30,9 @@ func (k *keeper) runTask(l *live) {
 	if l.overdue && !k.countStart(l) {
 		return
 	}
-	k.running.add(l)
+	if !k.running.add(l) {
+		return // a verb was made durable with that
+	}
 	k.count.start(l.rec)
 	if l.overdue {
 		k.caughtUp.note()

@@ -15,16 +15,18 @@ type running struct {
 	of map[string]*live
 }
 
-func (r *running) add(l *live) {
+// add puts in a live whose run is to begin. It reports false if it must not, for it was taken out as it began.
+func (r *running) add(l *live) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l.over {
-		return // it was removed as it began
+		return false
 	}
 	if r.of == nil {
 		r.of = make(map[string]*live)
 	}
 	r.of[l.rec.key] = l
+	return true
 }
 
 // remove takes out a live whose run has begun. It may be nil.

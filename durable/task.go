@@ -34,7 +34,7 @@ const (
 //     that for the second time, and not when it skips that.
 //   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or
 //     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
-//     first time. A daily task runs once on each day.
+//     first time. Minutes that fall on one instant in this way share a run. A daily task runs once on each day.
 //
 // [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
 // zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +88,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"ls"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
 		{[]string{"ls", "-dir", "x", "-db", "y"}, usage, "two places"},
 		{[]string{"ls", "-nothing"}, usage, "-nothing"},
-		{[]string{"ls", "-state", "nothing"}, usage, "one of scheduled, retrying, waiting, running, parked"},
+		{[]string{"ls", "-state", "nothing"}, usage, "one of scheduled, retrying, waiting, running, parked, paused"},
 		{[]string{"ls", "-limit", "0"}, usage, "-limit 0 is not positive"},
 		{[]string{"ls", "-dir", empty, "more"}, usage, `"more" is one argument too many`},
 		{[]string{"ls", "-dir", empty}, failed, "there is no store in " + empty},
@@ -158,6 +160,33 @@ func TestSchema_thatIsNotThere_saysWhatToDo(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.must("ls", "-cluster", "shop")
+}
+
+// A paused task is due at no time, and a calendar is shown in place of an interval. Both are copied.
+func TestPausedTask_withACalendar_isShownAndCopied(t *testing.T) {
+	r := inDirectory(t)
+	r.with(func(s *durable.Scheduler) {
+		check(t, s.Handle("order", func(context.Context, durable.Run) error { return nil }))
+		check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "order", Cron: "@daily", Times: durable.Forever}))
+		check(t, s.Pause(t.Context(), "a"))
+	})
+	for range 2 {
+		got := r.must("ls", "-state", "paused")
+		if !regexp.MustCompile(`(?m)^a +order +paused +- +forever`).MatchString(got) {
+			t.Errorf("the list is\n%s", got)
+		}
+		if got := r.must("show", "a"); strings.Contains(got, "next") || !strings.Contains(got, "cron       @daily\n") {
+			t.Errorf("it is\n%s", got)
+		}
+		line := r.must("export")
+		if strings.Contains(line, `"next"`) || !strings.Contains(line, `"cron":"@daily"`) {
+			t.Errorf("the export is %s", line)
+		}
+		from := filepath.Join(t.TempDir(), "tasks")
+		check(t, os.WriteFile(from, []byte(line), 0o600))
+		r = inDirectory(t)
+		r.must("import", from)
+	}
 }
 
 func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {

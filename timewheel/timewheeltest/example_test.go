@@ -4,6 +4,7 @@ package timewheeltest_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +16,13 @@ import (
 // orders is what is tested: an order that is not paid within half an hour is reminded of twice, then released.
 type orders struct {
 	tw        *timewheel.TimeWheel
-	reminders int
-	released  bool
+	reminders atomic.Int32 // a run is on another goroutine than the test
+	released  atomic.Bool
 }
 
 func (o *orders) place(key string) error {
-	remind := func(*timewheel.Task) { o.reminders++ }
-	release := func(*timewheel.Task) { o.released = true }
+	remind := func(*timewheel.Task) { o.reminders.Add(1) }
+	release := func(*timewheel.Task) { o.released.Store(true) }
 	return errors.Join(
 		o.tw.AddTask(&timewheel.Task{Key: key + "/remind", Interval: 10 * time.Minute, Times: 2, Job: remind}),
 		o.tw.AddTask(&timewheel.Task{Key: key + "/release", Delay: 30 * time.Minute, Job: release}))
@@ -42,18 +43,18 @@ func testOrder(t *testing.T) {
 		}
 
 		info, ok := timewheeltest.RunNext(o.tw) // whenever that is
-		if !ok || info.Key != "order-1/remind" || o.reminders != 1 {
-			t.Errorf("%v has run, and there were %d reminders", info.Key, o.reminders)
+		if !ok || info.Key != "order-1/remind" || o.reminders.Load() != 1 {
+			t.Errorf("%v has run, and there were %d reminders", info.Key, o.reminders.Load())
 		}
 		timewheeltest.Advance(19 * time.Minute)
-		if o.reminders != 2 || o.released {
-			t.Errorf("there were %d reminders, and the order is released: %v", o.reminders, o.released)
+		if o.reminders.Load() != 2 || o.released.Load() {
+			t.Errorf("there were %d reminders, and the order is released: %v", o.reminders.Load(), o.released.Load())
 		}
 		if err := o.tw.Reschedule("order-1/release", 0); err != nil { // now
 			t.Error(err)
 		}
 		timewheeltest.RunDue(o.tw)
-		if !o.released {
+		if !o.released.Load() {
 			t.Error("the order is not released")
 		}
 		if _, ok := timewheeltest.RunNext(o.tw); ok {

@@ -21,7 +21,8 @@ import (
 )
 
 // Advance lets d pass in the bubble. When it returns, every run that has begun has ended, or is blocked. A
-// run that is due in the last tick of d may not have begun; see [RunDue].
+// run that is due in the last tick of d may not have begun; see [RunDue]. What a run writes and the test reads
+// in between is to be guarded as elsewhere, or the race detector complains.
 func Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
