@@ -392,21 +392,3 @@ func TestFind_waiting(t *testing.T) {
 		}
 	})
 }
-
-// What is paused is together in due order, so that it is found without a walk over all the rest.
-func TestFind_paused_looksAtNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		for i := range 20 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
-		}
-		for _, key := range []string{"3", "7"} {
-			if err := r.Pause(ctx, key); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f, err := r.Find(ctx, durable.Query{State: durable.Paused})
-		if err != nil || len(f.Tasks) != 2 || f.Tasks[0].Key != "3" || f.Tasks[1].Key != "7" || f.Looked != 2 {
-			t.Errorf("paused are %+v, %v", f, err)
-		}
-	})
-}

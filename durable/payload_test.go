@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -116,6 +117,20 @@ func TestWithPayloadVersion_wrong(t *testing.T) {
 			if err == nil {
 				t.Errorf("version %d is accepted", version)
 			}
+		}
+	})
+}
+
+// A kind that looks like another with the version of a payload is refused.
+func TestKind_withTheMarkOfAVersion_isRefused(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s := c.nodes[0]
+		if err := s.Handle("k\x1f2", ok); err == nil {
+			t.Error("Handle takes it")
+		}
+		err := s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k\x1f2", Delay: time.Second})
+		if !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("AddTask returns %v", err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,9 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if name == "" || len(name) > MaxKind {
 		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
+	}
+	if strings.Contains(name, classMark) {
+		return fmt.Errorf("durable: kind %q has the byte 0x1f, which separates the version of a payload", name)
 	}
 	k, err := newKind(h, opts)
 	if err != nil {

@@ -5,6 +5,7 @@ package durable
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -40,7 +41,7 @@ const (
 // zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
-	Kind     string        // which handler runs it; 1 to MaxKind bytes
+	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
 	Payload  []byte        // for the handler; at most MaxPayload bytes
 	Interval time.Duration // time between runs, and before the first unless Delay or At is set
 	Cron     string        // when runs are due, in place of Interval: see above; at most MaxCron bytes
@@ -70,6 +71,8 @@ func (t *Task) validate() error {
 		return invalid("kind of %q is empty", t.Key)
 	case len(t.Kind) > MaxKind:
 		return invalid("kind of %d bytes; %d are allowed", len(t.Kind), MaxKind)
+	case strings.Contains(t.Kind, classMark):
+		return invalid("kind %q has the byte 0x1f, which separates the version of a payload", t.Kind)
 	case len(t.Payload) > MaxPayload:
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
 	case len(t.Trace) > MaxTrace:

@@ -59,8 +59,12 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"add", "late add", "remove", "move", "confirm", "start", "end"} {
-		if r.counts[what] < 10 {
-			t.Errorf("there were only %d of %s", r.counts[what], what)
+		n := r.counts[what]
+		if length == 0 { // on a busy machine few are acknowledged within seconds
+			n += r.counts[what+unknown]
+		}
+		if n < 10 {
+			t.Errorf("there were only %d of %s", n, what)
 		}
 	}
 }

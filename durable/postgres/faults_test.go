@@ -154,7 +154,9 @@ func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 		keys = append(keys, fmt.Appendf(nil, "%d.%d", now, i+1))
 		revisions = append(revisions, i+1)
 	}
-	reads := func() int { return readsOf(t, e, conn, postgres.ConfirmSQL(e), int64(id), keys, revisions) }
+	reads := func() int {
+		return readsOf(t, e, conn, postgres.ConfirmSQL(e), int64(id), keys, revisions, make([]int32, held))
+	}
 	before := reads()
 	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
