@@ -444,3 +444,19 @@ func TestL6_contextOfAJobFunc_isDoneWhenTheWheelStops(t *testing.T) {
 		}
 	})
 }
+
+// Timers have no key, and so RemoveWait without one waits for none of them.
+func TestK8_withoutAKey_noTimerIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw := newWheel(t, 10*ms, 16)
+		tw.Start()
+		tw.AfterFunc(ms, func() { time.Sleep(time.Hour) })
+		testkit.Settle(time.Second)
+		began := time.Now()
+		running, err := tw.RemoveWait(t.Context(), "")
+		if running || !errors.Is(err, timewheel.ErrTaskKeyNotFound) || time.Since(began) > 0 {
+			t.Errorf("RemoveWait returns %v, %v after %v", running, err, time.Since(began))
+		}
+		testkit.Settle(time.Hour)
+	})
+}

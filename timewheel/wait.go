@@ -18,6 +18,9 @@ import (
 // run in progress.
 func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, err error) {
 	err = tw.RemoveTask(key)
+	if key == "" { // the runs without a key are those of timers
+		return false, err
+	}
 	for _, end := range tw.dispatch.endings(key) {
 		select {
 		case <-end.came:
