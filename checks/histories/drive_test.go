@@ -53,6 +53,7 @@ type confirmed struct {
 func (e confirmed) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
 ) ([]bool, int64, error) {
 	for _, c := range claims {
+		c.Starts = 0 // a run does not show it
 		e.d.asked.Store(c, e.d.now())
 	}
 	return e.Engine.Confirm(ctx, by, claims)
