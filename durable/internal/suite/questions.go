@@ -71,12 +71,12 @@ func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 		{"running", find(durable.Query{State: durable.Running})},
 		{"parked", find(durable.Query{State: durable.Parked})},
 		{"repeating", find(durable.Query{Repeating: true})},
-		{"prefix", find(durable.Query{Prefix: "q3:order:00004"})},
+		{"prefix", find(durable.Query{Prefix: "r7:order:00004"})},
 		{"kind", find(durable.Query{Kind: "kind7"})},
 		{"kind-none", find(durable.Query{Kind: "none"})},
 		{"failure", find(durable.Query{Failure: "order #: no such customer"})},
 		{"failure-none", find(durable.Query{Failure: "no such failure"})},
-		{"parked-prefix", find(durable.Query{State: durable.Parked, Prefix: "q"})},
+		{"parked-prefix", find(durable.Query{State: durable.Parked, Prefix: "r"})},
 		{"census", func() (string, error) {
 			c, err := s.Census(ctx)
 			return fmt.Sprintf("%d kinds, whole %v", len(c.Kinds), c.Whole), err
