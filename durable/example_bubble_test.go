@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,9 +53,10 @@ func planned(t *testing.T, s *durable.Scheduler) (keys []string) {
 // memory.
 func testStoreInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, sent := context.Background(), 0
+		ctx := context.Background()
+		var sent atomic.Int32
 		s, err := durable.New(memstore.New())
-		s = startInBubble(t, s, err, func(string) { sent++ })
+		s = startInBubble(t, s, err, func(string) { sent.Add(1) })
 		const day = 24 * time.Hour
 		err = s.AddTask(ctx,
 			durable.Task{Key: "ada", Kind: "invoice", Interval: day, Times: 12},
@@ -66,12 +68,12 @@ func testStoreInBubble(t *testing.T) {
 			t.Errorf("planned are %q", keys)
 		}
 		timewheeltest.Advance(time.Hour + time.Second)
-		if sent != 1 {
-			t.Errorf("%d invoices were sent, want 1", sent)
+		if n := sent.Load(); n != 1 {
+			t.Errorf("%d invoices were sent, want 1", n)
 		}
 		timewheeltest.Advance(12 * day)
-		if keys := planned(t, s); sent != 13 || len(keys) != 0 {
-			t.Errorf("%d invoices were sent, want 13, and planned are %q", sent, keys)
+		if n, keys := sent.Load(), planned(t, s); n != 13 || len(keys) != 0 {
+			t.Errorf("%d invoices were sent, want 13, and planned are %q", n, keys)
 		}
 	})
 }
@@ -79,20 +81,24 @@ func testStoreInBubble(t *testing.T) {
 // In a test file this is func TestTakeOver(t *testing.T): two nodes, of which one is cut off from the engine.
 func testClusterInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, engine, sentBy := context.Background(), memengine.New(), ""
+		ctx, engine := context.Background(), memengine.New()
+		sentBy := make(chan string, 10)
 		link := memengine.NewLink(engine) // of the first node
 		s, err := durable.Join(ctx, link, durable.WithNode("first"))
-		first := startInBubble(t, s, err, func(string) { sentBy = "first" })
+		first := startInBubble(t, s, err, func(string) { sentBy <- "first" })
 		s, err = durable.Join(ctx, engine, durable.WithNode("second"))
-		startInBubble(t, s, err, func(string) { sentBy = "second" })
+		startInBubble(t, s, err, func(string) { sentBy <- "second" })
 		task := durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}
 		if err := first.AddTask(ctx, task); err != nil {
 			t.Fatal(err)
 		}
 		link.SetDown(true)
 		timewheeltest.Advance(2 * time.Minute)
-		if sentBy != "second" {
-			t.Errorf("the invoice was sent by %q", sentBy)
+		if n := len(sentBy); n != 1 {
+			t.Fatalf("the invoice was sent %d times", n)
+		}
+		if node := <-sentBy; node != "second" {
+			t.Errorf("the invoice was sent by %q", node)
 		}
 		link.SetDown(false)
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +21,15 @@ func TestTrace_isInEveryRun(t *testing.T) {
 	trace := strings.Repeat("x", durable.MaxTrace)
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
+		var mu sync.Mutex // protects seen
 		var seen []string
 		open := func() *durable.Scheduler {
 			s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 			must(t, err)
 			must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
+				mu.Lock()
 				seen = append(seen, run.Trace)
+				mu.Unlock()
 				if run.Attempt == 1 {
 					return errors.New("on purpose")
 				}
@@ -48,6 +52,8 @@ func TestTrace_isInEveryRun(t *testing.T) {
 			t.Errorf("in the next process the task is %+v", info)
 		}
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(seen) != 6 {
 			t.Errorf("there were %d calls, want 6", len(seen))
 		}
