@@ -149,14 +149,9 @@ func queryOf(form url.Values) (q durable.Query, err error) {
 		Prefix: form.Get("prefix"), Kind: form.Get("kind"), Failure: form.Get("failure"), After: form.Get("after"),
 	}
 	if text := form.Get("state"); text != "" {
-		states := []durable.State{
-			durable.Scheduled, durable.Retrying, durable.Waiting, durable.Running, durable.Parked, durable.Paused,
+		if q.State, err = durable.ParseState(text); err != nil {
+			return q, err
 		}
-		i := slices.IndexFunc(states, func(s durable.State) bool { return s.String() == text })
-		if i < 0 {
-			return q, fmt.Errorf("state %q must be one of %v", text, states)
-		}
-		q.State = states[i]
 	}
 	if text := form.Get("repeating"); text != "" {
 		if q.Repeating, err = strconv.ParseBool(text); err != nil {

@@ -70,15 +70,6 @@ func (c *census) take(now int64) Census {
 	return newCensus(now, c.whole, kinds)
 }
 
-func (c *census) parked() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.of {
-		n += k.Parked
-	}
-	return max(n, 0)
-}
-
 // newCensus returns a census of the kinds of which there are tasks.
 func newCensus(now int64, whole bool, kinds []KindCensus) Census {
 	for i := range kinds { // before all are counted, some may have been removed that are not

@@ -121,3 +121,16 @@ func ExampleState_String() {
 	// running
 	// parked
 }
+
+// A flag or a form gives the name of a state.
+func ExampleParseState() {
+	state, err := durable.ParseState("parked")
+	fmt.Println(state, err)
+	_, err = durable.ParseState("lost")
+	fmt.Println(err)
+	fmt.Println(durable.States())
+	// Output:
+	// parked <nil>
+	// durable: state "lost" must be one of [scheduled retrying waiting running parked paused]
+	// [scheduled retrying waiting running parked paused]
+}

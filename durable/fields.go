@@ -14,7 +14,7 @@ import (
 // A field is an optional part of a record.
 type field struct {
 	tag   uint64                      // is never used for anything else
-	write func(r *record) []byte      // nil if the record has no such part
+	write func(r *record) []byte      // empty if the record has no such part
 	read  func(r *record, d *decoder) // sets d.short if the bytes make no sense
 }
 
@@ -30,7 +30,7 @@ var fields = [...]field{
 // encodeFields returns the optional fields with their end, or nil if there are none.
 func (r *record) encodeFields() (b []byte) {
 	for _, f := range fields {
-		if bytes := f.write(r); bytes != nil {
+		if bytes := f.write(r); len(bytes) > 0 {
 			b = binary.AppendUvarint(b, f.tag)
 			b = binary.AppendUvarint(b, uint64(len(bytes)))
 			b = append(b, bytes...)
@@ -81,16 +81,11 @@ func (r *record) decodeVersion(d *decoder) {
 	r.version = int(version)
 }
 
-func (r *record) encodeCron() []byte {
-	if r.cron == "" {
-		return nil
-	}
-	return []byte(r.cron)
-}
+func (r *record) encodeCron() []byte { return []byte(r.cron) }
 
 func (r *record) decodeCron(d *decoder) {
-	r.cron = string(d.take(uint64(len(d.b))))
-	d.short = d.short || r.cron == "" || r.interval > 0
+	r.cron = d.text()
+	d.short = d.short || r.interval > 0
 }
 
 func (r *record) encodePaused() []byte {
@@ -133,14 +128,12 @@ func (r *record) decodeFailed(d *decoder) {
 	d.short = d.short || len(r.failed) > mostFailed
 }
 
-func (r *record) encodeTrace() []byte {
-	if r.trace == "" {
-		return nil
-	}
-	return []byte(r.trace)
-}
+func (r *record) encodeTrace() []byte { return []byte(r.trace) }
 
-func (r *record) decodeTrace(d *decoder) {
-	r.trace = string(d.take(uint64(len(d.b))))
-	d.short = d.short || r.trace == ""
+func (r *record) decodeTrace(d *decoder) { r.trace = d.text() }
+
+// text takes all that is left, which must be something.
+func (d *decoder) text() string {
+	d.short = d.short || len(d.b) == 0
+	return string(d.take(uint64(len(d.b))))
 }

@@ -405,7 +405,7 @@ func (k *keeper) overdueUntil() int64 {
 
 func (k *keeper) fill(s *Stats) {
 	k.count.fill(s)
-	s.Parked = k.counts.parked()
+	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
 func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }

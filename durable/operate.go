@@ -5,6 +5,8 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,6 +33,24 @@ func (s State) String() string {
 		return stateNames[s]
 	}
 	return "unknown"
+}
+
+// States returns all states but AnyState, in the order of their numbers.
+func States() (all []State) {
+	for s := AnyState + 1; int(s) < len(stateNames); s++ {
+		all = append(all, s)
+	}
+	return all
+}
+
+// ParseState returns the state of that name. The error names those that there are.
+func ParseState(name string) (State, error) {
+	states := States()
+	i := slices.IndexFunc(states, func(s State) bool { return s.String() == name })
+	if i < 0 {
+		return AnyState, fmt.Errorf("durable: state %q must be one of %v", name, states)
+	}
+	return states[i], nil
 }
 
 // A Query says which tasks are looked for. A task must fit all that is set.

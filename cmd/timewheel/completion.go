@@ -118,7 +118,7 @@ func (p *program) candidates(words []string, last string) (all []string) {
 		if one := f.Lookup(strings.TrimPrefix(name, "-")); one != nil && !isBool(one) {
 			switch one.Name {
 			case "state":
-				return stateNames
+				return stateNames()
 			case "dir":
 				return []string{files}
 			}

@@ -5,21 +5,16 @@ package main
 import (
 	"flag"
 	"fmt"
-	"strings"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// states are the values of -state.
-var states = map[string]durable.State{}
-
-var stateNames []string
-
-func init() {
-	for s := durable.Scheduled; s <= durable.Paused; s++ {
-		states[s.String()] = s
-		stateNames = append(stateNames, s.String())
+// stateNames returns the values of -state.
+func stateNames() (names []string) {
+	for _, s := range durable.States() {
+		names = append(names, s.String())
 	}
+	return names
 }
 
 // A search is what the search flags say.
@@ -44,12 +39,10 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	if !state {
 		return
 	}
-	f.Func("state", "tasks in the `STATE`: "+strings.Join(stateNames, ", "), func(value string) error {
-		var ok bool
-		if s.State, ok = states[value]; !ok {
-			return fmt.Errorf("it is one of %s", strings.Join(stateNames, ", "))
-		}
-		return nil
+	usage := fmt.Sprint("tasks in the `STATE`: one of ", durable.States())
+	f.Func("state", usage, func(value string) (err error) {
+		s.State, err = durable.ParseState(value)
+		return err
 	})
 }
 

@@ -107,7 +107,7 @@ func TestComplete(t *testing.T) {
 		"r":                     {"run-now", "reschedule", "rm"},
 		"help st":               {"stats"},
 		"ls -st":                {"-state"},
-		"ls -state ":            stateNames,
+		"ls -state ":            stateNames(),
 		"ls -state p":           {"parked", "paused"},
 		"ls --state p":          {"parked", "paused"},
 		"ls -dir /t":            {files},
