@@ -131,6 +131,6 @@ func ExampleParseState() {
 	fmt.Println(durable.States())
 	// Output:
 	// parked <nil>
-	// durable: state "lost" must be one of [scheduled retrying waiting running parked paused]
+	// durable: state "lost" must be one of scheduled, retrying, waiting, running, parked, paused
 	// [scheduled retrying waiting running parked paused]
 }

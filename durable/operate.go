@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func (s State) String() string {
 
 // States returns all states but AnyState, in the order of their numbers.
 func States() (all []State) {
-	for s := AnyState + 1; int(s) < len(stateNames); s++ {
+	for s := Scheduled; int(s) < len(stateNames); s++ {
 		all = append(all, s)
 	}
 	return all
@@ -45,12 +46,12 @@ func States() (all []State) {
 
 // ParseState returns the state of that name. The error names those that there are.
 func ParseState(name string) (State, error) {
-	states := States()
-	i := slices.IndexFunc(states, func(s State) bool { return s.String() == name })
+	names := stateNames[Scheduled:]
+	i := slices.Index(names, name)
 	if i < 0 {
-		return AnyState, fmt.Errorf("durable: state %q must be one of %v", name, states)
+		return AnyState, fmt.Errorf("durable: state %q must be one of %s", name, strings.Join(names, ", "))
 	}
-	return states[i], nil
+	return Scheduled + State(i), nil
 }
 
 // A Query says which tasks are looked for. A task must fit all that is set.

@@ -4,7 +4,7 @@ package main
 
 import (
 	"flag"
-	"fmt"
+	"strings"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -39,8 +39,7 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	if !state {
 		return
 	}
-	usage := fmt.Sprint("tasks in the `STATE`: one of ", durable.States())
-	f.Func("state", usage, func(value string) (err error) {
+	f.Func("state", "tasks in the `STATE`: "+strings.Join(stateNames(), ", "), func(value string) (err error) {
 		s.State, err = durable.ParseState(value)
 		return err
 	})
