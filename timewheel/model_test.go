@@ -212,6 +212,18 @@ func (m *model) set(key string, delay, interval uint64, times int, does behaviou
 	return m.add(key, delay, interval, times, does, replaces)
 }
 
+// find returns the task of the key, unless the wheel has stopped.
+func (m *model) find(key string) (*modelTask, error) {
+	t := m.tasks[key]
+	switch {
+	case m.stopped:
+		return nil, ErrStopped
+	case t == nil:
+		return nil, ErrTaskKeyNotFound
+	}
+	return t, nil
+}
+
 func (m *model) withdraw(t *modelTask) {
 	if t.waiting {
 		t.waiting, t.ended = false, false
@@ -232,12 +244,9 @@ func (m *model) remove(key string) error {
 }
 
 func (m *model) move(key string, d time.Duration) error {
-	t := m.tasks[key]
-	switch {
-	case m.stopped:
-		return ErrStopped
-	case t == nil:
-		return ErrTaskKeyNotFound
+	t, err := m.find(key)
+	if err != nil {
+		return err
 	}
 	m.withdraw(t)
 	t.due, t.left, t.wall = sum(m.now, uint64(d)), uint64(d), 0
@@ -245,31 +254,21 @@ func (m *model) move(key string, d time.Duration) error {
 }
 
 func (m *model) pause(key string) error {
-	t := m.tasks[key]
-	switch {
-	case m.stopped:
-		return ErrStopped
-	case t == nil:
-		return ErrTaskKeyNotFound
-	case !t.paused:
+	t, err := m.find(key)
+	if err == nil && !t.paused {
 		t.left, t.wall = max(m.next(t), m.now)-m.now, 0
 		m.withdraw(t)
 		t.paused = true
 	}
-	return nil
+	return err
 }
 
 func (m *model) resume(key string) error {
-	t := m.tasks[key]
-	switch {
-	case m.stopped:
-		return ErrStopped
-	case t == nil:
-		return ErrTaskKeyNotFound
-	case t.paused:
+	t, err := m.find(key)
+	if err == nil && t.paused {
 		t.paused, t.due = false, sum(m.now, t.left)
 	}
-	return nil
+	return err
 }
 
 // follow has the tasks with a time of day follow the wall clock, as the wheel does when it looks at that.

@@ -81,16 +81,21 @@ func TestJudge(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Judge(c.now, c.past)
-			if len(got) != len(c.want) {
-				t.Fatalf("found %+v, want %+v", got, c.want)
-			}
-			for i, f := range got {
-				if f.Kind != c.want[i].Kind || !f.Since.Equal(c.want[i].Since) || f.Text != c.want[i].Text {
-					t.Errorf("finding %d is\n%+v, want\n%+v", i, f, c.want[i])
-				}
-			}
+			found(t, Judge(c.now, c.past), c.want)
 		})
+	}
+}
+
+// found checks that the findings are those that are wanted, in that order.
+func found(t *testing.T, got, want []Finding) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("found %+v, want %+v", got, want)
+	}
+	for i, f := range got {
+		if f.Kind != want[i].Kind || !f.Since.Equal(want[i].Since) || f.Text != want[i].Text {
+			t.Errorf("finding %d is\n%+v, want\n%+v", i, f, want[i])
+		}
 	}
 }
 

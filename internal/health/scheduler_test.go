@@ -111,15 +111,7 @@ func TestJudgeScheduler(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := JudgeScheduler(c.now, c.past)
-			if len(got) != len(c.want) {
-				t.Fatalf("found %+v, want %+v", got, c.want)
-			}
-			for i, f := range got {
-				if f.Kind != c.want[i].Kind || !f.Since.Equal(c.want[i].Since) || f.Text != c.want[i].Text {
-					t.Errorf("finding %d is\n%+v, want\n%+v", i, f, c.want[i])
-				}
-			}
+			found(t, JudgeScheduler(c.now, c.past), c.want)
 		})
 	}
 }
