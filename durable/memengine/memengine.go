@@ -260,7 +260,11 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 			of[s.Kind] = k
 		}
 		k.Tasks++
-		if s.Due == math.MaxInt64 {
+		switch {
+		case s.Due == math.MaxInt64-1:
+			k.Paused++
+			continue
+		case s.Due == math.MaxInt64:
 			k.Parked++
 		}
 		if e.failing.Has(s) {
