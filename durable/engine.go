@@ -65,6 +65,9 @@ type Engine interface {
 	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
 	Census(ctx context.Context) ([]KindCensus, error)
 
+	// Now returns the engine's time. It needs no member, and writes nothing.
+	Now(ctx context.Context) (int64, error)
+
 	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
 

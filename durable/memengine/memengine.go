@@ -278,6 +278,14 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	return kinds, nil
 }
 
+func (e *Engine) Now(ctx context.Context) (int64, error) {
+	if err := e.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer e.mu.Unlock()
+	return e.now(), nil
+}
+
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
 	if err := e.lock(ctx); err != nil {
 		return 0, 0, err
