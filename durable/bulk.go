@@ -13,7 +13,7 @@ import (
 const bulkAtOnce = 1024
 
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
-	if do > DoRunNow {
+	if do > DoResume {
 		return 0, fmt.Errorf("%w: unknown action %d", ErrInvalidTask, do)
 	}
 	now := s.below.now()
@@ -49,16 +49,30 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 	}
 }
 
+// only returns the verb that does it to the task, if that is the same run still.
+func (s *Scheduler) only(v view, do Action) *verb {
+	verb := &verb{what: toRemove, key: v.rec.key, to: s.below.now(), kinds: &s.kinds, size: v.rec.size(), only: &v}
+	switch do {
+	case DoRunNow:
+		verb.what = toMove
+	case DoPause:
+		verb.what = toPause
+	case DoResume:
+		verb.what = toResume
+	}
+	return verb
+}
+
 // each does the same to some tasks, those that have changed left alone. It returns to how many, and an error.
 func (s *Scheduler) each(ctx context.Context, page []view, do Action) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup
 	for _, v := range page {
+		verb := s.only(v, do)
+		if !verb.fits(v.rec) {
+			continue
+		}
 		all.Go(func() {
-			verb := &verb{what: toRemove, key: v.rec.key, size: MaxKey, only: &v}
-			if do == DoRunNow {
-				verb.what, verb.to, verb.size = toMove, s.below.now(), v.rec.size()
-			}
 			failed := s.below.do(ctx, verb)
 			mu.Lock()
 			defer mu.Unlock()

@@ -446,7 +446,12 @@ func ExampleScheduler_Pause() {
 	if err := s.AddTask(ctx, task); err != nil {
 		log.Fatal(err)
 	}
-	if err := s.Pause(ctx, task.Key); err != nil {
+	reports := durable.Query{Kind: "report"}
+	n, err := s.Bulk(ctx, reports, durable.DoPause) // all of them
+	fmt.Println("paused:", n, err)
+	n, err = s.Bulk(ctx, reports, durable.DoResume)
+	fmt.Println("resumed:", n, err)
+	if err := s.Pause(ctx, task.Key); err != nil { // this one alone
 		log.Fatal(err)
 	}
 	paused, err := s.Find(ctx, durable.Query{State: durable.Paused})
@@ -462,5 +467,8 @@ func ExampleScheduler_Pause() {
 	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
-	// Output: report:daily is paused
+	// Output:
+	// paused: 1 <nil>
+	// resumed: 1 <nil>
+	// report:daily is paused
 }

@@ -197,12 +197,15 @@ type Action uint8
 const (
 	DoNothing Action = iota // and so Bulk counts
 	DoRemove
-	DoRunNow // as Reschedule with 0; a parked task runs again with all of its attempts
+	DoRunNow // as Reschedule with 0; a parked task runs again with all of its attempts, a paused one is left alone
+	DoPause  // as Pause; a paused task is left alone
+	DoResume // as Resume; a task that is not paused is left alone
 )
 
-// Bulk does the same to all tasks that the query finds, whatever its Limit and For, and returns to how many. A task
-// that has changed since it was found, other than by a start of its run, is left alone. When ctx is done Bulk stops,
-// and returns how many it has done. Doing it again continues with the rest.
+// Bulk does the same to all tasks that the query finds, whatever its Limit and For, and returns to how many. A
+// task that has changed since it was found, other than by a start of its run, is left alone. What is left alone
+// is not counted. When ctx is done Bulk stops, and returns how many it has done. Doing it again continues with
+// the rest.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	return s.bulk(ctx, q, do)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A paused task is paused in the next process, too, and is neither parked nor overdue there.
@@ -119,6 +120,39 @@ func TestFind_paused_looksAtNothingElse(t *testing.T) {
 		f, err := s.Find(ctx, durable.Query{State: durable.Paused})
 		if err != nil || len(f.Tasks) != 3 || f.Looked != 3 || f.Next != "" {
 			t.Errorf("%+v, %v", f, err)
+		}
+	})
+}
+
+// A task that is paused after Bulk has found it is not run: that would bring a paused task forward.
+func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			verb func(context.Context, string) error
+			do   durable.Action
+		}{{s.Pause, durable.DoRunNow}, {s.Resume, durable.DoResume}, {s.Pause, durable.DoPause}} {
+			var other sync.WaitGroup
+			other.Go(func() { // it is durable in a second
+				if err := c.verb(ctx, "a"); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second / 2)
+			if n, err := s.Bulk(ctx, durable.Query{}, c.do); n != 0 || err != nil {
+				t.Errorf("Bulk(%d) = %d, %v", c.do, n, err)
+			}
+			other.Wait()
 		}
 	})
 }

@@ -49,7 +49,7 @@ type verb struct {
 	to       int64           // when the next run of the task to move is due, or that of the resumption
 	kinds    *kinds          // of the task to resume
 	size     int             // about how many bytes it writes
-	only     *view           // the task to remove or to move, if it must be the same run still; nil for any
+	only     *view           // the task, if it must be the same run still: one of many; nil for any
 }
 
 type what uint8
@@ -100,9 +100,13 @@ func (v *verb) change(old *record) *record {
 	return old.moved(v.to)
 }
 
-// fits reports whether the task, which may be nil, is the one to remove or to move.
+// fits reports whether the task, which may be nil, is the one that the verb is for. One of many tasks must be
+// the same run still. If it is paused it is only removed or resumed.
 func (v *verb) fits(old *record) bool {
-	return old != nil && (v.only == nil || v.only.rec.token() == old.token())
+	if old == nil || v.only == nil {
+		return old != nil
+	}
+	return v.only.rec.token() == old.token() && (v.what == toRemove || (old.paused != 0) == (v.what == toResume))
 }
 
 func (v *verb) add(g *group) error {

@@ -138,3 +138,57 @@ func pausesRunning(t *testing.T, r *rig) {
 	}
 	r.gone("a")
 }
+
+func bulkPauses(t *testing.T, r *rig) {
+	r.handle("later", func(context.Context, durable.Run) error { return nil })
+	r.handle("parks", func(context.Context, durable.Run) error { return durable.Park(errNot) })
+	r.handle("runs", func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil })
+	due := time.Now().Add(time.Hour)
+	r.add(durable.Task{Key: "later-1", Kind: "later", At: due},
+		durable.Task{Key: "later-2", Kind: "later", At: due},
+		durable.Task{Key: "repeats", Kind: "later", At: due, Interval: time.Hour, Times: durable.Forever},
+		durable.Task{Key: "parked", Kind: "parks", Delay: time.Second},
+		durable.Task{Key: "running", Kind: "runs", Delay: time.Second})
+	r.ran(5 * time.Second)
+	do := func(q durable.Query, action durable.Action, want int) {
+		t.Helper()
+		if n, err := r.on().Bulk(ctx, q, action); n != want || err != nil {
+			t.Errorf("Bulk(%+v, %d) = %d, %v, want %d", q, action, n, err, want)
+		}
+	}
+	do(durable.Query{Prefix: "later"}, durable.DoPause, 2)
+	do(durable.Query{}, durable.DoResume, 2) // the others are not paused
+	do(durable.Query{}, durable.DoResume, 0)
+	do(durable.Query{Kind: "later", State: durable.Scheduled}, durable.DoPause, 3)
+	do(durable.Query{}, durable.DoPause, 2) // the others are paused already
+	do(durable.Query{State: durable.Paused}, durable.DoNothing, 5)
+	for _, q := range []durable.Query{{}, {Prefix: "later"}, {State: durable.Paused}, {State: durable.Scheduled}} {
+		do(q, durable.DoPause, 0)
+		do(q, durable.DoRunNow, 0)
+	}
+	if calls := r.ran(10 * time.Second); len(calls) != 0 {
+		t.Errorf("paused: %v", calls)
+	}
+	for _, key := range []string{"later-1", "later-2", "repeats", "parked", "running"} {
+		r.paused(key)
+	}
+	r.must(r.on().Resume(ctx, "later-1"))
+	do(durable.Query{Kind: "later"}, durable.DoRunNow, 1)
+	if calls := r.ran(2 * time.Second); len(calls) != 1 || calls[0].Key != "later-1" {
+		t.Errorf("run now, while the others are paused: %v", calls)
+	}
+	do(durable.Query{State: durable.Paused}, durable.DoResume, 4)
+	for _, key := range []string{"later-2", "repeats"} {
+		if i := r.info(key); i.State != durable.Scheduled || !i.Next.Equal(due) || i.Seq != 0 {
+			t.Errorf("resumed: %+v", i)
+		}
+	}
+	if i := r.info("parked"); i.State != durable.Parked {
+		t.Errorf("parked, paused and resumed: %+v", i)
+	}
+	if calls := r.ran(2 * time.Second); len(calls) != 1 || calls[0].Key != "running" || calls[0].Seq != 0 {
+		t.Errorf("running, paused and resumed: %v", calls)
+	}
+	do(durable.Query{Kind: "later"}, durable.DoPause, 2)
+	do(durable.Query{State: durable.Paused}, durable.DoRemove, 2)
+}

@@ -33,6 +33,7 @@ var promises = []struct {
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
 	{"pausing a run in progress", pausesRunning},
+	{"Bulk pauses, resumes, and runs what is not paused", bulkPauses},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
