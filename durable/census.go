@@ -23,7 +23,7 @@ func (c *census) change(all []touched) {
 	defer c.mu.Unlock()
 	for i := range all {
 		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.kind == is.kind &&
-			was.attempts == 0 && is.attempts == 0 {
+			was.attempts == 0 && is.attempts == 0 && was.paused == 0 && is.paused == 0 {
 			continue // the next run
 		}
 		c.addLocked(all[i].was, -1)
@@ -44,11 +44,15 @@ func (c *census) addLocked(rec *record, n int) {
 		c.of[rec.kind] = k
 	}
 	k.Tasks += n
+	switch {
+	case rec.due == pausedDue:
+		k.Paused += n
+		return
+	case rec.due == never:
+		k.Parked += n
+	}
 	if rec.failing() {
 		k.Failing += n
-	}
-	if rec.due == never {
-		k.Parked += n
 	}
 }
 
@@ -74,7 +78,8 @@ func (c *census) take(now int64) Census {
 func newCensus(now int64, whole bool, kinds []KindCensus) Census {
 	for i := range kinds { // before all are counted, some may have been removed that are not
 		k := &kinds[i]
-		k.Tasks, k.Failing, k.Parked = max(k.Tasks, 0), max(k.Failing, 0), max(k.Parked, 0)
+		k.Tasks, k.Failing = max(k.Tasks, 0), max(k.Failing, 0)
+		k.Parked, k.Paused = max(k.Parked, 0), max(k.Paused, 0)
 	}
 	kinds = slices.DeleteFunc(kinds, func(k KindCensus) bool { return k.Tasks == 0 })
 	slices.SortFunc(kinds, func(a, b KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })

@@ -113,8 +113,8 @@
 //
 // [New] makes a scheduler of a [Store], for one process. [Join] makes one node of many, on any number of
 // machines, over an [Engine], such as the one on PostgreSQL in package durable/postgres. Every node does every
-// verb, and each task runs on one node at a time. What is written above holds for all nodes together, with
-// these differences:
+// verb, and each task runs on one node at a time. A program that runs no tasks can [Connect] instead: it does
+// every verb and is no node. What is written above holds for all nodes together, with these differences:
 //
 //   - The engine's clock decides when a task is due, and no clock of a node does. No run starts before it is
 //     due by that clock.

@@ -61,8 +61,12 @@ type Engine interface {
 	// others there are.
 	Failing(ctx context.Context, from string) iter.Seq2[Stored, error]
 
-	// Census counts the tasks of each kind, in any order. It may take seconds.
+	// Census counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
+	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
 	Census(ctx context.Context) ([]KindCensus, error)
+
+	// Now returns the engine's time. It needs no member, and writes nothing.
+	Now(ctx context.Context) (int64, error)
 
 	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)

@@ -93,6 +93,41 @@ func ExampleRun_Completion() {
 	// false <nil>
 }
 
+// A program that only looks and changes, such as the command timewheel, is no node.
+func ExampleConnect() {
+	ctx := context.Background()
+	engine := memengine.New() // or that of package durable/postgres
+	node, err := durable.Join(ctx, engine, durable.WithNode("web-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = node.Handle("mail", func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = node.AddTask(ctx, durable.Task{Key: "mail:1", Kind: "mail", Delay: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	operator, err := durable.Connect(ctx, engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(operator.RemoveTask(ctx, "mail:1"))
+	nodes, err := operator.Nodes(ctx)
+	fmt.Println(len(nodes), nodes[0].Name, err)
+
+	for _, s := range []*durable.Scheduler{operator, node} {
+		if err := s.Shutdown(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// <nil>
+	// 1 web-1 <nil>
+}
+
 // What a node asks of an engine: a task is added, claimed, started and removed.
 func ExampleEngine() {
 	ctx := context.Background()

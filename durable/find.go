@@ -62,9 +62,9 @@ func (q Query) stretch(now int64) stretch {
 	case q.State == Scheduled:
 		return stretch{after: end(now), until: latest}
 	case q.State == Paused:
-		return stretch{after: end(pausedDue - 1), until: pausedDue}
+		return stretch{after: end(latest), until: pausedDue}
 	case q.State == Parked:
-		return stretch{after: end(latest), until: never}
+		return stretch{after: end(pausedDue), until: never}
 	}
 	return stretch{after: Position{Due: None}, until: never}
 }

@@ -334,6 +334,7 @@ func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, err
 func (l *ledger) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	return l.engine.Census(ctx)
 }
+func (l *ledger) Now(ctx context.Context) (int64, error) { return l.engine.Now(ctx) }
 func (l *ledger) Members(ctx context.Context) ([]durable.Membership, error) {
 	return l.engine.Members(ctx)
 }

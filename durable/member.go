@@ -153,10 +153,47 @@ func (n *node) extendLocked(sent int64) {
 	} else {
 		t.expiry.Reset(left)
 	}
+	n.backLocked()
+}
+
+// backLocked notes that the engine answers.
+func (n *node) backLocked() {
 	if n.away {
 		n.away = false
 		n.report.note(func(n *notices) { n.back = true })
 	}
+}
+
+// keepTime asks for the engine's time as often as a member renews its lease, until the node's life ends.
+func (n *node) keepTime() {
+	ticker := time.NewTicker(n.cfg.lease / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			ctx, cancel := n.callContext()
+			if err := n.askTime(ctx); err != nil {
+				n.trouble(err)
+			}
+			cancel()
+		case <-n.life.Done():
+			return
+		}
+	}
+}
+
+// askTime asks for the engine's time.
+func (n *node) askTime(ctx context.Context) error {
+	asked := n.own()
+	now, err := n.engine.Now(ctx)
+	if err != nil {
+		return err
+	}
+	n.heard(asked, now)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.backLocked()
+	return nil
 }
 
 // expire ends the contexts of the runs if the lease has run out.

@@ -39,6 +39,7 @@ type node struct {
 	kinds   *kinds
 	cfg     config
 	backlog *backlog
+	apart   bool // it never becomes a member: see Connect
 	clock   engineClock
 	count   counter
 	report  reporter
@@ -94,23 +95,47 @@ type node struct {
 // is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
 // cancelled, with ErrFenced as the cause, because another node may take over their tasks.
 func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
-	if engine == nil {
-		return nil, errors.New("durable: engine is nil")
-	}
-	s, cfg, err := newScheduler(opts)
+	s, n, err := reach(engine, opts, func(n *node) error { return n.join(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	n := newNode(engine, s.wheel, &s.kinds, cfg)
-	if err := n.join(ctx); err != nil {
-		s.wheel.Stop()
-		n.end()
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
 	n.helper.Go(n.keepMember)
 	n.helper.Go(n.keepClaims)
-	s.below = n
 	return s, nil
+}
+
+// Connect returns a scheduler that does every verb on the tasks of the engine and answers every question about
+// them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
+// that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
+func Connect(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
+	s, n, err := reach(engine, opts, func(n *node) error {
+		n.apart = true
+		return n.askTime(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.helper.Go(n.keepTime)
+	return s, nil
+}
+
+// reach returns a scheduler over the engine, after a first call of that.
+func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler, *node, error) {
+	if engine == nil {
+		return nil, nil, errors.New("durable: engine is nil")
+	}
+	s, cfg, err := newScheduler(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := newNode(engine, s.wheel, &s.kinds, cfg)
+	if err := first(n); err != nil {
+		s.wheel.Stop()
+		n.end()
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	s.below = n
+	return s, n, nil
 }
 
 func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
@@ -148,6 +173,9 @@ func (n *node) start() error {
 		return ErrStopped
 	}
 	defer n.verbs.leave()
+	if n.apart {
+		return errors.New("durable: a scheduler that Connect has made runs nothing; use Join")
+	}
 	n.mu.Lock()
 	if !n.started {
 		n.started = true
@@ -290,12 +318,15 @@ func (n *node) stats() *NodeStats {
 	away := n.away
 	n.mu.Unlock()
 	c := &n.count
-	age := time.Duration(n.own() - c.renewed.Load())
+	lease, age := n.cfg.lease, time.Duration(n.own()-c.renewed.Load())
+	if n.apart {
+		lease, age = 0, 0
+	}
 	if n.life.Err() != nil { // it has left
 		age, away = 0, false
 	}
 	return &NodeStats{
-		Lease: n.cfg.lease, LeaseAge: age, Away: away,
+		Lease: lease, LeaseAge: age, Away: away,
 		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
 		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
 	}

@@ -95,6 +95,7 @@ type KindCensus struct {
 	Tasks   int // all of them
 	Failing int // those of which an attempt has failed: retrying or parked
 	Parked  int
+	Paused  int // and no Failing, whatever has failed before
 }
 
 // Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count

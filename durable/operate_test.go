@@ -251,7 +251,10 @@ func TestCensus_agreesWithAWalk(t *testing.T) {
 				k := want[i.Kind]
 				k.Kind = i.Kind
 				k.Tasks++
-				if i.Attempts > 0 {
+				switch {
+				case i.State == durable.Paused:
+					k.Paused++
+				case i.Attempts > 0:
 					k.Failing++
 				}
 				if i.Parked {
@@ -272,11 +275,15 @@ func TestCensus_agreesWithAWalk(t *testing.T) {
 		for round := range 20 {
 			for range 200 {
 				key := fmt.Sprint(rnd.IntN(300))
-				switch rnd.IntN(4) {
+				switch rnd.IntN(6) {
 				case 0:
 					_ = r.RemoveTask(ctx, key)
 				case 1:
 					_ = r.Reschedule(ctx, key, time.Duration(rnd.IntN(5))*sec)
+				case 2:
+					_ = r.Pause(ctx, key)
+				case 3:
+					_ = r.Resume(ctx, key)
 				default:
 					kind := []string{"once", "twice", "note", "fail"}[rnd.IntN(4)]
 					task := durable.Task{Key: key, Kind: kind, Delay: time.Duration(1 + rnd.IntN(int(10*sec)))}

@@ -22,9 +22,6 @@ func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	return s.below.do(ctx, &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey})
 }
 
-// pausedDue is the due time of a paused task: it is never over, and a task that has it is not parked.
-const pausedDue = latest
-
 // held returns the task paused.
 func (r *record) held() *record {
 	if r.paused != 0 {

@@ -101,7 +101,8 @@ func byKind(classes []KindCensus) (kinds []KindCensus) {
 			continue
 		}
 		k := &kinds[i]
-		k.Tasks, k.Failing, k.Parked = k.Tasks+c.Tasks, k.Failing+c.Failing, k.Parked+c.Parked
+		k.Tasks, k.Failing = k.Tasks+c.Tasks, k.Failing+c.Failing
+		k.Parked, k.Paused = k.Parked+c.Parked, k.Paused+c.Paused
 	}
 	return kinds
 }

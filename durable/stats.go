@@ -43,8 +43,8 @@ type Stats struct {
 // NodeStats are the accounts of a node with its engine: first the present state, and then what it has counted
 // since Join.
 type NodeStats struct {
-	Lease    time.Duration // its length; it is renewed each quarter of that
-	LeaseAge time.Duration // since the last renewal was sent that was answered; 0 after Shutdown
+	Lease    time.Duration // its length; it is renewed each quarter of that; 0 after Connect
+	LeaseAge time.Duration // since the last renewal was sent that was answered; 0 after Shutdown or Connect
 	Away     bool          // the last call failed
 
 	Calls       Timing // joins, renewals, claims and confirmations that were answered: round trips to the engine

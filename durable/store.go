@@ -110,5 +110,8 @@ type Change struct {
 // None is the due time where there is no record. It is less than any other.
 const None = math.MinInt64
 
-// never is the due time of a parked task.
-const never = math.MaxInt64
+// The due times of tasks that do not run: a store keeps them behind all others.
+const (
+	pausedDue = math.MaxInt64 - 1 // of a paused task
+	never     = math.MaxInt64     // of a parked one
+)

@@ -4,7 +4,6 @@ package durable
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -55,8 +54,8 @@ type Task struct {
 	PayloadVersion int
 }
 
-// latest is the last instant before never.
-const latest = math.MaxInt64 - 1
+// latest is the last instant at which a task can be due.
+const latest = pausedDue - 1
 
 func (t *Task) validate() error {
 	invalid := func(format string, args ...any) error {

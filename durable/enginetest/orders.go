@@ -117,6 +117,10 @@ func census(s *subject) {
 	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
 	s.claimAll(s.join("a", long))
 	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
+	s.commit(0, put("b", math.MaxInt64-1, durable.Always), fail(put("c", math.MaxInt64-1, durable.Always)))
+	counts(durable.KindCensus{Kind: kind, Tasks: 3, Paused: 2}, one)
+	s.commit(0, fail(put("b", 5, durable.Always)), put("c", math.MaxInt64-2, durable.Always))
+	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 1}, one)
 	s.commit(0, put("b", 5, durable.Always), remove("c"))
 	counts(durable.KindCensus{Kind: kind, Tasks: 2}, one)
 }

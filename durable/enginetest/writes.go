@@ -54,6 +54,7 @@ func contextDone(s *subject) {
 	_, commit := s.Commit(ctx, 0, []durable.Batch{{remove("k000000")}})
 	_, _, get := s.Get(ctx, "k000000")
 	_, count := s.Census(ctx)
+	_, now := s.Now(ctx)
 	_, _, join := s.Join(ctx, "b", long)
 	_, _, renew := s.Renew(ctx, id, nil)
 	_, reap := s.Reap(ctx)
@@ -68,8 +69,8 @@ func contextDone(s *subject) {
 		}
 	}
 	for method, err := range map[string]error{
-		"Commit": commit, "Get": get, "Due": due, "Census": count, "Join": join, "Renew": renew, "Reap": reap,
-		"Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
+		"Commit": commit, "Get": get, "Due": due, "Census": count, "Now": now, "Join": join, "Renew": renew,
+		"Reap": reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
 		"Leave": s.Leave(ctx, id),
 	} {
 		if err == nil {

@@ -176,6 +176,8 @@ func (l *Link) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	return ask(ctx, l, "Census", l.to.Census)
 }
 
+func (l *Link) Now(ctx context.Context) (int64, error) { return ask(ctx, l, "Now", l.to.Now) }
+
 // A timed is an answer with the engine's time.
 type timed[T any] struct {
 	v   T

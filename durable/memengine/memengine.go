@@ -260,7 +260,11 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 			of[s.Kind] = k
 		}
 		k.Tasks++
-		if s.Due == math.MaxInt64 {
+		switch {
+		case s.Due == math.MaxInt64-1:
+			k.Paused++
+			continue
+		case s.Due == math.MaxInt64:
 			k.Parked++
 		}
 		if e.failing.Has(s) {
@@ -272,6 +276,14 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 		kinds = append(kinds, *k)
 	}
 	return kinds, nil
+}
+
+func (e *Engine) Now(ctx context.Context) (int64, error) {
+	if err := e.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer e.mu.Unlock()
+	return e.now(), nil
 }
 
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {

@@ -21,6 +21,12 @@ import (
 // longest is the longest lease. A longer one is as long.
 const longest = 100 * 365 * 24 * time.Hour
 
+// Now returns the server's time. See durable.Engine.
+func (e *Engine) Now(ctx context.Context) (now int64, err error) {
+	err = e.control.QueryRow(ctx, e.sql.now).Scan(&now)
+	return now, explain("read the time", err)
+}
+
 // Join makes a member. See durable.Engine.
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 ) (id durable.MemberID, now int64, err error) {

@@ -107,7 +107,7 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	}
 	kinds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k durable.KindCensus, err error) {
 		var kind []byte
-		err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked)
+		err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked, &k.Paused)
 		k.Kind = string(kind)
 		return k, err
 	})

@@ -147,7 +147,8 @@ SELECT $row FROM (
 		failing: sql(`SELECT $row FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2`),
 
 		census: sql(`
-SELECT t.kind, count(*), count(*) FILTER (WHERE $failing), count(*) FILTER (WHERE t.due = 9223372036854775807)
+SELECT t.kind, count(*), count(*) FILTER (WHERE $failing AND t.due <> 9223372036854775806),
+	count(*) FILTER (WHERE t.due = 9223372036854775807), count(*) FILTER (WHERE t.due = 9223372036854775806)
 FROM $schema.task t GROUP BY t.kind`),
 
 		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -16,6 +17,15 @@ func (r *rig) paused(key string) {
 	r.t.Helper()
 	if i := r.info(key); i.State != durable.Paused || i.Parked || !i.Next.IsZero() {
 		r.t.Errorf("%+v", i)
+	}
+}
+
+// counts fails the test unless the census is that of one kind.
+func (r *rig) counts(want durable.KindCensus) {
+	r.t.Helper()
+	want.Kind = "k"
+	if c, err := r.on().Census(ctx); err != nil || len(c.Kinds) != 1 || c.Kinds[0] != want {
+		r.t.Errorf("the census is %+v, %v, want %+v", c, err, want)
 	}
 }
 
@@ -34,6 +44,8 @@ func pauses(t *testing.T, r *rig) {
 		r.must(r.on().Pause(ctx, key)) // again
 		r.paused(key)
 	}
+	r.add(durable.Task{Key: "never", Kind: "k", Delay: math.MaxInt64}) // it is due at the end of time
+	r.counts(durable.KindCensus{Tasks: 4, Paused: 3})
 	if calls := r.ran(5 * time.Second); len(calls) != 0 {
 		t.Errorf("while all are paused: %v", calls)
 	}
@@ -96,7 +108,9 @@ func pausedVerbs(t *testing.T, r *rig) {
 	}
 	r.must(r.on().Pause(ctx, "a")) // it is parked
 	r.paused("a")
+	r.counts(durable.KindCensus{Tasks: 1, Paused: 1})
 	r.must(r.on().Resume(ctx, "a"))
+	r.counts(durable.KindCensus{Tasks: 1, Failing: 1, Parked: 1})
 	if i := r.info("a"); !i.Parked || i.State != durable.Parked {
 		t.Errorf("parked, paused and resumed: %+v", i)
 	}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// connect returns a scheduler over a link of its own that is no node of the cluster.
+func (c *cluster) connect() (*durable.Scheduler, *memengine.Link) {
+	c.t.Helper()
+	link := memengine.NewLink(c.engine)
+	s, err := durable.Connect(ctx, link, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s, link
+}
+
+// It does every verb, and is noticed by nobody: it is no member, and nothing shares the catch-up with it.
+func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s, link := c.connect()
+		var asked []string
+		link.SetFaults(func(method string) memengine.Fault {
+			asked = append(asked, method)
+			return memengine.Fault{}
+		})
+		steps := []func() error{
+			func() error {
+				return s.Handle("note", func(context.Context, durable.Run) error { return nil })
+			},
+			func() error {
+				return s.AddTask(ctx, durable.Task{Key: "runs", Kind: "note", Delay: sec},
+					durable.Task{Key: "removed", Kind: "note", Delay: sec},
+					durable.Task{Key: "paused", Kind: "note", Delay: sec})
+			},
+			func() error { return s.RemoveTask(ctx, "removed") },
+			func() error { return s.Pause(ctx, "paused") },
+			func() error { return s.Reschedule(ctx, "runs", 2*sec) },
+		}
+		for i, do := range steps {
+			if err := do(); err != nil {
+				t.Errorf("step %d: %v", i, err)
+			}
+		}
+		members, err := c.engine.Members(ctx)
+		if err != nil || len(members) != 1 || members[0].Name != "node 1" {
+			t.Errorf("the members are %+v, %v", members, err)
+		}
+		all, err := s.Nodes(ctx)
+		if err != nil || len(all) != 1 || all[0].Self {
+			t.Errorf("the nodes are %+v, %v", all, err)
+		}
+		if err := s.Start(); err == nil {
+			t.Error("it starts")
+		}
+		time.Sleep(time.Minute)
+		calls := c.runs()
+		if len(calls) != 1 || calls[0].Key != "runs" || calls[0].node != "node 1" || calls[0].at < 2*sec {
+			t.Errorf("the runs are %v", calls)
+		}
+		if found, err := s.Find(ctx, durable.Query{State: durable.Paused}); err != nil || len(found.Tasks) != 1 {
+			t.Errorf("paused are %+v, %v", found, err)
+		}
+		if stats := s.Stats(); stats.Node.LeaseAge != 0 || stats.Node.Lease != 0 || stats.Node.Away {
+			t.Errorf("%+v", stats.Node)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := s.RemoveTask(ctx, "paused"); !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("after Shutdown: %v", err)
+		}
+		for _, method := range []string{"Join", "Renew", "Claim", "Confirm", "Reap", "Leave"} {
+			if slices.Contains(asked, method) {
+				t.Errorf("it has called %s", method)
+			}
+		}
+	})
+}
+
+// Its delays count by the engine's clock, which it asks again and again.
+func TestConnect_asksForTheEnginesTime(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		c.engine.Step(-time.Hour)
+		s, link := c.connect()
+		defer func() {
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		err := s.Handle("note", func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		adds := func(key string, ahead time.Duration) {
+			t.Helper()
+			if err := s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			due := time.Now().Add(ahead + time.Minute)
+			if i, ok, err := s.Get(ctx, key); err != nil || !ok || i.Next.Sub(due).Abs() > 10*time.Millisecond {
+				t.Errorf("%s is due at %v, %v, want %v", key, i.Next, err, due)
+			}
+		}
+		adds("a", -time.Hour)
+		c.engine.Step(3 * time.Hour)
+		time.Sleep(lease)
+		adds("b", 2*time.Hour)
+
+		link.SetDown(true)
+		time.Sleep(lease)
+		if _, _, err := s.Get(ctx, "a"); !errors.Is(err, durable.ErrUnavailable) || !s.Stats().Node.Away {
+			t.Errorf("of an engine that is away: %v", err)
+		}
+		link.SetDown(false)
+		time.Sleep(lease)
+		synctest.Wait()
+		if s.Stats().Node.Away {
+			t.Error("the engine answers, and is away")
+		}
+	})
+}
+
+func TestConnect_toNothing(t *testing.T) {
+	if _, err := durable.Connect(ctx, nil); err == nil {
+		t.Error("there is a scheduler without an engine")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		link := memengine.NewLink(memengine.New())
+		link.SetDown(true)
+		if _, err := durable.Connect(ctx, link); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("to an engine that is away: %v", err)
+		}
+	})
+}
