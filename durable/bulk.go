@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// bulkAtOnce is how many tasks Bulk changes at the same time: they share commits.
+// bulkAtOnce is how many tasks are changed at the same time, or fewer if they have groupBytes: they share
+// commits.
 const bulkAtOnce = 1024
 
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
@@ -33,33 +34,44 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 		_, err = s.look(ctx, &over, q, now, 0, func(view) bool { n++; return true })
 		return n, err
 	}
+	return s.each(ctx, &over, q, now, func(v *view) *verb {
+		verb := &verb{what: toRemove, key: v.rec.key, size: MaxKey, found: v, same: true}
+		if do == DoRunNow {
+			verb.what, verb.to, verb.size = toMove, s.below.now(), v.rec.size()
+		}
+		return verb
+	})
+}
+
+// each does a verb to each task of the stretch that fits the query, in steps. It returns to how many.
+func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, verb func(*view) *verb,
+) (n int, err error) {
 	for {
 		var page []view
-		end, err := s.look(ctx, &over, q, now, 0, func(v view) bool {
+		size := 0
+		end, err := s.look(ctx, over, q, now, 0, func(v view) bool {
 			page = append(page, v)
-			return len(page) < bulkAtOnce
+			size += v.rec.size()
+			return len(page) < bulkAtOnce && size < groupBytes
 		})
 		if err != nil {
 			return n, err
 		}
-		done, err := s.each(ctx, page, do)
+		done, err := s.together(ctx, page, verb)
 		if n += done; err != nil || end.whole {
 			return n, err
 		}
 	}
 }
 
-// each does the same to some tasks, those that have changed left alone. It returns to how many, and an error.
-func (s *Scheduler) each(ctx context.Context, page []view, do Action) (n int, err error) {
+// together does a verb to each of some tasks at the same time. It returns how many of them it has found, and an
+// error.
+func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup
-	for _, v := range page {
+	for i := range page {
 		all.Go(func() {
-			verb := &verb{what: toRemove, key: v.rec.key, size: MaxKey, only: &v}
-			if do == DoRunNow {
-				verb.what, verb.to, verb.size = toMove, s.below.now(), v.rec.size()
-			}
-			failed := s.below.do(ctx, verb)
+			failed := s.below.do(ctx, verb(&page[i]))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -19,6 +19,7 @@ type backend interface {
 	handled(kind string) // the kind has a handler from now on
 
 	get(ctx context.Context, key string) (found view, ok bool, err error)
+	getMany(ctx context.Context, keys []string) (found map[string]view, err error)
 	walk(ctx context.Context, over stretch) iter.Seq2[view, error]
 	len() int
 	census(ctx context.Context) (Census, error)
@@ -49,7 +50,8 @@ type verb struct {
 	to       int64           // when the next run of the task to move is due, or that of the resumption
 	kinds    *kinds          // of the task to resume
 	size     int             // about how many bytes it writes
-	only     *view           // the task to remove or to move, if it must be the same run still; nil for any
+	found    *view           // the task to remove or to move, as it was when it was found; may be nil
+	same     bool            // it must be the same run still
 }
 
 type what uint8
@@ -102,7 +104,7 @@ func (v *verb) change(old *record) *record {
 
 // fits reports whether the task, which may be nil, is the one to remove or to move.
 func (v *verb) fits(old *record) bool {
-	return old != nil && (v.only == nil || v.only.rec.token() == old.token())
+	return old != nil && (!v.same || v.found.rec.token() == old.token())
 }
 
 func (v *verb) add(g *group) error {

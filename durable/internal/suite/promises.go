@@ -33,6 +33,7 @@ var promises = []struct {
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
 	{"pausing a run in progress", pausesRunning},
+	{"many at once by the beginning of their keys", manyByPrefix},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
