@@ -29,6 +29,8 @@ var promises = []struct {
 	{"a calendar says when runs are due", byCalendar},
 	{"a moved run returns to the calendar", movedOffCalendar},
 	{"a wrong calendar is refused", wrongCalendar},
+	{"jitter shifts the grid of an interval", jitterOfInterval},
+	{"jitter shifts a calendar", jitterOfCalendar},
 	{"a paused task does not run", pauses},
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
