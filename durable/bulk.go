@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// bulkAtOnce is how many tasks Bulk changes at the same time: they share commits.
+// bulkAtOnce is how many tasks are changed at the same time, or fewer if they have groupBytes: they share
+// commits.
 const bulkAtOnce = 1024
 
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
@@ -33,43 +34,51 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 		_, err = s.look(ctx, &over, q, now, 0, func(view) bool { n++; return true })
 		return n, err
 	}
+	return s.each(ctx, &over, q, now, func(v *view) *verb {
+		verb := &verb{
+			what: toRemove, key: v.rec.key, to: s.below.now(), kinds: &s.kinds, size: v.rec.size(), found: v, same: true,
+		}
+		switch do {
+		case DoRunNow:
+			verb.what = toMove
+		case DoPause:
+			verb.what = toPause
+		case DoResume:
+			verb.what = toResume
+		}
+		return verb
+	})
+}
+
+// each does a verb to each task of the stretch that fits the query, in steps. It returns to how many.
+func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, verb func(*view) *verb,
+) (n int, err error) {
 	for {
 		var page []view
-		end, err := s.look(ctx, &over, q, now, 0, func(v view) bool {
+		size := 0
+		end, err := s.look(ctx, over, q, now, 0, func(v view) bool {
 			page = append(page, v)
-			return len(page) < bulkAtOnce
+			size += v.rec.size()
+			return len(page) < bulkAtOnce && size < groupBytes
 		})
 		if err != nil {
 			return n, err
 		}
-		done, err := s.each(ctx, page, do)
+		done, err := s.together(ctx, page, verb)
 		if n += done; err != nil || end.whole {
 			return n, err
 		}
 	}
 }
 
-// only returns the verb that does it to the task, if that is the same run still.
-func (s *Scheduler) only(v view, do Action) *verb {
-	verb := &verb{what: toRemove, key: v.rec.key, to: s.below.now(), kinds: &s.kinds, size: v.rec.size(), only: &v}
-	switch do {
-	case DoRunNow:
-		verb.what = toMove
-	case DoPause:
-		verb.what = toPause
-	case DoResume:
-		verb.what = toResume
-	}
-	return verb
-}
-
-// each does the same to some tasks, those that have changed left alone. It returns to how many, and an error.
-func (s *Scheduler) each(ctx context.Context, page []view, do Action) (n int, err error) {
+// together does a verb to each of some tasks at the same time. It returns how many of them it has found, and an
+// error.
+func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup
-	for _, v := range page {
-		verb := s.only(v, do)
-		if !verb.fits(v.rec) {
+	for i := range page {
+		verb := verb(&page[i])
+		if !verb.fits(page[i].rec) {
 			continue
 		}
 		all.Go(func() {

@@ -82,6 +82,11 @@ func (c *calendar) after(t int64) int64 {
 	return next.UnixNano()
 }
 
+// shifted is after for a calendar whose instants are later by shift.
+func (c *calendar) shifted(t int64, shift time.Duration) int64 {
+	return later(c.after(t-int64(shift)), shift)
+}
+
 // next returns the first instant after t at which the calendar has a run, or zero if there is none.
 //
 // If every hour matches, that is when the local clock shows a matching minute: minutes that it shows twice

@@ -96,6 +96,9 @@
 // task whose hour is a * follows what the clock shows instead: "30 * * * *" runs at both. [Task] has the
 // rules, and [Next] shows when a task is due. After downtime a calendar is a grid as any other.
 //
+// Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes
+// each runs at an instant of its own within the 10 minutes after 2:30, the same on each day.
+//
 // [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is
 // treated in the same way.
 //

@@ -49,6 +49,9 @@ type Engine interface {
 	// Get returns the task of the key as it was last committed, and whether there is one.
 	Get(ctx context.Context, key string) (s Stored, ok bool, err error)
 
+	// GetMany returns the tasks of the keys as Get does, each once, in any order. A key that has none is left out.
+	GetMany(ctx context.Context, keys []string) ([]Stored, error)
+
 	// Due walks over the tasks after the position and up to the due time, that included, in order of due time and
 	// key. An error ends it. It yields every task that is there during the whole walk, and may or may not yield
 	// one that is added, changed or removed meanwhile.

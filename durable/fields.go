@@ -5,6 +5,7 @@ package durable
 import (
 	"encoding/binary"
 	"math"
+	"time"
 )
 
 // The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
@@ -25,6 +26,7 @@ var fields = [...]field{
 	{4, (*record).encodeStarts, (*record).decodeStarts},
 	{5, (*record).encodeCron, (*record).decodeCron},
 	{6, (*record).encodePaused, (*record).decodePaused},
+	{8, (*record).encodeShift, (*record).decodeShift},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -86,6 +88,19 @@ func (r *record) encodeCron() []byte { return []byte(r.cron) }
 func (r *record) decodeCron(d *decoder) {
 	r.cron = d.text()
 	d.short = d.short || r.interval > 0
+}
+
+func (r *record) encodeShift() []byte {
+	if r.shift == 0 {
+		return nil
+	}
+	return binary.AppendUvarint(nil, uint64(r.shift))
+}
+
+func (r *record) decodeShift(d *decoder) {
+	shift := d.uvarint()
+	d.short = d.short || shift == 0 || shift > math.MaxInt64 || r.cron == ""
+	r.shift = time.Duration(shift)
 }
 
 func (r *record) encodePaused() []byte {

@@ -356,6 +356,23 @@ func (k *keeper) get(_ context.Context, key string) (view, bool, error) {
 	return k.view(rec), true, nil
 }
 
+func (k *keeper) getMany(ctx context.Context, keys []string) (map[string]view, error) {
+	found := make(map[string]view, len(keys))
+	for _, key := range keys {
+		v, ok, err := k.get(ctx, key)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found[key] = v
+		}
+	}
+	return found, nil
+}
+
 func (k *keeper) view(rec *record) view { return view{rec: rec, running: k.running.has(rec)} }
 
 func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {

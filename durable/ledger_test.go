@@ -331,6 +331,9 @@ func (l *ledger) Release(ctx context.Context, by durable.MemberID, claims []dura
 func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
 	return l.engine.Get(ctx, key)
 }
+func (l *ledger) GetMany(ctx context.Context, keys []string) ([]durable.Stored, error) {
+	return l.engine.GetMany(ctx, keys)
+}
 func (l *ledger) Census(ctx context.Context) ([]durable.KindCensus, error) {
 	return l.engine.Census(ctx)
 }

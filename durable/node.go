@@ -209,6 +209,23 @@ func (n *node) get(ctx context.Context, key string) (view, bool, error) {
 	return v, err == nil, err
 }
 
+func (n *node) getMany(ctx context.Context, keys []string) (map[string]view, error) {
+	tasks, err := n.engine.GetMany(ctx, keys)
+	if err != nil {
+		return nil, n.unavailable(ctx, err)
+	}
+	found := make(map[string]view, len(tasks))
+	name := n.namer(ctx)
+	for _, stored := range tasks {
+		v, err := n.view(stored, name)
+		if err != nil {
+			return nil, err
+		}
+		found[stored.Key] = v
+	}
+	return found, nil
+}
+
 func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
 	rec, err := decode(s.Record)
 	if err != nil {

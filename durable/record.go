@@ -15,8 +15,9 @@ type record struct {
 	key, kind  string
 	payload    []byte
 	interval   time.Duration
-	cron       string // in place of interval
-	times      int64  // runs that have not been acknowledged, or Forever
+	cron       string        // in place of interval
+	shift      time.Duration // how much later than the instants of cron the runs are
+	times      int64         // runs that have not been acknowledged, or Forever
 	generation uint64
 	seq        uint64
 	grid       int64 // when the run is due, in nanoseconds since 1970

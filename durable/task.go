@@ -3,6 +3,8 @@
 package durable
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -38,6 +40,11 @@ const (
 //
 // [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
 // zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
+//
+// Jitter spreads the runs of many tasks. The first run is later by a part of Jitter, which follows from the key
+// alone: it is the same whenever the task is added or set. Later runs keep their distance at Interval, and are
+// that much later than each instant of Cron. Jitter may be longer than the time between runs. What Reschedule
+// makes due is due when it says.
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
@@ -46,6 +53,7 @@ type Task struct {
 	Cron     string        // when runs are due, in place of Interval: see above; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; 0 means Interval or Cron
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
+	Jitter   time.Duration // how much later the runs are at most: see above
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 
@@ -80,6 +88,8 @@ func (t *Task) validate() error {
 		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
+	case t.Jitter < 0:
+		return invalid("jitter %v of %q is negative", t.Jitter, t.Key)
 	case t.Times < Forever:
 		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
 	case t.Delay > 0 && !t.At.IsZero():
@@ -104,26 +114,39 @@ func (t *Task) validate() error {
 var firstTime, lastTime = time.Unix(0, 0), time.Unix(0, latest)
 
 // due returns when the first run is due, if the task is added now.
-func (t *Task) due(now int64) int64 {
+func (t *Task) due(now int64, shift time.Duration) int64 {
 	switch {
 	case !t.At.IsZero():
-		return t.At.UnixNano()
+		return later(t.At.UnixNano(), shift)
 	case t.Delay > 0:
-		return later(now, t.Delay)
+		return later(later(now, t.Delay), shift)
 	case t.Cron != "":
-		return nextOf(t.Cron, now)
+		return nextOf(t.Cron, now, shift)
 	default:
-		return later(now, t.Interval)
+		return later(later(now, t.Interval), shift)
 	}
+}
+
+// shift returns how much later the runs of the task are: up to Jitter, by the key.
+func (t *Task) shift() time.Duration {
+	if t.Jitter == 0 {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(t.Key))
+	return time.Duration(binary.BigEndian.Uint64(sum[:]) % (uint64(t.Jitter) + 1))
 }
 
 // record returns the task as it is kept, if it is added now, without a generation.
 func (t *Task) record(now int64) *record {
-	due := t.due(now)
+	shift := t.shift()
+	due := t.due(now, shift)
 	r := &record{
 		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
 		interval: t.Interval, cron: t.Cron, times: int64(t.Times), grid: due, due: max(due, now),
 		trace: t.Trace,
+	}
+	if t.Cron != "" {
+		r.shift = shift
 	}
 	if t.PayloadVersion > 1 {
 		r.version = t.PayloadVersion

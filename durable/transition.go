@@ -112,7 +112,7 @@ func (r *record) onGrid(t int64) int64 {
 		return r.grid
 	}
 	if r.cron != "" {
-		return nextOf(r.cron, t)
+		return nextOf(r.cron, t, r.shift)
 	}
 	last := t - (t-r.grid)%int64(r.interval)
 	return later(last, r.interval)
@@ -124,19 +124,19 @@ func (r *record) periods(until int64) (n uint64) {
 		return uint64((until - r.grid) / int64(r.interval))
 	}
 	calendar, err := parseCalendar(r.cron)
-	for at := r.grid; at < until && err == nil; at = calendar.after(at) {
+	for at := r.grid; at < until && err == nil; at = calendar.shifted(at, r.shift) {
 		n++
 	}
 	return n
 }
 
-// nextOf returns the first instant of the calendar after t, or never if this process cannot read it.
-func nextOf(cron string, t int64) int64 {
+// nextOf returns the first instant of the calendar, shifted, after t, or never if this process cannot read it.
+func nextOf(cron string, t int64, shift time.Duration) int64 {
 	calendar, err := parseCalendar(cron)
 	if err != nil {
 		return never
 	}
-	return calendar.after(t)
+	return calendar.shifted(t, shift)
 }
 
 // over returns up to when the runs of a repeating task are not made any more once it has run.

@@ -19,6 +19,7 @@ type backend interface {
 	handled(kind string) // the kind has a handler from now on
 
 	get(ctx context.Context, key string) (found view, ok bool, err error)
+	getMany(ctx context.Context, keys []string) (found map[string]view, err error)
 	walk(ctx context.Context, over stretch) iter.Seq2[view, error]
 	len() int
 	census(ctx context.Context) (Census, error)
@@ -49,7 +50,8 @@ type verb struct {
 	to       int64           // when the next run of the task to move is due, or that of the resumption
 	kinds    *kinds          // of the task to resume
 	size     int             // about how many bytes it writes
-	only     *view           // the task, if it must be the same run still: one of many; nil for any
+	found    *view           // the task as it was when it was found; may be nil
+	same     bool            // it must be the same run still: one of many
 }
 
 type what uint8
@@ -103,10 +105,10 @@ func (v *verb) change(old *record) *record {
 // fits reports whether the task, which may be nil, is the one that the verb is for. One of many tasks must be
 // the same run still. If it is paused it is only removed or resumed.
 func (v *verb) fits(old *record) bool {
-	if old == nil || v.only == nil {
+	if old == nil || !v.same {
 		return old != nil
 	}
-	return v.only.rec.token() == old.token() && (v.what == toRemove || (old.paused != 0) == (v.what == toResume))
+	return v.found.rec.token() == old.token() && (v.what == toRemove || (old.paused != 0) == (v.what == toResume))
 }
 
 func (v *verb) add(g *group) error {

@@ -276,9 +276,9 @@ func (n *node) do(ctx context.Context, v *verb) error {
 }
 
 func (n *node) remove(ctx context.Context, v *verb) error {
-	for found := v.only; ; {
+	for found := v.found; ; {
 		w := Write{Record: Record{Key: v.key}, If: IfPresent}
-		if found != nil {
+		if v.same {
 			w.If, w.Revision = IfUnchanged, found.revision
 		}
 		r, err := n.send(ctx, v.size, w)
@@ -288,7 +288,7 @@ func (n *node) remove(ctx context.Context, v *verb) error {
 		case len(r.Unmet) == 0:
 			n.count.removed.Add(1)
 			return nil
-		case found == nil:
+		case !v.same:
 			return notFound(v.key)
 		}
 		if found, err = n.find(ctx, v); err != nil {
@@ -409,7 +409,7 @@ func (n *node) set(ctx context.Context, v *verb) error {
 }
 
 func (n *node) move(ctx context.Context, v *verb) error {
-	found := v.only
+	found := v.found
 	for {
 		if found == nil {
 			var err error

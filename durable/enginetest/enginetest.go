@@ -61,6 +61,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"revisions only rise", revisionsRise},
 		{"bytes are copied", bytesCopied},
 		{"any bytes", anyBytes},
+		{"many keys at once", manyKeys},
 		{"large records", largeRecords},
 		{"100,000 tasks", manyTasks},
 		{"one of many commits wins", oneWins},

@@ -55,6 +55,33 @@ func keyOrder(s *subject) {
 	s.order("ByKey", s.ByKey(s.ctx, "k0"), append(many, "ä", "\xff", "\xff\xff")...)
 }
 
+// Each key that has a task is answered once, as Get does.
+func manyKeys(s *subject) {
+	for _, key := range odd {
+		s.commit(0, add(key, ahead))
+	}
+	many := s.add(2000, ahead)
+	s.claim(s.join("a", long), -1, ahead, 100)
+	asked := append(slices.Concat(odd, many, odd), "none", "k")
+	got, err := s.GetMany(s.ctx, asked)
+	s.check(err)
+	if len(got) != len(odd)+len(many) {
+		s.t.Errorf("of %d keys %d tasks are found", len(odd)+len(many), len(got))
+	}
+	for i, task := range got {
+		if i%10 != 0 && i > 200 {
+			continue
+		}
+		if one := s.get(task.Key); one.Revision != task.Revision || one.Owner != task.Owner || one.Kind != task.Kind ||
+			one.Due != task.Due || !bytes.Equal(one.Data, task.Data) {
+			s.t.Errorf("GetMany returns %+v, and Get %+v", task, one)
+		}
+	}
+	if got, err := s.GetMany(s.ctx, nil); len(got) != 0 || err != nil {
+		s.t.Errorf("GetMany of nothing returns %s, %v", keys(got), err)
+	}
+}
+
 // A task is failing as the last write says, whether a member holds it or not.
 func failing(s *subject) {
 	walk := func(want ...string) {

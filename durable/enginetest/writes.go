@@ -53,6 +53,7 @@ func contextDone(s *subject) {
 	cancel()
 	_, commit := s.Commit(ctx, 0, []durable.Batch{{remove("k000000")}})
 	_, _, get := s.Get(ctx, "k000000")
+	_, getMany := s.GetMany(ctx, []string{"k000000"})
 	_, count := s.Census(ctx)
 	_, now := s.Now(ctx)
 	_, _, join := s.Join(ctx, "b", long)
@@ -69,8 +70,9 @@ func contextDone(s *subject) {
 		}
 	}
 	for method, err := range map[string]error{
-		"Commit": commit, "Get": get, "Due": due, "Census": count, "Now": now, "Join": join, "Renew": renew,
-		"Reap": reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
+		"Commit": commit, "Get": get, "GetMany": getMany, "Due": due, "Census": count, "Now": now, "Join": join,
+		"Renew": renew,
+		"Reap":  reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
 		"Leave": s.Leave(ctx, id),
 	} {
 		if err == nil {

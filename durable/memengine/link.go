@@ -147,6 +147,13 @@ func (l *Link) Get(ctx context.Context, key string) (durable.Stored, bool, error
 	return a.s, a.ok, err
 }
 
+func (l *Link) GetMany(ctx context.Context, keys []string) ([]durable.Stored, error) {
+	keys = slices.Clone(keys)
+	return ask(ctx, l, "GetMany", func(ctx context.Context) ([]durable.Stored, error) {
+		return l.to.GetMany(ctx, keys)
+	})
+}
+
 // Due passes the walk on. If its answer is lost, the walk ends before the first task.
 func (l *Link) Due(ctx context.Context, after durable.Position, until int64) iter.Seq2[durable.Stored, error] {
 	return l.walk(ctx, "Due", l.to.Due(ctx, after, until))

@@ -194,6 +194,21 @@ func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool
 	return s, false, nil
 }
 
+func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.Stored, err error) {
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	seen := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		if s := e.tasks[key]; s != nil && !seen[key] {
+			seen[key] = true
+			found = append(found, clone(s))
+		}
+	}
+	return found, nil
+}
+
 // clone returns a copy that the caller may change.
 func clone(s *durable.Stored) durable.Stored {
 	own := *s

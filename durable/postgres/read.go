@@ -37,6 +37,21 @@ func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool
 	return s, err == nil, explain("get", err)
 }
 
+// GetMany reads the tasks of the keys with one statement. See durable.Engine.
+func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.Stored, err error) {
+	args := make([][]byte, len(keys))
+	for i, key := range keys {
+		args[i] = []byte(key)
+	}
+	b := e.batch()
+	b.Queue(e.sql.getMany, args).Query(func(rows pgx.Rows) (err error) {
+		found, err = pgx.CollectRows(rows, scanOne)
+		return err
+	})
+	err = e.verbs.SendBatch(ctx, b).Close()
+	return found, explain("get", err)
+}
+
 // A walk reads pages of about pageBytes, and of pageRows at most.
 const (
 	firstRows = 64 // of which each may have more than a MiB

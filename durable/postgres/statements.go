@@ -19,6 +19,7 @@ type statements struct {
 
 	commit  string
 	get     string
+	getMany string
 	due     string
 	byKey   string
 	failing string
@@ -129,7 +130,8 @@ SELECT todo.n, unmet OR cond = 1 AND done.key IS NULL
 	done.key IS NOT NULL, coalesce(done.revision, 0), done.owner IS NOT NULL, there
 FROM todo LEFT JOIN done ON done.key = todo.key`),
 
-		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = $1`),
+		get:     sql(`SELECT $row FROM $schema.task t WHERE t.key = $1`),
+		getMany: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
 		// The index has the tasks of each owner in order. The tasks with an owner are few.
 		due: sql(`

@@ -29,11 +29,14 @@ var promises = []struct {
 	{"a calendar says when runs are due", byCalendar},
 	{"a moved run returns to the calendar", movedOffCalendar},
 	{"a wrong calendar is refused", wrongCalendar},
+	{"jitter shifts the grid of an interval", jitterOfInterval},
+	{"jitter shifts a calendar", jitterOfCalendar},
 	{"a paused task does not run", pauses},
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
 	{"pausing a run in progress", pausesRunning},
 	{"Bulk pauses, resumes, and runs what is not paused", bulkPauses},
+	{"many at once by the beginning of their keys", manyByPrefix},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// keysOf returns the keys of what a walk yields, as many as most.
+func (r *rig) keysOf(prefix, after string, most int) (keys []string) {
+	r.t.Helper()
+	for i, err := range r.on().AllPrefix(ctx, prefix, after) {
+		if len(keys) == most {
+			break
+		}
+		r.must(err)
+		keys = append(keys, i.Key)
+	}
+	return keys
+}
+
+func manyByPrefix(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil })
+	const many = 1500 // more than one step
+	want := map[string][]string{}
+	var tasks []durable.Task
+	add := func(prefix, key string) {
+		delay := time.Minute + time.Duration(len(tasks)*7919%many)
+		tasks = append(tasks, durable.Task{Key: key, Kind: "k", Delay: delay})
+		want[prefix] = append(want[prefix], key)
+	}
+	for i := range many {
+		add("order:", fmt.Sprintf("order:%04d", i))
+	}
+	for _, key := range []string{"order", "order;", "other", "\x00", "\xff"} {
+		add("", key)
+	}
+	r.add(tasks...)
+	all := slices.Sorted(slices.Values(slices.Concat(want["order:"], want[""])))
+
+	for _, c := range []struct {
+		prefix, after string
+		want          []string
+	}{
+		{"", "", all},
+		{"order:", "", want["order:"]},
+		{"order:", "a", want["order:"]},
+		{"order:", "order:0099", want["order:"][100:]},
+		{"order:", "order:0099x", want["order:"][100:]},
+		{"order:000", "order:0007", []string{"order:0008", "order:0009"}},
+		{"order:", "z", nil},
+		{"none", "", nil},
+	} {
+		if got := r.keysOf(c.prefix, c.after, -1); !slices.Equal(got, c.want) {
+			t.Errorf("AllPrefix(%q, %q): %q, want %q", c.prefix, c.after, got, c.want)
+		}
+	}
+	var pages []string
+	for page := r.keysOf("", "", 400); page != nil; page = r.keysOf("", page[len(page)-1], 400) {
+		pages = append(pages, page...)
+	}
+	if !slices.Equal(pages, all) {
+		t.Errorf("page by page: %q, want %q", pages, all)
+	}
+
+	asked := slices.Concat(want["order:"], []string{"none", "other", "order:0007", ""})
+	infos, err := r.on().GetMany(ctx, asked...)
+	var got []string
+	for _, i := range infos {
+		if one := r.info(i.Key); fmt.Sprint(one) != fmt.Sprint(i) {
+			t.Errorf("GetMany returns %+v, and Get %+v", i, one)
+		}
+		got = append(got, i.Key)
+	}
+	found := append(slices.Clone(want["order:"]), "other", "order:0007")
+	if err != nil || !slices.Equal(got, found) {
+		t.Errorf("GetMany: %q, %v, want %q", got, err, found)
+	}
+	if none, err := r.on().GetMany(ctx); none != nil || err != nil {
+		t.Errorf("GetMany of nothing: %v, %v", none, err)
+	}
+
+	is := func(what string, n int, err error, want int) {
+		t.Helper()
+		if n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", what, n, err, want)
+		}
+	}
+	n, err := r.on().ReschedulePrefix(ctx, "order:00", time.Second)
+	is("move", n, err, 100)
+	n, err = r.on().ReschedulePrefix(ctx, "none", time.Second)
+	is("move none", n, err, 0)
+	calls := r.ran(2 * time.Second)
+	if len(calls) != 100 || slices.ContainsFunc(calls, func(c call) bool { return c.Key >= "order:01" }) {
+		t.Errorf("moved, these have run: %v", calls)
+	}
+	n, err = r.on().RemovePrefix(ctx, "order:")
+	is("remove", n, err, many-100)
+	n, err = r.on().RemovePrefix(ctx, "order:")
+	is("remove again", n, err, 0)
+	if got := r.keysOf("", "", -1); len(got) != len(want[""]) {
+		t.Errorf("left are %q", got)
+	}
+	n, err = r.on().ReschedulePrefix(ctx, "", 2*time.Minute)
+	is("move all", n, err, len(want[""]))
+	n, err = r.on().RemovePrefix(ctx, "")
+	is("remove all", n, err, len(want[""]))
+	if calls := r.ran(3 * time.Minute); len(calls) != 0 {
+		t.Errorf("removed, these have run: %v", calls)
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if n, err := r.on().RemovePrefix(done, ""); n != 0 || err != context.Canceled {
+		t.Errorf("with a context that is done: %d, %v", n, err)
+	}
+	if _, err := r.on().GetMany(done, "a"); err != context.Canceled {
+		t.Errorf("GetMany with a context that is done: %v", err)
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// onSlowOnes runs a test on a scheduler whose store is slow, and on a node whose engine is. It is started, and
+// has the kind "note".
+func onSlowOnes(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
+	for name, open := range map[string]func(t *testing.T) *durable.Scheduler{
+		"store": func(t *testing.T) *durable.Scheduler {
+			s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		"node": func(t *testing.T) *durable.Scheduler {
+			link := memengine.NewLink(memengine.New())
+			link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+			return join(t, link, 1)[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t)
+				defer func() { _ = s.Shutdown(ctx) }()
+				note := func(context.Context, durable.Run) error { return nil }
+				if err := errors.Join(s.Handle("note", note), s.Start()); err != nil {
+					t.Fatal(err)
+				}
+				test(t, s)
+			})
+		})
+	}
+}
+
+// Unlike with Bulk, a task that runs or is moved meanwhile is removed, or moved, all the same.
+func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
+	onSlowOnes(t, func(t *testing.T, s *durable.Scheduler) {
+		const tasks = 1500
+		for i := range tasks {
+			err := s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour,
+				Interval: 200 * time.Millisecond, Times: durable.Forever})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var others sync.WaitGroup
+		for i := range tasks {
+			others.Go(func() {
+				for range 3 {
+					time.Sleep(time.Duration(1+i%97) * time.Millisecond)
+					err := s.Reschedule(ctx, fmt.Sprintf("k%04d", i), 0)
+					if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		if n, err := s.ReschedulePrefix(ctx, "k", 0); n != tasks || err != nil {
+			t.Errorf("ReschedulePrefix: %d, %v", n, err)
+		}
+		if n, err := s.RemovePrefix(ctx, "k"); n != tasks || err != nil {
+			t.Errorf("RemovePrefix: %d, %v", n, err)
+		}
+		for i, err := range s.All(ctx) {
+			t.Errorf("left is %+v, %v", i, err)
+		}
+		others.Wait()
+	})
+}
+
+// When ctx is done, what was done so far is counted, and a further call does the rest.
+func TestRemovePrefix_untilItsContextIsDone_isContinued(t *testing.T) {
+	onSlowOnes(t, func(t *testing.T, s *durable.Scheduler) {
+		const tasks = 5000
+		for i := range tasks {
+			err := s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		removed, calls := 0, 0
+		for left := tasks; left > 0; calls++ {
+			within, cancel := context.WithTimeout(ctx, 2*time.Millisecond<<calls)
+			n, err := s.RemovePrefix(within, "k")
+			cancel()
+			removed += n
+			left = 0
+			for range s.AllPrefix(ctx, "k", "") {
+				left++
+			}
+			if (err == nil) != (left == 0) || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%d are left, and the error is %v", left, err)
+			}
+			if removed+left > tasks || removed+left < tasks-1024*(calls+1) {
+				t.Fatalf("%d are counted, and %d of %d are left", removed, left, tasks)
+			}
+		}
+		if calls < 2 {
+			t.Error("no call was interrupted")
+		}
+	})
+}
