@@ -18,39 +18,78 @@ import (
 // the engine and sees every effect in the order in which it takes place. It notes every verb, every call of a
 // handler, and what breaks a promise:
 //
-//	D1  a handler is called before its run is due by the engine's clock, or a task is due before its delay
-//	    is over
-//	D2  a start is decided after a removal, a replacement or a move of the run has returned, or a handler is
-//	    called long after the decision
-//	D3  a task is left over at the end, though nodes are alive
+//	D1  a handler is called before its run or its attempt is due by the engine's clock; a task is due before
+//	    its delay is over, before what [durable.RetryAfter] asks for, off the grid of its interval or calendar,
+//	    or, when it is resumed, at another time than before
+//	D2  a start is decided after a removal, a replacement or a move of the run has returned, or after a pause
+//	    of the task and before its resumption is called; or a handler is called long after the decision
+//	D3  a task is left over at the end, though nodes are alive, or it is gone and has not ended
 //	D4  a start is decided after the member's lease; the fences of a key's starts do not rise; a write takes
 //	    effect at a revision that is not the task's last one; two runs overlap although the earlier one's
 //	    lease lasts; a member is reaped before the engine has been up for its lease
-//	D5  a token runs again after it has been completed, or a task ends or is parked without a run that has
-//	    ended so
+//	D5  a token runs again after it has been completed; a task ends or is parked without a run that has ended
+//	    so, in the time that its kind allows, or a run that its handler has parked is to be tried again; the
+//	    context of a run is not done when that time is over
 //	D6  a verb that has returned nil has had no effect, or a task was added that was refused
 type ledger struct {
-	engine durable.Engine
-	lease  time.Duration
+	engine   durable.Engine
+	lease    time.Duration
+	attempts int                      // of each run, before its task is parked
+	bounds   map[string]time.Duration // of the runs of each kind that has one
 
-	mu       sync.Mutex // protects below
-	broken   []string
-	step     int                                 // of what has happened
-	until    map[durable.MemberID]time.Time      // when the leases run out, by the ledger's own books
-	restart  time.Time                           // of the engine
-	states   map[durable.Claim]durable.Token     // which run a revision is of
-	last     map[string]int64                    // the last revision of each key that was seen
-	put      map[durable.Token]int               // the step in which a run came to be, and
-	dead     map[durable.Token]int               // from which on it must not be decided to start
-	done     map[durable.Token]bool              // runs that were completed
-	effects  map[string]effect                   // of the adds, by their payloads
-	deleted  map[string]int                      // the step of the last removal of a key
-	decided  map[durable.Claim]decision          // the last decision to start
-	fences   map[string]int64                    // the greatest fence of the starts of a key
-	ended    map[durable.Claim]bool              // calls that have ended well
-	running  map[durable.Token]map[*running]bool // calls that have not ended
-	attempts int                                 // of each run, before its task is parked
-	calls    int
+	mu      sync.Mutex // protects below
+	broken  []string
+	step    int                                 // of what has happened
+	until   map[durable.MemberID]time.Time      // when the leases run out, by the ledger's own books
+	restart time.Time                           // of the engine
+	states  map[durable.Claim]state             // what a revision is
+	last    map[string]int64                    // the last revision of each key that was seen
+	there   map[string]state                    // what the tasks are, whatever their revisions
+	put     map[durable.Token]int               // the step in which a run came to be, and
+	dead    map[durable.Token]int               // from which on it must not be decided to start
+	stopped map[stopped]int                     // the same of the runs of a task that is paused
+	paused  map[string]pause                    // the last time that each key was paused or resumed
+	resumes map[string]int                      // resumptions of each key that may take effect, and
+	resumed map[string]int                      // the step in which the last other one returned
+	done    map[durable.Token]bool              // runs that were completed
+	parked  map[durable.Token]bool              // runs that were parked
+	effects map[string]effect                   // of the adds, by their payloads
+	deleted map[string]int                      // the step of the last removal of a key
+	decided map[durable.Claim]decision          // the last decision to start
+	fences  map[string]int64                    // the greatest fence of the starts of a key
+	ended   map[durable.Claim]ended             // how calls have ended
+	running map[durable.Token]map[*running]bool // calls that have not ended
+	counts  map[string]int                      // of what has happened
+}
+
+// A state is what a revision of a task is.
+type state struct {
+	durable.Token
+	due   int64
+	times int // runs that are left
+}
+
+// A stopped task is one of those of a key.
+type stopped struct {
+	key        string
+	generation uint64
+}
+
+// A pause says whether a key has a paused task, in which step that became so, and when the task was due before
+// the pause, or None if it was moved since.
+type pause struct {
+	is   bool
+	step int
+	due  int64
+}
+
+// An ended call is one that has returned, and how.
+type ended struct {
+	at   time.Time
+	due  time.Time // the run's, and not the attempt's
+	well bool
+	park bool          // it is not to be tried again
+	wait time.Duration // it is to be tried again after that, or 0
 }
 
 type decision struct {
@@ -68,11 +107,14 @@ type running struct{ by durable.MemberID }
 
 func newLedger(engine durable.Engine, lease time.Duration, attempts int) *ledger {
 	return &ledger{
-		engine: engine, lease: lease, attempts: attempts,
-		until: map[durable.MemberID]time.Time{}, states: map[durable.Claim]durable.Token{}, last: map[string]int64{},
-		put: map[durable.Token]int{}, dead: map[durable.Token]int{}, done: map[durable.Token]bool{},
+		engine: engine, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
+		until: map[durable.MemberID]time.Time{}, states: map[durable.Claim]state{}, last: map[string]int64{},
+		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]int{},
+		stopped: map[stopped]int{}, paused: map[string]pause{}, resumes: map[string]int{},
+		resumed: map[string]int{}, done: map[durable.Token]bool{}, parked: map[durable.Token]bool{},
 		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[durable.Claim]decision{},
-		fences: map[string]int64{}, ended: map[durable.Claim]bool{}, running: map[durable.Token]map[*running]bool{},
+		fences: map[string]int64{}, ended: map[durable.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
+		counts: map[string]int{},
 	}
 }
 
@@ -93,9 +135,12 @@ func token(s durable.Record) (durable.Token, durable.Info) {
 
 // seen notes the state of a task.
 func (l *ledger) seen(r durable.Record, revision int64) {
-	t, _ := token(r)
-	l.states[durable.Claim{Key: r.Key, Revision: revision}] = t
-	l.last[r.Key] = max(l.last[r.Key], revision)
+	t, info := token(r)
+	s := state{t, r.Due, info.Times}
+	l.states[durable.Claim{Key: r.Key, Revision: revision}] = s
+	if revision > l.last[r.Key] {
+		l.last[r.Key], l.there[r.Key] = revision, s
+	}
 }
 
 func (l *ledger) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
@@ -124,13 +169,16 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 	if last := l.last[w.Key]; w.If == durable.IfUnchanged && w.Revision < last {
 		l.breaks("D4", "a write of %s takes effect at revision %d, and its last one is %d", w.Key, w.Revision, last)
 	}
+	was := l.there[w.Key]
 	if w.Data == nil {
+		delete(l.there, w.Key)
 		l.deleted[w.Key] = l.step
+		l.pause(w.Key, false, durable.None)
 		if w.If == durable.IfUnchanged {
-			if !l.ended[old] {
-				l.breaks("D5", "%v ends without a run that has ended well", l.states[old])
+			if !l.ended[old].well {
+				l.breaks("D5", "%v ends without a run that has ended well", l.states[old].Token)
 			}
-			l.done[l.states[old]] = true
+			l.done[l.states[old].Token] = true
 		}
 		return
 	}
@@ -142,8 +190,78 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 	if w.If != durable.IfUnchanged {
 		l.effects[string(info.Payload)] = effect{l.step, w.Due}
 	}
-	if info.Parked && info.Attempts < l.attempts {
-		l.breaks("D5", "%v is parked after %d attempts", t, info.Attempts)
+	if info.Parked {
+		l.counts["parked"]++
+		if info.Attempts < l.attempts && !l.ended[old].park && !l.parked[t] {
+			l.breaks("D5", "%v is parked after %d attempts", t, info.Attempts)
+		}
+		l.parked[t] = true
+	}
+	if w.If == durable.IfUnchanged {
+		l.changed(w, info, was, l.ended[old])
+	}
+	if is := info.State == durable.Paused; is && w.If == durable.IfUnchanged && !l.paused[w.Key].is {
+		l.pause(w.Key, true, was.due)
+		delete(l.running, t) // a call in progress no longer counts
+	} else if is || l.paused[w.Key].is {
+		l.pause(w.Key, is, durable.None)
+	}
+}
+
+// pause notes that the key has a paused task from now on, or has none.
+func (l *ledger) pause(key string, is bool, due int64) {
+	old := l.paused[key]
+	if is == old.is {
+		old.due = due
+		l.paused[key] = old
+		return
+	}
+	l.paused[key] = pause{is, l.step, due}
+}
+
+// changed looks at what a task has become after a run, or by a resumption. was is what it was, and call how the
+// call of that has ended, if it has.
+func (l *ledger) changed(w durable.Write, info durable.Info, was state, call ended) {
+	t, paused := was.Token, info.State == durable.Paused
+	same := info.Generation == was.Generation && info.Seq == was.Seq
+	p := l.paused[w.Key]
+	switch {
+	case p.is && !paused && same && p.due != durable.None && w.Due != p.due:
+		l.breaks("D1", "%v is resumed to be due %v from when it was due before", t, time.Duration(w.Due-p.due))
+	case p.is || paused || call.at.IsZero():
+	case same && call.park && !info.Parked:
+		l.breaks("D5", "%v was parked by its handler, and is to be tried again", t)
+	case same && call.wait > 0 && !info.Parked:
+		if early := call.at.Add(call.wait).UnixNano() - w.Due; early > 0 {
+			l.breaks("D1", "%v is to be tried again %v before its handler has asked for", t, time.Duration(early))
+		}
+	case !same && info.Times == was.times-1:
+		l.gridded(w, info, call.due)
+	}
+}
+
+// gridded looks at the next run of a task whose last one was due then.
+func (l *ledger) gridded(w durable.Write, info durable.Info, was time.Time) {
+	next := time.Unix(0, w.Due)
+	latest := time.Now() // a node may believe that it is later, by what a call takes
+	if latest = latest.Add(4 * l.lease); latest.Before(was) {
+		latest = was
+	}
+	var on bool
+	if info.Cron == "" {
+		on = next.Sub(was)%info.Interval == 0
+		latest = latest.Add(info.Interval)
+	} else {
+		before, err := durable.Next(info.Cron, next.Add(-1), 1)
+		after, err2 := durable.Next(info.Cron, latest, 1)
+		if err = errors.Join(err, err2); err != nil {
+			panic(err)
+		}
+		on, latest = before[0].Equal(next), after[0]
+		l.counts["next runs of calendars"]++
+	}
+	if !on || !next.After(was) || next.After(latest) {
+		l.breaks("D1", "the run of %s after that at %v is due at %v, off its grid", info.Key, was, next)
 	}
 }
 
@@ -161,8 +279,14 @@ func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 		if !held[i] {
 			continue
 		}
-		t := l.states[c]
+		t := l.states[c].Token
 		l.decided[c] = decision{l.step, by, time.Now()}
+		if early := time.Until(time.Unix(0, l.states[c].due)); early > 0 {
+			l.breaks("D1", "the start of %v is decided %v before it is due", t, early)
+		}
+		if since, is := l.stopped[stopped{t.Key, t.Generation}]; is {
+			l.breaks("D2", "the start of %v is decided in step %d, and it was paused in %d", t, l.step, since)
+		}
 		if dead, is := l.dead[t]; is {
 			l.breaks("D2", "the start of %v is decided in step %d, and it was removed in %d", t, l.step, dead)
 		}
@@ -181,11 +305,12 @@ func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 }
 
 // call notes that a handler is called. It returns the function to call at its end.
-func (l *ledger) call(run durable.Run) (end func(err error)) {
+func (l *ledger) call(ctx context.Context, run durable.Run) (end func(ended)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next()
-	l.calls++
+	l.counts["calls"]++
+	began := time.Now()
 	c := durable.Claim{Key: run.Key, Revision: run.Fence}
 	d, ok := l.decided[c]
 	if !ok {
@@ -208,17 +333,29 @@ func (l *ledger) call(run durable.Run) (end func(err error)) {
 		l.running[run.Token] = map[*running]bool{}
 	}
 	r := &running{d.by}
-	l.running[run.Token][r] = true
-	return func(err error) {
+	if l.paused[run.Key].step < d.step { // or it no longer counts
+		l.running[run.Token][r] = true
+	}
+	return func(e ended) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.next()
 		delete(l.running[run.Token], r)
-		l.ended[c] = l.ended[c] || err == nil
+		e.at, e.due = time.Now(), run.Due
+		if bound, is := l.bounds[run.Kind]; is && e.at.Sub(began) > bound {
+			l.counts["calls that took too long"]++
+			e.well = false
+			if ctx.Err() == nil {
+				l.breaks("D5", "the context of %v is not done after %v", run.Token, e.at.Sub(began))
+			}
+		}
+		if !l.ended[c].well {
+			l.ended[c] = e
+		}
 	}
 }
 
-// A verb is one that is called: "add", "set", "remove" or "move".
+// A verb is one that is called: "add", "set", "remove", "move", "pause" or "resume".
 type verb struct {
 	what   string
 	tasks  []durable.Task // or only their keys; their payloads are unique
@@ -230,7 +367,17 @@ type verb struct {
 func (l *ledger) verb(what string, tasks ...durable.Task) verb {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return verb{what, tasks, l.next(), time.Now()}
+	v := verb{what, tasks, l.next(), time.Now()}
+	if what == "resume" {
+		key := tasks[0].Key
+		for task := range l.stopped {
+			if task.key == key {
+				delete(l.stopped, task)
+			}
+		}
+		l.resumes[key]++
+	}
+	return v
 }
 
 // returned notes that the verb has returned an error, or nothing.
@@ -238,6 +385,13 @@ func (l *ledger) returned(v verb, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.next()
+	if err == nil {
+		l.counts[v.what]++
+	}
+	if key := v.tasks[0].Key; v.what == "pause" || v.what == "resume" {
+		l.pausedOrResumed(v, key, err)
+		return
+	}
 	for _, task := range v.tasks {
 		effect, took := l.effects[string(task.Payload)]
 		switch {
@@ -253,7 +407,7 @@ func (l *ledger) returned(v verb, err error) {
 		case v.what == "add" || v.what == "set":
 			if !took {
 				l.breaks("D6", "the %s of %s has returned, and has had no effect", v.what, task.Key)
-			} else if early := v.at.Add(task.Delay).UnixNano() - effect.due; early > 0 {
+			} else if early := least(v.at, task).UnixNano() - effect.due; early > 0 {
 				l.breaks("D1", "%s is due %v before its delay is over", task.Key, time.Duration(early))
 			}
 		}
@@ -264,6 +418,57 @@ func (l *ledger) returned(v verb, err error) {
 			if _, is := l.dead[t]; t.Key == task.Key && put < v.called && !is {
 				l.dead[t] = now
 			}
+		}
+	}
+}
+
+// least returns when the task is due, if it is added at that time, or later.
+func least(at time.Time, task durable.Task) time.Time {
+	switch {
+	case !task.At.IsZero():
+		return task.At
+	case task.Delay == 0 && task.Cron != "":
+		next, err := durable.Next(task.Cron, at, 1)
+		if err != nil {
+			panic(err)
+		}
+		return next[0]
+	case task.Delay == 0:
+		return at.Add(task.Interval)
+	}
+	return at.Add(task.Delay)
+}
+
+// pausedOrResumed notes that a pause or a resumption has returned.
+func (l *ledger) pausedOrResumed(v verb, key string, err error) {
+	known := err == nil || errors.Is(err, durable.ErrTaskKeyNotFound)
+	if v.what == "resume" && known {
+		l.resumes[key]--
+		l.resumed[key] = l.step
+	}
+	if err != nil {
+		return
+	}
+	if p := l.paused[key]; p.is == (v.what == "resume") && p.step < v.called {
+		l.breaks("D6", "the %s of %s has returned, and has had no effect", v.what, key)
+	}
+	if v.what == "resume" || l.resumes[key] > 0 || l.resumed[key] > v.called {
+		return // what was paused may have been resumed
+	}
+	for t, put := range l.put {
+		if t.Key == key && put < v.called {
+			l.stopped[stopped{key, t.Generation}] = l.step
+		}
+	}
+}
+
+// lost notes the tasks that the engine has lost.
+func (l *ledger) lost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.there {
+		if _, ok, err := l.engine.Get(context.Background(), key); err != nil || !ok {
+			l.breaks("D3", "%s is gone, and has not ended (%v)", key, err)
 		}
 	}
 }
@@ -362,5 +567,6 @@ func (l *ledger) commit(tx *memengine.Tx, w durable.Write) {
 	l.next()
 	t, info := token(w.Record)
 	l.put[t] = l.step
+	l.there[w.Key] = state{t, w.Due, info.Times}
 	l.effects[string(info.Payload)] = effect{l.step, w.Due}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,29 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 			t.Error(err)
 		}
 		if i := r.info("a"); i.Attempts != 0 || i.Failure != "" {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
+// An attempt has failed when its time is over, though its context was done before that for another reason.
+func TestTimeout_ofARunThatWasCancelledBefore_isAFailure(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		c.handle("slow", func(m *member) durable.Handler {
+			return func(ctx context.Context, _ durable.Run) error {
+				m.link.SetDown(true)
+				<-ctx.Done()
+				m.link.SetDown(false)
+				if cause := context.Cause(ctx); !errors.Is(cause, durable.ErrFenced) {
+					t.Errorf("the context is done because of %v", cause)
+				}
+				time.Sleep(time.Minute)
+				return nil
+			}
+		}, durable.WithTimeout(time.Minute), durable.WithRetry(5, time.Hour, time.Hour))
+		c.nodes[0].add(durable.Task{Key: "a", Kind: "slow", Delay: time.Second})
+		time.Sleep(10 * time.Minute)
+		if i := c.info("a"); i.Attempts != 1 || !strings.HasPrefix(i.Failure, "timed out after 1m0s") {
 			t.Errorf("%+v", i)
 		}
 	})

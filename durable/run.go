@@ -47,12 +47,12 @@ func (k *keeper) runTask(l *live) {
 // attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is
 // called whatever the handler does, and before the observers and the logger, which may do as they like, too.
 func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outcome) *record) {
+	began := time.Now() // not after the time of the context begins
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.timeout)
 		defer cancel()
 	}
-	began := time.Now()
 	o := failedFor("handler called runtime.Goexit") // unless it returns
 	k.started.Add(1)
 	defer func() {
@@ -63,7 +63,7 @@ func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outco
 		if value != nil {
 			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // no other context of a run has a deadline
+		if k.timeout > 0 && took >= k.timeout { // the context may have been done before, for another reason
 			o = o.late(k.timeout, took)
 		}
 		parked := k.note(o, end(o))

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -29,31 +30,42 @@ var (
 )
 
 // Three nodes do random verbs on few keys, while answers are lost, calls are delayed, leases run out, the
-// engine is away, and nodes crash. In the end the ledger must have nothing to object.
+// engine is away, and nodes crash. In the end the ledger must have nothing to object. The tasks are of all
+// sorts, and their runs end in every way.
 func TestSimulation(t *testing.T) {
 	seeds := *simSeeds
 	if testing.Short() {
 		seeds = min(seeds, 100)
 	}
-	calls := 0
+	counts := make(map[string]int)
 	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
 		l := simulate(t, seed, "")
-		calls += l.calls
+		for what, n := range l.counts {
+			counts[what] += n
+		}
 		if len(l.broken) > 0 {
 			t.Fatalf("seed %d (go test -run TestSimulation$ -seeds 1 -seed %[1]d):\n%s", seed,
 				strings.Join(l.broken, "\n"))
 		}
 	}
-	t.Logf("%d calls of handlers", calls)
+	t.Log(counts)
+	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
+		"calls that took too long", "next runs of calendars"} {
+		if seeds >= 100 && counts[what] < 10 {
+			t.Errorf("there were only %d of %q", counts[what], what)
+		}
+	}
 }
 
-// The simulation finds each fault that is built in, or it proves nothing. The numbers are those of the details
-// in the design of the cluster.
+// The simulation finds each fault that is built in, or it proves nothing. The numbers up to 15 are those of the
+// details in the design of the cluster.
 func TestSimulation_findsFaults(t *testing.T) {
 	for _, fault := range []string{
 		"1 no fence", "2 the fence checks no owner", "3 ends of runs at any revision", "4 the node's own clock",
 		"5 no reconciliation", "9 a cursor over due times", "10 reaping after an outage",
-		"15 confirmed without a worker",
+		"15 confirmed without a worker", "16 a pause is forgotten", "17 a pause leaves the claim",
+		"18 a resumption loses the task", "19 a resumption is forgotten", "20 a resumption begins the wait again",
+		"21 off the grid", "22 parked, and tried again", "23 tried again too early", "24 no bound on a run",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			seeds := uint64(*simSeeds)
@@ -74,6 +86,7 @@ const (
 	simAttempts = 6
 	simVerbs    = 12 // of each node
 	simKeys     = 6
+	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
 )
 
 // A simulation is one seed.
@@ -98,8 +111,10 @@ func simulate(t *testing.T, seed uint64, fault string) *ledger {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what happens at one instant happens mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(58 * time.Second))) // a minute begins in between
 		s := &simulation{seed: seed, fault: fault, engine: memengine.New()}
 		s.ledger = newLedger(flawed{s.engine, fault}, simLease, simAttempts)
+		s.ledger.bounds["bounded"] = simBound
 		l = s.ledger
 		for i := range s.nodes {
 			s.nodes[i] = s.join(t, i)
@@ -149,13 +164,19 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 		engine = &cursor{Engine: engine}
 	case "15 confirmed without a worker":
 		engine = &hasty{Engine: engine, calls: &s.calls, held: make(map[durable.Claim]bool)}
+	case "20 a resumption begins the wait again", "21 off the grid":
+		engine = untimely{engine, s.fault}
 	}
 	var err error
 	if n.Scheduler, err = durable.Join(ctx, engine, opts...); err != nil {
 		t.Fatal(err)
 	}
-	err = n.Handle("work", s.work, durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond))
-	if err != nil {
+	retry := durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)
+	bounded := []durable.KindOption{retry, durable.WithTimeout(simBound)}
+	if s.fault == "24 no bound on a run" {
+		bounded = bounded[:1]
+	}
+	if err := errors.Join(n.Handle("work", s.work, retry), n.Handle("bounded", s.work, bounded...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Start(); err != nil {
@@ -197,8 +218,9 @@ func (s *simulation) faults(i int, n *simNode) {
 
 // work is the handler.
 func (s *simulation) work(ctx context.Context, run durable.Run) (err error) {
-	end := s.ledger.call(run)
-	defer func() { end(err) }()
+	end := s.ledger.call(ctx, run)
+	var e ended
+	defer func() { e.well = err == nil; end(e) }()
 	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt)
 	took := time.Duration(rnd.Int64N(int64(20 * time.Millisecond)))
 	switch p := rnd.IntN(10); {
@@ -216,19 +238,50 @@ func (s *simulation) work(ctx context.Context, run durable.Run) (err error) {
 	case <-done:
 		return ctx.Err()
 	}
-	if rnd.IntN(10) == 0 {
+	switch p := rnd.IntN(100); {
+	case p < 8:
 		return errFail
+	case p < 10:
+		e.park = true
+		if s.fault == "22 parked, and tried again" {
+			return errFail
+		}
+		return durable.Park(errFail)
+	case p < 15:
+		e.wait = time.Millisecond + time.Duration(rnd.Int64N(int64(300*time.Millisecond)))
+		if s.fault == "23 tried again too early" {
+			return errFail
+		}
+		return durable.RetryAfter(e.wait, errFail)
 	}
 	return nil
 }
 
 // task returns a new task.
 func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
-	task := durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64()),
-		Delay: time.Millisecond + time.Duration(rnd.Int64N(int64(3*time.Second/2)))}
+	task := durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64())}
+	if rnd.IntN(3) == 0 {
+		task.Kind = "bounded"
+	}
 	if rnd.IntN(3) == 0 {
 		task.Times = 2 + rnd.IntN(2)
 		task.Interval = time.Duration(100+rnd.IntN(200)) * time.Millisecond
+	} else if rnd.IntN(5) == 0 {
+		task.Cron = "* * * * *"
+		task.Times = 1 + rnd.IntN(2)
+	}
+	d := time.Millisecond + time.Duration(rnd.Int64N(int64(3*time.Second/2)))
+	switch rnd.IntN(6) {
+	case 0:
+		task.At = time.Now().Add(d)
+	case 1:
+		task.At = time.Now().Add(-d)
+	case 2, 3:
+		if task.Interval == 0 && task.Cron == "" {
+			task.Delay = d
+		}
+	default:
+		task.Delay = d
 	}
 	return task
 }
@@ -244,23 +297,29 @@ func (s *simulation) verbs(i int) {
 			return
 		}
 		switch p := rnd.IntN(100); {
-		case p < 40:
+		case p < 35:
 			tasks := []durable.Task{s.task(rnd, key)}
 			if rnd.IntN(4) == 0 {
 				tasks = append(tasks, s.task(rnd, key+"too"))
 			}
 			v := l.verb("add", tasks...)
 			l.returned(v, n.AddTask(ctx, tasks...))
-		case p < 60:
+		case p < 45:
 			v := l.verb("remove", only)
 			l.returned(v, n.RemoveTask(ctx, key))
-		case p < 75:
+		case p < 55:
 			task := s.task(rnd, key)
 			v := l.verb("set", task)
 			l.returned(v, n.SetTask(ctx, task))
-		case p < 90:
+		case p < 67:
 			v := l.verb("move", only)
 			l.returned(v, n.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(time.Second)))))
+		case p < 82:
+			v := l.verb("pause", only)
+			l.returned(v, n.Pause(ctx, key))
+		case p < 92:
+			v := l.verb("resume", only)
+			l.returned(v, n.Resume(ctx, key))
 		default:
 			s.transaction(rnd, fmt.Sprint("tx", rnd.Uint32()))
 		}
@@ -327,27 +386,44 @@ func (s *simulation) away(d time.Duration, nodes ...int) {
 	}
 }
 
-// drain waits until every task has ended or is parked, and notes those that have not.
+// drain waits until every task has ended or is parked, and notes those that have not. It resumes what is
+// paused, and does not wait for the next minute.
 func (s *simulation) drain() {
 	const patience = 20 * time.Second
 	left := ""
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
 		left = ""
-		until := time.Now().Add(time.Hour).UnixNano() // parked tasks are not left over
-		for stored, err := range s.engine.Due(ctx, durable.Position{Due: durable.None}, until) {
+		for stored, err := range s.engine.Due(ctx, durable.Position{Due: durable.None}, math.MaxInt64-1) {
 			if err != nil {
 				panic(err)
 			}
 			left += fmt.Sprintf(" %s (revision %d, owner %d, due since %v)", stored.Key, stored.Revision, stored.Owner,
 				time.Since(time.Unix(0, stored.Due)))
+			s.hurry(stored)
 		}
 		if left == "" {
+			s.ledger.lost()
 			return
 		}
 	}
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	s.ledger.breaks("D3", "these tasks are left over:%s", left)
+}
+
+// hurry resumes a task that is paused, and moves one that is to wait for the next minute.
+func (s *simulation) hurry(task durable.Stored) {
+	_, info := token(task.Record)
+	only := durable.Task{Key: task.Key}
+	alive := slices.IndexFunc(s.nodes[:], func(n *simNode) bool { return !n.crashed.Load() })
+	switch n := s.nodes[alive]; {
+	case info.State == durable.Paused:
+		v := s.ledger.verb("resume", only)
+		s.ledger.returned(v, n.Resume(ctx, task.Key))
+	case info.Cron != "" && time.Until(info.Next) > 3*time.Second:
+		v := s.ledger.verb("move", only)
+		s.ledger.returned(v, n.Reschedule(ctx, task.Key, 0))
+	}
 }
 
 // Some answers of a slow engine take long.
@@ -425,25 +501,77 @@ func (f flawed) Confirm(ctx context.Context, by durable.MemberID, claims []durab
 			stored, ok, _ := f.Engine.Get(ctx, claims[i].Key)
 			held[i] = ok && stored.Revision >= claims[i].Revision
 		}
+	case "17 a pause leaves the claim":
+		for i := range held {
+			stored, ok, _ := f.Engine.Get(ctx, claims[i].Key)
+			held[i] = held[i] || ok && isPaused(stored.Record)
+		}
 	}
 	return held, now, err
 }
 
 func (f flawed) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
 ) ([]durable.Result, error) {
-	if f.fault == "3 ends of runs at any revision" {
-		own := make([]durable.Batch, len(batches))
-		for i := range batches {
-			own[i] = slices.Clone(batches[i])
-			for j := range own[i] {
-				if w := &own[i][j]; w.If == durable.IfUnchanged {
-					w.If = durable.IfPresent
-				}
-			}
+	return f.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
+		if w.If != durable.IfUnchanged {
+			return
 		}
-		batches = own
+		if f.fault == "3 ends of runs at any revision" {
+			w.If = durable.IfPresent
+			return
+		}
+		stored, ok, _ := f.Engine.Get(ctx, w.Key)
+		if !ok || w.Data == nil {
+			return
+		}
+		switch was, is := isPaused(stored.Record), isPaused(w.Record); {
+		case f.fault == "16 a pause is forgotten" && is && !was,
+			f.fault == "19 a resumption is forgotten" && was && !is:
+			w.Record, w.Hold = stored.Record, false
+		case f.fault == "18 a resumption loses the task" && was && !is:
+			w.Data = nil
+		}
+	}))
+}
+
+// changed returns the batches with each write changed.
+func changed(batches []durable.Batch, change func(w *durable.Write)) []durable.Batch {
+	own := make([]durable.Batch, len(batches))
+	for i := range batches {
+		own[i] = slices.Clone(batches[i])
+		for j := range own[i] {
+			change(&own[i][j])
+		}
 	}
-	return f.Engine.Commit(ctx, by, batches)
+	return own
+}
+
+func isPaused(r durable.Record) bool {
+	_, info := token(r)
+	return info.State == durable.Paused
+}
+
+// An untimely engine is one for a node that makes tasks due a little later than they are, when they are resumed
+// or after a run.
+type untimely struct {
+	durable.Engine
+	fault string
+}
+
+func (u untimely) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	return u.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
+		stored, ok, _ := u.Engine.Get(ctx, w.Key)
+		if !ok || w.Data == nil || w.If != durable.IfUnchanged || isPaused(w.Record) {
+			return
+		}
+		_, was := token(stored.Record)
+		_, is := token(w.Record)
+		if u.fault == "20 a resumption begins the wait again" && was.State == durable.Paused ||
+			u.fault == "21 off the grid" && is.Times == was.Times-1 {
+			w.Due += int64(time.Millisecond)
+		}
+	}))
 }
 
 // A forgetful engine is one for a node that does not compare its claims with the engine's books: it learns of none

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -458,5 +460,33 @@ func TestK8_withoutAKey_noTimerIsWaitedFor(t *testing.T) {
 			t.Errorf("RemoveWait returns %v, %v after %v", running, err, time.Since(began))
 		}
 		testkit.Settle(time.Hour)
+	})
+}
+
+// A Reschedule that meets a Pause or a Resume finds the task replaced, and must not be lost with the old one:
+// whatever the two do, and no time passes here, the task is due when the last Reschedule said.
+func TestK7_rescheduledWhilePausedAndResumed_isDueThen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw := startWheel(t, 10*ms, 16)
+		must(t, tw.AddTask(once("k", time.Hour, nothing)))
+		var other sync.WaitGroup
+		var enough atomic.Bool
+		other.Go(func() {
+			for !enough.Load() {
+				should(t, tw.Pause("k"))
+				should(t, tw.Resume("k"))
+			}
+		})
+		for i := range 20_000 {
+			d := time.Hour + time.Duration(i%7)*time.Minute
+			must(t, tw.Reschedule("k", d))
+			if info, ok := tw.Get("k"); !ok || time.Until(info.Next) != d {
+				t.Errorf("trial %d: due after %v, %v, want %v", i, time.Until(info.Next), ok, d)
+				break
+			}
+		}
+		enough.Store(true)
+		other.Wait()
+		balanced(t, tw, 1)
 	})
 }

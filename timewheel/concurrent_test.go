@@ -317,6 +317,47 @@ func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	})
 }
 
+// What ends an entry while it is moved wins, and the move says so. If it did not, a Reschedule that meets a
+// Pause would be lost with the entry that the Pause has replaced.
+func TestMove_ofAnEntryThatEndsMeanwhile_saysSo(t *testing.T) {
+	const enough, most = 100, 1_000_000 // how often they are to meet, and how often that is tried
+	tw := NewTimeWheel(time.Millisecond, 8)
+	defer tw.Stop()
+	var at atomic.Pointer[entry]
+	var met atomic.Int64
+	var over atomic.Bool
+	var other sync.WaitGroup
+	other.Go(func() {
+		for !over.Load() {
+			if e := at.Load(); e != nil && e.state.CompareAndSwap(moving, removed) {
+				met.Add(1)
+			}
+		}
+	})
+	for trial := 0; trial < most && met.Load() < enough; trial++ {
+		e := newEntry("k", ignore, 0, 1, 1)
+		at.Store(e)
+		if moved := tw.move(e, 2); moved != (e.load() == scheduled) {
+			t.Errorf("trial %d: the move reports %v, and the entry is in state %d", trial, moved, e.load())
+			break
+		}
+	}
+	over.Store(true)
+	other.Wait()
+	t.Logf("they met %d times", met.Load())
+}
+
+// So it is when the entry is paused, and a Resume has read what was left before the Reschedule has written that.
+func TestSetLeft_ofAnEntryThatHasEnded_saysSo(t *testing.T) {
+	e := newEntry("k", ignore, 0, 1, 1)
+	for state, left := range map[uint32]bool{paused: true, removed: false} {
+		e.state.Store(state)
+		if e.setLeft(time.Hour) != left {
+			t.Errorf("in state %d: %v, want %v", state, !left, left)
+		}
+	}
+}
+
 // The entries of a task that is paused and resumed all the time are replaced all the time. The task is live,
 // none of its times makes no sense, and Drain finds it.
 func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
