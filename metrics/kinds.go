@@ -12,7 +12,7 @@ import (
 
 var (
 	kindTasks = prometheus.NewDesc("timewheel_durable_kind_tasks",
-		"Tasks of a kind: scheduled, those without a failed attempt of the run; retrying; parked.",
+		"Tasks of a kind: scheduled, those without a failed attempt of the run; retrying; parked; paused.",
 		[]string{"kind", "state"}, nil)
 	kindUnhandled = prometheus.NewDesc("timewheel_durable_kind_unhandled_seconds",
 		"How long the oldest due task has waited of a kind that no node handles; 0 if a node does, or none is due.",
@@ -68,6 +68,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 			a.tasks.Tasks += k.Tasks
 			a.tasks.Failing += k.Failing
 			a.tasks.Parked += k.Parked
+			a.tasks.Paused += k.Paused
 		}
 		for kind, age := range c.unhandled(ctx, handled, census.Kinds) {
 			if a := of(kind); a.unhandled == nil || age > *a.unhandled {
@@ -91,8 +92,8 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 	}
 	if a.tasks != nil {
 		for state, n := range map[string]int{
-			"scheduled": a.tasks.Tasks - a.tasks.Failing, "retrying": a.tasks.Failing - a.tasks.Parked,
-			"parked": a.tasks.Parked,
+			"scheduled": a.tasks.Tasks - a.tasks.Failing - a.tasks.Paused, "retrying": a.tasks.Failing - a.tasks.Parked,
+			"parked": a.tasks.Parked, "paused": a.tasks.Paused,
 		} {
 			metrics <- prometheus.MustNewConstMetric(kindTasks, prometheus.GaugeValue, float64(n), label, state)
 		}
@@ -129,7 +130,7 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	}
 	ages := make(map[string]time.Duration)
 	for _, k := range tasks {
-		if handled[k.Kind] || k.Tasks == k.Parked {
+		if handled[k.Kind] || k.Tasks == k.Parked+k.Paused {
 			ages[k.Kind] = 0
 			continue
 		}

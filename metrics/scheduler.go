@@ -125,10 +125,20 @@ func ofNode(of func(n *durable.NodeStats) float64) func(r durableReading) float6
 	}
 }
 
+// ofMember returns an account that only a node has, and no scheduler of [durable.Connect].
+func ofMember(of func(n *durable.NodeStats) float64) func(r durableReading) float64 {
+	return ofNode(func(n *durable.NodeStats) float64 {
+		if n.Lease == 0 {
+			return math.NaN()
+		}
+		return of(n)
+	})
+}
+
 // The counter of parked tasks is one of runs: with the name of the gauge, and _total, it would be the same
 // metric in the format of OpenMetrics.
 var schedulerAccounts = []account[durableReading]{
-	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked ones included.",
+	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked and paused ones included.",
 		func(r durableReading) float64 { return float64(r.Pending) }),
 	newGauge("timewheel_durable_tasks_parked", "Tasks that are parked: all attempts of a run have failed.",
 		func(r durableReading) float64 { return float64(r.Parked) }),
@@ -189,10 +199,10 @@ var schedulerAccounts = []account[durableReading]{
 		}),
 
 	newGauge("timewheel_durable_lease_seconds", "Length of the lease of the node.",
-		ofNode(func(n *durable.NodeStats) float64 { return n.Lease.Seconds() })),
+		ofMember(func(n *durable.NodeStats) float64 { return n.Lease.Seconds() })),
 	newGauge("timewheel_durable_lease_age_seconds",
 		"Time since the node sent the last renewal of its lease that the engine has answered.",
-		ofNode(func(n *durable.NodeStats) float64 { return n.LeaseAge.Seconds() })),
+		ofMember(func(n *durable.NodeStats) float64 { return n.LeaseAge.Seconds() })),
 	newGauge("timewheel_durable_engine_away", "1 if the last call of the engine failed, or 0.",
 		ofNode(func(n *durable.NodeStats) float64 { return oneIf(n.Away) })),
 	newCounter("timewheel_durable_engine_calls_failed_total", "Calls of the engine that failed.",

@@ -244,7 +244,7 @@ func node() *fakeScheduler {
 		},
 		catchUp: durable.CatchUp{Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
 		kinds:   []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, Parked: 16}},
-		census:  durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10}}},
+		census:  durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }
 
@@ -291,6 +291,19 @@ func TestSchedulerCollector_reportsTheNode(t *testing.T) {
 	})
 }
 
+// A scheduler of Connect has an engine and no lease: it is not counted as a node.
+func TestSchedulerCollector_ofNoMember_hasNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := node()
+		f.stats.Node.Lease, f.stats.Node.LeaseAge = 0, 0
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		for _, name := range []string{"timewheel_durable_lease_seconds", "timewheel_durable_lease_age_seconds"} {
+			is(t, c, name, map[string]float64{})
+		}
+		is(t, c, "timewheel_durable_engine_away", map[string]float64{"": 1})
+	})
+}
+
 // byLabels returns the values of a metric by those of its labels but the first, which is the scheduler.
 func byLabels(t *testing.T, c prometheus.Collector, name string) map[string]float64 {
 	t.Helper()
@@ -330,7 +343,7 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		f := node()
 		c := metrics.NewSchedulerCollectorOf(f, "orders")
 		is(t, c, "timewheel_durable_kind_tasks",
-			map[string]float64{"mail scheduled": 70, "mail retrying": 20, "mail parked": 10})
+			map[string]float64{"mail scheduled": 65, "mail retrying": 20, "mail parked": 10, "mail paused": 5})
 		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16} {
 			is(t, c, "timewheel_durable_kind_runs_"+name+"_total", map[string]float64{"mail": want})
 		}
@@ -350,7 +363,7 @@ func TestSchedulerCollector_manyKinds_areOther(t *testing.T) {
 		for i := range 150 {
 			kind := fmt.Sprintf("kind %03d", i)
 			f.kinds = append(f.kinds, durable.KindInfo{Kind: kind, Started: 1})
-			f.census.Kinds = append(f.census.Kinds, durable.KindCensus{Kind: kind, Tasks: 2, Failing: 1, Parked: 1})
+			f.census.Kinds = append(f.census.Kinds, durable.KindCensus{Kind: kind, Tasks: 3, Failing: 1, Parked: 1, Paused: 1})
 		}
 		f.kinds = append(f.kinds, durable.KindInfo{Kind: "last", Started: 1000})
 		started := byLabels(t, c, "timewheel_durable_kind_runs_started_total")
@@ -358,8 +371,9 @@ func TestSchedulerCollector_manyKinds_areOther(t *testing.T) {
 			t.Errorf("%d kinds, the last %v, the other %v", len(started), started["last"], started["other"])
 		}
 		tasks := byLabels(t, c, "timewheel_durable_kind_tasks")
-		if len(tasks) != 300 || tasks["other scheduled"] != 51 || tasks["other parked"] != 51 {
-			t.Errorf("%d series, the other %v and %v", len(tasks), tasks["other scheduled"], tasks["other parked"])
+		if len(tasks) != 400 || tasks["other scheduled"] != 51 || tasks["other parked"] != 51 || tasks["other paused"] != 51 {
+			t.Errorf("%d series, the other %v, %v and %v", len(tasks), tasks["other scheduled"], tasks["other parked"],
+				tasks["other paused"])
 		}
 	})
 }
@@ -378,18 +392,23 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 			},
 			due: map[string]durable.Found{
 				"here": found(time.Hour), "there": found(time.Hour), "parked": found(time.Hour),
-				"nowhere": found(time.Minute), "cut": {Cut: true},
+				"paused": found(time.Hour), "nowhere": found(time.Minute), "cut": {Cut: true},
 			},
 		}
-		for _, kind := range []string{"here", "there", "parked", "nowhere", "not due", "cut"} {
+		for _, kind := range []string{"here", "there", "parked", "paused", "nowhere", "not due", "cut"} {
 			k := durable.KindCensus{Kind: kind, Tasks: 1}
-			if kind == "parked" {
+			switch kind {
+			case "parked":
 				k.Failing, k.Parked = 1, 1
+			case "paused":
+				k.Paused = 1
 			}
 			f.census.Kinds = append(f.census.Kinds, k)
 		}
 		c := metrics.NewSchedulerCollectorOf(f, "orders")
-		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "nowhere": 60, "not due": 0})
+		is(t, c, name, map[string]float64{
+			"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 60, "not due": 0,
+		})
 		for _, q := range f.asked {
 			if q.State != durable.Waiting || q.Limit != 1 || q.For <= 0 || q.For > 50*time.Millisecond {
 				t.Errorf("asked for is %+v", q)
@@ -569,7 +588,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds = nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{40, 69, 8, 62}; !slices.Equal(got, want) {
+		if want := []int{40, 69, 9, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

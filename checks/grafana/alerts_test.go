@@ -160,6 +160,13 @@ var trials = map[string]trial{
 		fires: `timewheel_durable_store_failed 0x4 1x4`, after: 5 * every,
 		quiet: []string{`timewheel_durable_store_failed 0x8`},
 	},
+	"TimewheelDurableOldestWait": {
+		fires: `timewheel_durable_oldest_wait_seconds 0x4 15+15x20`, after: 5*every + 30*time.Second,
+		quiet: []string{
+			`timewheel_durable_oldest_wait_seconds 10x40`,
+			`timewheel_durable_oldest_wait_seconds 0x4 15 30 0x20`,
+		},
+	},
 	"TimewheelDurableNothingStarts": {
 		fires: `
 			timewheel_durable_runs_started_total 0+5x4 20x40
@@ -476,7 +483,30 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			for i := range 3 {
 				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Minute})
 			}
-		}, []string{"TimewheelDurableNothingStarts", "TimewheelDurableTasksParked"}},
+		}, []string{"TimewheelDurableNothingStarts", "TimewheelDurableOldestWait", "TimewheelDurableTasksParked"}},
+		"all that could wait is paused": {func(t *testing.T, registry *prometheus.Registry) {
+			works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
+			engine, left := memengine.New(), memstore.New()
+			quiet := prometheus.NewRegistry()
+			other := newNode(t, quiet, "orders", engine, map[string]durable.Handler{"gone": works["kind"]})
+			before := newScheduler(t, quiet, "shop", left, map[string]durable.Handler{"gone": works["kind"]})
+			for _, s := range []*durable.Scheduler{
+				other, before, newNode(t, registry, "orders", engine, works),
+			} {
+				kind := s.Kinds()[0].Kind
+				for i := range 20 {
+					key := fmt.Sprint(kind, i)
+					addDurable(t, s, durable.Task{Key: key, Kind: kind, Delay: time.Minute})
+					if err := s.Pause(context.Background(), key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			newScheduler(t, registry, "shop", left.Reopen(), works)
+			if err := other.Shutdown(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
 		"a release forgets a kind": {func(t *testing.T, registry *prometheus.Registry) {
 			left := memstore.New()
 			kinds := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}

@@ -20,17 +20,25 @@ type deed struct {
 	past string // "Removed"
 	json string // "removed", the field that counts
 	do   durable.Action
-	only durable.State                                                   // tasks in another state are left alone
-	one  func(ctx context.Context, s *durable.Scheduler, k string) error // to the task of a key
+	only durable.State                                                     // tasks in another state are left alone,
+	not  durable.State                                                     // and so are those in this one
+	one  func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key
 }
 
 var (
-	removing = deed{"Remove", "Removed", "removed", durable.DoRemove, durable.AnyState,
-		func(ctx context.Context, s *durable.Scheduler, key string) error { return s.RemoveTask(ctx, key) }}
-	runningNow = deed{"Run", "Made due", "due", durable.DoRunNow, durable.AnyState,
-		func(ctx context.Context, s *durable.Scheduler, key string) error { return s.Reschedule(ctx, key, 0) }}
-	unparking = deed{"Unpark", "Unparked", "unparked", durable.DoRunNow, durable.Parked, unparkOne}
+	removing = deed{"Remove", "Removed", "removed", durable.DoRemove, durable.AnyState, durable.AnyState,
+		(*durable.Scheduler).RemoveTask}
+	runningNow = deed{"Run", "Made due", "due", durable.DoRunNow, durable.AnyState, durable.Paused, runNow}
+	unparking  = deed{"Unpark", "Unparked", "unparked", durable.DoRunNow, durable.Parked, durable.AnyState, runNow}
+	pausing    = deed{"Pause", "Paused", "paused", durable.DoPause, durable.AnyState, durable.Paused,
+		(*durable.Scheduler).Pause}
+	resuming = deed{"Resume", "Resumed", "resumed", durable.DoResume, durable.Paused, durable.AnyState,
+		(*durable.Scheduler).Resume}
 )
+
+func runNow(s *durable.Scheduler, ctx context.Context, key string) error {
+	return s.Reschedule(ctx, key, 0)
+}
 
 const aboutBulk = `
 The tasks are those of the keys, or all that fit all of the search flags. Of a search it first says
@@ -47,7 +55,7 @@ A run that has started is not interrupted.
 
 	aboutRunNow = `
 The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
-begin again with all of their attempts. Paused ones stay paused.
+begin again with all of their attempts. Paused ones are left alone: resume them.
 ` + aboutBulk + `  timewheel run-now -kind mail -state retrying`
 
 	aboutUnpark = `
@@ -55,8 +63,21 @@ A task is parked when all attempts of a run have failed.
 ` + aboutBulk + `  timewheel unpark order:42
   timewheel unpark -failure "connection refused"`
 
+	aboutPause = `
+A paused task does not run until it is resumed, whatever becomes of the processes. A run that has
+started is not interrupted, but its result does not count: the run comes again after the resumption.
+` + aboutBulk + `  timewheel pause order:42
+  timewheel pause -kind mail`
+
+	aboutResume = `
+The tasks become due when they were due before they were paused, or at once if that is over. A task
+that is not paused is left alone.
+` + aboutBulk + `  timewheel resume order:42
+  timewheel resume -kind mail`
+
 	aboutReschedule = `
-Later runs of a repeating task follow at its interval.
+Later runs of a repeating task follow at its interval. A paused task stays paused, and is due then
+if it is resumed.
 
   timewheel reschedule -in 90m order:42
   timewheel reschedule -at 2026-12-24T18:00:00+01:00 order:42`
@@ -65,6 +86,8 @@ Later runs of a repeating task follow at its interval.
 func defineRemove(p *program, f *flag.FlagSet) action { return defineDeed(p, f, removing) }
 func defineRunNow(p *program, f *flag.FlagSet) action { return defineDeed(p, f, runningNow) }
 func defineUnpark(p *program, f *flag.FlagSet) action { return defineDeed(p, f, unparking) }
+func definePause(p *program, f *flag.FlagSet) action  { return defineDeed(p, f, pausing) }
+func defineResume(p *program, f *flag.FlagSet) action { return defineDeed(p, f, resuming) }
 
 func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 	var at place
@@ -96,21 +119,20 @@ func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 	}
 }
 
-// doKeys does it to the tasks of the keys. One that is missing does not keep it from the others.
+// doKeys does it to the tasks of the keys. One that is missing or left alone does not keep it from the others.
 func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
 	for _, key := range keys {
-		err := d.one(ctx, s, key)
-		if errors.Is(err, durable.ErrTaskKeyNotFound) {
-			undone = errors.Join(undone, noTask(key))
+		err := d.toKey(ctx, s, key)
+		if err == nil {
+			n++
 			continue
 		}
-		if err != nil {
-			undone = errors.Join(undone, err)
+		undone = errors.Join(undone, err)
+		if !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) {
 			break
 		}
-		n++
 	}
 	if n == 0 {
 		return undone
@@ -118,12 +140,36 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys
 	return errors.Join(undone, p.report(d, n, asJSON))
 }
 
+// errLeftAlone is the error of a deed that is not for tasks in that state.
+var errLeftAlone = errors.New("left alone")
+
+func (d deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
+	if d.only != durable.AnyState || d.not != durable.AnyState {
+		i, ok, err := s.Get(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return noTask(key)
+		case d.only != durable.AnyState && d.only != i.State:
+			return fmt.Errorf("%w: task %s is not %s, but %s", errLeftAlone, quoteText(key), d.only, i.State)
+		case d.not == i.State:
+			return fmt.Errorf("%w: task %s is %s", errLeftAlone, quoteText(key), i.State)
+		}
+	}
+	err := d.one(s, ctx, key)
+	if errors.Is(err, durable.ErrTaskKeyNotFound) {
+		return noTask(key)
+	}
+	return err
+}
+
 // doAll does it to all tasks that the query finds, when that has been confirmed.
 func (p *program) doAll(
 	ctx context.Context, s *durable.Scheduler, d deed, q durable.Query, yes, asJSON bool,
 ) error {
 	if !yes {
-		n, err := s.Bulk(ctx, q, durable.DoNothing)
+		n, err := d.count(ctx, s, q)
 		if err != nil {
 			return err
 		}
@@ -136,6 +182,17 @@ func (p *program) doAll(
 	}
 	n, err := s.Bulk(ctx, q, d.do)
 	return errors.Join(err, p.report(d, n, asJSON))
+}
+
+// count returns how many of the tasks that the query finds are not left alone.
+func (d deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
+	n, err := s.Bulk(ctx, q, durable.DoNothing)
+	if err != nil || d.not == durable.AnyState || q.State != durable.AnyState && q.State != d.not {
+		return n, err
+	}
+	q.State = d.not
+	less, err := s.Bulk(ctx, q, durable.DoNothing)
+	return max(n-less, 0), err
 }
 
 func (p *program) report(d deed, n int, asJSON bool) error {
@@ -176,19 +233,6 @@ func (p *program) confirm(ctx context.Context, question string) error {
 	}
 }
 
-func unparkOne(ctx context.Context, s *durable.Scheduler, key string) error {
-	i, ok, err := s.Get(ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return noTask(key)
-	case !i.Parked:
-		return fmt.Errorf("task %s is not parked, but %s", quoteText(key), i.State)
-	}
-	return s.Reschedule(ctx, key, 0)
-}
-
 func defineReschedule(p *program, f *flag.FlagSet) action {
 	var at place
 	var in time.Duration
@@ -208,17 +252,15 @@ func defineReschedule(p *program, f *flag.FlagSet) action {
 		return err
 	})
 	return func(ctx context.Context, args []string) error {
-		keys, err := keysOf(args)
-		switch {
-		case err != nil:
+		keys, err := someKeys(args, "which tasks? Give their keys")
+		if err != nil {
 			return err
-		case len(keys) == 0:
-			return usagef("which tasks? Give their keys")
-		case given != 1:
+		}
+		if given != 1 {
 			return usagef("when? Give -in or -at")
 		}
 		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
-			moving := deed{past: "Rescheduled", one: func(ctx context.Context, s *durable.Scheduler, key string) error {
+			moving := deed{past: "Rescheduled", one: func(s *durable.Scheduler, ctx context.Context, key string) error {
 				d := in
 				if !to.IsZero() {
 					d = to.Sub(p.now())

@@ -62,6 +62,8 @@ func commands() []*command {
 			defineReschedule},
 		{"unpark", change, "let parked tasks run again, with all of their attempts", "[KEY...]", nil, aboutUnpark,
 			defineUnpark},
+		{"pause", change, "keep tasks from running until they are resumed", "[KEY...]", nil, aboutPause, definePause},
+		{"resume", change, "let paused tasks run again", "[KEY...]", nil, aboutResume, defineResume},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},
 		{"import", move, "add tasks from exported JSON lines", "[FILE]", nil, aboutImport, defineImport},

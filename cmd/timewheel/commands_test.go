@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"go/build"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,7 +33,7 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 			"ls-repeating":   {"ls", "-repeating"},
 			"ls-all":         {"ls", "-all", "-limit", "2"},
 			"show":           {"show", "order:1", "order:2", "order:3", "order:4", "order:5", "mail:1", `"a key\nof\xffbytes"`},
-			"show-json":      {"show", "-json", "mail:1", `"a key\nof\xffbytes"`},
+			"show-json":      {"show", "-json", "mail:1", "order:3", `"a key\nof\xffbytes"`},
 			"show-payload":   {"show", "-payload", "order:1"},
 			"stats":          {"stats"},
 			"stats-json":     {"stats", "-json"},
@@ -106,6 +108,13 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"unpark", r.place[0], r.place[1], "order:1"}, failed, "not parked, but scheduled"},
 		{[]string{"unpark", r.place[0], r.place[1], "none"}, notFound, "none"},
 		{[]string{"unpark", r.place[0], r.place[1], "-state", "parked"}, usage, "-state"},
+		{[]string{"run-now", r.place[0], r.place[1], "order:5"}, failed, "left alone: task order:5 is paused"},
+		{[]string{"pause", r.place[0], r.place[1]}, usage, "which tasks?"},
+		{[]string{"pause", r.place[0], r.place[1], "none"}, notFound, "none"},
+		{[]string{"pause", r.place[0], r.place[1], "-all"}, notConfirmed, "Pause 9 tasks?"},
+		{[]string{"resume", r.place[0], r.place[1], "order:1"}, failed, "not paused, but scheduled"},
+		{[]string{"resume", r.place[0], r.place[1], "none"}, notFound, "none"},
+		{[]string{"resume", r.place[0], r.place[1], "-state", "paused"}, usage, "-state"},
 		{[]string{"reschedule", r.place[0], r.place[1], "-in", "1h"}, usage, "which tasks?"},
 		{[]string{"reschedule", r.place[0], r.place[1], "mail:1"}, usage, "Give -in or -at"},
 		{[]string{"reschedule", r.place[0], r.place[1], "-in", "1h", "none"}, notFound, "none"},
@@ -258,10 +267,10 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 		}
 		r.answer = "" // no terminal
 		got = r.do("run-now", "-kind", "order")
-		if got.code != notConfirmed || !strings.Contains(got.err, "Run 4 tasks?") || !strings.Contains(got.err, "-yes") {
+		if got.code != notConfirmed || !strings.Contains(got.err, "Run 3 tasks?") || !strings.Contains(got.err, "-yes") {
 			r.Errorf("run-now without a terminal: %+v", got)
 		}
-		if got := r.must("run-now", "-kind", "order", "-yes"); got != "Made due 4 tasks.\n" {
+		if got := r.must("run-now", "-kind", "order", "-yes"); got != "Made due 3 tasks.\n" {
 			r.Errorf("run-now writes %q", got)
 		}
 		if got := r.must("rm", "-all", "-yes", "-json"); got != "{\"removed\":7}\n" {
@@ -273,8 +282,85 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 	})
 }
 
-// The command joins the cluster, and must leave it without a trace: it claims nothing and starts nothing.
-func TestCommands_claimNothing(t *testing.T) {
+// A task that is paused or resumed is counted once, and what is left alone is not.
+func TestPauseAndResume(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		paused := func(want string) {
+			r.Helper()
+			var keys []string
+			for line := range strings.Lines(r.must("ls", "-state", "paused", "-json", "-all")) {
+				_, rest, _ := strings.Cut(line, `"key":"`)
+				key, _, _ := strings.Cut(rest, `"`)
+				keys = append(keys, key)
+			}
+			slices.Sort(keys)
+			if got := strings.Join(keys, " "); got != want {
+				r.Errorf("paused are %q, want %q", got, want)
+			}
+		}
+		got := r.do("pause", "order:5", "order:1", "none", "mail:1")
+		if got.out != "Paused 2 tasks.\n" || got.code != notFound || !strings.Contains(got.err, "task order:5 is paused") {
+			r.Errorf("pause: %+v", got)
+		}
+		paused("mail:1 order:1 order:5")
+		got = r.do("resume", "order:2", "order:1", "mail:1")
+		if got.out != "Resumed 2 tasks.\n" || got.code != failed || !strings.Contains(got.err, "order:2 is not paused") {
+			r.Errorf("resume: %+v", got)
+		}
+		if got := r.must("ls", "-state", "parked"); !strings.Contains(got, "mail:1") {
+			r.Errorf("parked, paused and resumed is\n%s", got)
+		}
+		r.answer = "y\n"
+		got = r.do("pause", "-prefix", "order:")
+		if got.out != "Paused 4 tasks.\n" || !strings.HasPrefix(got.err, "Pause 4 tasks?") {
+			r.Errorf("pause: %+v", got)
+		}
+		paused("order:1 order:2 order:3 order:4 order:5")
+		for _, args := range [][]string{{"pause", "-prefix", "order:"}, {"pause", "-state", "paused"}} {
+			if got := r.do(args[0], args[1:]...); got.out != "Paused 0 tasks.\n" || got.err != "" || got.code != done {
+				r.Errorf("%q again: %+v", args, got)
+			}
+		}
+		if got := r.must("stats"); !regexp.MustCompile(`(?m)^order +7 +0 +0 +5\n`).MatchString(got) {
+			r.Errorf("the stats are\n%s", got)
+		}
+		got = r.do("resume", "-all", "-json")
+		if got.out != "{\"resumed\":5}\n" || !strings.HasPrefix(got.err, "Resume 5 tasks?") {
+			r.Errorf("resume: %+v", got)
+		}
+		r.answer = ""
+		if got := r.must("pause", "-state", "scheduled", "-prefix", "order:1", "-yes"); got != "Paused 1 task.\n" {
+			r.Errorf("pause: %s", got)
+		}
+		paused("order:1")
+	})
+}
+
+// What is due and not running is overdue, of whatever kind: the command has no handlers.
+func TestStats_sayWhatIsOverdue(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		r.must("run-now", "order:1")
+		if got := r.must("stats"); !strings.Contains(got, "\n1 task is overdue; it was due 20") {
+			r.Errorf("the stats are\n%s", got)
+		}
+		r.must("unpark", "mail:1")
+		got := r.must("stats", "-json")
+		if !regexp.MustCompile(`"overdue":{"tasks":2,"oldest":"20[^"]+Z"}`).MatchString(got) {
+			r.Errorf("the stats are %s", got)
+		}
+		r.must("pause", "mail:1", "order:1")
+		if got := r.must("stats"); !strings.Contains(got, "\nNothing is overdue.\n") {
+			r.Errorf("the stats are\n%s", got)
+		}
+	})
+}
+
+// The command is no node of the cluster, not for a moment: it joins, claims and starts nothing.
+func TestCommands_areNoNodes(t *testing.T) {
 	r := inDatabase(t)
 	r.restore(fixture(t))
 	r.must("unpark", "mail:1") // it is due, and nothing runs it
@@ -284,14 +370,52 @@ func TestCommands_claimNothing(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
+	member, _, err := e.Join(t.Context(), "the only node", time.Hour)
+	check(t, err)
 	for _, args := range [][]string{
-		{"ls"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"}, {"rm", "-prefix", "order", "-yes"},
+		{"ls"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"}, {"pause", "order:1"},
+		{"resume", "order:1"}, {"rm", "-prefix", "order", "-yes"},
 	} {
 		r.must(args[0], args[1:]...)
 	}
 	after, ok, err := e.Get(t.Context(), "mail:1")
 	if err != nil || !ok || fmt.Sprint(before) != fmt.Sprint(after) || after.Owner != 0 || after.Starts != 0 {
 		t.Errorf("it was %+v, and is %+v, %v, %v", before, after, ok, err)
+	}
+	next, _, err := e.Join(t.Context(), "another", time.Hour)
+	if err != nil || next != member+1 {
+		t.Errorf("members have joined between %d and %d, %v", member, next, err)
+	}
+	if got := r.must("nodes"); !strings.Contains(got, "the only node") || strings.Count(got, "\n") != 3 {
+		t.Errorf("the nodes are\n%s", got)
+	}
+}
+
+// To look writes nothing to a database.
+func TestLook_inReadOnlyTransactions(t *testing.T) {
+	r := inDatabase(t)
+	r.restore(fixture(t))
+	url, err := url.Parse(r.place[1])
+	check(t, err)
+	query := url.Query()
+	query.Set("default_transaction_read_only", "on")
+	url.RawQuery = query.Encode()
+	r.place[1] = url.String()
+	for _, args := range [][]string{
+		{"ls"}, {"ls", "-prefix", "mail:"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"},
+	} {
+		r.must(args[0], args[1:]...)
+	}
+	if got := r.do("rm", "mail:1"); got.code != failed || !strings.Contains(got.err, "read-only") {
+		t.Errorf("rm: %+v", got)
+	}
+}
+
+// A calendar that is imported has a time zone, which not every machine knows.
+func TestTimeZones_areInTheProgram(t *testing.T) {
+	p, err := build.ImportDir(".", 0)
+	if err != nil || !slices.Contains(p.Imports, "time/tzdata") {
+		t.Errorf("the program imports %q, %v", p.Imports, err)
 	}
 }
 
@@ -310,11 +434,12 @@ func TestNodes_areATable(t *testing.T) {
 	}
 }
 
-func TestStats_ofABacklog_sayWhenItIsDone(t *testing.T) {
+func TestStats_ofABacklog(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, now: func() time.Time { return now }}
-	p.writeStats(durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2}}},
-		durable.CatchUp{Left: 1_000_000, Cut: true, Oldest: now.Add(-3 * time.Hour), Done: now.Add(100 * time.Second)})
+	p.writeStats(durable.Census{Kinds: []durable.KindCensus{
+		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
+	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)})
 	golden(t, "stats-backlog.golden", out.String())
 }
 

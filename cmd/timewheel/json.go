@@ -66,16 +66,18 @@ type taskJSON struct {
 	Key        text      `json:"key"`
 	Kind       text      `json:"kind"`
 	Interval   seconds   `json:"interval"`
-	Cron       string    `json:"cron,omitempty"` // in place of interval
-	Times      int       `json:"times"`          // -1: until it is removed
-	Next       time.Time `json:"next,omitzero"`  // none if it is parked or paused
-	Parked     bool      `json:"parked"`         //
-	Attempts   int       `json:"attempts"`       // that have failed
-	Missed     uint64    `json:"missed"`         // periods
-	Failure    string    `json:"failure"`        // the error of the last attempt
-	Generation uint64    `json:"generation"`     // of the token
-	Seq        uint64    `json:"seq"`            // of the token
-	Payload    []byte    `json:"payload"`        // in base64
+	Cron       string    `json:"cron,omitempty"`    // in place of interval
+	Times      int       `json:"times"`             // -1: until it is removed
+	Next       time.Time `json:"next,omitzero"`     // none if it is parked or paused
+	Parked     bool      `json:"parked"`            //
+	Attempts   int       `json:"attempts"`          // that have failed
+	Missed     uint64    `json:"missed"`            // periods
+	Failure    string    `json:"failure"`           // the error of the last attempt
+	Generation uint64    `json:"generation"`        // of the token
+	Seq        uint64    `json:"seq"`               // of the token
+	Payload    []byte    `json:"payload"`           // in base64
+	Version    int       `json:"version,omitempty"` // of the payload; none if it is 1
+	Trace      string    `json:"trace,omitempty"`   // the trace context of what added it
 	State      string    `json:"state,omitempty"`
 	Node       string    `json:"node,omitempty"` // that holds it
 
@@ -92,7 +94,10 @@ func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
-		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload,
+		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: i.Trace,
+	}
+	if i.PayloadVersion > 1 {
+		t.Version = i.PayloadVersion
 	}
 	t.Next = utc(i.Next)
 	return t

@@ -147,13 +147,11 @@ func defineShow(p *program, f *flag.FlagSet) action {
 	f.BoolVar(&asJSON, "json", false, "write JSON lines")
 	f.BoolVar(&payload, "payload", false, "write the payload alone")
 	return func(ctx context.Context, args []string) error {
-		keys, err := keysOf(args)
-		switch {
-		case err != nil:
+		keys, err := someKeys(args, "which task? Give its key")
+		if err != nil {
 			return err
-		case len(keys) == 0:
-			return usagef("which task? Give its key")
-		case payload && (asJSON || len(keys) > 1):
+		}
+		if payload && (asJSON || len(keys) > 1) {
 			return usagef("-payload is for one task, and without -json")
 		}
 		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
@@ -219,7 +217,10 @@ func (p *program) showTask(i durable.Info) {
 	for _, f := range i.Failed {
 		line("", "%s: %s", when(f.At, now), quoteText(f.Text))
 	}
-	line("payload", "%s", count(len(i.Payload), "byte"))
+	if i.Trace != "" {
+		line("trace", "%s", quoteText(i.Trace))
+	}
+	line("payload", "%s, version %d", count(len(i.Payload), "byte"), i.PayloadVersion)
 	if len(i.Payload) > 0 {
 		fmt.Fprintln(p.out, payloadText(i.Payload))
 	}

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,20 +15,16 @@ import (
 
 const aboutStats = `
 Failing tasks are those of which an attempt has failed: those that are retried, and those that are
-parked after their last attempt.`
+parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run.`
 
 func defineStats(p *program, f *flag.FlagSet) action {
-	var at place
-	var asJSON bool
-	at.define(p, f)
-	f.BoolVar(&asJSON, "json", false, "write one line of JSON")
-	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+	return defineLook(p, f, (*place).define, "write one line of JSON",
+		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
 			census, err := wholeCensus(ctx, s)
 			if err != nil {
 				return err
 			}
-			late, err := s.CatchUp(ctx)
+			late, err := overdueOf(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -39,7 +34,40 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			p.writeStats(census, late)
 			return nil
 		})
+}
+
+// defineLook defines a command whose flags are the place, as where defines it, and -json.
+func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), usage string,
+	do func(ctx context.Context, s *durable.Scheduler, asJSON bool) error,
+) action {
+	var at place
+	var asJSON bool
+	where(&at, p, f)
+	f.BoolVar(&asJSON, "json", false, usage)
+	return noArgs(func(ctx context.Context) error {
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error { return do(ctx, s, asJSON) })
 	})
+}
+
+// An overdue is how many tasks are due and not running, and when the first of them was due.
+type overdue struct {
+	tasks  int
+	oldest time.Time // zero if there is none
+}
+
+// overdueOf does not ask [durable.Scheduler.CatchUp]: that leaves out the kinds without a handler here, and here
+// no kind has one.
+func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error) {
+	waiting := durable.Query{State: durable.Waiting}
+	if o.tasks, err = s.Bulk(ctx, waiting, durable.DoNothing); err != nil || o.tasks == 0 {
+		return o, err
+	}
+	waiting.Limit = 1
+	first, err := s.Find(ctx, waiting)
+	if len(first.Tasks) > 0 {
+		o.oldest = first.Tasks[0].Next
+	}
+	return o, err
 }
 
 // wholeCensus waits until all tasks of a store have been counted.
@@ -58,35 +86,31 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, err
 	}
 }
 
-func (p *program) writeStats(c durable.Census, late durable.CatchUp) {
+func (p *program) writeStats(c durable.Census, late overdue) {
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
-		{title: "PARKED", right: true},
+		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
 	}}
 	all := durable.KindCensus{}
-	for _, k := range c.Kinds {
-		t.add(quoteText(k.Kind), number(k.Tasks), number(k.Failing), number(k.Parked))
-		all.Tasks, all.Failing, all.Parked = all.Tasks+k.Tasks, all.Failing+k.Failing, all.Parked+k.Parked
+	add := func(kind string, k durable.KindCensus) {
+		t.add(kind, number(k.Tasks), number(k.Failing), number(k.Parked), number(k.Paused))
 	}
-	t.add("all", number(all.Tasks), number(all.Failing), number(all.Parked))
+	for _, k := range c.Kinds {
+		add(quoteText(k.Kind), k)
+		all.Tasks, all.Failing = all.Tasks+k.Tasks, all.Failing+k.Failing
+		all.Parked, all.Paused = all.Parked+k.Parked, all.Paused+k.Paused
+	}
+	add("all", all)
 	t.write(p.out, p.width)
 	fmt.Fprintln(p.out)
-	if late.Left == 0 {
+	switch late.tasks {
+	case 0:
 		fmt.Fprintln(p.out, "Nothing is overdue.")
-		return
-	}
-	least := ""
-	if late.Cut {
-		least = "At least "
-	}
-	verb := "are"
-	if late.Left == 1 {
-		verb = "is"
-	}
-	fmt.Fprintf(p.out, "%s%s %s overdue; the first was due %s.\n", least, count(late.Left, "task"), verb,
-		when(late.Oldest, p.now()))
-	if !late.Done.IsZero() {
-		fmt.Fprintf(p.out, "At the present rate all have been started %s.\n", when(late.Done, p.now()))
+	case 1:
+		fmt.Fprintf(p.out, "1 task is overdue; it was due %s.\n", when(late.oldest, p.now()))
+	default:
+		fmt.Fprintf(p.out, "%s are overdue; the first was due %s.\n", count(late.tasks, "task"),
+			when(late.oldest, p.now()))
 	}
 }
 
@@ -95,6 +119,7 @@ type statsJSON struct {
 	Tasks   int          `json:"tasks"`
 	Failing int          `json:"failing"`
 	Parked  int          `json:"parked"`
+	Paused  int          `json:"paused"`
 	Kinds   []kindJSON   `json:"kinds"`
 	Overdue *overdueJSON `json:"overdue"` // null if nothing is
 }
@@ -104,23 +129,23 @@ type kindJSON struct {
 	Tasks   int  `json:"tasks"`
 	Failing int  `json:"failing"`
 	Parked  int  `json:"parked"`
+	Paused  int  `json:"paused"`
 }
 
 type overdueJSON struct {
-	Tasks  int       `json:"tasks"` // at least, if cut
-	Cut    bool      `json:"cut"`
-	Oldest time.Time `json:"oldest"`
-	Done   time.Time `json:"done,omitzero"`
+	Tasks  int       `json:"tasks"`
+	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Census, late durable.CatchUp) statsJSON {
+func newStatsJSON(c durable.Census, late overdue) statsJSON {
 	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}}
 	for _, k := range c.Kinds {
-		s.Tasks, s.Failing, s.Parked = s.Tasks+k.Tasks, s.Failing+k.Failing, s.Parked+k.Parked
-		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked})
+		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
+		s.Parked, s.Paused = s.Parked+k.Parked, s.Paused+k.Paused
+		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked, k.Paused})
 	}
-	if late.Left > 0 {
-		s.Overdue = &overdueJSON{late.Left, late.Cut, late.Oldest.UTC(), late.Done}
+	if late.tasks > 0 {
+		s.Overdue = &overdueJSON{late.tasks, utc(late.oldest)}
 	}
 	return s
 }
@@ -132,19 +157,14 @@ The text of a group is what -failure finds it by:
   timewheel unpark -kind mail -failure "timeout after #s"`
 
 func defineFailures(p *program, f *flag.FlagSet) action {
-	var at place
-	var asJSON bool
-	at.define(p, f)
-	f.BoolVar(&asJSON, "json", false, "write JSON lines")
-	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+	return defineLook(p, f, (*place).define, "write JSON lines",
+		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
 			found, err := s.Failures(ctx)
 			if err != nil {
 				return err
 			}
 			return p.writeFailures(found, asJSON)
 		})
-	})
 }
 
 type groupJSON struct {
@@ -196,20 +216,14 @@ const aboutNodes = `
 A lease that is late belongs to a node that has died or is cut off: other nodes take over its tasks.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
-	var at place
-	var asJSON bool
-	at.defineDB(p, f)
-	f.BoolVar(&asJSON, "json", false, "write JSON lines")
-	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+	return defineLook(p, f, (*place).defineDB, "write JSON lines",
+		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
 			nodes, err := s.Nodes(ctx)
 			if err != nil {
 				return err
 			}
-			nodes = slices.DeleteFunc(nodes, func(n durable.NodeInfo) bool { return n.Self }) // this command
 			return p.writeNodes(nodes, asJSON)
 		})
-	})
 }
 
 type nodeJSON struct {

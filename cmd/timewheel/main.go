@@ -24,6 +24,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // an imported calendar names its zone, and this machine may have none
 
 	"golang.org/x/term"
 )

@@ -76,16 +76,14 @@ func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	return pebble.Open(l.dir)
 }
 
-// with calls do with a scheduler on the tasks, which is never started: it runs nothing and claims nothing.
+// with calls do with a scheduler on the tasks, which runs nothing and is no node of a cluster.
 func (l *place) with(ctx context.Context, p *program, mayMake bool, do func(s *durable.Scheduler) error) error {
 	if err := l.choose(p); err != nil {
 		return err
 	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // the verbs return what it has to say
-	opts := []durable.Option{
-		durable.WithLogger(quiet), durable.WithoutFingerprints(), durable.WithNode(nodeName()),
-	}
+	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutFingerprints()}
 	var s *durable.Scheduler
 	if l.dir != "" {
 		store, err := l.store(mayMake)
@@ -101,7 +99,7 @@ func (l *place) with(ctx context.Context, p *program, mayMake bool, do func(s *d
 			return err
 		}
 		defer e.Close()
-		if s, err = durable.Join(ctx, e, opts...); err != nil {
+		if s, err = durable.Connect(ctx, e, opts...); err != nil {
 			return err
 		}
 	}
@@ -110,15 +108,6 @@ func (l *place) with(ctx context.Context, p *program, mayMake bool, do func(s *d
 		err = errors.Join(err, broken)
 	}
 	return err
-}
-
-// nodeName is what other nodes see while the command works on a cluster.
-func nodeName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	return fmt.Sprintf("command timewheel on %s, process %d", host, os.Getpid())
 }
 
 // records calls do with all tasks as they are kept, in due order, and with how many there should be, or -1.

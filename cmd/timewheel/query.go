@@ -50,6 +50,14 @@ func (s *search) given() bool {
 	return s.all || s.Prefix != "" || s.Kind != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
 }
 
+// someKeys is keysOf for at least one. The question is the error if there is none.
+func someKeys(args []string, question string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, usagef("%s", question)
+	}
+	return keysOf(args)
+}
+
 // keysOf returns the keys that arguments name.
 func keysOf(args []string) ([]string, error) {
 	keys := make([]string, len(args))
