@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // bulkAtOnce is how many tasks Bulk changes at the same time: they share commits.
@@ -35,9 +36,10 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 	}
 	for {
 		var page []view
+		began := time.Now()
 		end, err := s.look(ctx, &over, q, now, 0, func(v view) bool {
 			page = append(page, v)
-			return len(page) < bulkAtOnce
+			return len(page) < bulkAtOnce && time.Since(began) < lookFor // what is rare is not kept waiting
 		})
 		if err != nil {
 			return n, err
