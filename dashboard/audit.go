@@ -13,7 +13,7 @@ import (
 type AuditEntry struct {
 	Time   time.Time
 	Who    string         // what the function says that was given to WithAudit
-	Action string         // remove, run or reschedule; or count, if that was refused
+	Action string         // remove, run, reschedule, pause or resume; or count, if that was refused
 	Source string         // the name of the wheel or the scheduler
 	Key    string         // of the task; empty for many
 	Query  *durable.Query // of many tasks; nil for one

@@ -45,6 +45,8 @@ type scheduler interface {
 	Bulk(context.Context, durable.Query, durable.Action) (int, error)
 	RemoveTask(ctx context.Context, key string) error
 	Reschedule(ctx context.Context, key string, d time.Duration) error
+	Pause(ctx context.Context, key string) error
+	Resume(ctx context.Context, key string) error
 }
 
 // A board is what all pages of one scheduler have in common: its readings. One is kept each five seconds, for
@@ -423,7 +425,9 @@ func (b *board) about(ctx context.Context, key string, payload func([]byte) payl
 	shown := payload(i.Payload)
 	token := durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}
 	a.Task, a.Payload = &task, &shown
+	a.Payload.Version = i.PayloadVersion
 	a.Token = cut(token.String(), maxKeyText)
+	a.Trace = cut(i.Trace, maxKeyText)
 	a.Failed = []failedJSON{}
 	for _, f := range i.Failed {
 		a.Failed = append(a.Failed, failedJSON{known(f.At), cut(f.Text, maxValueText)})
@@ -444,6 +448,10 @@ func (b *board) remove(ctx context.Context, key string) error { return b.s.Remov
 func (b *board) reschedule(ctx context.Context, key string, d time.Duration) error {
 	return b.s.Reschedule(ctx, key, d)
 }
+
+func (b *board) pause(ctx context.Context, key string) error { return b.s.Pause(ctx, key) }
+
+func (b *board) resume(ctx context.Context, key string) error { return b.s.Resume(ctx, key) }
 
 // bulk does the same to the tasks of the query, for a while. It returns to how many, and whether there may be
 // more.

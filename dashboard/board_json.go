@@ -227,6 +227,7 @@ type aboutStoredJSON struct {
 	Now      time.Time    `json:"now"`
 	Task     *storedJSON  `json:"task"` // null if there is none
 	Token    string       `json:"token,omitempty"`
+	Trace    string       `json:"trace,omitempty"`
 	Attempts int          `json:"attempts,omitempty"` // before it is parked; 0 if its kind has no handler here
 	Failed   []failedJSON `json:"failed,omitempty"`
 	Payload  *payloadJSON `json:"payload,omitempty"`
@@ -238,11 +239,12 @@ type failedJSON struct {
 }
 
 type payloadJSON struct {
-	Size   int    `json:"size"`   // bytes
-	Hidden string `json:"hidden"` // why, or empty
-	Form   string `json:"form"`   // json, text or hex
-	Text   string `json:"text"`
-	Cut    bool   `json:"cut"`
+	Size    int    `json:"size"`    // bytes
+	Version int    `json:"version"` // of its form
+	Hidden  string `json:"hidden"`  // why, or empty
+	Form    string `json:"form"`    // json, text or hex
+	Text    string `json:"text"`
+	Cut     bool   `json:"cut"`
 }
 
 // maxPayload is how much of a payload is shown, in bytes of its text.

@@ -15,8 +15,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, and reschedule them:
-// by key, and of a durable scheduler also all that a search finds. Other requests get the text of check's
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause and
+// resume them: by key, and of a durable scheduler also all that a search finds. Other requests get the text of check's
 // error. A request that a browser sends on behalf of another site is refused before check is called
 // ([http.CrossOriginProtection]).
 //
@@ -69,9 +69,14 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), listTime)
 		defer cancel()
-		if action == "remove" {
+		switch action {
+		case "remove":
 			entry.Err = s.remove(ctx, key)
-		} else {
+		case "pause":
+			entry.Err = s.pause(ctx, key)
+		case "resume":
+			entry.Err = s.resume(ctx, key)
+		default:
 			entry.Err = s.reschedule(ctx, key, delay)
 		}
 		if entry.Key = key; entry.Err == nil {
@@ -108,12 +113,13 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	action := r.PostForm.Get("do")
 	do, ok := map[string]durable.Action{
 		"count": durable.DoNothing, "remove": durable.DoRemove, "run": durable.DoRunNow,
+		"pause": durable.DoPause, "resume": durable.DoResume,
 	}[action]
 	q, err := queryOf(r.PostForm)
 	switch {
 	case err != nil:
 	case !ok:
-		err = fmt.Errorf("do is %q, and must be count, remove or run", action)
+		err = fmt.Errorf("do is %q, and must be count, remove, run, pause or resume", action)
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
 		// A task that was run is then of another state, and so the next request does the rest.

@@ -39,7 +39,7 @@ func TestScheduler_refusals(t *testing.T) {
 			func(r *http.Request) string { return r.Header.Get("User") }, func(e AuditEntry) { audit = append(audit, e) }))
 		key := url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"1s"}}
 		posts := map[string]url.Values{
-			"/api/remove": key, "/api/run": key, "/api/reschedule": key,
+			"/api/remove": key, "/api/run": key, "/api/reschedule": key, "/api/pause": key, "/api/resume": key,
 			"/api/bulk": {"scheduler": {"tasks"}, "do": {"remove"}},
 		}
 		for target, form := range posts {
@@ -55,7 +55,10 @@ func TestScheduler_refusals(t *testing.T) {
 		if n := s.Len(); n != 1 {
 			t.Errorf("%d tasks are left", n)
 		}
-		if len(audit) != 8 {
+		if i, _, _ := s.Get(t.Context(), "k"); i.State != durable.Scheduled || i.Seq != 0 {
+			t.Errorf("the task was changed: %+v", i)
+		}
+		if len(audit) != 12 {
 			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
 		}
 		for _, e := range audit {
@@ -88,6 +91,10 @@ func TestScheduler_refusals(t *testing.T) {
 			{"/api/reschedule", url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"2h"}}, 200, AuditEntry{Action: "reschedule", Key: "k", Tasks: 1, Source: "tasks"}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "remove", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
 			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/pause", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/resume", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "resume", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/pause", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "tasks"}},
+			{"/api/resume", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "resume", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "remove", Key: "k", Tasks: 1, Source: "tasks"}},
 		} {
 			audit = nil
@@ -143,6 +150,20 @@ func TestScheduler_bulk(t *testing.T) {
 		}
 		if got := bulk("remove", "kind=bad&state=parked", 200); got.Tasks != 20 {
 			t.Errorf("it was done to %+v", got)
+		}
+		for _, c := range []struct {
+			do, query string
+			tasks     int
+		}{
+			{"pause", "prefix=ok-00", 10}, {"pause", "kind=ok", 0}, {"count", "state=paused", 10}, {"resume", "kind=ok", 10}, {"resume", "state=paused", 0},
+		} {
+			audit = nil
+			if got := bulk(c.do, c.query, 200); got.Tasks != c.tasks || got.More {
+				t.Errorf("%s %s: %+v", c.do, c.query, got)
+			}
+			if c.do != "count" && (len(audit) != 1 || audit[0].Action != c.do || audit[0].Tasks != c.tasks) {
+				t.Errorf("%s: the audit has %+v", c.do, audit)
+			}
 		}
 		for _, wrong := range []string{"", "state=waiting", "state=running", "kind=ok"} {
 			bulk("run", wrong, 400)
@@ -221,5 +242,56 @@ func TestHandler_overview_isReadAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
+	})
+}
+
+// A task is paused and resumed by its key, of a scheduler as of a wheel, and its page says so.
+func TestControl_pausesAndResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour})
+		tw, _ := newWheel(t, 60)
+		add(t, tw, "k", time.Hour)
+		h := Handler([]Source{Scheduler("tasks", s, nil), Wheel("wheel", tw, nil)},
+			AllowControl(func(*http.Request) error { return nil }))
+		for _, c := range []struct {
+			target, state string
+			paused        bool
+		}{{"/api/pause", "paused", true}, {"/api/pause", "paused", true}, {"/api/resume", "scheduled", false}} {
+			for _, source := range []string{"scheduler=tasks", "wheel=wheel"} {
+				form, _ := url.ParseQuery(source + "&key=k")
+				answer[struct{}](t, ask(h, "POST", c.target, form), 200)
+			}
+			time.Sleep(time.Second) // the state is not read anew at once
+			stored := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?scheduler=tasks&key=k", nil), 200)
+			if stored.Task.State != c.state || (stored.Task.Next == nil) != c.paused {
+				t.Errorf("%s: the task of the scheduler is %+v", c.target, stored.Task)
+			}
+			about := answer[aboutJSON](t, ask(h, "GET", "/api/task?wheel=wheel&key=k", nil), 200)
+			stats := answer[stateJSON](t, ask(h, "GET", "/api/wheel?wheel=wheel", nil), 200).Stats
+			if about.Task.Paused != c.paused || (stats.Paused == 1) != c.paused {
+				t.Errorf("%s: the task of the wheel is %+v, of %+v", c.target, about.Task, stats)
+			}
+		}
+		time.Sleep(2 * linger)
+	})
+}
+
+// The page of a task has the trace context of what has added it, and the version of its payload.
+func TestScheduler_traceAndVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour, Trace: "00-4bf92f-01\xff", PayloadVersion: 3},
+			durable.Task{Key: "plain", Kind: "ok", Delay: time.Hour})
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		for key, want := range map[string]struct {
+			trace   string
+			version int
+		}{"k": {"00-4bf92f-01\uFFFD", 3}, "plain": {"", 1}} {
+			a := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?key="+key, nil), 200)
+			if a.Trace != want.trace || a.Payload.Version != want.version {
+				t.Errorf("%s has the trace %q and version %d", key, a.Trace, a.Payload.Version)
+			}
+		}
 	})
 }

@@ -54,6 +54,8 @@ type shown interface {
 	source(now time.Time) sourceJSON
 	remove(ctx context.Context, key string) error
 	reschedule(ctx context.Context, key string, d time.Duration) error
+	pause(ctx context.Context, key string) error
+	resume(ctx context.Context, key string) error
 }
 
 // Wheel returns a wheel as a source. The recorder may be nil: then the page has neither the lateness nor the
@@ -236,6 +238,10 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.control("run")), http.MethodPost
 	case "api/reschedule":
 		return of(h, h.control("reschedule")), http.MethodPost
+	case "api/pause":
+		return of(h, h.control("pause")), http.MethodPost
+	case "api/resume":
+		return of(h, h.control("resume")), http.MethodPost
 	}
 	return nil, ""
 }

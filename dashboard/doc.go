@@ -99,6 +99,7 @@
 //	POST api/remove               form with wheel and key: RemoveTask
 //	POST api/run                  form with wheel and key: runs at the next tick, by Reschedule(key, 0)
 //	POST api/reschedule           form with wheel, key and delay, such as 90s: Reschedule
+//	POST api/pause, resume        form with wheel and key: Pause or Resume
 //
 //	GET  api/scheduler?scheduler=&after=
 //	                              the state of a scheduler, with the points of the history after the one
@@ -112,16 +113,17 @@
 //	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
 //	                              "now"}
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": before it is parked, or 0 if
-//	                              its kind has no handler here, "failed": the last attempts of its run that
-//	                              failed, each with at and text, "payload": size, and hidden: why it is not
-//	                              shown, or form (json, text or hex), text and cut}
-//	POST api/remove, run, reschedule
+//	                              its kind has no handler here, "trace": its trace context, if it has one,
+//	                              "failed": the last attempts of its run that failed, each with at and text,
+//	                              "payload": size, version, and hidden: why it is not shown, or form (json, text
+//	                              or hex), text and cut}
+//	POST api/remove, run, reschedule, pause, resume
 //	                              as above, with scheduler; a parked task runs again, and a paused one stays
-//	                              paused
-//	POST api/bulk                 form with scheduler, a query and do: count, remove or run, for all tasks that
-//	                              the query finds. {"tasks": to how many it was done, "more": whether the time
-//	                              was up}; a request takes two seconds at most, and the same again does the
-//	                              rest. To run, the state must be scheduled, retrying or parked
+//	                              paused until it is resumed
+//	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause or resume, for
+//	                              all tasks that the query finds. {"tasks": to how many it was done, "more":
+//	                              whether the time was up}; a request takes two seconds at most, and the same
+//	                              again does the rest. To run, the state must be scheduled, retrying or parked
 //
 // The state of a wheel is one object:
 //
@@ -167,8 +169,8 @@
 // forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, generation (a string)
 // and seq, as in durable.Info.
 //
-// A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle and
-// waiting, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that
+// A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle, waiting and
+// paused, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that
 // are not UTF-8 are replaced. Then exact is false, and id is what to request the task by, unless the key is
 // longer than 8 KiB. A request takes any key, percent-encoded.
 //

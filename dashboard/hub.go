@@ -333,3 +333,7 @@ func (h *hub) remove(_ context.Context, key string) error { return h.tw.RemoveTa
 func (h *hub) reschedule(_ context.Context, key string, d time.Duration) error {
 	return h.tw.Reschedule(key, d)
 }
+
+func (h *hub) pause(_ context.Context, key string) error { return h.tw.Pause(key) }
+
+func (h *hub) resume(_ context.Context, key string) error { return h.tw.Resume(key) }

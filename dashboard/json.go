@@ -81,6 +81,7 @@ type statsJSON struct {
 	Finished  uint64 `json:"finished"`
 	Removed   uint64 `json:"removed"`
 	Pending   int    `json:"pending"`
+	Paused    int    `json:"paused"`
 	Due       uint64 `json:"due"`
 	Started   uint64 `json:"started"`
 	Missed    uint64 `json:"missed"`
@@ -95,7 +96,7 @@ type statsJSON struct {
 
 func newStatsJSON(s timewheel.Stats) statsJSON {
 	return statsJSON{
-		Added: s.Added, Finished: s.Finished, Removed: s.Removed, Pending: s.Pending,
+		Added: s.Added, Finished: s.Finished, Removed: s.Removed, Pending: s.Pending, Paused: s.Paused,
 		Due: s.Due, Started: s.Started, Missed: s.Missed, Withdrawn: s.Withdrawn, Panicked: s.Panicked,
 		Waiting: s.Waiting, Running: s.Running,
 		Workers: s.Workers, OldestWait: s.OldestWait.Seconds(),
@@ -130,6 +131,7 @@ type taskJSON struct {
 	Slot     int       `json:"slot"`
 	Circle   int       `json:"circle"`
 	Waiting  bool      `json:"waiting"`
+	Paused   bool      `json:"paused"`
 }
 
 // An aboutJSON is all that is known about one key.
@@ -174,6 +176,7 @@ func newTaskJSON(info timewheel.Info) taskJSON {
 		Slot:     info.Slot,
 		Circle:   info.Circle,
 		Waiting:  info.Waiting,
+		Paused:   info.Paused,
 	}
 }
 

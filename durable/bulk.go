@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // bulkAtOnce is how many tasks are changed at the same time, or fewer if they have groupBytes: they share
@@ -55,11 +56,12 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 ) (n int, err error) {
 	for {
 		var page []view
-		size := 0
+		size, began := 0, time.Now()
 		end, err := s.look(ctx, over, q, now, 0, func(v view) bool {
 			page = append(page, v)
 			size += v.rec.size()
-			return len(page) < bulkAtOnce && size < groupBytes
+			// What is rare is not kept waiting.
+			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
 		})
 		if err != nil {
 			return n, err

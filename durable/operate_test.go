@@ -399,3 +399,33 @@ func TestFind_waiting(t *testing.T) {
 		}
 	})
 }
+
+// Bulk does what it finds while it looks for more, so that what is rare is done before its context is.
+func TestBulk_ofRareTasks_doesThemAsItFindsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		note := func(context.Context, durable.Run) error { return nil }
+		if err := errors.Join(s.Handle("note", note), s.Handle("rare", note)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4000 {
+			task := durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+			if i%500 == 0 {
+				task.Kind = "rare"
+			}
+			if err := s.AddTask(ctx, task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		within, cancel := context.WithTimeout(ctx, 2*sec)
+		defer cancel()
+		n, err := s.Bulk(within, durable.Query{Kind: "rare"}, durable.DoRemove)
+		if n != 4 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Bulk has removed %d, %v", n, err)
+		}
+	})
+}

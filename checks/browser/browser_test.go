@@ -263,6 +263,10 @@ func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
 	if info, ok := tw.Get("k"); !ok || time.Until(info.Next) < 2*time.Hour {
 		t.Errorf("the task was not moved: %+v", info)
 	}
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.until(`$("task-message").textContent === "Paused." && /none: it is paused/.test($("facts").textContent) && $("run").hidden`)
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.until(`$("task-message").textContent === "Resumed." && !$("run").hidden && /in \d/.test($("facts").textContent)`)
 	p.do(chromedp.Click(chromedp.CSS("#remove")))
 	p.until(`document.querySelector("#remove").textContent === "Remove it?"`)
 	if !tw.Exist("k") {
@@ -285,7 +289,7 @@ func TestPage_withoutControl_isRefused(t *testing.T) {
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
 	p := open(t, chrome(t), serve(t, handlerOf(tw, nil)), 1200, "light")
 	p.until(`document.querySelector("#pending").textContent === "1"`)
-	for _, verb := range []string{"remove", "run", "reschedule"} {
+	for _, verb := range []string{"remove", "run", "reschedule", "pause", "resume"} {
 		status := js[int](p, `fetch("api/`+verb+`", {method: "POST", body: new URLSearchParams({key: "k", delay: "1s"})}).then((r) => r.status)`)
 		if status != http.StatusForbidden {
 			t.Errorf("%s is answered with %d", verb, status)

@@ -194,21 +194,51 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	p.picture("unhandled")
 }
 
-// A paused task is found, is not said to run at any time, and cannot be run now. A task of a calendar says which.
+// A paused task is found, is not said to run at any time, cannot be run now, and is resumed: it, or all. A task of a
+// calendar says which.
 func TestScheduler_pausedAndCalendar(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("mail", works), s.Start(), s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour},
-		durable.Task{Key: "daily", Kind: "mail", Cron: "0 9 * * *", Times: durable.Forever}), s.Pause(t.Context(), "held"))
+		durable.Task{Key: "daily", Kind: "mail", Cron: "0 9 * * *", Times: durable.Forever,
+			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", PayloadVersion: 2}), s.Pause(t.Context(), "held"))
 	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`page.live && page.view === "scheduler"`)
 	js[any](p, `[...document.querySelectorAll("#states a")].find((a) => a.textContent.startsWith("Paused")).click()`)
-	p.until(`$("listed").textContent === "heldmailpausedpaused"`)
+	p.until(`$("listed").textContent === "heldmailpausedwhen it is resumed"`)
 	js[any](p, `document.querySelector("#listed a").click()`)
 	p.until(`!$("task").hidden && /none: it is paused/.test($("facts").textContent) && $("run").hidden && !$("remove").hidden`)
 	p.picture("paused")
+	if !js[bool](p, `facts[10].hidden && facts[10].previousSibling.hidden && !/version/.test($("task-payload-size").textContent)`) {
+		t.Error("a trace is shown, or a version, and there is none")
+	}
+	for _, c := range [][2]string{{"Resume", "Resumed."}, {"Pause", "Paused."}} {
+		p.until(`$("pause").textContent === ` + quoted(c[0]))
+		p.do(chromedp.Click(chromedp.CSS("#pause")))
+		p.until(`$("task-message").textContent === ` + quoted(c[1]) + ` && $("pause").textContent !== ` + quoted(c[0]))
+		if i, _, err := s.Get(t.Context(), "held"); err != nil || (i.State == durable.Paused) != (c[0] == "Pause") {
+			t.Errorf("%s: %+v, %v", c[1], i, err)
+		}
+	}
 	js[any](p, `location.hash = to({ key: "daily" })`)
-	p.until(`!$("task").hidden && /0 9 \* \* \*/.test($("facts").textContent) && !$("run").hidden`)
+	p.until(`!$("task").hidden && /0 9 \* \* \*/.test($("facts").textContent) && !$("run").hidden && $("pause").textContent === "Pause"`)
+	p.until(`facts[10].textContent === "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" && $("task-payload-size").textContent === "0 bytes, version 2"`)
+	p.picture("trace")
+
+	// All of a kind, of which one is paused already; then those that are paused.
+	js[any](p, `location.hash = toList({ kind: "mail" })`)
+	p.until(`page.view === "list" && !$("bulk").hidden && $("bulk-run").hidden && $("bulk-resume").hidden && document.querySelectorAll("#listed a").length === 2`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-pause")))
+	p.until(`$("bulk-sure").textContent === "Yes, pause 1 task"`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-sure")))
+	p.until(`$("bulk-message").textContent === "Paused: 1 task."`)
+	js[any](p, `location.hash = toList({ state: "paused" })`)
+	p.until(`page.view === "list" && $("bulk-pause").hidden && document.querySelectorAll("#listed a").length === 2`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-resume")))
+	p.until(`$("bulk-sure").textContent === "Yes, resume 2 tasks"`)
+	p.picture("resume")
+	p.do(chromedp.Click(chromedp.CSS("#bulk-sure")))
+	p.until(`$("bulk-message").textContent === "Resumed: 2 tasks." && $("list-message").textContent.startsWith("No task is found")`)
 	p.quiet(address)
 }
 
@@ -291,7 +321,7 @@ func TestScheduler_diskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*000042\.log: no space left on device\.$`)
-	p.sinceIsSaid("")
+	p.sinceIsSaid("Waiting")
 	p.picture("full")
 }
 

@@ -266,7 +266,6 @@ function go() {
     for (const e of document.querySelectorAll("#task-view .of-scheduler")) e.hidden = scheduler === "";
     setFacts(scheduler === "" ? wheelFacts : storedFacts);
     write($("run"), "Run now");
-    $("run").hidden = false;
     refresh();
   }
   if (view === "list") showList(list);
@@ -879,6 +878,7 @@ function fill(body, items, columns, none) {
 // due writes how long it is until a task is due, or how long it has waited; in a wheel that does not run it may
 // never be due.
 function due(item) {
+  if (item.paused) return "paused";
   if (!page.state.running) return "–";
   if (!item.waiting) return until((Date.parse(item.next) - now()) / 1000);
   return "waits " + span(Math.max(Date.parse(page.state.now) - Date.parse(item.next), 0) / 1000); // as the accounts say
@@ -1054,6 +1054,7 @@ async function refresh() {
 
 function nextText(task) {
   const at = new Date(task.next), s = (at.getTime() - now()) / 1000;
+  if (task.paused) return "none: it is paused";
   if (!page.state.running) return "none: the wheel does not run";
   if (task.waiting) return `was due ${span(Math.max(-s, 0))} ago, waits for a worker`;
   if (s > 3e9) return `in ${span(s)}`;
@@ -1069,7 +1070,7 @@ function setFacts(names) {
   $("facts").dataset.names = names.join();
   $("facts").replaceChildren();
   facts = names.map((name) => {
-    const dd = make("dd", name === "key" || name === "token" ? "mono" : "");
+    const dd = make("dd", ["key", "token", "trace"].includes(name) ? "mono" : "");
     $("facts").append(make("dt", "", name), dd);
     return dd;
   });
@@ -1084,9 +1085,17 @@ function showTask() {
     nextText(task),
     times(task.times),
     task.interval > 0 ? span(task.interval) : "none",
-    task.waiting ? "none" : task.slot.toLocaleString("en"),
-    task.waiting ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
+    task.waiting || task.paused ? "none" : task.slot.toLocaleString("en"),
+    task.waiting || task.paused ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
   ].forEach((text, i) => write(facts[i + 1], text));
+  showControls(task.paused);
+}
+
+// showControls shows the task, with what may be done about it.
+function showControls(paused, parked = false) {
+  write($("pause"), paused ? "Resume" : "Pause");
+  $("pause").hidden = parked; // it does not run by itself
+  $("run").hidden = paused; // it would stay paused
   $("task").hidden = false;
   $("controls").hidden = !page.control;
 }
@@ -1145,6 +1154,10 @@ $("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(
 $("remove").addEventListener("blur", calm);
 $("skip").addEventListener("click", () => document.querySelector("main:not([hidden])").focus());
 $("run").addEventListener("click", () => act("run", {}, page.scheduler === "" ? "It runs at the next tick." : "It runs at once."));
+$("pause").addEventListener("click", () => {
+  if ($("pause").textContent === "Pause") act("pause", {}, "Paused.");
+  else act("resume", {}, "Resumed.");
+});
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
   act("reschedule", { delay: $("delay").value.trim() }, "Rescheduled.");

@@ -41,6 +41,7 @@ async function poll() {
 
 // Where to look, for each kind of finding.
 const whereTasks = () => ({
+  failed: [["Waiting", toList({ state: "waiting" })]],
   away: [["Nodes", "nodes-title"]],
   lease: [["Nodes", "nodes-title"]],
   taken: [["Nodes", "nodes-title"]],
@@ -276,6 +277,8 @@ async function showList(q) {
   $("bulk").hidden = !page.control || tasks.length === 0 && !next;
   $("bulk-run").hidden = !["scheduled", "retrying", "parked"].includes(q.state);
   write($("bulk-run"), q.state === "parked" ? "Unpark" : "Run now");
+  $("bulk-pause").hidden = ["parked", "paused"].includes(q.state); // a parked task does not run by itself
+  $("bulk-resume").hidden = q.state !== "paused";
 }
 
 function titleOf(q) {
@@ -291,7 +294,7 @@ function stateText(t) {
 
 // whenText says when a task is next due, by the server's time in ms.
 function whenText(t, server) {
-  if (t.state === "paused") return "paused";
+  if (t.state === "paused") return "when it is resumed";
   if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
   const s = (Date.parse(t.next) - server) / 1000;
   return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
@@ -311,7 +314,7 @@ $("failures-again").addEventListener("click", readFailures);
 // ---- bulk: a count, a question, and then the deed
 
 const bulk = { doing: "", number: 0, count: 0 };
-const verbs = { run: () => (list.query.state === "parked" ? "unpark" : "run"), remove: () => "remove" };
+const verbOf = (action) => action === "run" && list.query.state === "parked" ? "unpark" : action;
 const tasksText = (n, more) => `${more ? "at least " : ""}${n.toLocaleString("en")} ${n === 1 ? "task" : "tasks"}`;
 
 async function postBulk(action, scheduler, q) {
@@ -334,6 +337,9 @@ async function countBulk(action) {
   let answer;
   try {
     answer = await postBulk("count", page.scheduler, list.query);
+    if (action === "pause" && !list.query.state) { // those that are paused already are left alone
+      answer.tasks -= (await postBulk("count", page.scheduler, { ...list.query, state: "paused" })).tasks;
+    }
   } catch (e) {
     if (number === bulk.number) sayError(e, message);
     return;
@@ -346,7 +352,7 @@ async function countBulk(action) {
   bulk.doing = action;
   bulk.count = answer.tasks;
   bulk.more = answer.more;
-  const verb = verbs[action](), many = tasksText(answer.tasks, answer.more);
+  const verb = verbOf(action), many = tasksText(answer.tasks, answer.more);
   say(`${verb[0].toUpperCase()}${verb.slice(1)} ${many}?`, false, message);
   write($("bulk-sure"), `Yes, ${verb} ${many}`);
   $("bulk-sure").hidden = $("bulk-stop").hidden = false;
@@ -357,7 +363,7 @@ async function countBulk(action) {
 async function doBulk() {
   const action = bulk.doing, q = list.query, number = bulk.number, { scheduler } = page, message = $("bulk-message");
   if (!action) return;
-  const verb = verbs[action](), done = { run: "Run now", unpark: "Unparked", remove: "Removed" }[verb];
+  const verb = verbOf(action), done = { run: "Run now", unpark: "Unparked", remove: "Removed", pause: "Paused", resume: "Resumed" }[verb];
   bulk.doing = "";
   $("bulk-sure").hidden = true;
   write($("bulk-stop"), "Stop");
@@ -369,6 +375,7 @@ async function doBulk() {
       const answer = await postBulk(action, scheduler, q);
       n += answer.tasks;
       more = answer.more;
+      if (more && answer.tasks === 0) throw new Error("the search for the rest took too long.");
       if (number !== bulk.number) break;
     }
     const stopped = number !== bulk.number;
@@ -382,13 +389,13 @@ async function doBulk() {
   if (page.view === "list" && list.query === q) showList(q);
 }
 
-for (const action of ["run", "remove"]) $("bulk-" + action).addEventListener("click", () => countBulk(action));
+for (const action of ["run", "pause", "resume", "remove"]) $("bulk-" + action).addEventListener("click", () => countBulk(action));
 $("bulk-sure").addEventListener("click", (e) => { if (e.detail < 2) doBulk(); });
 $("bulk-stop").addEventListener("click", calmBulk);
 
 // ---- one task
 
-const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token"];
+const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace"];
 
 async function refreshStored(ref, question) {
   let answer;
@@ -399,7 +406,7 @@ async function refreshStored(ref, question) {
     return;
   }
   if (question !== page.question) return;
-  const { task, now, attempts, token, failed, payload } = answer, found = page.found;
+  const { task, now, attempts, token, trace, failed, payload } = answer, found = page.found;
   page.found = task;
   if (!task) {
     hideTask();
@@ -418,7 +425,7 @@ async function refreshStored(ref, question) {
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
   const paused = task.state === "paused";
-  const next = paused ? "none: it is paused until the program resumes it" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
   [
     task.state,
     next,
@@ -429,10 +436,10 @@ async function refreshStored(ref, question) {
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);
+  inscribe(facts[10], trace || "");
+  facts[10].hidden = facts[10].previousSibling.hidden = !trace;
   write($("run"), parked ? "Unpark" : "Run now");
-  $("run").hidden = paused; // it would stay paused
-  $("task").hidden = false;
-  $("controls").hidden = !page.control;
+  showControls(paused, parked);
   if (!found) announce(`Found. It is ${task.state}`);
   showFailed(failed || [], task);
   showPayload(payload);
@@ -452,15 +459,11 @@ function showFailed(failed, task) {
 
 function showPayload(p) {
   const box = $("task-payload"), text = JSON.stringify(p);
-  write($("task-payload-size"), `${p.size.toLocaleString("en")} ${p.size === 1 ? "byte" : "bytes"}${p.form && p.size > 0 ? ", " + { json: "JSON", text: "text", hex: "hexadecimal" }[p.form] : ""}${p.cut ? ", cut" : ""}`);
+  write($("task-payload-size"), `${p.size.toLocaleString("en")} ${p.size === 1 ? "byte" : "bytes"}${p.form && p.size > 0 ? ", " + { json: "JSON", text: "text", hex: "hexadecimal" }[p.form] : ""}${p.cut ? ", cut" : ""}${p.version > 1 ? `, version ${p.version}` : ""}`);
   if (box.dataset.shown === text && box.firstChild) return;
   box.dataset.shown = text;
-  if (p.hidden) {
-    box.replaceChildren(make("p", "message", `Hidden: ${p.hidden}.`));
-    return;
-  }
-  if (p.size === 0) {
-    box.replaceChildren(make("p", "message", "It has none."));
+  if (p.size === 0 || p.hidden) {
+    box.replaceChildren(make("p", "message", p.size === 0 ? "It has none." : `Hidden: ${p.hidden}.`));
     return;
   }
   const pre = make("pre");
