@@ -166,19 +166,13 @@ func TestCollector_countersNeverFall(t *testing.T) {
 // and the counters stay.
 func checkCounters(t *testing.T, c prometheus.Collector, set func(n int), counters int) {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
 	for _, step := range []struct {
 		set            int
 		counter, gauge float64
 	}{{5, 5, 5}, {4, 5, 4}, {6, 6, 6}} {
 		set(step.set)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
 		found := 0
-		for _, f := range families {
+		for _, f := range gather(t, c) {
 			m := f.GetMetric()[0]
 			if m.GetCounter() != nil {
 				if found++; m.GetCounter().GetValue() != step.counter {
@@ -241,22 +235,8 @@ func TestCollector_series(t *testing.T) {
 			c    prometheus.Collector
 			want int
 		}{{metrics.NewCollector(tw, "w"), 15}, {c, 109}} {
-			registry := prometheus.NewPedanticRegistry()
-			registry.MustRegister(kind.c)
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			series := 0
-			for _, f := range families {
-				var text bytes.Buffer
-				if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
-					t.Fatal(err)
-				}
-				series += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
-			}
-			if series != kind.want {
-				t.Errorf("there are %d series, want %d", series, kind.want)
+			if n := series(t, kind.c); n != kind.want {
+				t.Errorf("there are %d series, want %d", n, kind.want)
 			}
 		}
 	})
@@ -287,15 +267,34 @@ func TestCollector_splitsTheLateness(t *testing.T) {
 	})
 }
 
-func find(t *testing.T, c prometheus.Collector, name string) *dto.Metric {
+// gather returns what the collectors collect.
+func gather(t *testing.T, of ...prometheus.Collector) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
+	registry.MustRegister(of...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range families {
+	return families
+}
+
+// series returns how many series the collector has in the text format.
+func series(t *testing.T, c prometheus.Collector) (n int) {
+	t.Helper()
+	for _, f := range gather(t, c) {
+		var text bytes.Buffer
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+		n += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
+	}
+	return n
+}
+
+func find(t *testing.T, c prometheus.Collector, name string) *dto.Metric {
+	t.Helper()
+	for _, f := range gather(t, c) {
 		if f.GetName() == name {
 			return f.GetMetric()[0]
 		}

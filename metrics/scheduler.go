@@ -115,24 +115,23 @@ func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(desc, t.Count, t.Total.Seconds(), upTo)
 }
 
-// ofNode returns an account that only a node has.
-func ofNode(of func(n *durable.NodeStats) float64) func(r durableReading) float64 {
-	return func(r durableReading) float64 {
-		if r.Node == nil {
-			return math.NaN()
-		}
-		return of(r.Node)
-	}
+// ofNode returns an account that only a node has, and ofCatchUp one that is not always known.
+func ofNode(of func(n durable.NodeStats) float64) func(r durableReading) float64 {
+	value := known(of)
+	return func(r durableReading) float64 { return value(r.Node) }
 }
 
-// ofMember returns an account that only a node has, and no scheduler of [durable.Connect].
-func ofMember(of func(n *durable.NodeStats) float64) func(r durableReading) float64 {
-	return ofNode(func(n *durable.NodeStats) float64 {
-		if n.Lease == 0 {
-			return math.NaN()
-		}
-		return of(n)
-	})
+func ofCatchUp(of func(c durable.CatchUp) float64) func(r durableReading) float64 {
+	value := known(of)
+	return func(r durableReading) float64 { return value(r.catchUp) }
+}
+
+// leased returns a time of the lease. A scheduler of [durable.Connect] has none.
+func leased(n durable.NodeStats, d time.Duration) float64 {
+	if n.Lease == 0 {
+		return math.NaN()
+	}
+	return d.Seconds()
 }
 
 // The counter of parked tasks is one of runs: with the name of the gauge, and _total, it would be the same
@@ -181,41 +180,33 @@ var schedulerAccounts = []account[durableReading]{
 			return float64(r.StoreSize)
 		}),
 	newGauge("timewheel_durable_backlog_tasks", "Overdue tasks that have not been started.",
-		func(r durableReading) float64 {
-			if r.catchUp == nil {
-				return math.NaN()
-			}
-			return float64(r.catchUp.Left)
-		}),
+		ofCatchUp(func(c durable.CatchUp) float64 { return float64(c.Left) })),
 	newGauge("timewheel_durable_backlog_age_seconds", "How long the oldest overdue task has been due; 0 if there is none.",
-		func(r durableReading) float64 {
-			switch {
-			case r.catchUp == nil:
-				return math.NaN()
-			case r.catchUp.Left == 0:
+		ofCatchUp(func(c durable.CatchUp) float64 {
+			if c.Left == 0 {
 				return 0
 			}
-			return max(time.Since(r.catchUp.Oldest).Seconds(), 0)
-		}),
+			return max(time.Since(c.Oldest).Seconds(), 0)
+		})),
 
 	newGauge("timewheel_durable_lease_seconds", "Length of the lease of the node.",
-		ofMember(func(n *durable.NodeStats) float64 { return n.Lease.Seconds() })),
+		ofNode(func(n durable.NodeStats) float64 { return leased(n, n.Lease) })),
 	newGauge("timewheel_durable_lease_age_seconds",
 		"Time since the node sent the last renewal of its lease that the engine has answered.",
-		ofMember(func(n *durable.NodeStats) float64 { return n.LeaseAge.Seconds() })),
+		ofNode(func(n durable.NodeStats) float64 { return leased(n, n.LeaseAge) })),
 	newGauge("timewheel_durable_engine_away", "1 if the last call of the engine failed, or 0.",
-		ofNode(func(n *durable.NodeStats) float64 { return oneIf(n.Away) })),
+		ofNode(func(n durable.NodeStats) float64 { return oneIf(n.Away) })),
 	newCounter("timewheel_durable_engine_calls_failed_total", "Calls of the engine that failed.",
-		ofNode(func(n *durable.NodeStats) float64 { return float64(n.CallsFailed) })),
+		ofNode(func(n durable.NodeStats) float64 { return float64(n.CallsFailed) })),
 	newCounter("timewheel_durable_claims_total", "Tasks that the node was given by claims.",
-		ofNode(func(n *durable.NodeStats) float64 { return float64(n.Claimed) })),
+		ofNode(func(n durable.NodeStats) float64 { return float64(n.Claimed) })),
 	newCounter("timewheel_durable_takeovers_total",
 		"Nodes whose lease had run out, and whose tasks this node has freed.",
-		ofNode(func(n *durable.NodeStats) float64 { return float64(n.TakenOver) })),
+		ofNode(func(n durable.NodeStats) float64 { return float64(n.TakenOver) })),
 	newCounter("timewheel_durable_confirmations_refused_total",
 		"Starts that the engine did not confirm: the task was removed, moved, locked or taken over.",
-		ofNode(func(n *durable.NodeStats) float64 { return float64(n.StartsRefused) })),
+		ofNode(func(n durable.NodeStats) float64 { return float64(n.StartsRefused) })),
 	newCounter("timewheel_durable_acknowledgements_refused_total",
 		"Ends of runs that did not count: the task was removed, moved or taken over meanwhile.",
-		ofNode(func(n *durable.NodeStats) float64 { return float64(n.EndsRefused) })),
+		ofNode(func(n durable.NodeStats) float64 { return float64(n.EndsRefused) })),
 }

@@ -3,7 +3,6 @@
 package metrics_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -136,22 +134,9 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 	})
 }
 
-// A brokenStore fails each commit once it is set to.
-type brokenStore struct {
-	*memstore.Store
-	broken bool
-}
-
-func (b *brokenStore) Commit(changes []durable.Change) error {
-	if b.broken {
-		return errors.New("the disk is full")
-	}
-	return b.Store.Commit(changes)
-}
-
 func TestSchedulerCollector_storeFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &brokenStore{Store: memstore.New()}
+		store := memstore.New()
 		s := newScheduler(t, store)
 		c := metrics.NewSchedulerCollector(s, "orders")
 		failed := func() float64 { return find(t, c, "timewheel_durable_store_failed").GetGauge().GetValue() }
@@ -159,7 +144,7 @@ func TestSchedulerCollector_storeFailed(t *testing.T) {
 		if failed() != 0 {
 			t.Error("the store has failed before it did")
 		}
-		store.broken = true
+		store.SetFault(errors.New("the disk is full"))
 		if err := s.AddTask(ctx, durable.Task{Key: "b", Kind: "slow", Delay: time.Hour}); err == nil {
 			t.Fatal("a task was added to a broken store")
 		}
@@ -307,14 +292,8 @@ func TestSchedulerCollector_ofNoMember_hasNoLease(t *testing.T) {
 // byLabels returns the values of a metric by those of its labels but the first, which is the scheduler.
 func byLabels(t *testing.T, c prometheus.Collector, name string) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make(map[string]float64)
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		if f.GetName() != name {
 			continue
 		}
@@ -439,13 +418,7 @@ func TestSchedulerCollector_engineHangs(t *testing.T) {
 // A store has no accounts of a node, and one that does not know its size has none.
 func TestSchedulerCollector_ofAStore_hasNoNode(t *testing.T) {
 	c := metrics.NewSchedulerCollectorOf(&fakeScheduler{}, "orders")
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		for _, part := range []string{"lease", "engine", "claims", "takeovers", "refused", "store_size"} {
 			if strings.Contains(f.GetName(), part) {
 				t.Errorf("a store has %s", f.GetName())
@@ -474,14 +447,8 @@ func TestAttempts(t *testing.T) {
 			})
 		}
 		all.Wait()
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(c)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
 		found := 0
-		for _, f := range families {
+		for _, f := range gather(t, c) {
 			sum := map[string]float64{
 				"timewheel_durable_run_lateness_seconds": 1, "timewheel_durable_run_duration_seconds": 4,
 			}[f.GetName()]
@@ -567,21 +534,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		attempts := metrics.NewAttempts()
 		attempts.Observe(durable.Attempt{Kind: "mail"})
 		of := func(f *fakeScheduler, opts ...metrics.SchedulerOption) int {
-			registry := prometheus.NewPedanticRegistry()
-			registry.MustRegister(metrics.NewSchedulerCollectorOf(f, "orders", opts...))
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			series := 0
-			for _, f := range families {
-				var text bytes.Buffer
-				if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
-					t.Fatal(err)
-				}
-				series += strings.Count(text.String(), "\n") - 2 // HELP and TYPE
-			}
-			return series
+			return series(t, metrics.NewSchedulerCollectorOf(f, "orders", opts...))
 		}
 		store, without := everything(), everything()
 		store.stats.Node = nil
@@ -594,8 +547,8 @@ func TestSchedulerCollector_series(t *testing.T) {
 	})
 }
 
-// gather returns all metrics of this package.
-func gather(t *testing.T) (families []*dto.MetricFamily) {
+// gatherAll returns all metrics of this package.
+func gatherAll(t *testing.T) (families []*dto.MetricFamily) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		tw, wheel := newWheel(t, "w")
@@ -606,15 +559,10 @@ func gather(t *testing.T) (families []*dto.MetricFamily) {
 				t.Error(err)
 			}
 		}()
-		registry := prometheus.NewPedanticRegistry()
 		attempts := metrics.NewAttempts()
 		attempts.Observe(durable.Attempt{Kind: "mail"})
-		registry.MustRegister(wheel, metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)),
+		families = gather(t, wheel, metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)),
 			metrics.NewSchedulerCollectorOf(everything(), "node"), metrics.NewEngineCollector(&fakeEngine{}, "node"))
-		var err error
-		if families, err = registry.Gather(); err != nil {
-			t.Fatal(err)
-		}
 	})
 	return families
 }
@@ -622,7 +570,7 @@ func gather(t *testing.T) (families []*dto.MetricFamily) {
 // In the format of OpenMetrics the family of a counter has its name without _total, and no two may share one.
 func TestNames_areDistinctInOpenMetrics(t *testing.T) {
 	seen := make(map[string]string)
-	for _, f := range gather(t) {
+	for _, f := range gatherAll(t) {
 		name := strings.TrimSuffix(f.GetName(), "_total")
 		if seen[name] != "" {
 			t.Errorf("%s and %s are one family", seen[name], f.GetName())
@@ -642,7 +590,7 @@ func TestNames_areThoseOfTheReadme(t *testing.T) {
 	for _, m := range row.FindAllStringSubmatch(string(source), -1) {
 		documented[m[1]] = m[2] + " " + m[3]
 	}
-	for _, f := range gather(t) {
+	for _, f := range gatherAll(t) {
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")

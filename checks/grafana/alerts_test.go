@@ -552,12 +552,12 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			}
 		}, []string{"TimewheelDurableEndsRefused"}},
 		"the disk is full": {func(t *testing.T, registry *prometheus.Registry) {
-			full := &fullStore{Store: memstore.New()}
-			s := newScheduler(t, registry, "orders", full, map[string]durable.Handler{
+			store := memstore.New()
+			s := newScheduler(t, registry, "orders", store, map[string]durable.Handler{
 				"kind": func(context.Context, durable.Run) error { return nil },
 			})
 			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
-			full.full = true
+			store.SetFault(errors.New("no space left on device"))
 		}, []string{"TimewheelDurableStoreFailed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -566,17 +566,4 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A fullStore fails each commit once it is full.
-type fullStore struct {
-	*memstore.Store
-	full bool
-}
-
-func (f *fullStore) Commit(changes []durable.Change) error {
-	if f.full {
-		return errors.New("no space left on device")
-	}
-	return f.Store.Commit(changes)
 }

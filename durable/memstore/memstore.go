@@ -20,6 +20,7 @@ type Store struct {
 	due     *tree        // by due time and key,
 	failing *tree        // and of those that are failing, by key
 	closed  bool
+	fault   error // of each commit; nil if none
 }
 
 type tree = btree.BTreeG[durable.Record]
@@ -42,12 +43,22 @@ func (s *Store) Reopen() *Store {
 	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone()}
 }
 
+// SetFault has each later commit change nothing and return the error, such as that of a full disk. nil ends that.
+func (s *Store) SetFault(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = err
+}
+
 // Commit is that of durable.Store, and so are the others.
 func (s *Store) Commit(changes []durable.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return errClosed
+	}
+	if s.fault != nil {
+		return s.fault
 	}
 	for _, c := range changes {
 		old := durable.Record{Key: c.Key, Due: c.From}

@@ -3,6 +3,7 @@
 package memstore_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -44,5 +45,19 @@ func TestStore_closed_saysSo(t *testing.T) {
 		if err == nil {
 			t.Error("a closed store yields keys")
 		}
+	}
+}
+
+func TestSetFault_failsCommits_untilItEnds(t *testing.T) {
+	s := memstore.New()
+	full := errors.New("full")
+	s.SetFault(full)
+	add := []durable.Change{{Key: "k", From: durable.None, Due: 1}}
+	if err := s.Commit(add); !errors.Is(err, full) || s.Len() != 0 {
+		t.Errorf("with a fault: %v, %d records", err, s.Len())
+	}
+	s.SetFault(nil)
+	if err := s.Commit(add); err != nil || s.Len() != 1 {
+		t.Errorf("without it: %v, %d records", err, s.Len())
 	}
 }
