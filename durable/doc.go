@@ -102,6 +102,16 @@
 // [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is
 // treated in the same way.
 //
+// # Bursts
+//
+// With Task.MaxDelay, many SetTask of one key are one run, after the last of them (debounce), or one in each
+// Delay (throttle):
+//
+//	err = s.SetTask(ctx, durable.Task{Key: "doc:7", Kind: "index", Delay: time.Second, MaxDelay: time.Minute})
+//
+// AddTask with a Delay, where ErrDuplicateTaskKey is no error, is a throttle as well, but what happens during the
+// run is lost: the key is taken until the run has ended.
+//
 // # Time
 //
 // Due times are wall-clock times, because the next process must understand them. Within the window

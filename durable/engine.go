@@ -172,7 +172,7 @@ type Write struct {
 	Kind   string // of the record to put, as in Stored
 
 	If       Condition
-	Revision int64 // for IfUnchanged
+	Revision int64 // for IfUnchanged and IfUnstarted
 	Hold     bool  // the member that commits holds the task from then on; else it is free
 	Failing  bool  // an attempt of the run of the record to put has failed
 }
@@ -185,6 +185,7 @@ const (
 	IfPresent                        // there is one
 	IfUnchanged                      // there is one, at that revision
 	Always
+	IfUnstarted // there is one, at that revision, and its Starts is 0
 )
 
 // A Result says what has become of a batch: done if Unmet is empty and Busy is false.

@@ -27,6 +27,7 @@ var fields = [...]field{
 	{5, (*record).encodeCron, (*record).decodeCron},
 	{6, (*record).encodePaused, (*record).decodePaused},
 	{8, (*record).encodeShift, (*record).decodeShift},
+	{9, (*record).encodeDeadline, (*record).decodeDeadline},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -101,6 +102,18 @@ func (r *record) decodeShift(d *decoder) {
 	shift := d.uvarint()
 	d.short = d.short || shift == 0 || shift > math.MaxInt64 || r.cron == ""
 	r.shift = time.Duration(shift)
+}
+
+func (r *record) encodeDeadline() []byte {
+	if r.deadline == 0 {
+		return nil
+	}
+	return binary.AppendVarint(nil, r.deadline)
+}
+
+func (r *record) decodeDeadline(d *decoder) {
+	r.deadline = d.varint()
+	d.short = d.short || r.deadline <= 0
 }
 
 func (r *record) encodePaused() []byte {

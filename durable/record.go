@@ -28,6 +28,7 @@ type record struct {
 	trace      string
 	version    int   // of the payload's form; 0 is the first
 	paused     int64 // when it was due as it was paused; 0 if it is not
+	deadline   int64 // when the first run is due at the latest, however often SetTask puts it off; 0 if never
 	starts     int   // of the run, whose end is not known; an engine counts them itself
 }
 

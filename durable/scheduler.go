@@ -199,7 +199,8 @@ func distinct(recs []*record) (first []*record, twice map[string]bool) {
 	return first, twice
 }
 
-// SetTask adds the task, or replaces the one of that key.
+// SetTask adds the task, or replaces the one of that key. With MaxDelay it puts the run of the task off: see
+// [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	recs, size, err := s.records([]Task{task})
 	if err != nil {

@@ -45,6 +45,11 @@ const (
 // alone: it is the same whenever the task is added or set. Later runs keep their distance at Interval, and are
 // that much later than each instant of Cron. Jitter may be longer than the time between runs. What Reschedule
 // makes due is due when it says.
+//
+// MaxDelay makes a burst of SetTask one run (debounce): the run is due Delay after the last SetTask of the key,
+// but at the latest MaxDelay after the first. It has the payload of the last. The start of the run ends the
+// burst, as Reschedule does: the next SetTask begins another, also while the run is in progress. A MaxDelay that
+// equals Delay makes it one run in each Delay (throttle).
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
@@ -53,6 +58,7 @@ type Task struct {
 	Cron     string        // when runs are due, in place of Interval: see above; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; 0 means Interval or Cron
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
+	MaxDelay time.Duration // how long SetTask may put the first run off: see above; 0 means any time
 	Jitter   time.Duration // how much later the runs are at most: see above
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
@@ -88,6 +94,8 @@ func (t *Task) validate() error {
 		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
+	case t.MaxDelay < 0, t.MaxDelay > 0 && (t.Delay == 0 || t.Delay > t.MaxDelay):
+		return invalid("max delay %v of %q: Delay must be positive and not longer", t.MaxDelay, t.Key)
 	case t.Jitter < 0:
 		return invalid("jitter %v of %q is negative", t.Jitter, t.Key)
 	case t.Times < Forever:
@@ -147,6 +155,11 @@ func (t *Task) record(now int64) *record {
 	}
 	if t.Cron != "" {
 		r.shift = shift
+	}
+	if t.MaxDelay > 0 {
+		r.deadline = later(now, t.MaxDelay)
+		r.grid = min(r.grid, r.deadline)
+		r.due = r.grid
 	}
 	if t.PayloadVersion > 1 {
 		r.version = t.PayloadVersion

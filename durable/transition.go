@@ -78,10 +78,23 @@ func (r *record) moved(to int64) *record {
 	return &next
 }
 
+// following returns the task as SetTask puts it in place of old, which may be nil: as it is, or due by the
+// deadline of old if no run of that has started.
+func (r *record) following(old *record, started bool, now int64) *record {
+	if old == nil || started || old.failing() || r.deadline == 0 || old.deadline == 0 {
+		return r
+	}
+	next := *r
+	next.deadline = min(r.deadline, old.deadline)
+	next.grid = min(r.grid, next.deadline)
+	next.due = max(next.grid, now)
+	return &next
+}
+
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
-	r.attempts, r.starts, r.failed = 0, 0, nil
+	r.attempts, r.starts, r.failed, r.deadline = 0, 0, nil, 0
 	r.await()
 }
 

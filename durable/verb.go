@@ -137,6 +137,10 @@ func (v *verb) set(g *group) error {
 	if err != nil {
 		return err
 	}
+	if rec.deadline != 0 && old != nil {
+		rec = rec.following(old, g.k.running.has(old), g.k.now())
+		v.records[0] = rec
+	}
 	var before uint64
 	if old != nil {
 		g.tally.removed++

@@ -394,18 +394,49 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
-	rec := v.records[0]
-	r, err := n.send(ctx, v.size, rec.write(Always, 0), rec)
-	if err != nil {
-		err = n.readBack(ctx, v, err)
-	}
-	if err == nil {
+	for {
+		rec, w, err := n.replacing(ctx, v.records[0])
+		if err != nil {
+			return err
+		}
+		r, err := n.send(ctx, v.size, w, rec)
+		if err != nil {
+			err = n.readBack(ctx, v, err)
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Unmet) > 0 {
+			continue
+		}
 		n.count.added.Add(1)
 		if len(r.Written) > 0 && r.Written[0].Replaced {
 			n.count.removed.Add(1)
 		}
+		return nil
 	}
-	return err
+}
+
+// replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
+// what is there.
+func (n *node) replacing(ctx context.Context, rec *record) (*record, Write, error) {
+	if rec.deadline == 0 {
+		return rec, rec.write(Always, 0), nil
+	}
+	stored, ok, err := n.engine.Get(ctx, rec.key)
+	if err != nil {
+		return nil, Write{}, n.unavailable(ctx, err)
+	}
+	if !ok {
+		return rec, rec.write(IfAbsent, 0), nil
+	}
+	on := IfUnstarted
+	if stored.Starts > 0 {
+		on = IfUnchanged
+	}
+	old, _ := decode(stored.Record) // what cannot be read is replaced
+	rec = rec.following(old, stored.Starts > 0, n.now())
+	return rec, rec.write(on, stored.Revision), nil
 }
 
 func (n *node) move(ctx context.Context, v *verb) error {

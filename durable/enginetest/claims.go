@@ -274,6 +274,11 @@ func starts(s *subject) {
 	s.confirms(a, first[0])
 	s.confirms(b, first[0]) // refused, and not counted
 	is(1)
+	unstarted := put("k000000", 1, durable.IfUnstarted)
+	unstarted.Revision = first[0].Revision
+	if r := s.commit(0, unstarted); len(r.Unmet) != 1 {
+		s.t.Errorf("a write on the condition that the task is unstarted: %+v", r)
+	}
 	for range 3 { // the same claim, as after lost answers
 		s.confirms(a, first[0])
 		is(1)
@@ -355,6 +360,37 @@ func confirmSeesRemovals(s *subject) {
 	})...)...)
 	if refused.Load() < tasks {
 		s.t.Errorf("%d confirmations are refused, want %d at least", refused.Load(), tasks)
+	}
+}
+
+// Of a start and a write on the condition that there was none, one is done.
+func startAgainstUnstarted(s *subject) {
+	const tasks = 400
+	names := s.add(tasks, 0)
+	id := s.join("a", long)
+	var claims []durable.Claim
+	for _, task := range s.claimAll(id) {
+		claims = append(claims, claimOf(task))
+	}
+	started, written := make([]bool, tasks), make([]bool, tasks)
+	all(func() {
+		for i := range claims {
+			started[i] = s.confirm(id, claims[i])[0]
+		}
+	}, func() {
+		for i := range claims {
+			w := put(names[i], ahead, durable.IfUnstarted)
+			w.Revision = claims[i].Revision
+			written[i] = len(s.commits(0, durable.Batch{w})[0].Unmet) == 0
+		}
+	})
+	for i := range claims {
+		if started[i] && written[i] {
+			s.t.Errorf("%q is both started and written as unstarted", names[i])
+		}
+		if !started[i] && !written[i] && claims[i].Key == names[i] {
+			s.t.Errorf("%q is neither started nor written", names[i])
+		}
 	}
 }
 

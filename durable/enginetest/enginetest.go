@@ -91,6 +91,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"claim against reap", claimAgainstReap},
 		{"confirm", confirm},
 		{"starts", starts},
+		{"a start against a write of what is unstarted", startAgainstUnstarted},
 		{"confirm sees every removal", confirmSeesRemovals},
 		{"release", release},
 

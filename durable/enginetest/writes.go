@@ -97,6 +97,9 @@ func conditions(s *subject) {
 		{"unchanged, and is", durable.IfUnchanged, true, false, true},
 		{"unchanged, and was changed", durable.IfUnchanged, true, true, false},
 		{"unchanged, and is not there", durable.IfUnchanged, false, false, false},
+		{"unstarted, and is", durable.IfUnstarted, true, false, true},
+		{"unstarted, and was changed", durable.IfUnstarted, true, true, false},
+		{"unstarted, and is not there", durable.IfUnstarted, false, false, false},
 		{"always, and is there", durable.Always, true, false, true},
 		{"always, and is not there", durable.Always, false, false, true},
 	} {

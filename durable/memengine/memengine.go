@@ -122,6 +122,8 @@ func holds(w durable.Write, s *durable.Stored) bool {
 		return s != nil
 	case durable.IfUnchanged:
 		return s != nil && s.Revision == w.Revision
+	case durable.IfUnstarted:
+		return s != nil && s.Revision == w.Revision && s.Starts == 0
 	}
 	return true
 }

@@ -76,7 +76,8 @@ func (c config) statements() statements {
 	set_config('enable_sort', 'off', true)`),
 		setNoSync: sql(`SELECT set_config('synchronous_commit', 'off', true)`),
 
-		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always.
+		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
+		// 5 unstarted.
 		//
 		//	q     the writes
 		//	me    the member, if its lease has not run out. It cannot be reaped before the end of the transaction
@@ -96,7 +97,7 @@ WITH q AS MATERIALIZED (
 ), me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
 ), old AS MATERIALIZED (
-	SELECT t.key, t.revision FROM q JOIN $schema.task t ON t.key = q.key WHERE q.cond <> 1
+	SELECT t.key, t.revision, t.starts FROM q JOIN $schema.task t ON t.key = q.key WHERE q.cond <> 1
 	ORDER BY t.key FOR UPDATE OF t
 ), todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
@@ -104,6 +105,7 @@ WITH q AS MATERIALIZED (
 			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
 			WHEN 2 THEN old.key IS NULL
 			WHEN 3 THEN old.revision IS DISTINCT FROM q.revision
+			WHEN 5 THEN old.revision IS DISTINCT FROM q.revision OR old.starts > 0
 			ELSE false END AS unmet
 		FROM q LEFT JOIN old ON old.key = q.key) c
 ), ins AS (

@@ -15,7 +15,7 @@ func Batches(batches []durable.Batch) error {
 	for _, batch := range batches {
 		for _, w := range batch {
 			switch {
-			case w.If < durable.IfAbsent || w.If > durable.Always:
+			case w.If < durable.IfAbsent || w.If > durable.IfUnstarted:
 				return fmt.Errorf("durable: write of key %q has the unknown condition %d", w.Key, w.If)
 			case keys[w.Key]:
 				return fmt.Errorf("durable: commit with two writes of key %q", w.Key)

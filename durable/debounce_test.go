@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// A burst and its end are kept across a restart.
+func TestDebounce_isKeptAcrossRestarts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		task := durable.Task{Key: "a", Kind: "note", Delay: 10 * sec, MaxDelay: 30 * sec}
+		set := func() {
+			t.Helper()
+			if err := r.SetTask(ctx, task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 6 {
+			set()
+			time.Sleep(4 * sec)
+			r.crash()
+			r.start()
+		}
+		set() // after 24 s
+		time.Sleep(30 * sec)
+		r.ranAt("a", 30*sec)
+	})
+}
+
+// All nodes set one task at the same time, and often. A burst is not longer than it may be: a run is not put off
+// by what comes while it starts.
+func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		const most, lasts = 2 * sec, 20 * sec
+		var all sync.WaitGroup
+		for i, m := range c.nodes {
+			m.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Millisecond} })
+			task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: most}
+			all.Go(func() {
+				for n := 0; time.Since(c.begin) < lasts; n++ {
+					if err := m.SetTask(ctx, task); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(3+(n*7+i)%5) * time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(3 * sec)
+		calls := c.runs()
+		last := time.Duration(0)
+		for _, call := range calls {
+			if gap := call.at - last; gap < sec || gap > most+sec/2 {
+				t.Errorf("after %v comes %v", last, call.at)
+			}
+			last = call.at
+		}
+		if len(calls) < 8 {
+			t.Errorf("the runs are %v", briefly(calls))
+		}
+		c.exists("a", false)
+	})
+}
