@@ -94,3 +94,30 @@ func FailingSQL(e *Engine) string { return e.sql.failing }
 
 // CommitSQL returns the statement of a commit.
 func CommitSQL(e *Engine) string { return e.sql.commit }
+
+// OpenVersion1 opens an engine of a program of version 1, on a schema of that version, which it makes.
+func OpenVersion1(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	e, err := Open(ctx, url, opts...)
+	if err != nil {
+		return nil, err
+	}
+	swap := func(in *string, what, with string) {
+		if !strings.Contains(*in, what) {
+			panic("there is no " + what)
+		}
+		*in = strings.Replace(*in, what, with, 1)
+	}
+	swap(&e.sql.commit, "data, failing)\n", "data)\n")
+	swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
+	swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
+	swap(&e.sql.renew, ", report = $2 WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
+	swap(&e.sql.updateTx, ", failing = NULL", "")
+	_, err = e.verbs.Exec(ctx, e.Text("ALTER TABLE $schema.member DROP COLUMN report; DROP INDEX $schema.task_failing; "+
+		"ALTER TABLE $schema.task DROP COLUMN failing; UPDATE $schema.version SET version = 1"),
+		pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -60,7 +61,8 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 
 // Schema returns the SQL that makes the schema, or brings an older one to the present version. It is for
 // programs with a migration tool of their own, which open the engine with WithoutMigration. It is to be run in
-// one transaction. To run it again changes nothing.
+// one transaction, with a lock_timeout of less than a second if nodes are running, and again if that is over:
+// while it waits for an open transaction, the nodes wait for it. To run it again changes nothing.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -82,8 +84,9 @@ func (c config) sql(text string) string {
 }
 
 // Migrate makes the schema, or brings it to the version that this package needs. Open does so, too, without
-// WithoutMigration. Any number of programs may migrate at the same time. The connection must not be in a
-// transaction. The role needs the right to create a schema in the database, or else to own the schema.
+// WithoutMigration. Any number of programs may migrate at the same time, beside nodes of the version before:
+// Migrate waits for open transactions without holding up the nodes for longer than 0.2 s at once, and while it
+// makes indexes. The connection must not be in a transaction. The role needs the right to create a schema in the database, or else to own the schema.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -95,13 +98,29 @@ func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 func (c config) migrateOn(ctx context.Context, conn *pgx.Conn) error {
 	for try := 1; ; try++ {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return c.migrateIn(ctx, tx) })
+		switch {
 		// Of programs that create the same thing at the same time, all but one fail.
-		if is(err, "23505", "42P06", "42P07", "42710") && try < 10 {
+		case is(err, "23505", "42P06", "42P07", "42710") && try < 10:
 			continue
+		case is(err, "55P03", "40P01"): // a transaction holds a lock
+			select {
+			case <-time.After(migrateAgain):
+				continue
+			case <-ctx.Done():
+				err = errors.Join(ctx.Err(), err)
+			}
 		}
 		return explain("migrate schema "+c.schema, err)
 	}
 }
+
+// What waits for a table's lock has everything else wait for that table, too, and so for as long as a user's
+// transaction is open. So a migration waits for migrateWait at most, in milliseconds. Then it lets go of all
+// that it has locked, and tries again after migrateAgain.
+const (
+	migrateWait  = 200
+	migrateAgain = time.Second
+)
 
 func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
 	var there bool // who may not create schemas may not say IF NOT EXISTS either
@@ -122,6 +141,9 @@ func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
 	}
 	version, err := c.check(ctx, tx)
 	if err != nil || version == len(migrations) {
+		return err
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", migrateWait)); err != nil {
 		return err
 	}
 	for _, m := range migrations[version:] {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// openVersion1 opens an engine of a program of version 1 on a schema of that version.
+func openVersion1(t *testing.T, at postgres.Option) *postgres.Engine {
+	t.Helper()
+	e, err := postgres.OpenVersion1(t.Context(), server(t), at)
+	check(t, err)
+	t.Cleanup(e.Close)
+	return e
+}
+
+// A migration needs locks that a user's transaction may hold back for long. Meanwhile the nodes work on: their
+// leases do not run out. A transaction that takes its locks in another order than the migration does not make
+// it fail.
+func TestMigrate_whileATransactionIsOpen_holdsNobodyUp(t *testing.T) {
+	at := schema()
+	old := openVersion1(t, at)
+	conn := connect(t, shared.URL())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	id, _, err := old.Join(ctx, "old", time.Hour)
+	check(t, err)
+	tx, err := conn.Begin(ctx)
+	check(t, err)
+	check(t, old.AddTaskTx(ctx, tx, durable.Task{Key: "users", Kind: "kind", Delay: time.Hour}))
+	opened := make(chan error, 1)
+	go func() {
+		e, err := postgres.Open(ctx, shared.URL(), at)
+		if err == nil {
+			e.Close()
+		}
+		opened <- err
+	}()
+	watch := connect(t, shared.URL())
+	for i := range 3 {
+		await(t, func() error { return waitsFor(watch, old.Text("$schema.task")) })
+		_, _, err := old.Renew(ctx, id, nil)
+		check(t, err)
+		commit(t, old, id, add(fmt.Sprint("k", i), 1))
+	}
+	await(t, func() error { return waitsFor(watch, old.Text("$schema.task")) })
+	exec(t, conn, old.Text("SELECT count(*) FROM $schema.member"))
+	select {
+	case err := <-opened:
+		t.Errorf("the migration has ended before the transaction: %v", err)
+	default:
+	}
+	check(t, tx.Commit(ctx))
+	check(t, <-opened)
+	if n := length(t, open(t, at)); n != 4 {
+		t.Errorf("there are %d tasks, want 4", n)
+	}
+}
+
+// waitsFor returns nil if somebody waits for the exclusive lock of a table.
+func waitsFor(conn *pgx.Conn, table string) error {
+	var waits bool
+	err := conn.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted "+
+		"AND relation = $1::text::regclass AND mode = 'AccessExclusiveLock')", table).Scan(&waits)
+	if err == nil && !waits {
+		err = errors.New("nobody waits for the table")
+	}
+	return err
+}
+
+// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks beside them.
+// Nothing that either has added is lost, and what either has parked is counted.
+func TestMigrate_underLoad_losesNothing(t *testing.T) {
+	at := schema()
+	var mu sync.Mutex
+	runs := map[string]int{}  // of each key
+	added := map[string]int{} // how often each is to run at least
+	fails := 0                // those that fail
+	by := map[string]int{}    // runs of each node
+	join := func(name string, e *postgres.Engine) *durable.Scheduler {
+		t.Helper()
+		s, err := durable.Join(t.Context(), e, durable.WithNode(name), durable.WithPoolSize(8),
+			durable.WithLogger(testkit.Quiet()))
+		check(t, err)
+		for kind, fail := range map[string]error{"work": nil, "fails": errors.New("as it is to")} {
+			check(t, s.Handle(kind, func(_ context.Context, run durable.Run) error {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[run.Key]++
+				by[name]++
+				return fail
+			}, durable.WithRetry(2, 10*time.Millisecond, 20*time.Millisecond)))
+		}
+		check(t, s.Start())
+		return s
+	}
+	var nodes []*durable.Scheduler
+	var load sync.WaitGroup
+	var over atomic.Bool
+	work := func(name string, e *postgres.Engine) {
+		t.Helper()
+		s := join(name, e)
+		nodes = append(nodes, s)
+		conn := connect(t, shared.URL())
+		load.Go(func() {
+			for i := 0; !over.Load(); i++ {
+				task := durable.Task{Key: fmt.Sprint(name, i), Kind: "work", Delay: time.Duration(i%7*20+1) * time.Millisecond}
+				least, add := 1, s.AddTask
+				switch i % 5 {
+				case 1:
+					task.Times, task.Interval, least = 3, 30*time.Millisecond, 3
+				case 2:
+					task.Kind, least = "fails", 2
+				case 3:
+					add = func(ctx context.Context, tasks ...durable.Task) error {
+						return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return e.AddTaskTx(ctx, tx, tasks...) })
+					}
+				}
+				err := add(t.Context(), task)
+				if err == nil && i%5 == 4 {
+					err = s.Reschedule(t.Context(), task.Key, time.Millisecond)
+					if errors.Is(err, durable.ErrTaskKeyNotFound) { // it has run
+						err = nil
+					}
+				}
+				if err != nil {
+					t.Errorf("%s: %v", task.Key, err)
+					return
+				}
+				mu.Lock()
+				added[task.Key] = least
+				if task.Kind == "fails" {
+					fails++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	ran := func(name string, more int) {
+		t.Helper()
+		mu.Lock()
+		want := by[name] + more
+		mu.Unlock()
+		await(t, func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if by[name] < want {
+				return fmt.Errorf("%s has made %d runs, want %d", name, by[name], want)
+			}
+			return nil
+		})
+	}
+	first := openVersion1(t, at)
+	work("old-a/", first)
+	ran("old-a/", 100)
+	engines := make(chan *postgres.Engine, 3)
+	for range cap(engines) {
+		go func() {
+			e, err := postgres.Open(t.Context(), shared.URL(), at)
+			if err != nil {
+				t.Error(err)
+			}
+			engines <- e
+		}()
+	}
+	for i := range cap(engines) {
+		e := <-engines
+		if e == nil {
+			t.FailNow()
+		}
+		t.Cleanup(e.Close)
+		work(fmt.Sprintf("new-%d/", i), e)
+	}
+	ran("old-a/", 100)
+	ran("new-0/", 100)
+	over.Store(true)
+	load.Wait()
+	newest := nodes[len(nodes)-1]
+	await(t, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		for key, least := range added {
+			if runs[key] < least {
+				return fmt.Errorf("%s has made %d runs of %d", key, runs[key], least)
+			}
+		}
+		return nil
+	})
+	await(t, func() error {
+		var is [4]int
+		for _, kind := range censusOf(t, newest) {
+			is[0], is[1], is[2] = is[0]+kind.Tasks, is[1]+kind.Failing, is[2]+kind.Parked
+		}
+		for _, err := range newest.All(t.Context()) {
+			check(t, err)
+			is[3]++
+		}
+		if want := [4]int{fails, fails, fails, fails}; is != want {
+			return fmt.Errorf("tasks, failing, parked, walked over: %v, want %v", is, want)
+		}
+		return nil
+	})
+	t.Logf("%d tasks, %d of which fail; runs: %v", len(added), fails, by)
+	for _, s := range nodes {
+		check(t, s.Shutdown(t.Context()))
+	}
+}
+
+func censusOf(t *testing.T, s *durable.Scheduler) []durable.KindCensus {
+	t.Helper()
+	c, err := s.Census(t.Context())
+	check(t, err)
+	return c.Kinds
+}
