@@ -80,6 +80,9 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 // Schema1 is the SQL that makes the schema of version 1.
 var Schema1 = "CREATE SCHEMA $schema;" + head + migrations[0] + "INSERT INTO $schema.version VALUES (true, 1, '');"
 
+// Schema2 is the SQL that makes the schema of version 2.
+var Schema2 = Schema1 + migrations[1] + "UPDATE $schema.version SET version = 2;"
+
 // Text returns SQL with the name of the schema.
 func Text(sql string, opts ...Option) string {
 	c, err := newConfig(opts)
@@ -94,3 +97,6 @@ func FailingSQL(e *Engine) string { return e.sql.failing }
 
 // CommitSQL returns the statement of a commit.
 func CommitSQL(e *Engine) string { return e.sql.commit }
+
+// SettingsSQL returns the statement that reads the settings.
+func SettingsSQL(e *Engine) string { return e.sql.settings }
