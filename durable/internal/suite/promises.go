@@ -33,6 +33,13 @@ var promises = []struct {
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
 	{"pausing a run in progress", pausesRunning},
+	{"a paused kind does not run", pausesKind},
+	{"all kinds are paused", pausesAll},
+	{"a paused kind starts nothing", pausedKindStartsNothing},
+	{"pausing a kind with runs in progress", pausesKindRunning},
+	{"a resumed kind does not make up for what it missed", resumesRepeatingKind},
+	{"pausing a kind without a handler", pausesKindWithoutHandler},
+	{"pauses at the same time", pausesAtOnce},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
