@@ -37,15 +37,16 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 	return now, nil
 }
 
-// countOverdue counts the overdue tasks that are not running and whose kind has a handler here.
+// countOverdue counts the overdue tasks that are not running and whose kind has a handler here and is not paused.
 func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 	var is CatchUp
 	begun := time.Now()
 	total, _ := s.below.overdueStarts()
 	over := stretch{after: Position{Due: None}, until: s.below.overdueUntil()}
 	handled := make(map[string]bool)
+	paused := s.kinds.pauses()
 	for _, kind := range s.kinds.names() {
-		handled[kind] = true
+		handled[kind] = !paused.Has(kind)
 	}
 	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
 		if v.running || !handled[v.rec.kind] {

@@ -129,22 +129,28 @@ func (n *node) unstick(t *term) {
 	n.mu.Lock()
 	if n.term == t && n.stuckLocked() {
 		now := n.clock.earliest(n.own())
-		for _, l := range n.held {
-			if l.rec.due <= now && l.state.Load() == waits {
-				claims = append(claims, Claim{Key: l.rec.key, Revision: l.claim.revision})
-				n.dropLocked(l)
-			}
-		}
+		claims = n.dropWaitingLocked(func(l *live) bool { return l.rec.due <= now })
 	}
 	n.mu.Unlock()
-	if len(claims) == 0 {
-		return
-	}
 	n.giveBack(t, claims)
+}
+
+// dropWaitingLocked forgets what waits and is to be given back, and returns its claims.
+func (n *node) dropWaitingLocked(is func(l *live) bool) (claims []Claim) {
+	for _, l := range n.held {
+		if l.state.Load() == waits && is(l) {
+			claims = append(claims, Claim{Key: l.rec.key, Revision: l.claim.revision})
+			n.dropLocked(l)
+		}
+	}
+	return claims
 }
 
 // giveBack releases claims that are not in memory.
 func (n *node) giveBack(t *term, claims []Claim) {
+	if len(claims) == 0 {
+		return
+	}
 	ctx, cancel := n.callContext()
 	defer cancel()
 	if err := n.engine.Release(ctx, t.id, claims); err != nil {

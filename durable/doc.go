@@ -100,7 +100,8 @@
 // each runs at an instant of its own within the 10 minutes after 2:30, the same on each day.
 //
 // [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is
-// treated in the same way.
+// treated in the same way. [Scheduler.PauseKind] does so for all tasks of a kind, and [Scheduler.PauseAll] for
+// all tasks: what falls due meanwhile is overdue when it is resumed.
 //
 // # Bursts
 //
@@ -143,6 +144,9 @@
 //     its attempts.
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
 //     Stats.Unhandled is 0.
+//   - When PauseKind or PauseAll has returned nil on a node, no run starts there. The other nodes start none
+//     after two seconds: each reads half-secondly what is paused, and starts nothing while it does not know it.
+//     The runs of a kind that is resumed begin within two seconds.
 //   - An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues
 //     when the engine is back. A verb whose answer was lost returns nil if the node can tell that it has taken
 //     effect. If not, its error is ErrUnavailable, and the verb may or may not have taken effect. The node does
@@ -164,6 +168,11 @@
 // that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or
 // set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
 // group in group.go. [Store] says what a store promises.
+//
+// A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
+// kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
+// paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
+// (pausekind.go).
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //

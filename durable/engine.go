@@ -114,6 +114,14 @@ type Engine interface {
 	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
 
+	// Settings returns the settings of the engine as they were last committed, and their revision. Both are zero
+	// before the first SetSettings.
+	Settings(ctx context.Context) (settings []byte, revision int64, err error)
+
+	// SetSettings replaces the settings, if they have that revision, and reports whether it did. Then their
+	// revision is one more. They are not empty, and at most MaxSettings bytes.
+	SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error)
+
 	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
 	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error

@@ -14,8 +14,8 @@ import (
 //	overdue   up to the start, into the backlog, as much as that has room for
 //	ahead     from the start to a window before what is due, into the wheel
 //
-// A task that is due and whose kind has no handler is set aside: it is in the store alone, and counted. When
-// its kind is handled after all, everything due by then becomes the stretch of the overdue feed, which is
+// A task that is due and whose kind has no handler, or is paused, is set aside: it is in the store alone, and
+// counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the overdue feed, which is
 // read again from its beginning and passes over what is in memory.
 type feed struct {
 	at    Position
@@ -121,8 +121,13 @@ func (k *keeper) skip(rec *record) *record {
 	return rec
 }
 
-// setAside counts a task that is due, has been read and is not in memory, because its kind has no handler.
+// setAside counts a task that is due, has been read and is not in memory, because its kind has no handler. That
+// its kind is paused is only noted.
 func (k *keeper) setAside(rec *record) {
+	if k.kinds.pauses().Has(rec.kind) {
+		k.waiting[rec.kind] = true
+		return
+	}
 	n, known := k.unhandled[rec.kind]
 	if !known {
 		k.unreported = append(k.unreported, rec.kind)
@@ -133,7 +138,8 @@ func (k *keeper) setAside(rec *record) {
 
 // isAside reports whether the task was set aside, and is counted.
 func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.of(rec) == nil
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.of(rec) == nil &&
+		!k.kinds.pauses().Has(rec.kind)
 }
 
 // reportUnhandled reports the kinds that have turned out to have no handler, each once.
@@ -152,9 +158,10 @@ func (k *keeper) reportUnhandled() {
 	k.unreported = nil
 }
 
-// readAgain has what was set aside read again, if any of it is of the kind, which has a handler now.
+// readAgain has what was set aside read again, if any of it is of the kind, which has a handler now, or is
+// paused or resumed.
 func (k *keeper) readAgain(kind string) {
-	if k.unhandled[kind] == 0 {
+	if k.unhandled[kind] == 0 && !k.waiting[kind] {
 		return
 	}
 	// What is due now has been read, unless the feed ahead is behind.
@@ -167,5 +174,6 @@ func (k *keeper) readAgain(kind string) {
 	for kind := range k.unhandled {
 		k.unhandled[kind] = 0 // they are counted again as they are read
 	}
+	clear(k.waiting)
 	k.count.unhandled.Store(0)
 }

@@ -14,6 +14,9 @@ type group struct {
 	ready  int            // as many as find has needed; what nothing asks for is never put in
 	tally  tally          // what is to be counted
 	parked *record        // the record that was parked last
+
+	pauses   *Pauses // what is to be paused; nil if that stays as it is
+	settings []byte  // with these
 }
 
 // tally is what the operations of a group have done.

@@ -62,6 +62,8 @@ type keeper struct {
 	overdue, ahead feed
 	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
 	unreported     []string       // kinds that are new there
+
+	waiting map[string]bool // kinds of which tasks are set aside because they are paused
 }
 
 // An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
@@ -106,6 +108,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		report:    reporter{log: cfg.log},
 		live:      make(map[string]*live),
 		unhandled: make(map[string]int),
+		waiting:   make(map[string]bool),
 		overdue:   feed{at: Position{Due: None}, until: None},
 		ahead:     feed{at: Position{Due: None}, until: None},
 	}
@@ -267,6 +270,11 @@ func (k *keeper) commit(g *group) error {
 		}
 		k.count.commit(len(changes), time.Since(began))
 	}
+	if g.pauses != nil {
+		if err := k.store.SetSettings(g.settings); err != nil {
+			return k.fail(err)
+		}
+	}
 	k.count.add(g.tally)
 	if g.parked != nil {
 		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
@@ -276,13 +284,17 @@ func (k *keeper) commit(g *group) error {
 		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
 			k.prints.note(t.key, is)
 		}
+		if t.marked {
+			continue
+		}
 		if k.isAside(t.was) {
 			k.unhandled[t.was.kind]--
 			k.count.unhandled.Add(-1)
 		}
-		if !t.marked {
-			k.place(t.key, t.now)
-		}
+		k.place(t.key, t.now)
+	}
+	if g.pauses != nil {
+		k.adopt(*g.pauses)
 	}
 	return nil
 }

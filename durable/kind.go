@@ -121,6 +121,8 @@ type kind struct {
 	version     int           // of the payloads that the handler takes; 0 is the first
 	upgrade     func(payload []byte, from int) ([]byte, error)
 
+	resumed atomic.Int64 // when it was resumed last, by the backend's time
+
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
 	started, succeeded, failed, parked atomic.Uint64 // for KindInfo
@@ -165,8 +167,9 @@ var errNoHandler = errors.New("durable: handler is nil")
 
 // kinds are the registered kinds.
 type kinds struct {
-	mu    sync.RWMutex // protects named
-	named map[string]*kind
+	mu     sync.RWMutex // protects below
+	named  map[string]*kind
+	paused Pauses
 }
 
 func (k *kinds) get(name string) *kind {
@@ -175,19 +178,44 @@ func (k *kinds) get(name string) *kind {
 	return k.named[name]
 }
 
-// of returns the kind of the task, or nil if that has no handler here for its payload.
+// of returns the kind of the task, or nil if that has no handler here for its payload, or is paused.
 func (k *kinds) of(r *record) *kind {
-	if kind := k.get(r.kind); kind != nil && r.version <= kind.version {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if kind := k.named[r.kind]; kind != nil && r.version <= kind.version && !k.paused.Has(r.kind) {
 		return kind
 	}
 	return nil
 }
 
-// classes returns the classes of the tasks that have a handler here.
+// pauses returns what is paused. The caller must not change it.
+func (k *kinds) pauses() Pauses {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.paused
+}
+
+// pause makes p what is paused from now on, and returns what was.
+func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, k.paused = k.paused, p
+	for name, kind := range k.named {
+		if was.Has(name) && !p.Has(name) {
+			kind.resumed.Store(now)
+		}
+	}
+	return was
+}
+
+// classes returns the classes of the tasks that may run here.
 func (k *kinds) classes() (all []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for name, kind := range k.named {
+		if k.paused.Has(name) {
+			continue
+		}
 		for version := range max(kind.version, 1) {
 			all = append(all, class(name, version+1))
 		}

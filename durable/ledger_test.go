@@ -533,6 +533,12 @@ func (l *ledger) Release(ctx context.Context, by durable.MemberID, claims []dura
 	return l.engine.Release(ctx, by, claims)
 }
 
+func (l *ledger) Settings(ctx context.Context) ([]byte, int64, error) { return l.engine.Settings(ctx) }
+
+func (l *ledger) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
+	return l.engine.SetSettings(ctx, settings, revision)
+}
+
 func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
 	return l.engine.Get(ctx, key)
 }

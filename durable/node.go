@@ -23,6 +23,7 @@ import (
 //	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
 //	writes    the verbs and the ends of runs are commits, in groups (writes.go, lane.go)
 //	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
+//	settings  it reads each half second what is paused (nodepause.go)
 //
 // Nothing in memory is needed for a promise. Whatever a node believes to hold, a start is confirmed at the
 // revision of its claim, and a write about a run is done only at that revision. So an answer that comes late,
@@ -58,6 +59,7 @@ type node struct {
 	helper   sync.WaitGroup
 	wake     chan struct{} // there may be something to claim
 	look     chan struct{} // there is something for the member's goroutine
+	reread   chan struct{} // what is paused has changed
 
 	mu         sync.Mutex // protects below
 	term       *term      // nil while it is not a member
@@ -78,6 +80,11 @@ type node struct {
 	checked    int64 // when it was checked
 	away       bool  // the last call failed
 
+	settings int64 // the revision of the settings whose pauses are true here, by
+	adopted  int64 // the node's own time
+	settled  int64 // when they were asked for last
+	puzzled  bool  // they cannot be understood
+
 	names map[MemberID]string // of the members, as far as they were asked for
 
 	counts   count
@@ -95,11 +102,18 @@ type node struct {
 // is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
 // cancelled, with ErrFenced as the cause, because another node may take over their tasks.
 func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(engine, opts, func(n *node) error { return n.join(ctx) })
+	s, n, err := reach(engine, opts, func(n *node) error {
+		if err := n.join(ctx); err != nil {
+			return err
+		}
+		_, _, err := n.readSettings(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	n.helper.Go(n.keepMember)
+	n.helper.Go(n.keepSettings)
 	n.helper.Go(n.keepClaims)
 	return s, nil
 }
@@ -130,6 +144,7 @@ func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler,
 	}
 	n := newNode(engine, s.wheel, &s.kinds, cfg)
 	if err := first(n); err != nil {
+		n.leave()
 		s.wheel.Stop()
 		n.end()
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -141,7 +156,7 @@ func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler,
 func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
 	n := &node{
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
-		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
 		held: make(map[string]*live), cursor: None,
 	}
 	n.life, n.end = context.WithCancel(context.Background())

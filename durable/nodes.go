@@ -107,10 +107,11 @@ func (n *node) namer(ctx context.Context) func(MemberID) string {
 }
 
 func (s *Scheduler) kindInfos() (all []KindInfo) {
+	paused := s.kinds.pauses()
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
 		all = append(all, KindInfo{
-			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed,
+			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Parked: k.parked.Load(),
 		})
 	}

@@ -168,6 +168,7 @@ type KindInfo struct {
 	Attempts    int // as in [WithRetry]
 	Least, Most time.Duration
 	Missed      Missed
+	Paused      bool // by PauseKind or PauseAll; on a node as far as it knows
 
 	Started   uint64
 	Succeeded uint64
@@ -187,7 +188,7 @@ type CatchUp struct {
 }
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
-// looks at the tasks for 150 ms at most. Those of a kind without a handler here are left out. What has taken
+// looks at the tasks for 150 ms at most. Those of a kind without a handler here, or that is paused, are left out. What has taken
 // longer than 5 ms is used again for a hundred times as long, less the tasks that have been started since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 

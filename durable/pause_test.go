@@ -51,6 +51,8 @@ func (s secondsStore) Commit(changes []durable.Change) error {
 func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 	for name, do := range map[string]func(r *rig) error{
 		"pause":      func(r *rig) error { return r.Pause(ctx, "a") },
+		"pause kind": func(r *rig) error { return r.PauseKind(ctx, "note") },
+		"pause all":  func(r *rig) error { return r.PauseAll(ctx) },
 		"remove":     func(r *rig) error { return r.RemoveTask(ctx, "a") },
 		"reschedule": func(r *rig) error { return r.Reschedule(ctx, "a", time.Hour) },
 		"replace": func(r *rig) error {
@@ -88,6 +90,8 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 					t.Errorf("%+v, %v", i, err)
 				}
 				_ = r.Resume(ctx, "a") // its error is that it is removed
+				r.must(r.ResumeKind(ctx, "note"))
+				r.must(r.ResumeAll(ctx))
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
 				for _, c := range r.runs() {

@@ -31,13 +31,14 @@ type notices struct {
 	lost      bool     // the node was not a member any more
 	taken     []string // the nodes whose leases have run out
 	damaged   error    // why a task of the engine cannot be read
+	settings  error    // why the settings of the engine cannot be understood
 	later     int      // tasks of a later version
 	tooLate   error    // the version of the last of them
 }
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.parked == 0 && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
-		n.damaged == nil && n.later == 0
+		n.damaged == nil && n.settings == nil && n.later == 0
 }
 
 // note adds to the notices. It does not wait for the logger.
@@ -93,6 +94,9 @@ func (r *reporter) write(n notices) {
 	}
 	if n.damaged != nil {
 		r.log.WithError(n.damaged).Error("durable: a task cannot be read, and does not run")
+	}
+	if n.settings != nil {
+		r.log.WithError(n.settings).Error("durable: what is paused is not known; nothing starts on this node")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).

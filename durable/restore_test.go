@@ -22,13 +22,14 @@ import (
 
 // inOneBubbleEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one
 // that is a node.
-func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
+func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler), opts ...durable.Option) {
+	opts = append(opts, durable.WithLogger(testkit.Quiet()))
 	for name, open := range map[string]func() (*durable.Scheduler, error){
 		"store": func() (*durable.Scheduler, error) {
-			return durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+			return durable.New(memstore.New(), opts...)
 		},
 		"node": func() (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()))
+			return durable.Join(ctx, memengine.New(), opts...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ func (k *keeper) runTask(l *live) {
 	}
 	kind := k.kinds.of(l.rec)
 	if kind == nil {
-		k.leave(l)
+		k.leave(l, false)
 		return
 	}
 	rec := l.rec.interrupted(l.rec.starts, kind, k.now())
@@ -28,6 +28,10 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	if l.overdue && !k.countStart(l) {
+		return
+	}
+	if k.kinds.of(l.rec) == nil { // it has been paused meanwhile
+		k.leave(l, l.overdue)
 		return
 	}
 	if !k.running.add(l) {
@@ -125,12 +129,16 @@ func (r *record) toRun(of *kind, fence int64) Run {
 	}
 }
 
-// leave has the keeper set the task aside because its kind has no handler, or run it if it has one by then.
-func (k *keeper) leave(l *live) {
+// leave has the keeper set the task aside because its kind has no handler or is paused, or run it if that is over
+// by then. It undoes the count of its start, if it was counted.
+func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.rec.key
 		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
+		}
+		if counted {
+			g.mark(l.rec, l.rec)
 		}
 		if k.kinds.of(l.rec) != nil {
 			k.place(key, l.rec)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +43,17 @@ func New(store Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	data, err := store.Settings()
+	if err != nil {
+		s.wheel.Stop()
+		return nil, err
+	}
+	pauses, err := decodePauses(data)
+	if err != nil {
+		s.wheel.Stop()
+		return nil, err
+	}
+	s.kinds.pause(pauses, 0)
 	s.below = newKeeper(store, s.wheel, &s.kinds, cfg)
 	return s, nil
 }
@@ -63,11 +73,8 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 // falls due while its kind has no handler waits, and runs as an overdue task after Handle is called, in this
 // process or a later one. Handle returns an error if an option is wrong, or if the kind already has a handler.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
-	if name == "" || len(name) > MaxKind {
-		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
-	}
-	if strings.Contains(name, classMark) {
-		return fmt.Errorf("durable: kind %q has the byte 0x1f, which separates the version of a payload", name)
+	if err := checkKind(name); err != nil {
+		return err
 	}
 	k, err := newKind(h, opts)
 	if err != nil {

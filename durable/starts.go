@@ -72,6 +72,9 @@ func (n *node) runTask(l *live) {
 	kind := n.kinds.of(l.rec)
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
+		if kind == nil {
+			n.giveBack(l.claim.term, []Claim{{Key: l.rec.key, Revision: l.claim.revision}})
+		}
 		return
 	}
 	rec := l.rec.interrupted(l.claim.starts, kind, n.now())
@@ -85,6 +88,10 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	if !n.ask(l) {
+		return
+	}
+	if n.kinds.of(l.rec) == nil { // it has been paused meanwhile
+		n.conclude(l, rec, tally{}, false) // which takes back that the start was counted
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -158,7 +165,7 @@ func (n *node) back(l *live, least time.Duration) {
 // begin returns the context of a run that is confirmed, unless the node itself knows that it must not start.
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
-	leased := n.leasedLocked()
+	leased := n.leasedLocked() && n.settledLocked()
 	if leased && n.held[l.rec.key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true
@@ -179,7 +186,7 @@ func (n *node) skipsTo(l *live, of *kind) int64 {
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.passesOver(l.rec.due, now, l.rec.due <= n.since)
+	return of.passesOver(l.rec.due, now, l.rec.due <= max(n.since, of.resumed.Load()))
 }
 
 func (n *node) isStopping() bool {

@@ -18,6 +18,9 @@ type backend interface {
 	start() error
 	handled(kind string) // the kind has a handler from now on
 
+	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is durable and true, or refused
+	paused(ctx context.Context) (Pauses, error)
+
 	get(ctx context.Context, key string) (found view, ok bool, err error)
 	getMany(ctx context.Context, keys []string) (found map[string]view, err error)
 	walk(ctx context.Context, over stretch) iter.Seq2[view, error]

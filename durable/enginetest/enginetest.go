@@ -73,6 +73,8 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"key order", keyOrder},
 		{"failing", failing},
 		{"census", census},
+		{"settings", settings},
+		{"settings of several at once", settingsAtOnce},
 
 		{"the clock", clock},
 		{"a lease, to its end and renewed", lease},

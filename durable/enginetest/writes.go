@@ -61,6 +61,8 @@ func contextDone(s *subject) {
 	_, reap := s.Reap(ctx)
 	_, _, claim := s.Claim(ctx, id, []string{kind}, -1, ahead, 1)
 	_, claimed := s.Claimed(ctx, id)
+	_, _, settings := s.Settings(ctx)
+	_, set := s.SetSettings(ctx, []byte("{}"), 0)
 	one := []durable.Claim{{Key: "k000000", Revision: 1}}
 	_, _, confirm := s.Confirm(ctx, id, one)
 	var due error
@@ -71,9 +73,8 @@ func contextDone(s *subject) {
 	}
 	for method, err := range map[string]error{
 		"Commit": commit, "Get": get, "GetMany": getMany, "Due": due, "Census": count, "Now": now, "Join": join,
-		"Renew": renew,
-		"Reap":  reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(ctx, id, one),
-		"Leave": s.Leave(ctx, id),
+		"Renew": renew, "Reap": reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm,
+		"Release": s.Release(ctx, id, one), "Leave": s.Leave(ctx, id), "Settings": settings, "SetSettings": set,
 	} {
 		if err == nil {
 			s.t.Errorf("%s returns no error", method)

@@ -254,3 +254,22 @@ func (l *Link) Release(ctx context.Context, by durable.MemberID, claims []durabl
 	claims = slices.Clone(claims)
 	return pass(ctx, l, "Release", func(ctx context.Context) error { return l.to.Release(ctx, by, claims) })
 }
+
+func (l *Link) Settings(ctx context.Context) (settings []byte, revision int64, err error) {
+	type found struct {
+		settings []byte
+		revision int64
+	}
+	a, err := ask(ctx, l, "Settings", func(ctx context.Context) (a found, err error) {
+		a.settings, a.revision, err = l.to.Settings(ctx)
+		return a, err
+	})
+	return a.settings, a.revision, err
+}
+
+func (l *Link) SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error) {
+	settings = slices.Clone(settings)
+	return ask(ctx, l, "SetSettings", func(ctx context.Context) (bool, error) {
+		return l.to.SetSettings(ctx, settings, revision)
+	})
+}

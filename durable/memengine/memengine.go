@@ -39,6 +39,9 @@ type Engine struct {
 	offset   time.Duration  // of the engine's clock from time.Now
 	up       time.Time      // when it was restarted; zero if never
 	locks    map[string]*Tx // which transaction has locked a key
+
+	settings         []byte
+	settingsRevision int64
 }
 
 type tree = btree.BTreeG[*durable.Stored]
@@ -495,6 +498,29 @@ func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []dura
 		}
 	}
 	return nil
+}
+
+func (e *Engine) Settings(ctx context.Context) (settings []byte, revision int64, err error) {
+	if err := e.lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	return slices.Clone(e.settings), e.settingsRevision, nil
+}
+
+func (e *Engine) SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error) {
+	if err := valid.Settings(settings); err != nil {
+		return false, err
+	}
+	if err := e.lock(ctx); err != nil {
+		return false, err
+	}
+	defer e.mu.Unlock()
+	if revision != e.settingsRevision {
+		return false, nil
+	}
+	e.settings, e.settingsRevision = slices.Clone(settings), revision+1
+	return true, nil
 }
 
 // lock locks the engine for a call, unless its context is done.

@@ -21,6 +21,8 @@ type Store struct {
 	failing *tree        // and of those that are failing, by key
 	closed  bool
 	fault   error // of each commit; nil if none
+
+	settings []byte
 }
 
 type tree = btree.BTreeG[durable.Record]
@@ -40,7 +42,7 @@ func byDue(a, b durable.Record) bool { return a.Due < b.Due || a.Due == b.Due &&
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone()}
+	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone(), settings: s.settings}
 }
 
 // SetFault has each later commit change nothing and return the error, such as that of a full disk. nil ends that.
@@ -151,6 +153,25 @@ func (s *Store) snapshot(of *tree) (*tree, error) {
 func handOut(r durable.Record) durable.Record {
 	r.Data = append([]byte(nil), r.Data...)
 	return r
+}
+
+func (s *Store) Settings() ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return append([]byte(nil), s.settings...), nil
+}
+
+func (s *Store) SetSettings(settings []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.settings = append([]byte(nil), settings...)
+	return nil
 }
 
 func (s *Store) Len() int {

@@ -22,7 +22,8 @@ import (
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
-	format     = "timewheel/durable 3\n"
+	format     = "timewheel/durable 4\n"
+	format3    = "timewheel/durable 3\n" // without settings
 	format2    = "timewheel/durable 2\n" // without f rows
 	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
@@ -127,14 +128,14 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	switch {
 	case !ok:
 		return false, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, formatName)
-	case is != format && is != format2:
+	case is != format && is != format3 && is != format2:
 		return false, fmt.Errorf("%w: %q, this program reads %q", durable.ErrVersion, is, format)
 	}
 	return true, nil
 }
 
-// upgradeFormat makes a store of format 2 one of the present format, so that no earlier program changes it:
-// that would not keep the f rows.
+// upgradeFormat makes a store of format 2 or 3 one of the present format, so that no earlier program changes it:
+// one of format 2 would not keep the f rows, and both would run what is paused.
 func upgradeFormat(files vfs.FS, dir string) error {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if err != nil {

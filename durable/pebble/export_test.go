@@ -24,5 +24,18 @@ func OpenFormat2(dir string) (*Store, error) {
 		return nil, err
 	}
 	s.indexed = false
-	return s, replaceFile(vfs.Default, s.dir, formatTemp, formatName, sealed([]byte(format2)))
+	return s, s.setFormat(format2)
+}
+
+// OpenFormat3 makes a store in a directory as programs of format 3 did: without settings.
+func OpenFormat3(dir string) (*Store, error) {
+	s, err := OpenSmall(dir)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.setFormat(format3)
+}
+
+func (s *Store) setFormat(text string) error {
+	return replaceFile(vfs.Default, s.dir, formatTemp, formatName, sealed([]byte(text)))
 }

@@ -96,7 +96,7 @@ func (x *indexer) make() error {
 		}
 	}
 	x.found = x.found[:0]
-	return s.commitLocked(changes)
+	return s.commitLocked(changes, nil)
 }
 
 // finish makes what is left, and notes that all is made.
@@ -108,5 +108,5 @@ func (x *indexer) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexed = true
-	return s.commitLocked(nil)
+	return s.commitLocked(nil, nil)
 }

@@ -74,7 +74,7 @@ func TestOpen_format2_findsWhatFails(t *testing.T) {
 		}
 	}
 	reopen()
-	if text, err := os.ReadFile(filepath.Join(dir, "FORMAT")); !strings.HasPrefix(string(text), "timewheel/durable 3\n") {
+	if text, err := os.ReadFile(filepath.Join(dir, "FORMAT")); !strings.HasPrefix(string(text), "timewheel/durable 4\n") {
 		t.Errorf("the format is %q, %v", text, err)
 	}
 	commit := func(key string, next *durable.Change) {

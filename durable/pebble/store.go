@@ -11,6 +11,7 @@ import (
 	"iter"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -51,7 +52,10 @@ var ErrLocked = errors.New("durable/pebble: the store is open in another process
 
 var errClosed = errors.New("durable/pebble: the store is closed")
 
-var rowCommits = []byte("mcommits")
+var (
+	rowCommits  = []byte("mcommits")
+	rowSettings = []byte("msettings")
+)
 
 const cacheSize = 32 << 20
 
@@ -321,11 +325,12 @@ func (s *Store) Commit(changes []durable.Change) error {
 	if err := s.usableLocked(); err != nil {
 		return err
 	}
-	return s.commitLocked(changes)
+	return s.commitLocked(changes, nil)
 }
 
-func (s *Store) commitLocked(changes []durable.Change) error {
-	b, length, sum, err := s.batch(changes)
+// commitLocked makes the changes, and keeps the settings, if there are any.
+func (s *Store) commitLocked(changes []durable.Change, settings []byte) error {
+	b, length, sum, err := s.batch(changes, settings)
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
@@ -350,6 +355,28 @@ func (s *Store) commitLocked(changes []durable.Change) error {
 	return s.guard.err()
 }
 
+// Settings returns what SetSettings has kept.
+func (s *Store) Settings() ([]byte, error) {
+	value, closer, err := s.db.Get(rowSettings)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.check(err)
+	}
+	return slices.Clone(value), closer.Close()
+}
+
+// SetSettings keeps the settings, and syncs them to the disk.
+func (s *Store) SetSettings(settings []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usableLocked(); err != nil {
+		return err
+	}
+	return s.commitLocked(nil, settings)
+}
+
 // usableLocked returns why nothing can be committed, or nil.
 func (s *Store) usableLocked() error {
 	if s.closed {
@@ -369,9 +396,10 @@ func (s *Store) commitBatches() {
 	}
 }
 
-// batch returns the changes as Pebble takes them, and what the counts are then.
-func (s *Store) batch(changes []durable.Change) (b *pebble.Batch, length int64, sum uint64, err error) {
-	size := 0
+// batch returns what is to be committed as Pebble takes it, and what the counts are then.
+func (s *Store) batch(changes []durable.Change, settings []byte,
+) (b *pebble.Batch, length int64, sum uint64, err error) {
+	size := len(settings)
 	for _, c := range changes {
 		size += 96 + 3*len(c.Key) + len(c.Data)
 	}
@@ -420,6 +448,9 @@ func (s *Store) batch(changes []durable.Change) (b *pebble.Batch, length int64, 
 	}
 	if s.indexed && !s.noted {
 		set(rowIndexed, nil)
+	}
+	if settings != nil {
+		set(rowSettings, settings)
 	}
 	counts := make([]byte, 0, 24)
 	for _, n := range []uint64{s.commits + 1, uint64(length), sum} {

@@ -80,6 +80,9 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 // Schema1 is the SQL that makes the schema of version 1.
 var Schema1 = "CREATE SCHEMA $schema;" + head + migrations[0] + "INSERT INTO $schema.version VALUES (true, 1, '');"
 
+// Schema2 is the SQL that makes the schema of version 2.
+var Schema2 = Schema1 + migrations[1] + "UPDATE $schema.version SET version = 2;"
+
 // Text returns SQL with the name of the schema.
 func Text(sql string, opts ...Option) string {
 	c, err := newConfig(opts)
@@ -121,3 +124,6 @@ func OpenVersion1(ctx context.Context, url string, opts ...Option) (*Engine, err
 	}
 	return e, nil
 }
+
+// SettingsSQL returns the statement that reads the settings.
+func SettingsSQL(e *Engine) string { return e.sql.settings }

@@ -48,6 +48,14 @@ ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS report bytea; -- what the me
 -- time; what that retries is found after its next attempt.
 ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS failing bigint;
 CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due = 9223372036854775807 OR failing = due;
+`, `
+-- What the schedulers keep beside the tasks: what is paused. Programs of the version before do not know it, and run
+-- what is paused.
+CREATE TABLE IF NOT EXISTS $schema.settings (
+	one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+	revision bigint  NOT NULL,
+	data     bytea   NOT NULL
+);
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

@@ -162,6 +162,12 @@ func works(t *testing.T, e *postgres.Engine) {
 		t.Fatalf("confirmed is %v, %v", held, err)
 	}
 	commit(t, e, 0, remove("k"))
+	if done, err := e.SetSettings(ctx, []byte("{}"), 0); err != nil || !done {
+		t.Fatalf("settings are set: %v, %v", done, err)
+	}
+	if settings, revision, err := e.Settings(ctx); err != nil || string(settings) != "{}" || revision != 1 {
+		t.Fatalf("the settings are %q at %d, %v", settings, revision, err)
+	}
 	_, err = e.Reap(ctx)
 	check(t, err)
 	check(t, e.Leave(ctx, id))

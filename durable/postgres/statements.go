@@ -42,6 +42,9 @@ type statements struct {
 	stillHeld string
 	status    string
 
+	settings    string
+	setSettings string
+
 	now        string
 	insertTx   string
 	deleteAtTx string
@@ -247,6 +250,14 @@ WITH held AS MATERIALIZED (
 	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key = held.key`),
+
+		settings: sql(`SELECT data, revision FROM $schema.settings`),
+
+		// Two that see no row insert one, and the second finds the revision of the first.
+		setSettings: sql(`
+INSERT INTO $schema.settings AS s (revision, data) SELECT 1, $1
+	WHERE $2::bigint = 0 OR EXISTS (SELECT FROM $schema.settings)
+ON CONFLICT (one) DO UPDATE SET revision = s.revision + 1, data = $1 WHERE s.revision = $2`),
 
 		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
 

@@ -49,6 +49,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		"reads beside commits":          readsBesideCommits,
 		"random changes":                randomChanges,
 		"second close":                  secondClose,
+		"settings":                      settings,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}, failing: map[string]bool{}}
@@ -508,4 +509,40 @@ func secondClose(t *testing.T, s *subject) {
 	}
 	s.Store = nil
 	s.reopen()
+}
+
+// Settings are there for the next process, and have nothing to do with the records.
+func settings(t *testing.T, s *subject) {
+	is := func(want string) {
+		t.Helper()
+		if got, err := s.Settings(); err != nil || string(got) != want {
+			t.Errorf("the settings are %.40q, %v, want %.40q", got, err, want)
+		}
+	}
+	set := func(text []byte) {
+		t.Helper()
+		if err := s.SetSettings(text); err != nil {
+			t.Fatalf("SetSettings: %v", err)
+		}
+	}
+	is("")
+	s.commit(s.put("a", 1, "data"))
+	given := []byte("first")
+	set(given)
+	copy(given, "xxxxx")
+	is("first")
+	got, err := s.Settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(got, "yyyyy")
+	is("first")
+	s.reopen()
+	is("first")
+	s.commit(s.put("b", 2, "data"), s.del("a"))
+	long := bytes.Repeat([]byte{0, 0xff}, durable.MaxSettings/2)
+	set(long)
+	s.check()
+	s.reopen()
+	is(string(long))
 }

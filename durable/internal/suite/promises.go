@@ -40,6 +40,13 @@ var promises = []struct {
 	{"pausing a run in progress", pausesRunning},
 	{"Bulk pauses, resumes, and runs what is not paused", bulkPauses},
 	{"many at once by the beginning of their keys", manyByPrefix},
+	{"a paused kind does not run", pausesKind},
+	{"all kinds are paused", pausesAll},
+	{"a paused kind starts nothing", pausedKindStartsNothing},
+	{"pausing a kind with runs in progress", pausesKindRunning},
+	{"a resumed kind does not make up for what it missed", resumesRepeatingKind},
+	{"pausing a kind without a handler", pausesKindWithoutHandler},
+	{"pauses at the same time", pausesAtOnce},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.

@@ -33,3 +33,11 @@ func Report(report []byte) error {
 	}
 	return nil
 }
+
+// Settings returns an error if settings are empty or too long.
+func Settings(settings []byte) error {
+	if len(settings) == 0 || len(settings) > durable.MaxSettings {
+		return fmt.Errorf("durable: settings of %d bytes; 1 to %d are allowed", len(settings), durable.MaxSettings)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// settingsEvery is how often a node reads the settings, and how long it waits for them.
+	settingsEvery = 500 * time.Millisecond
+
+	// settingsFor is how long the settings that a node has read are good for: then it starts nothing until it
+	// has read them again. So every node sees a pause within that time, or starts nothing.
+	settingsFor = 2 * time.Second
+)
+
+// keepSettings reads the settings again and again, until the node's life ends.
+func (n *node) keepSettings() {
+	timer := time.NewTimer(settingsEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-n.reread:
+		case <-n.life.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(n.life, settingsEvery)
+		_, _, err := n.readSettings(ctx)
+		cancel()
+		if err != nil && !misread(err) {
+			n.trouble(err)
+		}
+		n.releasePaused()
+		timer.Reset(settingsEvery)
+	}
+}
+
+// readSettings reads the settings and makes their pauses true here. While they cannot be understood, all is
+// paused here.
+func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err error) {
+	asked := n.own()
+	data, revision, err := n.engine.Settings(ctx)
+	if err != nil {
+		return p, 0, err
+	}
+	p, err = decodePauses(data)
+	n.mu.Lock()
+	puzzled := err != nil && !n.puzzled
+	n.puzzled = err != nil
+	n.mu.Unlock()
+	if err != nil {
+		n.adopt(Pauses{All: true}, revision, asked)
+		if puzzled {
+			n.report.note(func(n *notices) { n.settings = err })
+		}
+		return p, 0, err
+	}
+	n.adopt(p, revision, asked)
+	return p, revision, nil
+}
+
+// misread reports whether the settings were read and cannot be understood.
+func misread(err error) bool { return errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) }
+
+// adopt makes pauses true that were asked for at a time of the node's own, unless it knows later ones.
+func (n *node) adopt(p Pauses, revision, asked int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// Settings whose revision is lower are older, or those of an engine that was restored from a copy.
+	if now := n.own(); revision >= n.settings || asked > n.adopted {
+		n.settings, n.adopted = revision, now
+		n.settled = max(n.settled, asked)
+	} else {
+		return
+	}
+	was := n.kinds.pause(p, n.clock.earliest(n.own()))
+	if !was.equal(p) {
+		n.cursor = None
+		call(n.wake)
+		call(n.reread) // for what is held of a kind that is paused
+	}
+}
+
+// settledLocked reports whether the node knows what is paused.
+func (n *node) settledLocked() bool { return n.own()-n.settled <= int64(settingsFor) }
+
+// releasePaused gives back what the node holds of paused kinds and has not begun.
+func (n *node) releasePaused() {
+	n.mu.Lock()
+	t := n.term
+	var claims []Claim
+	if p := n.kinds.pauses(); p.All || len(p.Kinds) > 0 {
+		claims = n.dropWaitingLocked(func(l *live) bool { return p.Has(l.rec.kind) })
+	}
+	n.mu.Unlock()
+	n.giveBack(t, claims)
+}
+
+func (n *node) paused(ctx context.Context) (Pauses, error) {
+	p, _, err := n.readSettings(ctx)
+	return p, n.settingsError(ctx, err)
+}
+
+// settingsError returns the error of a verb that has not read the settings.
+func (n *node) settingsError(ctx context.Context, err error) error {
+	if err == nil || misread(err) {
+		return err
+	}
+	return n.unavailable(ctx, err)
+}
+
+// pause makes the change, if it is one, in the settings of the engine and then here.
+func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.verbs.enter() {
+		return ErrStopped
+	}
+	defer n.verbs.leave()
+	for {
+		was, revision, err := n.readSettings(ctx)
+		if err != nil {
+			return n.settingsError(ctx, err)
+		}
+		next := was
+		if change(&next); next.equal(was) {
+			return nil
+		}
+		data, err := next.encode()
+		if err != nil {
+			return err
+		}
+		asked := n.own()
+		done, err := n.engine.SetSettings(ctx, data, revision)
+		if err != nil {
+			return n.pausedAfterAll(ctx, change, n.unavailable(ctx, err))
+		}
+		if done {
+			n.adopt(next, revision+1, asked)
+			return nil
+		}
+	}
+}
+
+// pausedAfterAll returns nil if the settings are as the change makes them, and else the error of the change
+// whose answer was lost. It is not made again: another node may have undone it since.
+func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), err error) error {
+	if !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readBackFor)
+	defer cancel()
+	for {
+		is, _, failed := n.readSettings(ctx)
+		if failed == nil {
+			next := is
+			if change(&next); next.equal(is) {
+				return nil
+			}
+			return fmt.Errorf("%w (it is not known whether it took effect)", err)
+		}
+		select {
+		case <-time.After(notDoneEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Pauses are the kinds whose tasks do not run, on whatever node. See [Scheduler.PauseKind].
+type Pauses struct {
+	All   bool     // every kind: [Scheduler.PauseAll]
+	Kinds []string // each by itself, in order: [Scheduler.PauseKind]
+}
+
+// Has reports whether the tasks of the kind do not run.
+func (p Pauses) Has(kind string) bool {
+	if p.All || len(p.Kinds) == 0 {
+		return p.All
+	}
+	_, paused := slices.BinarySearch(p.Kinds, kind)
+	return paused
+}
+
+// PauseKind keeps the tasks of a kind from running until [Scheduler.ResumeKind]. The pause is kept with the
+// tasks, and so is there for the next process. When PauseKind has returned nil, no run of the kind starts on
+// this scheduler. Other nodes start none after two seconds. A run that has started is not interrupted, and its
+// result counts.
+//
+// Tasks of the kind are added, changed and removed as ever. What falls due waits, and is overdue when the kind
+// is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
+// downtime ([WithMissed]). To pause a kind that is paused does nothing. The kind needs no handler. All paused
+// kinds together must fit in [MaxSettings]; the error of one too many wraps ErrInvalidTask.
+func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
+	if err := checkKind(kind); err != nil {
+		return err
+	}
+	return s.below.pause(ctx, func(p *Pauses) {
+		if i, paused := slices.BinarySearch(p.Kinds, kind); !paused {
+			p.Kinds = slices.Insert(slices.Clone(p.Kinds), i, kind)
+		}
+	})
+}
+
+// ResumeKind ends a PauseKind. While all kinds are paused, it does not run yet. To resume a kind that is not
+// paused does nothing.
+func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
+	return s.below.pause(ctx, func(p *Pauses) {
+		if i, paused := slices.BinarySearch(p.Kinds, kind); paused {
+			p.Kinds = slices.Delete(slices.Clone(p.Kinds), i, i+1)
+		}
+	})
+}
+
+// PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for those of a kind.
+func (s *Scheduler) PauseAll(ctx context.Context) error {
+	return s.below.pause(ctx, func(p *Pauses) { p.All = true })
+}
+
+// ResumeAll ends a PauseAll. A kind that was paused by itself stays paused.
+func (s *Scheduler) ResumeAll(ctx context.Context) error {
+	return s.below.pause(ctx, func(p *Pauses) { p.All = false })
+}
+
+// Paused returns what is paused. A node asks the engine for it.
+func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
+	if err := ctx.Err(); err != nil {
+		return Pauses{}, err
+	}
+	if !s.reads.enter() {
+		return Pauses{}, ErrStopped
+	}
+	defer s.reads.leave()
+	p, err := s.below.paused(ctx)
+	p.Kinds = slices.Clone(p.Kinds)
+	return p, err
+}
+
+// checkKind returns an error if no kind has that name.
+func checkKind(name string) error {
+	if name == "" || len(name) > MaxKind {
+		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
+	}
+	if strings.Contains(name, classMark) {
+		return fmt.Errorf("durable: kind %q has the byte 0x1f, which separates the version of a payload", name)
+	}
+	return nil
+}
+
+func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
+
+// settings are what a store or an engine keeps for the scheduler, beside the tasks, as JSON.
+type settings struct {
+	Version int      `json:"version"`
+	All     bool     `json:"all,omitempty"`
+	Kinds   [][]byte `json:"kinds,omitempty"` // a kind need not be UTF-8
+}
+
+const settingsVersion = 1
+
+// encode returns the settings with the pauses.
+func (p Pauses) encode() ([]byte, error) {
+	s := settings{Version: settingsVersion, All: p.All}
+	for _, kind := range p.Kinds {
+		s.Kinds = append(s.Kinds, []byte(kind))
+	}
+	data, err := json.Marshal(s)
+	if err == nil && len(data) > MaxSettings {
+		err = fmt.Errorf("%w: %d paused kinds take %d bytes; %d are allowed",
+			ErrInvalidTask, len(p.Kinds), len(data), MaxSettings)
+	}
+	return data, err
+}
+
+// decodePauses returns the pauses of the settings, which may be empty.
+func decodePauses(data []byte) (p Pauses, err error) {
+	if len(data) == 0 {
+		return p, nil
+	}
+	var s settings
+	if err := json.Unmarshal(data, &s); err != nil {
+		return p, fmt.Errorf("%w: settings: %w", ErrCorrupt, err)
+	}
+	if s.Version != settingsVersion {
+		return p, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, s.Version, settingsVersion)
+	}
+	p.All = s.All
+	for _, kind := range s.Kinds {
+		p.Kinds = append(p.Kinds, string(kind))
+	}
+	slices.Sort(p.Kinds)
+	return p, nil
+}
+
+// The keeper's part.
+
+// pause makes the change, if it is one, durable and then true.
+func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
+	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
+		was := k.kinds.pauses()
+		if g.pauses != nil {
+			was = *g.pauses
+		}
+		next := was
+		if change(&next); next.equal(was) {
+			return nil
+		}
+		data, err := next.encode()
+		if err == nil {
+			g.pauses, g.settings = &next, data
+		}
+		return err
+	}})
+}
+
+func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
+
+// adopt makes the pauses true. What was set aside is read again, if its kind is resumed, or is paused in
+// addition to having no handler.
+func (k *keeper) adopt(p Pauses) {
+	was := k.kinds.pause(p, k.now())
+	again := func(kind string) {
+		if was.Has(kind) != p.Has(kind) {
+			k.readAgain(kind)
+		}
+	}
+	for kind := range k.unhandled {
+		again(kind)
+	}
+	for kind := range k.waiting {
+		again(kind)
+	}
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/sirupsen/logrus"
+)
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A kind that is paused is paused in the next process, too, from its first moment.
+func TestPauseKind_outlivesTheProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
+		r.must(r.PauseKind(ctx, "note"))
+		time.Sleep(time.Hour)
+		r.crash()
+		r.start()
+		time.Sleep(time.Hour)
+		if p, err := r.Paused(ctx); err != nil || !p.Has("note") || p.Has("fail") || len(r.runs()) != 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		r.unhandled(0)
+		r.must(r.ResumeKind(ctx, "note"))
+		time.Sleep(2 * tick)
+		if calls := r.runs(); len(calls) != 1 || calls[0].Due != r.begin.Add(time.Minute) || calls[0].Attempt != 1 {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}
+
+// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
+func TestResumeKind_makesNoFlood(t *testing.T) {
+	const tasks, rate = 3000, 100
+	test := func(t *testing.T, s *durable.Scheduler) {
+		var n atomic.Int64
+		late := func(context.Context, durable.Run) error { n.Add(1); return nil }
+		live := func(_ context.Context, run durable.Run) error {
+			if d := time.Since(run.Due); d > 200*time.Millisecond {
+				t.Errorf("a live run is %v late", d)
+			}
+			return nil
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(errors.Join(s.Handle("late", late), s.Handle("live", live), s.Start(), s.PauseKind(ctx, "late")))
+		var all []durable.Task
+		for i := range tasks {
+			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "late", Delay: time.Duration(i+1) * 10 * time.Millisecond})
+		}
+		must(s.AddTask(ctx, all...))
+		must(s.AddTask(ctx, durable.Task{Key: "live", Kind: "live", Interval: 100 * time.Millisecond, Times: durable.Forever}))
+		time.Sleep(time.Minute)
+		must(s.ResumeKind(ctx, "late"))
+		resumed := time.Now()
+		for n.Load() < tasks {
+			time.Sleep(100 * time.Millisecond)
+			if most := rate*(time.Since(resumed).Seconds()+1.2) + 1; float64(n.Load()) > most {
+				t.Fatalf("%d overdue tasks have run in %v", n.Load(), time.Since(resumed))
+			}
+			if time.Since(resumed) > time.Minute {
+				t.Fatalf("after a minute %d of %d have run", n.Load(), tasks)
+			}
+		}
+		if st := s.Stats(); st.Unhandled != 0 || st.Pending != 1 {
+			t.Errorf("%+v", st)
+		}
+	}
+	inOneBubbleEach(t, test, durable.WithCatchUp(rate))
+}
+
+// A kind that is paused and has no handler is not reported: neither counted as unhandled nor logged, until it is
+// resumed.
+func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
+	log := testkit.Quiet()
+	var lines []string
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if e.Level <= logrus.WarnLevel {
+			lines = append(lines, fmt.Sprint(e.Data["kind"], " ", e.Data["tasks"]))
+		}
+	}))
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "a", Kind: "note", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: hour},
+			durable.Task{Key: "c", Kind: "fail", Delay: sec})
+		r.must(r.PauseKind(ctx, "note"))
+		r.crash("note", "fail")
+		time.Sleep(10 * sec)
+		r.start()
+		time.Sleep(10 * sec)
+		r.unhandled(1)
+		r.must(r.PauseKind(ctx, "fail")) // an alarm that was heard
+		time.Sleep(2 * hour)
+		r.unhandled(0)
+		if got := strings.Join(lines, ", "); got != "fail 1" {
+			t.Errorf("these were logged: %s", got)
+		}
+		r.must(r.ResumeKind(ctx, "note"))
+		r.must(r.ResumeKind(ctx, "fail"))
+		time.Sleep(sec)
+		r.unhandled(3)
+		if got := strings.Join(lines, ", "); got != "fail 1, note 2" {
+			t.Errorf("these were logged: %s", got)
+		}
+	}, durable.WithLogger(log))
+}
+
+// Pauses, handlers, verbs and time that come at random: at every moment what is due, not paused and handled has run
+// once, and nothing else.
+func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
+	for seed := range 30 {
+		inBubble(t, func(t *testing.T, r *rig) {
+			rnd := rand.New(rand.NewPCG(uint64(seed), 8))
+			kinds := []string{"a", "b", "c"}
+			for _, kind := range kinds {
+				r.handle(kind, sleeper(0))
+			}
+			for i := range 200 {
+				r.add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
+			}
+			r.crash()
+			testkit.Settle(time.Duration(rnd.Int64N(int64(2 * hour))))
+			r.start()
+			handled := map[string]bool{}
+			seen := map[durable.Token]bool{}
+			for range 80 {
+				key, kind := fmt.Sprint(rnd.IntN(200)), kinds[rnd.IntN(3)]
+				var err error
+				switch rnd.IntN(12) {
+				case 0, 1:
+					err = r.RemoveTask(ctx, key)
+				case 2:
+					err = r.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
+				case 3:
+					if !handled[kind] {
+						handled[kind] = true
+						r.handle(kind, sleeper(0))
+					}
+				case 4, 5:
+					err = r.PauseKind(ctx, kind)
+				case 6, 7:
+					err = r.ResumeKind(ctx, kind)
+				case 8:
+					err = r.PauseAll(ctx)
+				case 9:
+					err = r.ResumeAll(ctx)
+				default:
+					testkit.Settle(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
+				}
+				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
+					t.Fatal(err)
+				}
+				testkit.Settle(sec)
+				paused, err := r.Paused(ctx)
+				r.must(err)
+				want := 0
+				for i, err := range r.All(ctx) {
+					switch {
+					case err != nil:
+						t.Fatal(err)
+					case i.Attempts != 0:
+						t.Errorf("seed %d: %+v", seed, i)
+					case i.Next.After(time.Now().Add(-2*tick)) || paused.Has(i.Kind):
+					case handled[i.Kind]:
+						t.Errorf("seed %d: %s was due at %v and has not run", seed, i.Key, i.Next)
+					default:
+						want++
+					}
+				}
+				r.unhandled(want)
+				for _, c := range r.runs() {
+					if seen[c.Token] || !handled[c.Kind] {
+						t.Errorf("seed %d: %s ran twice, or without a handler", seed, c.Token)
+					}
+					seen[c.Token] = true
+				}
+			}
+		}, durable.WithPoolSize(1+seed%3))
+	}
+}
+
+// More than a store or an engine keeps is refused, and changes nothing.
+func TestPauseKind_tooMany_isRefused(t *testing.T) {
+	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+		n := 0
+		var err error
+		for ; err == nil; n++ {
+			err = s.PauseKind(ctx, fmt.Sprint(strings.Repeat("k", durable.MaxKind-4), 1000+n))
+		}
+		if !errors.Is(err, durable.ErrInvalidTask) || n < 150 {
+			t.Errorf("kind %d: %v", n, err)
+		}
+		if p, err := s.Paused(ctx); err != nil || len(p.Kinds) != n-1 {
+			t.Errorf("%d are paused, %v", len(p.Kinds), err)
+		}
+		if err := s.PauseAll(ctx); err != nil && !errors.Is(err, durable.ErrInvalidTask) {
+			t.Error(err)
+		}
+	})
+}
+
+// Settings of a later version are not understood, and so nothing starts.
+func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
+	later := []byte(`{"version":2,"some":"thing"}`)
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		for settings, want := range map[string]error{string(later): durable.ErrVersion, "{": durable.ErrCorrupt} {
+			if err := store.SetSettings([]byte(settings)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := durable.New(store); !errors.Is(err, want) {
+				t.Errorf("New: %v", err)
+			}
+		}
+		engine := memengine.New()
+		log := testkit.Quiet()
+		logged := 0
+		log.AddHook(callingHook(func(e *logrus.Entry) {
+			if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
+				logged++
+			}
+		}))
+		var n atomic.Int64
+		s, err := durable.Join(ctx, engine, durable.WithLogger(log))
+		err = errors.Join(err, s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
+			s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if done, err := engine.SetSettings(ctx, later, 0); err != nil || !done {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		before := n.Load()
+		time.Sleep(time.Minute)
+		if before == 0 || n.Load() != before || logged != 1 {
+			t.Errorf("%d runs before, %d after, logged %d times", before, n.Load()-before, logged)
+		}
+		if _, err := s.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
+			t.Errorf("Paused: %v", err)
+		}
+		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
+			t.Errorf("PauseAll: %v", err)
+		}
+		if _, err := durable.Join(ctx, engine); !errors.Is(err, durable.ErrVersion) {
+			t.Errorf("Join: %v", err)
+		}
+		if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
+			t.Errorf("%+v, %v", nodes, err)
+		}
+		if done, err := engine.SetSettings(ctx, []byte(`{"version":1}`), 1); err != nil || !done {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if n.Load() == before {
+			t.Error("nothing runs any more")
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node that does not learn for two seconds what is paused starts nothing until it does.
+func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		var last atomic.Int64
+		begin := time.Now()
+		join := func(e durable.Engine) *durable.Scheduler {
+			s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		cut, other := join(link), join(engine)
+		err := errors.Join(cut.Handle("k", func(context.Context, durable.Run) error {
+			last.Store(int64(time.Since(begin)))
+			return nil
+		}), cut.Start(), cut.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range []memengine.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
+			time.Sleep(5 * time.Second)
+			link.SetFaults(func(method string) (f memengine.Fault) {
+				if method == "Settings" {
+					f = fault
+				}
+				return f
+			})
+			if err := other.PauseKind(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+			paused := time.Since(begin)
+			time.Sleep(10 * time.Second)
+			if late := time.Duration(last.Load()) - paused; late > 2*time.Second {
+				t.Errorf("%+v: a run starts %v after the pause", fault, late)
+			}
+			if err := other.ResumeKind(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+			link.SetFaults(nil)
+			time.Sleep(2 * time.Second)
+			if since := time.Since(begin) - time.Duration(last.Load()); since > time.Second {
+				t.Errorf("%+v: nothing has run for %v", fault, since)
+			}
+		}
+		if i, ok, err := other.Get(ctx, "a"); err != nil || !ok || i.Attempts != 0 {
+			t.Errorf("%+v, %v", i, err)
+		}
+		if err := errors.Join(cut.Shutdown(ctx), other.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node tells whether a pause whose answer was lost has taken effect, and does not make it again.
+func TestPauseKind_lostAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(want bool) {
+			t.Helper()
+			if p, err := s.Paused(ctx); err != nil || p.Has("k") != want {
+				t.Errorf("%+v, %v", p, err)
+			}
+		}
+		link.Next("SetSettings", memengine.Fault{Lose: true})
+		if err := s.PauseKind(ctx, "k"); err != nil {
+			t.Errorf("the answer was lost: %v", err)
+		}
+		is(true)
+		link.Next("SetSettings", memengine.Fault{Fail: true})
+		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("the call failed: %v", err)
+		}
+		is(true)
+		link.Next("Settings", memengine.Fault{Fail: true})
+		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("the question failed: %v", err)
+		}
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		for _, err := range []error{s.PauseAll(gone), func() error { _, err := s.Paused(gone); return err }()} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller has gone: %v", err)
+			}
+		}
+		link.SetDown(true)
+		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("the engine is away: %v", err)
+		}
+		link.SetDown(false)
+		is(true)
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("after Shutdown: %v", err)
+		}
+	})
+}
+
+// A start that the engine has confirmed as its kind was paused does not begin, and is no attempt. The node gives back
+// what it holds.
+func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		var attempts []int
+		err = errors.Join(err, s.Handle("k", func(_ context.Context, run durable.Run) error {
+			attempts = append(attempts, run.Attempt)
+			return nil
+		}), s.Start())
+		if err != nil {
+			t.Fatal(err)
+		}
+		link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
+		err = s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: 500 * time.Millisecond},
+			durable.Task{Key: "b", Kind: "k", Delay: 600 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
+		if err := s.PauseKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(80 * time.Millisecond)
+		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
+			t.Errorf("%+v, %v", nodes, err)
+		}
+		if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
+			t.Errorf("%+v, %v", stored, err)
+		}
+		time.Sleep(time.Minute)
+		if err := s.ResumeKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if fmt.Sprint(attempts) != "[1 1]" {
+			t.Errorf("the attempts are %v", attempts)
+		}
+	})
+}
+
+// What a node claims while its kind is being paused is given back, for others to have it when it is resumed.
+func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int64
+		err = s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil })
+		err = errors.Join(err, s.Start(), s.AddTask(ctx, durable.Task{Key: "due", Kind: "k", Delay: 4900 * time.Millisecond},
+			durable.Task{Key: "soon", Kind: "k", Delay: 5250 * time.Millisecond}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := func(fault memengine.Fault) {
+			link.SetFaults(func(method string) (f memengine.Fault) {
+				if method == "Claim" {
+					f = fault
+				}
+				return f
+			})
+		}
+		time.Sleep(3500 * time.Millisecond)
+		claims(memengine.Fault{Fail: true})
+		time.Sleep(800 * time.Millisecond)
+		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
+		time.Sleep(200 * time.Millisecond)
+		if err := s.PauseKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		link.SetFaults(nil)
+		time.Sleep(2600 * time.Millisecond)
+		if s.Stats().Node.Claimed == 0 {
+			t.Error("nothing was claimed meanwhile")
+		}
+		for _, key := range []string{"due", "soon"} {
+			if stored, ok, err := engine.Get(ctx, key); err != nil || !ok || stored.Owner != 0 || stored.Starts != 0 {
+				t.Errorf("%+v, %v", stored, err)
+			}
+		}
+		if n.Load() != 0 {
+			t.Errorf("%d have run", n.Load())
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
