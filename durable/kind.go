@@ -120,6 +120,9 @@ type kind struct {
 	timeout     time.Duration // of an attempt; 0 means none
 	version     int           // of the payloads that the handler takes; 0 is the first
 	upgrade     func(payload []byte, from int) ([]byte, error)
+	limit       Limit // on this scheduler
+	cluster     Limit // on all nodes
+	gate        *gate // nil if it has no limit
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
@@ -167,6 +170,8 @@ var errNoHandler = errors.New("durable: handler is nil")
 type kinds struct {
 	mu    sync.RWMutex // protects named
 	named map[string]*kind
+	gates atomic.Pointer[[]*gate] // of those that have a limit
+	held  gateTotal               // at the gates
 }
 
 func (k *kinds) get(name string) *kind {
@@ -183,14 +188,41 @@ func (k *kinds) of(r *record) *kind {
 	return nil
 }
 
-// classes returns the classes of the tasks that have a handler here.
+// gate returns the gate of the task's kind, or nil if that has no limit.
+func (k *kinds) gate(r *record) *gate {
+	if k.gates.Load() == nil {
+		return nil
+	}
+	if kind := k.get(r.kind); kind != nil {
+		return kind.gate
+	}
+	return nil
+}
+
+// gated returns the gates of all kinds that have a limit.
+func (k *kinds) gated() []*gate {
+	if all := k.gates.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// classes returns the classes of the tasks that have a handler here, and no limit.
 func (k *kinds) classes() (all []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for name, kind := range k.named {
-		for version := range max(kind.version, 1) {
-			all = append(all, class(name, version+1))
+		if kind.gate == nil {
+			all = append(all, kind.classes(name)...)
 		}
+	}
+	return all
+}
+
+// classes returns the classes of the tasks that the handler takes.
+func (k *kind) classes(name string) (all []string) {
+	for version := range max(k.version, 1) {
+		all = append(all, class(name, version+1))
 	}
 	return all
 }
@@ -212,5 +244,9 @@ func (k *kinds) add(name string, added *kind) error {
 		k.named = make(map[string]*kind)
 	}
 	k.named[name] = added
+	if added.gate != nil {
+		all := append(slices.Clone(k.gated()), added.gate)
+		k.gates.Store(&all)
+	}
 	return nil
 }

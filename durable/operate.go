@@ -167,6 +167,9 @@ type KindInfo struct {
 	Attempts    int // as in [WithRetry]
 	Least, Most time.Duration
 	Missed      Missed
+	Limit       Limit // on this scheduler: [WithConcurrency] and [WithRate]
+	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	Waiting     int   // due runs that this scheduler holds and that wait for the limits
 
 	Started   uint64
 	Succeeded uint64

@@ -137,7 +137,7 @@ func (k *keeper) leave(l *live) {
 			return nil
 		}
 		delete(k.live, key)
-		if k.passed(l.rec.position()) { // or the overdue feed will read it again
+		if k.passed(l.rec) { // or the overdue feed will read it again
 			k.setAside(l.rec)
 		}
 		return nil

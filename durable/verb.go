@@ -17,6 +17,7 @@ type backend interface {
 	do(ctx context.Context, v *verb) error // returns when the verb is durable, or refused
 	start() error
 	handled(kind string) // the kind has a handler from now on
+	queue() *backlog     // of the runs that are overdue
 
 	get(ctx context.Context, key string) (found view, ok bool, err error)
 	walk(ctx context.Context, over stretch) iter.Seq2[view, error]

@@ -33,6 +33,12 @@ var promises = []struct {
 	{"a resumed task does not make up for what it missed", resumesRepeating},
 	{"a paused task is moved, replaced and removed", pausedVerbs},
 	{"pausing a run in progress", pausesRunning},
+	{"a limit of concurrency", limitsConcurrency},
+	{"a limit of the rate", limitsRate},
+	{"what waits for a limit is removed, moved, paused and replaced", limitedVerbs},
+	{"a run makes room however it ends", limitedRunsEnd},
+	{"more tasks than fit a limit in memory", limitsMany},
+	{"shutdown while tasks wait for a limit", limitedShutdown},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
