@@ -29,6 +29,7 @@ type backlog struct {
 	kinds   *kinds
 	workers int          // of the wheel
 	most    int          // tasks in the queue
+	shared  bool         // what it does not take can run on another node
 	call    func()       // wakes the backend up
 	left    atomic.Int64 // tasks in the queue, for workers that need not look further
 
@@ -61,9 +62,13 @@ const (
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
 		wheel: wheel, kinds: kinds, workers: cfg.poolSize, most: mostQueued,
-		each: time.Second / time.Duration(cfg.catchUp), call: call,
-		queue: btree.NewG(32, func(a, b *live) bool { return a.rec.position().before(b.rec.position()) }),
+		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: newLives(),
 	}
+}
+
+// newLives returns lives in due order.
+func newLives() *btree.BTreeG[*live] {
+	return btree.NewG(32, func(a, b *live) bool { return a.rec.position().before(b.rec.position()) })
 }
 
 // start begins to count the rate, with a first run at once.
@@ -127,9 +132,18 @@ func (b *backlog) full() bool {
 // job is what the wheel runs at the due time of the task. Afterwards the worker runs overdue tasks, if it is spare.
 func (b *backlog) job(l *live) timewheel.Job {
 	return func(*timewheel.Task) {
-		l.by.runTask(l)
+		b.run(l)
 		b.work()
 	}
+}
+
+// run does the run of the task, or has it wait for the limit of its kind.
+func (b *backlog) run(l *live) {
+	if g := b.kinds.gate(l.rec); g != nil {
+		g.pass(l)
+		return
+	}
+	l.by.runTask(l)
 }
 
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
@@ -139,7 +153,7 @@ func (b *backlog) work() {
 		if l == nil {
 			return
 		}
-		l.by.runTask(l)
+		b.run(l)
 	}
 }
 
@@ -220,4 +234,10 @@ func (b *backlog) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
+}
+
+func (b *backlog) isStopped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopped
 }

@@ -53,29 +53,55 @@ func (n *node) keepClaims() {
 // claim claims what there is room for. It returns when to come back.
 func (n *node) claim() time.Duration {
 	again := claimEvery
+	for _, g := range n.kinds.gated() {
+		again = min(again, n.claimFor(g))
+	}
 	kinds := n.kinds.classes()
 	if len(kinds) == 0 {
-		return again
+		return min(again, n.backlog.hire())
 	}
 	now := n.clock.earliest(n.own())
 	if t, most := n.room(); most > 0 {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
-		got, ok := n.claimSome(t, kinds, after, until, most, false)
+		got, ok := n.claimSome(t, kinds, after, until, most, None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
 	}
 	if most := n.backlog.room(); most > 0 {
 		t, room := n.room()
-		after, until := n.overdueFrom(), now-int64(overdueAfter)
+		after, until := n.from(&n.overdue), now-int64(overdueAfter)
 		if room > 0 && after < until {
-			got, ok := n.claimSome(t, kinds, after, until, most, true)
+			got, ok := n.claimSome(t, kinds, after, until, most, until)
 			if ok {
-				n.overdueTo(got, most, until)
+				n.to(&n.overdue, got, most, until)
 			}
 		}
 	}
 	return min(again, n.backlog.hire())
+}
+
+// claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by themselves, so
+// that they take no room in the claims of the others. It returns when to come back.
+func (n *node) claimFor(g *gate) time.Duration {
+	if !g.drained() || n.kinds.pauses().Has(g.name) {
+		return claimEvery
+	}
+	t, most := n.room()
+	if most = min(most, g.room()); most <= 0 {
+		return claimEvery
+	}
+	now := n.clock.earliest(n.own())
+	over := now - int64(overdueAfter)
+	got, ok := n.claimSome(t, g.classes, n.from(&g.claimed), now+int64(lookAhead), most, over)
+	if !ok {
+		return claimEvery
+	}
+	n.to(&g.claimed, got, most, over)
+	if len(got) == most && g.drained() { // else it calls
+		return 0
+	}
+	return claimEvery
 }
 
 // room returns the term, or nil if nothing is to be claimed, and how much may be.
@@ -93,10 +119,11 @@ func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leased
 // roomLocked returns how many more tasks the node may hold. It is 0 if so much waits for a worker that another
 // node should have it.
 func (n *node) roomLocked() int {
-	if n.bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
+	lives, bytes := int(n.kinds.held.lives.Load()), int(n.kinds.held.bytes.Load()) // wait for a limit, or their time
+	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
 		return 0
 	}
-	return min(mostHeld-len(n.held), claimMost)
+	return min(mostHeld-(len(n.held)-lives), claimMost)
 }
 
 const (
@@ -123,13 +150,23 @@ func (n *node) loadLocked() timewheel.Stats {
 	return n.load
 }
 
-// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it.
+// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it. It
+// also releases what waits for a limit, if that is too much for the node.
 func (n *node) unstick(t *term) {
 	var claims []Claim
 	n.mu.Lock()
 	if n.term == t && n.stuckLocked() {
 		now := n.clock.earliest(n.own())
 		claims = n.dropWaitingLocked(func(l *live) bool { return l.rec.due <= now })
+	}
+	if n.term == t && n.members > 1 {
+		for _, g := range n.kinds.gated() {
+			for l := g.excess(); l != nil; l = g.excess() {
+				if l.state.Load() == waits {
+					claims = append(claims, n.giveUpLocked(l))
+				}
+			}
+		}
 	}
 	n.mu.Unlock()
 	n.giveBack(t, claims)
@@ -139,11 +176,16 @@ func (n *node) unstick(t *term) {
 func (n *node) dropWaitingLocked(is func(l *live) bool) (claims []Claim) {
 	for _, l := range n.held {
 		if l.state.Load() == waits && is(l) {
-			claims = append(claims, Claim{Key: l.rec.key, Revision: l.claim.revision})
-			n.dropLocked(l)
+			claims = append(claims, n.giveUpLocked(l))
 		}
 	}
 	return claims
+}
+
+// giveUpLocked forgets the live, and returns the claim that is to be given back.
+func (n *node) giveUpLocked(l *live) Claim {
+	n.dropLocked(l)
+	return Claim{Key: l.rec.key, Revision: l.claim.revision}
 }
 
 // giveBack releases claims that are not in memory.
@@ -162,8 +204,8 @@ func (n *node) giveBack(t *term, claims []Claim) {
 	n.mu.Unlock()
 }
 
-// claimSome claims tasks, and reports whether the engine has answered.
-func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, overdue bool) ([]Stored, bool) {
+// claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
+func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]Stored, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	asked := n.own()
@@ -174,36 +216,49 @@ func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, 
 	}
 	n.heard(asked, now)
 	n.count.claimed.Add(uint64(len(got)))
-	n.take(t, got, overdue)
+	n.take(t, got, over)
 	return got, true
 }
 
-// overdueFrom returns after which due time to claim what is overdue. It is claimed from where the last claim has
-// ended, and not from the beginning, where an engine may have to pass over what it has deleted. Each second it is
+// A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
+// and not from the beginning, where an engine may have to pass over what it has deleted. Each second they are
 // claimed from the beginning, to find what has been committed or given back late.
-func (n *node) overdueFrom() int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if now := n.own(); n.cursor == None || now-n.cursorFrom >= int64(time.Second) {
-		n.cursor, n.cursorFrom = None, now
-	}
-	return n.cursor
+type cursor struct {
+	at    int64 // up to which due time
+	since int64 // when it was at the beginning, by the node's own time
 }
 
-// overdueTo notes what has been claimed of what was overdue by then.
-func (n *node) overdueTo(got []Stored, most int, until int64) {
+// from returns after which due time to claim.
+func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(got) < most {
-		n.cursor = until // that was all
-		return
+	if now := n.own(); c.at == None || now-c.since >= int64(time.Second) {
+		c.at, c.since = None, now
 	}
-	n.cursor = got[len(got)-1].Due - 1 // there may be more of that time
+	return c.at
+}
+
+// to notes what a claim has given, of what was overdue by then at most.
+func (n *node) to(c *cursor, got []Stored, most int, over int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.at = over // that was all
+	if len(got) == most {
+		c.at = min(over, got[most-1].Due-1) // there may be more of that time
+	}
+}
+
+// rewindLocked has everything overdue claimed from the beginning.
+func (n *node) rewindLocked() {
+	n.overdue.at = None
+	for _, g := range n.kinds.gated() {
+		g.claimed.at = None
+	}
 }
 
 // take puts what the engine has given the node in memory. Records of a later version are for nodes that can
-// read them: it gives those back, and claims no more of them.
-func (n *node) take(t *term, got []Stored, overdue bool) {
+// read them: it gives those back, and claims no more of them. What is due by over is overdue.
+func (n *node) take(t *term, got []Stored, over int64) {
 	recs := make([]*record, len(got))
 	var later []Claim
 	version := byte(math.MaxUint8)
@@ -226,7 +281,7 @@ func (n *node) take(t *term, got []Stored, overdue bool) {
 	defer n.mu.Unlock()
 	for i, rec := range recs {
 		if rec != nil {
-			n.placeLocked(rec, &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, overdue)
+			n.placeLocked(rec, &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.due <= over)
 		}
 	}
 }
@@ -245,6 +300,9 @@ func (n *node) placeLocked(rec *record, c *claim, overdue bool) {
 	l := &live{by: n, rec: rec, overdue: overdue, claim: c}
 	n.held[rec.key] = l
 	n.bytes += rec.size()
+	if g := n.kinds.gate(rec); g != nil {
+		g.hold(l)
+	}
 	if overdue {
 		n.backlog.add(l)
 		return
@@ -268,6 +326,9 @@ func (n *node) dropLocked(l *live) {
 	n.bytes -= l.rec.size()
 	if !l.state.CompareAndSwap(waits, gone) {
 		return
+	}
+	if g := n.kinds.gate(l.rec); g != nil {
+		g.remove(l)
 	}
 	if l.overdue {
 		n.backlog.remove(l)

@@ -84,6 +84,15 @@
 // A repeating task runs once and rejoins its grid; the periods it missed are counted. With [WithMissed] a
 // kind can skip that run, or run every missed period. [WithMissedAge] bounds how old a missed run may be.
 //
+// # Limits
+//
+// [WithConcurrency] bounds how many runs of a kind are running at the same time in a scheduler, and [WithRate]
+// how many start within a time. [WithClusterConcurrency] and [WithClusterRate] bound those of all nodes of an
+// engine together. What waits for a limit has no worker, and little of it is in memory, so that other kinds
+// are not delayed, whatever is due:
+//
+//	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
+//
 // # Calendars
 //
 // A task repeats at an interval, or by a calendar in a time zone:
@@ -173,6 +182,11 @@
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
 // paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
 // (pausekind.go).
+//
+// The runs of a kind with a limit pass its gate (gate.go), where they are queued without a worker. A gate holds
+// few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the store once
+// more when half of the few have begun. A node claims the tasks of such a kind by themselves, as many as the
+// gate has room for, and leaves the others to the engine.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //

@@ -15,8 +15,10 @@ import (
 //	ahead     from the start to a window before what is due, into the wheel
 //
 // A task that is due and whose kind has no handler, or is paused, is set aside: it is in the store alone, and
-// counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the overdue feed, which is
-// read again from its beginning and passes over what is in memory.
+// counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the
+// overdue feed, which is read again from its beginning and passes over what is in memory.
+//
+// What the gate of a kind has no room for is passed over as well, and read on from there when it has room.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at
@@ -58,6 +60,12 @@ func (k *keeper) feed() time.Duration {
 		k.read(&k.overdue, min(room, feedAtOnce))
 		again = 0
 	}
+	for _, g := range k.kinds.gated() {
+		if g.cut && g.drained() {
+			k.readOn(g)
+			again = 0
+		}
+	}
 	again = min(again, k.backlog.hire())
 	k.reportUnhandled()
 	now := time.Now()
@@ -91,22 +99,53 @@ func (k *keeper) read(f *feed, most int) {
 		}
 		n++
 		f.at = rec.position()
-		switch {
-		case k.live[rec.key] != nil: // the feed has been here before
-		case f == &k.overdue && k.kinds.of(rec) == nil:
-			k.setAside(rec)
-		default:
-			if next := k.skip(rec); next != rec {
-				g.put(rec.key, rec, next)
-				continue
-			}
-			k.place(rec.key, rec)
-		}
+		k.takeIn(g, rec)
 	}
 	if whole {
 		f.at = end(f.until)
 	}
 	_ = k.commit(g) // which fails the keeper, if it does
+}
+
+// takeIn takes a task that has been read into memory, unless it does not belong there. What is to be changed in
+// the store it leaves in the group.
+func (k *keeper) takeIn(g *group, rec *record) {
+	switch {
+	case k.live[rec.key] != nil: // it has been read before
+	case !k.passed(rec): // the limit of its kind is full
+	case rec.due <= k.overdue.until && k.kinds.of(rec) == nil:
+		k.setAside(rec)
+	default:
+		if next := k.skip(rec); next != rec {
+			g.put(rec.key, rec, next)
+			return
+		}
+		k.place(rec.key, rec)
+	}
+}
+
+// readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
+// feedAtOnce tasks of any kind.
+func (k *keeper) readOn(of *gate) {
+	g := &group{k: k}
+	n := 0
+	for rec, err := range decoded(k.store.Due(of.at, k.ahead.at.Due)) {
+		if err != nil {
+			_ = k.fail(err)
+			return
+		}
+		if n == feedAtOnce || of.room() == 0 {
+			_ = k.commit(g)
+			return
+		}
+		n++
+		of.at = rec.position()
+		if rec.kind == of.name {
+			k.takeIn(g, rec)
+		}
+	}
+	of.cut = false
+	_ = k.commit(g)
 }
 
 // skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
@@ -138,7 +177,7 @@ func (k *keeper) setAside(rec *record) {
 
 // isAside reports whether the task was set aside, and is counted.
 func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec.position()) && k.kinds.of(rec) == nil &&
+	return rec != nil && k.live[rec.key] == nil && k.passed(rec) && k.kinds.of(rec) == nil &&
 		!k.kinds.pauses().Has(rec.kind)
 }
 

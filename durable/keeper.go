@@ -80,7 +80,7 @@ type op struct {
 type live struct {
 	by      interface{ runTask(l *live) }
 	rec     *record
-	overdue bool          // it is in the backlog, or was, and not in the wheel
+	overdue bool          // it was put in the backlog, and not in the wheel
 	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over    bool          // it is not running any more; see running
 	claim   *claim        // of a node; nil in a keeper
@@ -308,28 +308,62 @@ func (k *keeper) place(key string, rec *record) {
 		if inWheel = !old.overdue; old.overdue {
 			k.backlog.remove(old)
 		}
+		if g := k.kinds.gate(old.rec); g != nil {
+			g.remove(old)
+		}
 	}
 	k.running.remove(old)
 	delete(k.live, key)
-	if rec != nil && k.passed(rec.position()) {
+	if rec != nil && k.passed(rec) {
 		now := time.Now().UnixNano()
 		l := &live{by: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
 		k.live[key] = l
-		if !l.overdue {
+		k.hold(l)
+		switch {
+		case l.state.Load() == gone:
+		case l.overdue:
+			k.backlog.add(l)
+		default:
 			d := time.Duration(rec.due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
 			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(l)})
 			return
 		}
-		k.backlog.add(l)
 	}
 	if inWheel {
 		_ = k.wheel.RemoveTask(key) // its error is that the wheel has let go of it, to find it gone
 	}
 }
 
-// passed reports whether the store has been read beyond the position.
-func (k *keeper) passed(p Position) bool {
+// hold notes the live at the gate of its kind, if it has one. If that has too many, those that are due last go
+// back to the store.
+func (k *keeper) hold(l *live) {
+	g := k.kinds.gate(l.rec)
+	if g == nil {
+		return
+	}
+	g.hold(l)
+	for out := g.excess(); out != nil; out = g.excess() {
+		if !out.state.CompareAndSwap(waits, gone) {
+			continue // it has begun
+		}
+		delete(k.live, out.rec.key)
+		if out.overdue {
+			k.backlog.remove(out)
+		} else {
+			_ = k.wheel.RemoveTask(out.rec.key) // its error is that it is not there
+		}
+	}
+}
+
+// passed reports whether the store has been read beyond the task.
+func (k *keeper) passed(rec *record) bool {
+	g := k.kinds.gate(rec)
+	return k.fed(rec.position()) && (g == nil || !g.beyond(rec))
+}
+
+// fed reports whether the feeds have passed the position.
+func (k *keeper) fed(p Position) bool {
 	if !k.started || p.Due == never {
 		return false
 	}
@@ -437,6 +471,7 @@ func (k *keeper) fill(s *Stats) {
 	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
+func (k *keeper) queue() *backlog            { return k.backlog }
 func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }
 func (k *keeper) failing() <-chan struct{}   { return k.failed }
 func (k *keeper) stop()                      { k.backlog.stop() }

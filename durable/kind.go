@@ -120,6 +120,9 @@ type kind struct {
 	timeout     time.Duration // of an attempt; 0 means none
 	version     int           // of the payloads that the handler takes; 0 is the first
 	upgrade     func(payload []byte, from int) ([]byte, error)
+	limit       Limit // on this scheduler
+	cluster     Limit // on all nodes
+	gate        *gate // nil if it has no limit
 
 	resumed atomic.Int64 // when it was resumed last, by the backend's time
 
@@ -167,9 +170,11 @@ var errNoHandler = errors.New("durable: handler is nil")
 
 // kinds are the registered kinds.
 type kinds struct {
-	mu     sync.RWMutex // protects below
+	mu     sync.RWMutex // protects named and paused
 	named  map[string]*kind
 	paused Pauses
+	gates  atomic.Pointer[[]*gate] // of those that have a limit
+	held   gateTotal               // at the gates
 }
 
 func (k *kinds) get(name string) *kind {
@@ -208,17 +213,41 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// classes returns the classes of the tasks that may run here.
+// gate returns the gate of the task's kind, or nil if that has no limit.
+func (k *kinds) gate(r *record) *gate {
+	if k.gates.Load() == nil {
+		return nil
+	}
+	if kind := k.get(r.kind); kind != nil {
+		return kind.gate
+	}
+	return nil
+}
+
+// gated returns the gates of all kinds that have a limit.
+func (k *kinds) gated() []*gate {
+	if all := k.gates.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// classes returns the classes of the tasks that may run here and have no limit.
 func (k *kinds) classes() (all []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for name, kind := range k.named {
-		if k.paused.Has(name) {
-			continue
+		if kind.gate == nil && !k.paused.Has(name) {
+			all = append(all, kind.classes(name)...)
 		}
-		for version := range max(kind.version, 1) {
-			all = append(all, class(name, version+1))
-		}
+	}
+	return all
+}
+
+// classes returns the classes of the tasks that the handler takes.
+func (k *kind) classes(name string) (all []string) {
+	for version := range max(k.version, 1) {
+		all = append(all, class(name, version+1))
 	}
 	return all
 }
@@ -240,5 +269,9 @@ func (k *kinds) add(name string, added *kind) error {
 		k.named = make(map[string]*kind)
 	}
 	k.named[name] = added
+	if added.gate != nil {
+		all := append(slices.Clone(k.gated()), added.gate)
+		k.gates.Store(&all)
+	}
 	return nil
 }

@@ -273,7 +273,7 @@ func (n *node) reconcile(t *term) bool {
 		n.failed(t, err)
 		return false
 	}
-	n.take(t, held, false)
+	n.take(t, held, None)
 	revisions := make(map[string]int64, len(held))
 	for _, s := range held {
 		revisions[s.Key] = s.Revision
@@ -301,7 +301,7 @@ func (n *node) reap() {
 		return
 	}
 	n.mu.Lock()
-	n.cursor = None
+	n.rewindLocked()
 	n.mu.Unlock()
 	n.count.taken.Add(uint64(len(names)))
 	n.report.note(func(n *notices) { n.taken = append(n.taken, names...) })

@@ -73,8 +73,7 @@ type node struct {
 	stopping   bool
 	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
 	generation uint64
-	cursor     int64 // up to which due time the overdue tasks have been claimed
-	cursorFrom int64 // when the cursor was at the beginning, by the node's own time
+	overdue    cursor
 	doubt      bool  // the engine may have it hold something else than it knows of
 	recheck    int64 // until when that is to be checked often
 	checked    int64 // when it was checked
@@ -157,7 +156,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n := &node{
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
-		held: make(map[string]*live), cursor: None,
+		held: make(map[string]*live), overdue: cursor{at: None},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
@@ -165,6 +164,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n.writes = newLane(splitChanges, n.commit)
 	n.starts = newLane(splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
+	n.backlog.shared = true
 	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
 	return n
 }
@@ -207,7 +207,7 @@ func (n *node) handled(string) {
 	if n.started {
 		n.since = n.clock.earliest(n.own())
 	}
-	n.cursor = None
+	n.rewindLocked()
 	n.mu.Unlock()
 	call(n.wake)
 }
@@ -383,6 +383,7 @@ func (n *node) overdueStarts() (total uint64, perSecond float64) {
 }
 
 func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
+func (n *node) queue() *backlog            { return n.backlog }
 func (n *node) backuper() (Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}   { return nil }
 

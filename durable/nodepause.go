@@ -80,7 +80,7 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	}
 	was := n.kinds.pause(p, n.clock.earliest(n.own()))
 	if !was.equal(p) {
-		n.cursor = None
+		n.rewindLocked()
 		call(n.wake)
 		call(n.reread) // for what is held of a kind that is paused
 	}

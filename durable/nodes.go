@@ -110,10 +110,15 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 	paused := s.kinds.pauses()
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
-		all = append(all, KindInfo{
+		i := KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
+			Limit: k.limit, Cluster: k.cluster,
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Parked: k.parked.Load(),
-		})
+		}
+		if k.gate != nil {
+			i.Waiting = k.gate.waiting()
+		}
+		all = append(all, i)
 	}
 	slices.SortFunc(all, func(a, b KindInfo) int { return cmp.Compare(a.Kind, b.Kind) })
 	return all

@@ -168,7 +168,10 @@ type KindInfo struct {
 	Attempts    int // as in [WithRetry]
 	Least, Most time.Duration
 	Missed      Missed
-	Paused      bool // by PauseKind or PauseAll; on a node as far as it knows
+	Paused      bool  // by PauseKind or PauseAll; on a node as far as it knows
+	Limit       Limit // on this scheduler: [WithConcurrency] and [WithRate]
+	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	Waiting     int   // due runs that this scheduler holds and that wait for the limits
 
 	Started   uint64
 	Succeeded uint64

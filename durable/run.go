@@ -145,7 +145,7 @@ func (k *keeper) leave(l *live, counted bool) {
 			return nil
 		}
 		delete(k.live, key)
-		if k.passed(l.rec.position()) { // or the overdue feed will read it again
+		if k.passed(l.rec) { // or the overdue feed will read it again
 			k.setAside(l.rec)
 		}
 		return nil

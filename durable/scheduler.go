@@ -80,6 +80,9 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err != nil {
 		return err
 	}
+	if k.limited() {
+		k.gate = newGate(name, k, s.below.queue(), &s.kinds.held)
+	}
 	if err := s.kinds.add(name, k); err != nil {
 		return err
 	}

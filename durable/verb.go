@@ -17,6 +17,7 @@ type backend interface {
 	do(ctx context.Context, v *verb) error // returns when the verb is durable, or refused
 	start() error
 	handled(kind string) // the kind has a handler from now on
+	queue() *backlog     // of the runs that are overdue
 
 	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is durable and true, or refused
 	paused(ctx context.Context) (Pauses, error)

@@ -213,8 +213,11 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 
 // holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
 func (n *node) holdsLocked(rec *record) bool {
-	return n.claimsLocked() && n.kinds.of(rec) != nil &&
-		rec.due <= n.clock.earliest(n.own())+int64(lookAhead) && n.roomLocked() > 0
+	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.due > n.clock.earliest(n.own())+int64(lookAhead) {
+		return false
+	}
+	g := n.kinds.gate(rec)
+	return n.roomLocked() > 0 && (g == nil || g.room() > 0)
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.
@@ -332,7 +335,7 @@ func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*recor
 	answered := make(chan outcome, 1)
 	n.mu.Lock()
 	for i := range batch {
-		batch[i].Hold = recs[i] != nil && n.holdsLocked(recs[i])
+		batch[i].Hold = recs[i] != nil && n.holdsLocked(recs[i]) && (len(batch) == 1 || n.kinds.gate(recs[i]) == nil)
 	}
 	n.mu.Unlock()
 	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,

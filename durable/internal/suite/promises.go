@@ -47,6 +47,12 @@ var promises = []struct {
 	{"a resumed kind does not make up for what it missed", resumesRepeatingKind},
 	{"pausing a kind without a handler", pausesKindWithoutHandler},
 	{"pauses at the same time", pausesAtOnce},
+	{"a limit of concurrency", limitsConcurrency},
+	{"a limit of the rate", limitsRate},
+	{"what waits for a limit is removed, moved, paused and replaced", limitedVerbs},
+	{"a run makes room however it ends", limitedRunsEnd},
+	{"more tasks than fit a limit in memory", limitsMany},
+	{"shutdown while tasks wait for a limit", limitedShutdown},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.

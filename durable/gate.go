@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/btree"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A gate keeps the limits of a kind. Each run of the kind passes it before it begins. If there is no room, the
+// live is queued here, in due order, and its worker is free for other kinds:
+//
+//   - A worker that has ended a run of the kind takes the next one, as long as nothing else waits for a worker.
+//     If something does, the next run gets in line behind that.
+//   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
+//   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
+//
+// Few of the tasks of the kind are in memory, whether they are due or not: those that are due first. A keeper
+// leaves the others in the store, and a node leaves them to the engine, until half of the few have begun. So
+// what waits for a limit takes no room that other kinds need.
+type gate struct {
+	name    string   // of the kind
+	kind    *kind    // its limits do not change
+	classes []string // of the tasks that pass
+	backlog *backlog
+	total   *gateTotal
+
+	mu      sync.Mutex           // protects below
+	held    *btree.BTreeG[*live] // in memory, and not begun
+	bytes   int                  // about how many bytes those take
+	queue   *btree.BTreeG[*live] // of these, those that wait for the gate
+	running int
+	most    int              // may be running at once
+	rates   []bucket         // each run takes a token of each
+	asked   int              // workers that were asked for and have not begun
+	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
+	wanted  bool             // the backend is to be called when half of what is held has begun
+	looked  time.Time        // when nothing was seen to wait in the wheel
+
+	// The keeper's own. If it is cut, the tasks beyond the position are in the store alone.
+	cut bool
+	at  Position
+
+	claimed cursor // of a node, which protects it
+}
+
+// A gateTotal counts what is held at all gates of a scheduler.
+type gateTotal struct{ lives, bytes atomic.Int64 }
+
+const (
+	// gateMost is how many tasks a gate holds in memory, or fewer if they have gateBytes.
+	gateMost  = 1024
+	gateBytes = 4 << 20
+
+	// gateQuick is how many more than may be running at once the gate of a node holds if the runs are quick. If
+	// they are not, another node can run what has to wait here for long.
+	gateQuick = 64
+)
+
+// limited reports whether the kind needs a gate.
+func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{} }
+
+func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
+	g := &gate{
+		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newLives(),
+	}
+	g.setShare(0, 1)
+	return g
+}
+
+// setShare sets the limits to those of a node of that rank among a number of nodes.
+func (g *gate) setShare(rank, nodes int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.most = math.MaxInt
+	if n := g.kind.limit.Concurrency; n > 0 {
+		g.most = n
+	}
+	if n := g.kind.cluster.Concurrency; n > 0 {
+		g.most = min(g.most, share(n, rank, nodes))
+	}
+	var rates []bucket
+	if g.kind.limit.Rate > 0 {
+		rates = append(rates, newBucket(g.kind.limit, 0, 1))
+	}
+	if g.kind.cluster.Rate > 0 {
+		rates = append(rates, newBucket(g.kind.cluster, rank, nodes))
+	}
+	for i := range g.rates {
+		g.rates[i].become(rates[i], now)
+	}
+	if g.rates == nil {
+		g.rates = rates
+	}
+	if g.waking != nil && g.waking.Stop() { // there may be a token sooner
+		g.waking = nil
+	}
+	g.hireLocked(now)
+}
+
+// pass does the run of the live, if there is room, and then runs of those that wait.
+func (g *gate) pass(l *live) {
+	g.work(g.enter(l))
+}
+
+// work does the run, which may be nil, and then what waits, on the worker that calls it.
+func (g *gate) work(l *live) {
+	for ; l != nil; l = g.next() {
+		g.run(l)
+	}
+}
+
+// begin is work on a worker that was asked for.
+func (g *gate) begin() {
+	g.mu.Lock()
+	g.asked--
+	l := g.takeLocked(time.Now())
+	g.mu.Unlock()
+	g.work(l)
+}
+
+// wake is work on a worker that was sent for a token.
+func (g *gate) wake() {
+	g.mu.Lock()
+	g.waking = nil
+	l := g.takeLocked(time.Now())
+	g.mu.Unlock()
+	g.work(l)
+}
+
+// run does the run, and makes room whatever becomes of it.
+func (g *gate) run(l *live) {
+	goes := false
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.running--; !goes { // the goroutine ends: another worker does the next
+			g.hireLocked(time.Now())
+		}
+	}()
+	l.by.runTask(l)
+	goes = true
+}
+
+// enter queues the live, unless it was removed, replaced or moved. It returns what is to run.
+func (g *gate) enter(l *live) *live {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.state.Load() != waits {
+		return nil
+	}
+	g.holdLocked(l)
+	g.queue.ReplaceOrInsert(l)
+	return g.takeLocked(time.Now())
+}
+
+// next returns what a worker runs after a run of the kind, or nil.
+func (g *gate) next() *live {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if g.queue.Len() == 0 {
+		return nil
+	}
+	if now.Sub(g.looked) >= lookEvery {
+		if g.backlog.wheel.Stats().Waiting > 0 {
+			g.hireLocked(now)
+			return nil
+		}
+		g.looked = now
+	}
+	return g.takeLocked(now)
+}
+
+// takeLocked returns the live that runs next, or nil. It is held no more.
+func (g *gate) takeLocked(now time.Time) *live {
+	l, ok := g.queue.Min()
+	if !ok || g.backlog.isStopped() {
+		return nil
+	}
+	if g.roomLocked(now) == 0 {
+		g.wakeLocked(now)
+		return nil
+	}
+	g.removeLocked(l)
+	g.running++
+	for i := range g.rates {
+		g.rates[i].take()
+	}
+	g.hireLocked(now)
+	return l
+}
+
+// roomLocked returns how many runs may begin.
+func (g *gate) roomLocked(now time.Time) int {
+	room := max(g.most-g.running, 0)
+	for i := range g.rates {
+		room = min(room, g.rates[i].tokens(now))
+	}
+	return room
+}
+
+// hireLocked asks the wheel for as many workers as may begin what waits.
+func (g *gate) hireLocked(now time.Time) {
+	if g.queue.Len() == 0 {
+		return
+	}
+	room := g.roomLocked(now)
+	for range min(room, g.queue.Len()) - g.asked {
+		g.asked++
+		g.backlog.wheel.AfterFunc(0, g.begin)
+	}
+	if room == 0 {
+		g.wakeLocked(now)
+	}
+}
+
+// wakeLocked has the wheel send a worker when the rate allows a run, if that is what the queue waits for.
+func (g *gate) wakeLocked(now time.Time) {
+	if g.waking != nil || g.running >= g.most {
+		return
+	}
+	var wait time.Duration
+	for i := range g.rates {
+		if g.rates[i].holds == 0 {
+			return
+		}
+		wait = max(wait, g.rates[i].next(now))
+	}
+	g.waking = g.backlog.wheel.AfterFunc(wait, g.wake)
+}
+
+// hold notes a live that is in memory.
+func (g *gate) hold(l *live) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holdLocked(l)
+}
+
+func (g *gate) holdLocked(l *live) {
+	if _, held := g.held.ReplaceOrInsert(l); !held {
+		g.countLocked(l, 1)
+	}
+}
+
+// remove takes out a live that does not wait any more.
+func (g *gate) remove(l *live) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if in, ok := g.held.Get(l); ok && in == l {
+		g.removeLocked(l)
+	}
+}
+
+func (g *gate) removeLocked(l *live) {
+	g.held.Delete(l)
+	g.queue.Delete(l)
+	g.countLocked(l, -1)
+	if g.wanted && g.drainedLocked() {
+		g.wanted = false
+		g.backlog.call()
+	}
+}
+
+func (g *gate) countLocked(l *live, n int) {
+	size := n * l.rec.size()
+	g.bytes += size
+	g.total.lives.Add(int64(n))
+	g.total.bytes.Add(int64(size))
+}
+
+// boundLocked returns how many tasks the gate holds.
+func (g *gate) boundLocked() int {
+	if !g.backlog.shared {
+		return gateMost
+	}
+	bound := g.most
+	if bound > 0 && bound < gateMost && g.kind.quick() {
+		bound += gateQuick
+	}
+	for _, r := range g.rates {
+		if r.holds == 0 {
+			return 0
+		}
+		bound = min(bound, r.holds+int(min(time.Second/r.each, gateMost)))
+	}
+	return min(bound, gateMost)
+}
+
+func (g *gate) drainedLocked() bool {
+	return 2*g.held.Len() <= g.boundLocked() && 2*g.bytes <= gateBytes
+}
+
+// room returns how many more tasks the gate takes.
+func (g *gate) room() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bytes >= gateBytes {
+		return 0
+	}
+	return max(g.boundLocked()-g.held.Len(), 0)
+}
+
+// drained reports whether it is time to fill the gate. If it is not, the backend is called when it is.
+func (g *gate) drained() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wanted = !g.drainedLocked()
+	return !g.wanted
+}
+
+// excess returns a live that is to leave the memory, if there are too many: the one that is due last. The gate
+// of a keeper is cut before it.
+func (g *gate) excess() *live {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.held.Len()
+	if n <= g.boundLocked() && (g.backlog.shared || n <= 1 || g.bytes <= gateBytes) {
+		return nil
+	}
+	l, _ := g.held.DeleteMax()
+	g.queue.Delete(l)
+	g.countLocked(l, -1)
+	if last, ok := g.held.Max(); ok && !g.backlog.shared {
+		g.cut, g.at = true, last.rec.position()
+	}
+	return l
+}
+
+// beyond reports whether the task is left in the store.
+func (g *gate) beyond(rec *record) bool { return g.cut && g.at.before(rec.position()) }
+
+// waiting returns how many due runs wait for the limits.
+func (g *gate) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.queue.Len()
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// A Limit bounds the runs of a kind. The zero value is no bound.
+type Limit struct {
+	Concurrency int           // runs that are running at the same time; 0 means no bound
+	Rate        int           // runs that start within Per; 0 means no bound
+	Per         time.Duration // of Rate
+	Burst       int           // runs that may start at once, if none has started for long enough
+}
+
+// WithConcurrency bounds how many runs of the kind are running at the same time in this scheduler. A due task
+// waits for its turn without a worker, in due order, so that other kinds are not delayed. n below
+// [WithPoolSize] leaves workers for other kinds, also if the runs are long. The default is no bound. n must be
+// positive.
+//
+// The overdue tasks of a kind with a limit, whichever it is, come before those that fall due now.
+func WithConcurrency(n int) KindOption {
+	return func(k *kind) error { return k.limit.concurrent(n) }
+}
+
+// WithRate bounds how many runs of the kind start in this scheduler: n within per, evenly spread, and burst at
+// once if none has started for long enough. So within any time t at most burst + n·t/per start. An attempt
+// counts as a run. n, per and burst must be positive.
+func WithRate(n int, per time.Duration, burst int) KindOption {
+	return func(k *kind) error { return k.limit.spread(n, per, burst) }
+}
+
+// WithClusterConcurrency is [WithConcurrency] for all nodes of an engine together. Each node that handles the kind
+// takes an equal share of n; if n is less than the number of nodes, some have none. All nodes must set the same n.
+// A node takes no share until every other node has heard of it: until it is the only one with the kind, or has
+// been a member for a lease ([WithLease]). When a node joins, runs that have begun are not interrupted: with
+// them, n can be exceeded until they have ended. So it can be by a run whose node has lost its lease. On a
+// [Store] this is a bound like that of WithConcurrency.
+func WithClusterConcurrency(n int) KindOption {
+	return func(k *kind) error { return k.cluster.concurrent(n) }
+}
+
+// WithClusterRate is [WithRate] for all nodes of an engine together. They share n and burst as those of
+// [WithClusterConcurrency] share theirs: at most burst nodes run the kind. What was saved up for a burst is lost
+// when the node leaves.
+func WithClusterRate(n int, per time.Duration, burst int) KindOption {
+	return func(k *kind) error { return k.cluster.spread(n, per, burst) }
+}
+
+func (l *Limit) concurrent(n int) error {
+	l.Concurrency = n
+	return positive("concurrency", n)
+}
+
+func (l *Limit) spread(n int, per time.Duration, burst int) error {
+	if n <= 0 || per <= 0 || burst <= 0 {
+		return fmt.Errorf("durable: rate of %d within %v with bursts of %d: all must be positive", n, per, burst)
+	}
+	l.Rate, l.Per, l.Burst = n, per, burst
+	return nil
+}
+
+// share returns what a node gets of n: its rank among the nodes says who gets one of the remainder. A node that
+// sees more nodes than there are gets no more than its part. So the parts are n at most, as long as each node
+// sees all that take theirs.
+func share(n, rank, nodes int) int {
+	if rank < n%nodes {
+		return n/nodes + 1
+	}
+	return n / nodes
+}
+
+// A bucket has tokens: one comes each so often, until there are as many as it holds.
+type bucket struct {
+	each  time.Duration
+	holds int
+	empty time.Time // when it would have been empty if all tokens since then were there
+}
+
+// newBucket returns the full bucket of the node of a rank.
+func newBucket(l Limit, rank, nodes int) bucket {
+	takers := min(nodes, l.Burst)
+	each := math.Ceil(float64(l.Per) / float64(l.Rate) * float64(takers))
+	b := bucket{each: time.Duration(min(each, math.MaxInt64/4)), holds: share(l.Burst, rank, nodes)}
+	b.holds = min(b.holds, int(math.MaxInt64/4/b.each))
+	return b
+}
+
+// tokens returns how many there are.
+func (b *bucket) tokens(now time.Time) int {
+	if full := now.Add(-time.Duration(b.holds) * b.each); b.empty.Before(full) {
+		b.empty = full
+	}
+	return int(now.Sub(b.empty) / b.each)
+}
+
+func (b *bucket) take() { b.empty = b.empty.Add(b.each) }
+
+// next returns how long it takes until there is a token.
+func (b *bucket) next(now time.Time) time.Duration { return b.empty.Add(b.each).Sub(now) }
+
+// become makes the bucket another one, with the tokens that it has.
+func (b *bucket) become(other bucket, now time.Time) {
+	tokens := min(b.tokens(now), other.holds)
+	other.empty = now.Add(-time.Duration(tokens) * other.each)
+	*b = other
+}
