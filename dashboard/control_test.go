@@ -90,9 +90,9 @@ func TestScheduler_refusals(t *testing.T) {
 		}{
 			{"/api/reschedule", url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"2h"}}, 200, AuditEntry{Action: "reschedule", Key: "k", Tasks: 1, Source: "tasks"}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "remove", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
-			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/pause", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/resume", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "resume", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/pause", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "tasks"}},
 			{"/api/resume", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "resume", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "remove", Key: "k", Tasks: 1, Source: "tasks"}},
