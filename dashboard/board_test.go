@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"net/url"
@@ -595,4 +596,55 @@ func TestPayload(t *testing.T) {
 			t.Errorf("of %.20q %d bytes are shown", c.payload, len(got.Text))
 		}
 	}
+}
+
+// A countedStore counts the records that are read in its orders.
+type countedStore struct {
+	*memstore.Store
+	read atomic.Int64
+}
+
+func (s *countedStore) counted(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		for r, err := range walk {
+			s.read.Add(1)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *countedStore) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.Due(after, until))
+}
+
+func (s *countedStore) ByKey(from string) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.ByKey(from))
+}
+
+func (s *countedStore) Failing(from string) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.Failing(from))
+}
+
+// A page that is open reads no tasks from the store, however many there are.
+func TestBoard_openPage_readsNoTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countedStore{Store: memstore.New()}
+		s := newScheduler(t, store)
+		put(t, s, many(1000, "later", "ok", 10*time.Hour)...)
+		put(t, s, many(1000, "bad", "bad", time.Second)...)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(time.Minute) // until all that fail are parked
+		before := store.read.Load()
+		for range 600 {
+			time.Sleep(time.Second)
+			if got := stateOf(t, h); got.Stats.Pending != 2000 || got.Stats.Parked != 1000 {
+				t.Fatalf("the accounts are %+v", got.Stats)
+			}
+		}
+		if n := store.read.Load() - before; n > 0 {
+			t.Errorf("in ten minutes %d tasks were read", n)
+		}
+	})
 }
