@@ -262,7 +262,7 @@ func TestControl_pausesAndResumes(t *testing.T) {
 				form, _ := url.ParseQuery(source + "&key=k")
 				answer[struct{}](t, ask(h, "POST", c.target, form), 200)
 			}
-			time.Sleep(time.Second) // the state is not read anew at once
+			time.Sleep(time.Second) // the state is read again after a while
 			stored := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?scheduler=tasks&key=k", nil), 200)
 			if stored.Task.State != c.state || (stored.Task.Next == nil) != c.paused {
 				t.Errorf("%s: the task of the scheduler is %+v", c.target, stored.Task)

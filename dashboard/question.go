@@ -23,7 +23,7 @@ const (
 // A question is what a scheduler is asked that may take long, and what it has answered. It is asked in the
 // background, so that nothing waits for an engine that does not answer.
 type question[T any] struct {
-	rest time.Duration // an answer is used again for so many times as long as it took
+	rest time.Duration // an answer is used again for this many times as long as it took
 
 	mu    sync.Mutex // protects below
 	value T          // the last one that was no error
