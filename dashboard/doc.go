@@ -67,10 +67,10 @@
 // accounts three times a second. It sends one text to all pages that have read the last one, whatever the
 // number of tasks; bench/RESULTS.md has the cost of that.
 //
-// BenchmarkPage measures the processor time of a process with a million tasks, its reader included, as a share of
-// one core of an AMD EPYC. Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable scheduler it
-// is 0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page: also if all tasks are parked, or overdue and without a
-// handler, an open page adds less than those measurements differ.
+// BenchmarkPage measures the processor time of a process with a million tasks, its reader included, as a share
+// of one core of an AMD EPYC. Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable
+// scheduler it is 0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page: also if all tasks are parked, or overdue
+// and without a handler, an open page adds less than those measurements differ.
 //
 // A page in a hidden tab is not open. A request for the state as JSON counts as a page for ten seconds. A page
 // that reads too slowly gets fewer updates, each with what it missed, and is closed in the end: neither the
