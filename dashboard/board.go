@@ -93,6 +93,7 @@ type reading struct {
 // newBoard returns a board, which reads the scheduler from now on.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
+	b.nodes.rest, b.orphans.rest = rest, rest
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -365,13 +367,11 @@ type fakeScheduler struct {
 	*durable.Scheduler
 	nodes  []durable.NodeInfo
 	census func() durable.Census
-	asked  int
 }
 
 func (f *fakeScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) { return f.nodes, nil }
 
 func (f *fakeScheduler) Census(context.Context) (durable.Census, error) {
-	f.asked++
 	return f.census(), nil
 }
 
@@ -411,14 +411,11 @@ func TestBoard_nodes(t *testing.T) {
 	})
 }
 
-// A census that takes long is used again for a hundred times as long, and delays nothing.
-func TestBoard_slowCensus_isRare(t *testing.T) {
+// What takes long, and does not see to that by itself, is used again for a hundred times as long, and delays nothing.
+func TestBoard_slowNodes_areRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}
-		f.census = func() durable.Census {
-			time.Sleep(2 * time.Second)
-			return durable.Census{At: time.Now(), Whole: true, Kinds: []durable.KindCensus{{Kind: "k", Tasks: 1}}}
-		}
+		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f.nodes.Store(int64(2 * time.Second))
 		b := newBoard("tasks", f, nil)
 		for range 190 {
 			time.Sleep(time.Second)
@@ -428,14 +425,74 @@ func TestBoard_slowCensus_isRare(t *testing.T) {
 				t.Fatalf("a state took %v, and is %+v", took, s.Health)
 			}
 		}
-		if f.asked != 1 {
-			t.Errorf("in 190 s it was asked %d times", f.asked)
+		if n := f.asked.Load(); n != 1 {
+			t.Errorf("in 190 s it was asked %d times", n)
 		}
-		if s := b.state(-1); s.Census.Tasks != 1 || s.Now.Sub(*s.Census.At) < time.Minute {
-			t.Errorf("the census is %+v", s.Census)
+		if s := b.state(-1); len(s.Nodes) != 1 {
+			t.Errorf("the nodes are %+v", s.Nodes)
 		}
 		time.Sleep(30 * time.Second)
 	})
+}
+
+// What a scheduler counts not too often by itself is asked for at each reading: a count that has taken long is not shown
+// for longer than the scheduler uses it. It delays nothing either.
+func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f.counts.Store(int64(150 * time.Millisecond))
+		b := newBoard("tasks", f, nil)
+		time.Sleep(time.Second)
+		for range 20 {
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			if s, n := b.state(-1), int(f.asked.Load()); s.Census.Tasks != n || s.CatchUp.Left != n {
+				t.Errorf("after %d counts the census is %+v, and the backlog %+v", n, s.Census, s.CatchUp)
+			}
+			if took := time.Since(began); took > readPatience {
+				t.Fatalf("a state took %v", took)
+			}
+		}
+		f.counts.Store(int64(3 * time.Second))
+		time.Sleep(10 * time.Second)
+		for range 10 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			if b.state(-1); time.Since(began) > 2*readPatience {
+				t.Fatalf("a state took %v", time.Since(began))
+			}
+		}
+		f.counts.Store(0)
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// A slowScheduler takes its time for some answers.
+type slowScheduler struct {
+	*durable.Scheduler
+	nodes, counts atomic.Int64 // how long these take, in nanoseconds
+	asked         atomic.Int32 // how often it was asked for the nodes if they are slow, or else for the census
+}
+
+func (s *slowScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
+	if s.nodes.Load() > 0 {
+		s.asked.Add(1)
+	}
+	time.Sleep(time.Duration(s.nodes.Load()))
+	return s.Scheduler.Nodes(ctx)
+}
+
+func (s *slowScheduler) Census(ctx context.Context) (durable.Census, error) {
+	if s.nodes.Load() == 0 {
+		s.asked.Add(1)
+	}
+	time.Sleep(time.Duration(s.counts.Load()))
+	return durable.Census{Whole: true, Kinds: []durable.KindCensus{{Kind: "ok", Tasks: int(s.asked.Load())}}}, nil
+}
+
+func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
+	time.Sleep(time.Duration(s.counts.Load()))
+	return durable.CatchUp{Left: int(s.asked.Load()), Oldest: time.Now()}, nil
 }
 
 // All pages of a scheduler share a reading a second, and nothing is left running when the handler is not used any more.
@@ -539,4 +596,55 @@ func TestPayload(t *testing.T) {
 			t.Errorf("of %.20q %d bytes are shown", c.payload, len(got.Text))
 		}
 	}
+}
+
+// A countedStore counts the records that are read in its orders.
+type countedStore struct {
+	*memstore.Store
+	read atomic.Int64
+}
+
+func (s *countedStore) counted(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		for r, err := range walk {
+			s.read.Add(1)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *countedStore) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.Due(after, until))
+}
+
+func (s *countedStore) ByKey(from string) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.ByKey(from))
+}
+
+func (s *countedStore) Failing(from string) iter.Seq2[durable.Record, error] {
+	return s.counted(s.Store.Failing(from))
+}
+
+// A page that is open reads no tasks from the store, however many there are.
+func TestBoard_openPage_readsNoTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countedStore{Store: memstore.New()}
+		s := newScheduler(t, store)
+		put(t, s, many(1000, "later", "ok", 10*time.Hour)...)
+		put(t, s, many(1000, "bad", "bad", time.Second)...)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(time.Minute) // until all that fail are parked
+		before := store.read.Load()
+		for range 600 {
+			time.Sleep(time.Second)
+			if got := stateOf(t, h); got.Stats.Pending != 2000 || got.Stats.Parked != 1000 {
+				t.Fatalf("the accounts are %+v", got.Stats)
+			}
+		}
+		if n := store.read.Load() - before; n > 0 {
+			t.Errorf("in ten minutes %d tasks were read", n)
+		}
+	})
 }

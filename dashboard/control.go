@@ -15,9 +15,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause and
-// resume them: by key, and of a durable scheduler also all that a search finds. Other requests get the text of check's
-// error. A request that a browser sends on behalf of another site is refused before check is called
+// AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
+// and resume them: by key, and of a durable scheduler also all that a search finds. Other requests get the text
+// of check's error. A request that a browser sends on behalf of another site is refused before check is called
 // ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a

@@ -90,9 +90,9 @@ func TestScheduler_refusals(t *testing.T) {
 		}{
 			{"/api/reschedule", url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"2h"}}, 200, AuditEntry{Action: "reschedule", Key: "k", Tasks: 1, Source: "tasks"}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "remove", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
-			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/pause", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/resume", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "resume", Key: "k", Tasks: 1, Source: "wheel"}},
+			{"/api/run", url.Values{"wheel": {"wheel"}, "key": {"k"}}, 200, AuditEntry{Action: "run", Key: "k", Tasks: 1, Source: "wheel"}},
 			{"/api/pause", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "pause", Key: "k", Tasks: 1, Source: "tasks"}},
 			{"/api/resume", url.Values{"scheduler": {"tasks"}, "key": {"none"}}, 404, AuditEntry{Action: "resume", Key: "none", Source: "tasks", Err: durable.ErrTaskKeyNotFound}},
 			{"/api/remove", url.Values{"scheduler": {"tasks"}, "key": {"k"}}, 200, AuditEntry{Action: "remove", Key: "k", Tasks: 1, Source: "tasks"}},
@@ -262,7 +262,7 @@ func TestControl_pausesAndResumes(t *testing.T) {
 				form, _ := url.ParseQuery(source + "&key=k")
 				answer[struct{}](t, ask(h, "POST", c.target, form), 200)
 			}
-			time.Sleep(time.Second) // the state is not read anew at once
+			time.Sleep(time.Second) // the state is read again after a while
 			stored := answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?scheduler=tasks&key=k", nil), 200)
 			if stored.Task.State != c.state || (stored.Task.Next == nil) != c.paused {
 				t.Errorf("%s: the task of the scheduler is %+v", c.target, stored.Task)

@@ -57,14 +57,20 @@
 //
 // A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
 // pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
-// asks for Stats, Census, Nodes, Kinds, CatchUp and one key, and for due tasks of kinds without a handler. An
-// answer that took d is used again for 100 × d, so that each question takes at most 1 % of the time. Lists, and
-// the errors by which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks
-// for 150 ms at most, and says if it was cut.
+// asks for Stats, Census, Nodes, Kinds, CatchUp and one key, and for due tasks of kinds without a handler. What
+// of these takes long is asked for at most 1 % of the time. Lists, and the errors by which tasks are grouped,
+// are read when they are opened or refreshed; each looks at the tasks for 150 ms at most, and says if it was
+// cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
+// time.
 //
 // With no page open there is no goroutine. While pages are open, one goroutine for each wheel shown reads the
 // accounts three times a second. It sends one text to all pages that have read the last one, whatever the
 // number of tasks; bench/RESULTS.md has the cost of that.
+//
+// BenchmarkPage measures the processor time of a process with a million tasks, its reader included, as a share
+// of one core of an AMD EPYC. Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable
+// scheduler it is 0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page: also if all tasks are parked, or overdue
+// and without a handler, an open page adds less than those measurements differ.
 //
 // A page in a hidden tab is not open. A request for the state as JSON counts as a page for ten seconds. A page
 // that reads too slowly gets fewer updates, each with what it missed, and is closed in the end: neither the
@@ -169,8 +175,8 @@
 // forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, generation (a string)
 // and seq, as in durable.Info.
 //
-// A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle, waiting and
-// paused, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that
+// A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle, waiting
+// and paused, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that
 // are not UTF-8 are replaced. Then exact is false, and id is what to request the task by, unless the key is
 // longer than 8 KiB. A request takes any key, percent-encoded.
 //

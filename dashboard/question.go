@@ -15,13 +15,16 @@ const (
 	// A question is given up after questionTime. Until then it is not asked again.
 	questionTime = 10 * time.Second
 
-	// An answer is used again for rest times as long as it took, so that asking takes at most 1 % of the time.
+	// rest is that of a question that takes at most 1 % of the time. Nodes and Find need one. Stats, Census and
+	// CatchUp of a scheduler count not too often by themselves, and know what has changed since.
 	rest = 100
 )
 
 // A question is what a scheduler is asked that may take long, and what it has answered. It is asked in the
 // background, so that nothing waits for an engine that does not answer.
 type question[T any] struct {
+	rest time.Duration // an answer is used again for this many times as long as it took
+
 	mu    sync.Mutex // protects below
 	value T          // the last one that was no error
 	at    time.Time  // when it came; zero if none did
@@ -49,7 +52,7 @@ func (q *question[T]) start(ask func(context.Context) (T, error)) <-chan struct{
 		defer q.mu.Unlock()
 		if q.err = err; err == nil {
 			q.value, q.at = value, time.Now()
-			q.until = q.at.Add(rest * q.at.Sub(began))
+			q.until = q.at.Add(q.rest * q.at.Sub(began))
 		}
 		close(done)
 	}()

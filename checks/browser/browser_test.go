@@ -668,7 +668,7 @@ func TestPage_axe_findsNothing(t *testing.T) {
 		dashboard.AllowControl(everybody)))
 	browser := chrome(t)
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{320, 1200} {
+		for _, width := range []int64{320, 768, 1200, 1920} {
 			p := open(t, browser, address, width, scheme)
 			p.until(`page.live`)
 			js[any](p, string(axe)+";null")

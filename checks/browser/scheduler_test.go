@@ -396,6 +396,8 @@ func troubled(t *testing.T) string {
 	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works), s.Start())
 	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
 	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
+	must(t, s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour, Payload: []byte("ab\x00"),
+		PayloadVersion: 2, Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}), s.Pause(t.Context(), "held"))
 	tw, _ := newWheel(t, 60)
 	return serve(t, dashboard.Handler([]dashboard.Source{source, dashboard.Wheel("wheel", tw, nil)},
 		dashboard.AllowControl(everybody), dashboard.AllowPayloads(everybody)))
@@ -406,7 +408,9 @@ var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
 	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a")`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
+	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
+	{"#scheduler=tasks&key=held", `!$("task").hidden && $("pause").textContent === "Resume" && !facts[10].hidden`},
 }
 
 // eachView shows each view at each width, scheme and size of the font.
@@ -444,7 +448,7 @@ func TestScheduler_axe_findsNothing(t *testing.T) {
 	}
 	axe, err := os.ReadFile(path)
 	must(t, err)
-	eachView(t, []int64{320, 1200}, []string{"light", "dark", "forced"}, []int{100}, func(p *tab, name string) {
+	eachView(t, []int64{320, 768, 1200, 1920}, []string{"light", "dark", "forced"}, []int{100}, func(p *tab, name string) {
 		if !js[bool](p, `"axe" in window`) {
 			js[any](p, string(axe)+";null")
 		}

@@ -194,12 +194,13 @@ function showNodes(state) {
 
 // ---- why tasks fail
 
-const readings = { read: -Infinity, failing: -1, reading: false };
+const readings = { read: -Infinity, took: 0, failing: -1, reading: false };
 
-// failuresChanged reads the failures again if other tasks fail now, but not often: it is a look at all of them.
+// failuresChanged reads the failures again if other tasks fail now, but not often: it is a look at all of them, which
+// takes up to 150 ms. The answer is used for 300 times as long as it took, and 15 s at least.
 function failuresChanged() {
-  const { failing } = page.tasks.census;
-  if (failing !== readings.failing && performance.now() - readings.read > 15000) readFailures();
+  const { failing } = page.tasks.census, old = performance.now() - readings.read;
+  if (failing !== readings.failing && old > Math.max(15000, 300 * readings.took)) readFailures();
 }
 
 async function readFailures() {
@@ -215,6 +216,7 @@ async function readFailures() {
     if (scheduler === page.scheduler) sayError(e, $("failures-message"));
   } finally {
     readings.reading = false;
+    readings.took = Math.min(performance.now() - readings.read, 300); // and the rest was not the server's
   }
 }
 
