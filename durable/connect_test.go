@@ -26,7 +26,7 @@ func (c *cluster) connect() (*durable.Scheduler, *memengine.Link) {
 	return s, link
 }
 
-// It does every verb, and is noticed by nobody: it is no member, and nothing shares the catch-up with it.
+// It does every verb and is no member, so no node shares the catch-up with it.
 func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		s, link := c.connect()

@@ -20,6 +20,9 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 	over := stretch{order: byFailing}
 	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
 		r := v.rec
+		if r.paused != 0 { // as in the census
+			return true
+		}
 		of := name{r.kind, groupText(r.failure())}
 		g := groups[of]
 		if g == nil {

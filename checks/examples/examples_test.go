@@ -41,7 +41,6 @@ var exempt = map[string]string{
 	"durable/memstore.Store.Get":        byScheduler,
 	"durable/memstore.Store.Due":        byScheduler,
 	"durable/memstore.Store.Keys":       byScheduler,
-	"durable/memstore.Store.Len":        byScheduler,
 	"durable/memstore.Store.Close":      byScheduler,
 	"durable/memengine.Engine.Claim":    byNode,
 	"durable/memengine.Engine.Claimed":  byNode,

@@ -109,8 +109,14 @@ func pausedVerbs(t *testing.T, r *rig) {
 	r.must(r.on().Pause(ctx, "a")) // it is parked
 	r.paused("a")
 	r.counts(durable.KindCensus{Tasks: 1, Paused: 1})
+	if f, err := r.on().Failures(ctx); err != nil || len(f.Groups) != 0 {
+		t.Errorf("what is paused fails: %+v, %v", f, err)
+	}
 	r.must(r.on().Resume(ctx, "a"))
 	r.counts(durable.KindCensus{Tasks: 1, Failing: 1, Parked: 1})
+	if f, err := r.on().Failures(ctx); err != nil || len(f.Groups) != 1 {
+		t.Errorf("what is parked fails: %+v, %v", f, err)
+	}
 	if i := r.info("a"); !i.Parked || i.State != durable.Parked {
 		t.Errorf("parked, paused and resumed: %+v", i)
 	}
