@@ -20,6 +20,7 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 	case o.failure == "" && !r.repeats():
 		return nil
 	case o.failure == "":
+		next.note = o.note
 		if next.times != Forever {
 			next.times--
 		}
