@@ -138,10 +138,10 @@ func (r *record) periods(until int64) (n uint64) {
 		return uint64((until - r.grid) / int64(r.interval))
 	}
 	calendar, err := parseCalendar(r.cron)
-	for at := r.grid; at < until && err == nil; at = calendar.shifted(at, r.shift) {
-		n++
+	if err != nil || until <= r.grid {
+		return 0
 	}
-	return n
+	return 1 + calendar.between(time.Unix(0, r.grid-int64(r.shift)), time.Unix(0, until-int64(r.shift)))
 }
 
 // nextOf returns the first instant of the calendar, shifted, after t, or never if this process cannot read it.
