@@ -148,6 +148,10 @@ damage: ## Damage every byte and file of a durable store, or of large files 2,00
 churn: ## LIVE durable tasks through ten times as many cycles of add and remove; an hour
 	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable/pebble
 
+.PHONY: zones
+zones: ## Calendars in every time zone, ten years of each; a quarter of an hour
+	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable -zones
+
 .PHONY: bench-durable
 bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .

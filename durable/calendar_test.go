@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -101,6 +102,7 @@ func walk(t *testing.T, from, until time.Time) {
 		}
 	}
 	local := make([]int, minutes) // what the clock shows, as an index of matches
+	rnd := rand.New(rand.NewPCG(1, 2))
 	inZone := func(t *testing.T, zone string) {
 		in, err := time.LoadLocation(zone)
 		if err != nil {
@@ -144,6 +146,15 @@ func walk(t *testing.T, from, until time.Time) {
 					return from.Add(time.Duration(all[at]) * time.Minute).In(in).String()
 				}
 				t.Errorf("%s, %s: run %d is at %s, want %s", zone, c.spec, at, when(got), when(want))
+			}
+			for range min(len(got), 3) {
+				i := rnd.IntN(len(got))
+				j := min(i+rnd.IntN(len(got)/8+2), len(got)-1)
+				after := from.Add(time.Duration(got[i])*time.Minute + time.Duration(rnd.IntN(2)))
+				before := from.Add(time.Duration(got[j])*time.Minute - time.Duration(rnd.IntN(2)))
+				if n := calendar.between(after, before); n != uint64(max(j-i-1, 0)) {
+					t.Errorf("%s, %s: between %v and %v are %d runs, want %d", zone, c.spec, after, before, n, j-i-1)
+				}
 			}
 		}
 	}
@@ -209,6 +220,30 @@ func TestNext_wrong(t *testing.T) {
 			t.Errorf("%q is next at %v", spec, next)
 		} else if !strings.Contains(err.Error(), "cron ") {
 			t.Errorf("%q: %v", spec, err)
+		}
+	}
+}
+
+// A year of missed runs.
+func BenchmarkRecord_periods(b *testing.B) {
+	for _, cron := range []string{"* * * * *", "CRON_TZ=Europe/Berlin * * * * *", "CRON_TZ=Europe/Berlin 0 9 * * *"} {
+		b.Run(cron, func(b *testing.B) {
+			from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			r := &record{cron: cron, grid: from.UnixNano()}
+			until := nextOf(cron, from.AddDate(1, 0, 0).UnixNano(), 0)
+			n := uint64(0)
+			for b.Loop() {
+				n = r.periods(until)
+			}
+			b.ReportMetric(float64(n), "runs")
+		})
+	}
+}
+
+func BenchmarkParseCalendar(b *testing.B) {
+	for b.Loop() {
+		if _, err := parseCalendar("CRON_TZ=Europe/Berlin 0 9 * * *"); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

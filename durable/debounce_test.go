@@ -40,7 +40,8 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 		const most, lasts = 2 * sec, 20 * sec
 		var all sync.WaitGroup
 		for i, m := range c.nodes {
-			m.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Millisecond} })
+			slow := memengine.Fault{Delay: time.Millisecond}
+			m.link.SetFaults(func(string) memengine.Fault { return slow })
 			task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: most}
 			all.Go(func() {
 				for n := 0; time.Since(c.begin) < lasts; n++ {

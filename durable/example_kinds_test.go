@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A letter had one recipient in its first form, and has any number of them in its second.
@@ -96,4 +97,33 @@ func ExamplePark() {
 	// Output:
 	// the card was stolen
 	// order 42: the bank is busy
+}
+
+// A run that finds nothing to do is complete, and says so. What wraps handlers leaves such an error alone.
+func ExampleDone() {
+	ctx := context.Background()
+	noted := make(chan string)
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()),
+		durable.WithObserver(func(a durable.Attempt) { noted <- a.Note }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge := func(context.Context, durable.Run) error { return durable.Done("paid already") }
+	counted := func(ctx context.Context, run durable.Run) error {
+		err := charge(ctx, run)
+		if _, done := durable.DoneNote(err); err != nil && !done {
+			fmt.Println("one more failure")
+		}
+		return err
+	}
+	err = errors.Join(s.Handle("charge", counted), s.Start(),
+		s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "charge", Delay: time.Millisecond}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-noted)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: paid already
 }

@@ -28,6 +28,7 @@ var fields = [...]field{
 	{6, (*record).encodePaused, (*record).decodePaused},
 	{8, (*record).encodeShift, (*record).decodeShift},
 	{9, (*record).encodeDeadline, (*record).decodeDeadline},
+	{10, (*record).encodeNote, (*record).decodeNote},
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -115,6 +116,10 @@ func (r *record) decodeDeadline(d *decoder) {
 	r.deadline = d.varint()
 	d.short = d.short || r.deadline <= 0
 }
+
+func (r *record) encodeNote() []byte { return []byte(r.note) }
+
+func (r *record) decodeNote(d *decoder) { r.note = d.text() }
 
 func (r *record) encodePaused() []byte {
 	if r.paused == 0 {

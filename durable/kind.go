@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic
-// or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and
-// when. ctx is done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
+// A Handler does the work of a run. The run is complete when the handler returns nil or [Done]. After another
+// error, a panic or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says
+// whether and when. ctx is done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.

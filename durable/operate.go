@@ -223,6 +223,7 @@ type Attempt struct {
 	Started time.Time
 	Ended   time.Time
 	Failure string // why it failed, or empty
+	Note    string // of [Done]
 	Parked  bool   // it failed for the last time
 }
 

@@ -29,11 +29,32 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
+// Done returns an error with which a handler completes its run, as if it returned nil, and leaves a note: what it
+// has skipped, or found done already. The note is logged and given to the observers ([Attempt]), and Info.Note
+// has it until the next run is complete. Up to 256 bytes of it are kept. Done is found in an error that wraps it
+// alone. Joined with another error it does not count.
+func Done(note string) error {
+	return &verdict{error: errors.New("done: " + note), done: true, note: note}
+}
+
+// DoneNote reports whether an error of a handler completes the run, and returns its note. What wraps handlers,
+// and counts those that fail, needs it.
+func DoneNote(err error) (note string, ok bool) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if v, ok := err.(*verdict); ok {
+			return v.note, v.done
+		}
+	}
+	return "", false
+}
+
 // A verdict is an error that says what is to become of the task. The first in the tree of an error counts.
 type verdict struct {
 	error
+	done bool
+	note string // if done is set
 	park bool
-	wait time.Duration // if park is not set
+	wait time.Duration // if neither is set
 }
 
 func (v *verdict) Unwrap() error { return v.error }
@@ -41,6 +62,7 @@ func (v *verdict) Unwrap() error { return v.error }
 // An outcome is how an attempt of a run has ended. The zero value is a success.
 type outcome struct {
 	failure string        // why it has failed, or empty
+	note    string        // what the handler has to say of a success
 	park    bool          // it has failed, and there is to be no further attempt
 	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
 }
@@ -59,9 +81,12 @@ func judge(err error) (o outcome) {
 			o = failedFor(inexplicable)
 		}
 	}()
+	if note, ok := DoneNote(err); ok {
+		return outcome{note: clip(note)}
+	}
 	o = failedFor(explain(err.Error))
 	var v *verdict
-	if errors.As(err, &v) {
+	if errors.As(err, &v) && !v.done {
 		o.park, o.wait = v.park, v.wait
 	}
 	return o

@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/sirupsen/logrus"
 )
 
 func TestPark_ofNil_isNil(t *testing.T) {
@@ -46,6 +50,61 @@ func TestPark_withinAnother(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDoneNote(t *testing.T) {
+	done := durable.Done("a note")
+	for name, c := range map[string]struct {
+		err error
+		ok  bool
+	}{
+		"nil":           {nil, false},
+		"a failure":     {errFail, false},
+		"done":          {done, true},
+		"wrapped":       {fmt.Errorf("charging: %w", done), true},
+		"joined":        {errors.Join(done, errFail), false},
+		"joined alone":  {errors.Join(done), false},
+		"wrapped twice": {fmt.Errorf("%w and %w", done, errFail), false},
+		"parked":        {durable.Park(done), false},
+	} {
+		note, ok := durable.DoneNote(c.err)
+		if ok != c.ok || ok && note != "a note" {
+			t.Errorf("%s: %q, %v", name, note, ok)
+		}
+	}
+}
+
+// The observers and the log have the note, of the last run, too.
+func TestDone_isObservedAndLogged(t *testing.T) {
+	var mu sync.Mutex // protects below
+	var observed, logged []string
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		mu.Lock()
+		defer mu.Unlock()
+		if note, ok := e.Data["note"]; ok {
+			logged = append(logged, fmt.Sprint(e.Data["task"], " ", note))
+		}
+	}))
+	observe := durable.WithObserver(func(a durable.Attempt) {
+		mu.Lock()
+		defer mu.Unlock()
+		observed = append(observed, fmt.Sprint(a.Key, " ", a.Note, a.Failure))
+	})
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", func(context.Context, durable.Run) error { return durable.Done("paid already") })
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		time.Sleep(2 * time.Second)
+		r.exists("a", false)
+		stats := r.Stats()
+		mu.Lock()
+		defer mu.Unlock()
+		want := []string{"a paid already"}
+		if !slices.Equal(observed, want) || !slices.Equal(logged, want) || stats.Failed != 0 || stats.Succeeded != 1 {
+			t.Errorf("observed are %q, and logged %q; %+v", observed, logged, stats)
+		}
+	}, durable.WithLogger(log), observe)
 }
 
 type panicking struct{}

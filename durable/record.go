@@ -26,10 +26,11 @@ type record struct {
 	missed     uint64
 	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first
 	trace      string
-	version    int   // of the payload's form; 0 is the first
-	paused     int64 // when it was due as it was paused; 0 if it is not
-	deadline   int64 // when the first run is due at the latest, however often SetTask puts it off; 0 if never
-	starts     int   // of the run, whose end is not known; an engine counts them itself
+	note       string // of the run before, if that has left one
+	version    int    // of the payload's form; 0 is the first
+	paused     int64  // when it was due as it was paused; 0 if it is not
+	deadline   int64  // when the first run is due at the latest, however often SetTask puts it off; 0 if never
+	starts     int    // of the run, whose end is not known; an engine counts them itself
 }
 
 // A failed is a failed attempt.
@@ -91,7 +92,7 @@ func (r *record) info(now int64) Info {
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, State: r.state(now),
-		PayloadVersion: max(r.version, 1),
+		PayloadVersion: max(r.version, 1), Note: r.note,
 	}
 	if !i.Parked && r.paused == 0 {
 		i.Next = time.Unix(0, r.due)

@@ -74,11 +74,14 @@ func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outco
 		if len(cfg.observers) > 0 {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
-				Started: began, Ended: ended, Failure: o.failure, Parked: parked,
+				Started: began, Ended: ended, Failure: o.failure, Note: o.note, Parked: parked,
 			}
 			for _, observe := range cfg.observers {
 				observe(a)
 			}
+		}
+		if o.note != "" {
+			cfg.log.WithField("task", run.Key).WithField("note", o.note).Info("durable: a run is done")
 		}
 		if value != nil {
 			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).

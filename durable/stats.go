@@ -31,8 +31,8 @@ type Stats struct {
 
 	Started   uint64 // calls of handlers
 	Retried   uint64 // of these, not the first attempt of their run
-	Succeeded uint64 // calls that returned nil and were acknowledged
-	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, with the task still there
+	Succeeded uint64 // calls that returned nil or [Done], and were acknowledged
+	Failed    uint64 // calls that returned another error, panicked or ended their goroutine, with the task still there
 
 	Commits   Timing // commits to the store or the engine that succeeded
 	Changes   uint64 // tasks that these have added, changed or removed

@@ -194,6 +194,7 @@ type Info struct {
 	Parked         bool      // it does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty
 	Trace          string    // as in Task
+	Note           string    // of the last run that is complete: see [Done]
 	State          State     // where it stands
 	PayloadVersion int       // as in Task
 	Node           string    // the name of the node that holds it; empty if none does, or on a store

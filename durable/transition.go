@@ -20,6 +20,7 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 	case o.failure == "" && !r.repeats():
 		return nil
 	case o.failure == "":
+		next.note = o.note
 		if next.times != Forever {
 			next.times--
 		}
@@ -137,10 +138,10 @@ func (r *record) periods(until int64) (n uint64) {
 		return uint64((until - r.grid) / int64(r.interval))
 	}
 	calendar, err := parseCalendar(r.cron)
-	for at := r.grid; at < until && err == nil; at = calendar.shifted(at, r.shift) {
-		n++
+	if err != nil || until <= r.grid {
+		return 0
 	}
-	return n
+	return 1 + calendar.between(time.Unix(0, r.grid-int64(r.shift)), time.Unix(0, until-int64(r.shift)))
 }
 
 // nextOf returns the first instant of the calendar, shifted, after t, or never if this process cannot read it.

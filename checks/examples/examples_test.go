@@ -33,6 +33,7 @@ var exempt = map[string]string{
 	"durable.DuplicateKeysError.Unwrap": "is called by package errors",
 	"durable/memengine.Engine.Census":   byNode,
 	"durable.MaxReport":                 byNode,
+	"durable.IfUnstarted":               "is a condition that the nodes make",
 	"durable.Membership":                byNode,
 	"durable.State.String":              byFmt,
 	"durable/memstore.Store.ByKey":      byScheduler,

@@ -19,6 +19,7 @@ var promises = []struct {
 }{
 	{"Park parks at once", parks},
 	{"RetryAfter sets the wait", retriesAfter},
+	{"Done leaves a note", notes},
 	{"an attempt that takes too long has failed", timesOut},
 	{"a late attempt ends before the next begins", endsLate},
 	{"JSON payloads", jsonPayloads},
