@@ -126,6 +126,8 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			breaks("D6", key, "was added, not removed, and never completed")
 		case s.move != nil && s.move.Err == "" && !s.movedRan():
 			breaks("D6", key, "was moved, and has not run since")
+		case s.pause != nil && s.pause.Err == "" && !s.pausedRan():
+			breaks("D6", key, "was paused, and has not run since")
 		case effects[key] > 1:
 			breaks("D7", key, "has had its effect %d times", effects[key])
 		}
@@ -160,6 +162,11 @@ func (s *story) judgeStarts(breaks func(promise, format string, args ...any)) {
 // movedRan reports whether the run to which the task was moved has started.
 func (s *story) movedRan() bool {
 	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.From+int64(s.move.Delay) })
+}
+
+// pausedRan reports whether a start was decided since the task was paused: what ran then does not count.
+func (s *story) pausedRan() bool {
+	return slices.ContainsFunc(s.confirms, func(ev event) bool { return ev.At > s.pause.From })
 }
 
 // afterLease returns how long after the lease of its member a start was decided, or less than 0. The server has
