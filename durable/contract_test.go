@@ -754,7 +754,8 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 }
 
 // Verbs at random, time that passes and crashes, against what is known of each task: when it is due, how often
-// it is to run still. Nothing runs early, late, twice or after its removal.
+// it is to run still, whether it is paused. Nothing runs early, late, twice, while it is paused or after its
+// removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -766,19 +767,73 @@ func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 }
 
 type walked struct {
-	next     time.Time
+	next     time.Time // when the run is due, or would be
+	from     time.Time // not before it is made: the task was resumed then
 	interval time.Duration
 	times    int
+	paused   bool
+}
+
+// starts returns when the run of a task that is not paused is to start.
+func (w *walked) starts() time.Time {
+	if w.from.After(w.next) {
+		return w.from
+	}
+	return w.next
+}
+
+// ran notes a run. What is over by then is missed.
+func (w *walked) ran() {
+	w.times--
+	for first := true; first || !w.next.After(time.Now()); first = false {
+		w.next = w.next.Add(w.interval)
+	}
 }
 
 func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 	model := map[string]*walked{}
 	delays := []time.Duration{1, tick, sec, 29 * sec, 30 * sec, 59 * sec, 60 * sec, 61 * sec, 90 * sec, hour, 50 * hour}
 	delay := func() time.Duration { return delays[rnd.IntN(len(delays))] + time.Duration(rnd.Int64N(int64(sec))) }
-	for step := range 120 {
+	advance := func(step int, d time.Duration) {
+		end := time.Now().Add(d)
+		for time.Now().Before(end) {
+			// To the next start, or the end, and far enough beyond for what is due to have run.
+			at := end
+			for _, m := range model {
+				if !m.paused && m.starts().Before(at) {
+					at = m.starts()
+				}
+			}
+			testkit.Settle(max(time.Until(at), 0) + 2*tick)
+			for _, c := range r.runs() {
+				m := model[c.Key]
+				if m == nil || m.paused || !c.Due.Equal(m.next) || c.Times != m.times-1 {
+					t.Fatalf("step %d: %s ran, due at %v; the model has %+v", step, c.Key, c.Due, m)
+				}
+				if late := r.begin.Add(c.at).Sub(m.starts()); late < 0 || late >= 3*tick {
+					t.Fatalf("step %d: %s ran %v late", step, c.Key, late)
+				}
+				if m.ran(); m.times == 0 {
+					delete(model, c.Key)
+				}
+			}
+			for key, m := range model {
+				if !m.paused && time.Since(m.starts()) > 2*tick {
+					t.Fatalf("step %d: %s was due %v ago and did not run", step, key, time.Since(m.starts()))
+				}
+			}
+		}
+	}
+	for step := range 160 {
 		key := fmt.Sprint("k", rnd.IntN(8))
 		m := model[key]
-		switch rnd.IntN(7) {
+		did := func(verb string, err error) {
+			t.Helper()
+			if (err == nil) != (m != nil) {
+				t.Fatalf("step %d: %s(%s): %v", step, verb, key, err)
+			}
+		}
+		switch rnd.IntN(10) {
 		case 0, 1:
 			task := durable.Task{Key: key, Kind: "note", Delay: delay(), Times: 1 + rnd.IntN(3), Interval: 10*sec + time.Duration(rnd.Int64N(int64(hour)))}
 			err := r.AddTask(ctx, task)
@@ -786,18 +841,14 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				t.Fatalf("step %d: AddTask(%s): %v", step, key, err)
 			}
 			if m == nil {
-				model[key] = &walked{time.Now().Add(task.Delay), task.Interval, task.Times}
+				model[key] = &walked{next: time.Now().Add(task.Delay), interval: task.Interval, times: task.Times}
 			}
 		case 2:
-			if err := r.RemoveTask(ctx, key); (err == nil) != (m != nil) {
-				t.Fatalf("step %d: RemoveTask(%s): %v", step, key, err)
-			}
+			did("RemoveTask", r.RemoveTask(ctx, key))
 			delete(model, key)
 		case 3:
 			d := delay()
-			if err := r.Reschedule(ctx, key, d); (err == nil) != (m != nil) {
-				t.Fatalf("step %d: Reschedule(%s): %v", step, key, err)
-			}
+			did("Reschedule", r.Reschedule(ctx, key, d))
 			if m != nil {
 				m.next = time.Now().Add(d)
 			}
@@ -806,43 +857,26 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				r.crash()
 				r.start() // with no time in between, nothing is overdue
 			}
-		default:
-			end := time.Now().Add(delay())
-			for time.Now().Before(end) {
-				// To the next due time, or the end, and far enough beyond for what is due to have run.
-				at := end
-				for _, m := range model {
-					if m.next.Before(at) {
-						at = m.next
-					}
-				}
-				testkit.Settle(max(time.Until(at), 0) + 2*tick)
-				for _, c := range r.runs() {
-					m := model[c.Key]
-					if m == nil || !c.Due.Equal(m.next) || c.Times != m.times-1 {
-						t.Fatalf("step %d: %s ran, due at %v; the model has %+v", step, c.Key, c.Due, m)
-					}
-					if late := r.begin.Add(c.at).Sub(c.Due); late < 0 || late >= 3*tick {
-						t.Fatalf("step %d: %s ran %v late", step, c.Key, late)
-					}
-					if m.times--; m.times == 0 {
-						delete(model, c.Key)
-						continue
-					}
-					m.next = m.next.Add(m.interval)
-				}
-				for key, m := range model {
-					if time.Since(m.next) > 2*tick {
-						t.Fatalf("step %d: %s was due %v ago and did not run", step, key, time.Since(m.next))
-					}
-				}
+		case 5:
+			did("Pause", r.Pause(ctx, key))
+			if m != nil {
+				m.paused = true
 			}
+		case 6, 7:
+			did("Resume", r.Resume(ctx, key))
+			if m != nil && m.paused {
+				m.paused, m.from = false, time.Now()
+				advance(step, 2*tick) // it may be due
+			}
+		default:
+			advance(step, delay())
 		}
 		if n := r.Len(); n != len(model) {
 			t.Fatalf("step %d: Len is %d, want %d", step, n, len(model))
 		}
 		if m := model[key]; m != nil {
-			if i := r.info(key); !i.Next.Equal(m.next) || i.Times != m.times {
+			i := r.info(key)
+			if m.paused != (i.State == durable.Paused) || !m.paused && !i.Next.Equal(m.next) || i.Times != m.times {
 				t.Fatalf("step %d: %s is %+v, want %+v", step, key, i, m)
 			}
 		}

@@ -25,12 +25,12 @@ var (
 
 const (
 	clients = 2 // of each node
-	verbs   = 7 // of each client
+	verbs   = 8 // of each client
 	keys    = 3
 	lease   = 400 * time.Millisecond
 )
 
-var allVerbs = []verb{add, add, add, set, remove, reschedule, exist, get}
+var allVerbs = []verb{add, add, add, set, remove, reschedule, pause, resume, resume, exist, get}
 
 var ctx = context.Background()
 
@@ -191,13 +191,17 @@ func (d *driver) do(t *testing.T, client int, c call, after, patience time.Durat
 		err = n.RemoveTask(ctx, c.key)
 	case reschedule:
 		err = n.Reschedule(ctx, c.key, after)
+	case pause:
+		err = n.Pause(ctx, c.key)
+	case resume:
+		err = n.Resume(ctx, c.key)
 	case exist:
 		a.ok, err = n.Exist(ctx, c.key)
 	case get:
 		var info durable.Info
 		if info, a.ok, err = n.Get(ctx, c.key); a.ok {
 			a.task, _ = strconv.Atoi(string(info.Payload))
-			a.times, a.seq = info.Times, info.Seq
+			a.times, a.seq, a.paused = info.Times, info.Seq, info.State == durable.Paused
 		}
 	}
 	reads := c.verb == exist || c.verb == get
@@ -205,7 +209,7 @@ func (d *driver) do(t *testing.T, client int, c call, after, patience time.Durat
 	case err == nil:
 		a.ok = a.ok || !reads
 	case errors.Is(err, durable.ErrDuplicateTaskKey) && c.verb == add:
-	case errors.Is(err, durable.ErrTaskKeyNotFound) && (c.verb == remove || c.verb == reschedule):
+	case errors.Is(err, durable.ErrTaskKeyNotFound) && !reads && c.verb != add && c.verb != set:
 	case errors.Is(err, durable.ErrUnavailable), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		if reads {
 			return false // it says nothing

@@ -84,6 +84,7 @@ func TestHistories_ofAnEngineWithAMistake_areRefused(t *testing.T) {
 	for _, mistake := range []string{
 		"an add succeeds on a present key", "a read is stale", "every start is confirmed",
 		"a run ends whatever its revision", "a commit is forgotten", "a commit whose answer is lost is sent again",
+		"a paused task starts", "a pause is forgotten",
 	} {
 		t.Run(mistake, func(t *testing.T) {
 			const most = 100
@@ -129,6 +130,10 @@ func (m *mistaken) Commit(ctx context.Context, by durable.MemberID, batches []du
 				w.If = durable.Always
 			case m.mistake == "a run ends whatever its revision" && w.If == durable.IfUnchanged:
 				w.If = durable.IfPresent
+			case m.mistake == "a pause is forgotten" && w.Data != nil && paused(w.Record):
+				if s, ok, _ := m.Engine.Get(ctx, w.Key); ok {
+					w.Record, w.Hold = s.Record, false
+				}
 			}
 			results[i].Written = append(results[i].Written, durable.Written{})
 		}
@@ -156,12 +161,21 @@ func (m *mistaken) Get(ctx context.Context, key string) (durable.Stored, bool, e
 func (m *mistaken) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
 ) ([]bool, int64, error) {
 	held, now, err := m.Engine.Confirm(ctx, by, claims)
-	if m.mistake == "every start is confirmed" {
-		for i := range held {
+	for i := range held {
+		switch m.mistake {
+		case "every start is confirmed":
 			held[i] = true
+		case "a paused task starts":
+			s, ok, _ := m.Engine.Get(ctx, claims[i].Key)
+			held[i] = held[i] || ok && paused(s.Record)
 		}
 	}
 	return held, now, err
+}
+
+func paused(r durable.Record) bool {
+	info, err := r.Info()
+	return err == nil && info.State == durable.Paused
 }
 
 // again is an engine that sends a commit once more if it fails.

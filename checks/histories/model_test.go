@@ -11,6 +11,7 @@
 package histories
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -29,6 +30,8 @@ const (
 	set        verb = "SetTask"
 	remove     verb = "RemoveTask"
 	reschedule verb = "Reschedule"
+	pause      verb = "Pause"
+	resume     verb = "Resume"
 	exist      verb = "Exist"
 	get        verb = "Get"
 
@@ -46,21 +49,23 @@ type call struct {
 	fence int64  // of a start or end
 }
 
-// An answer is the output. The task, its times and seq are those of a Get.
+// An answer is the output. The task, its times and seq, and whether it is paused, are those of a Get.
 type answer struct {
 	unknown bool
 	ok      bool // the verb has succeeded, or there is a task
 	task    int
 	times   int
 	seq     uint64
+	paused  bool
 }
 
-// A state is that of a key. The fence is the greatest of its starts: that of its tasks in the past, too.
+// A state is that of a key. The fence is the greatest of its starts, or more: that of its tasks in the past, too.
 type state struct {
-	task  int // 0: none
-	times int
-	seq   uint64
-	fence int64
+	task   int // 0: none
+	times  int
+	seq    uint64
+	paused bool
+	fence  int64
 }
 
 // step reports whether the operation fits the state, and returns the next state.
@@ -81,13 +86,20 @@ func step(s state, c call, a answer) (bool, state) {
 		if there {
 			next.seq++
 		}
+	case pause:
+		if there && !s.paused {
+			next.paused = true
+			next.fence++ // a run in progress no longer counts
+		}
+	case resume:
+		next.paused = false
 	case get:
-		if a.ok && (s.task != a.task || s.times != a.times || s.seq != a.seq) {
+		if a.ok && (s.task != a.task || s.times != a.times || s.seq != a.seq || s.paused != a.paused) {
 			return false, s
 		}
 	case start:
 		next.fence = c.fence
-		return s.task == c.task && s.seq == c.seq && s.times == c.times && s.fence < c.fence, next
+		return s.task == c.task && s.seq == c.seq && s.times == c.times && !s.paused && s.fence < c.fence, next
 	case end:
 		if s.task != c.task || s.seq != c.seq || s.fence != c.fence {
 			return true, s // it was moved, replaced or taken over
@@ -224,8 +236,26 @@ func good() []porcupine.Operation {
 		17: {call{verb: add, task: 4, times: 1}, answer{unknown: true}},
 		18: {call{verb: get}, no},
 		19: {call{verb: get}, answer{ok: true, task: 4, times: 1}},
+		20: {call{key: "b", verb: pause}, no},
+		21: {call{key: "b", verb: resume}, no},
+		22: {call{key: "b", verb: add, task: 5, times: 1}, yes},
+		23: {call{key: "b", verb: pause}, yes},
+		24: {call{key: "b", verb: reschedule}, yes},
+		25: {call{key: "b", verb: pause}, yes},
+		26: {call{key: "b", verb: get}, answer{ok: true, task: 5, times: 1, seq: 1, paused: true}},
+		27: {call{key: "b", verb: resume}, yes},
+		28: {call{key: "b", verb: start, task: 5, times: 1, seq: 1, fence: 9}, yes},
+		29: {call{key: "b", verb: pause}, yes},
+		30: {call{key: "b", verb: end, task: 5, seq: 1, fence: 9}, answer{unknown: true}},
+		31: {call{key: "b", verb: get}, answer{ok: true, task: 5, times: 1, seq: 1, paused: true}},
+		32: {call{key: "b", verb: resume}, yes},
+		33: {call{key: "b", verb: resume}, yes},
+		34: {call{key: "b", verb: start, task: 5, times: 1, seq: 1, fence: 12}, yes},
+		35: {call{key: "b", verb: pause}, yes},
+		36: {call{key: "b", verb: set, task: 6, times: 1}, yes},
+		37: {call{key: "b", verb: get}, answer{ok: true, task: 6, times: 1}},
 	} {
-		o.c.key = "a"
+		o.c.key = cmp.Or(o.c.key, "a")
 		h.note(0, h.now(), o.c, o.a)
 	}
 	return h.ops
@@ -258,6 +288,7 @@ func TestCheck_falsifiedHistory_isRefused(t *testing.T) {
 			no("another task", i, func(_ *op, _ *call, a *answer) { a.task = 2 })
 			no("another count", i, func(_ *op, _ *call, a *answer) { a.times++ })
 			no("another run", i, func(_ *op, _ *call, a *answer) { a.seq++ })
+			no("paused, or not", i, func(_ *op, _ *call, a *answer) { a.paused = !a.paused })
 		}
 	}
 	no("a start of a task that was never added", 9, func(_ *op, c *call, _ *answer) { c.task = 2 })
@@ -265,6 +296,9 @@ func TestCheck_falsifiedHistory_isRefused(t *testing.T) {
 	no("a start with another count", 9, func(_ *op, c *call, _ *answer) { c.times = 2 })
 	no("a start with an older fence", 9, func(_ *op, c *call, _ *answer) { c.fence = 4 })
 	no("a start after the removal", 9, func(o *op, _ *call, _ *answer) { o.Call, o.Return = 31, never })
+	no("a start while it is paused", 27, func(_ *op, c *call, _ *answer) { c.verb = exist })
+	no("a start of the run before the pause", 34, func(_ *op, c *call, _ *answer) { c.fence = 9 })
+	no("the end of a run that was paused", 31, func(_ *op, _ *call, a *answer) { *a = answer{} })
 	no("the end of a run that was never started", 6, func(_ *op, c *call, _ *answer) { c.fence = 4 })
 	no("a task that was never added", 17, func(_ *op, c *call, _ *answer) { c.verb = get })
 }

@@ -58,7 +58,7 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 			t.Error(b)
 		}
 	}
-	for _, what := range []string{"add", "late add", "remove", "move", "confirm", "start", "end"} {
+	for _, what := range []string{"add", "late add", "remove", "move", "pause", "resume", "confirm", "start", "end"} {
 		n := r.counts[what]
 		if length == 0 { // on a busy machine few are acknowledged within seconds
 			n += r.counts[what+unknown]
@@ -108,6 +108,7 @@ func (r *report) String() string {
 	fmt.Fprintf(&b, "%-22s %12s %16s\n", "", "acknowledged", "failed, unknown")
 	for _, line := range [][2]string{
 		{"add", "adds"}, {"late add", "adds, committed late"}, {"remove", "removals"}, {"move", "moves"},
+		{"pause", "pauses"}, {"resume", "resumptions"},
 	} {
 		fmt.Fprintf(&b, "%-22s %12d %16d\n", line[1], r.counts[line[0]], r.counts[line[0]+unknown])
 	}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,8 +21,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A fleet is some processes on a server of their own, by way of a proxy.
@@ -38,6 +41,7 @@ type fleet struct {
 	version  int // of the program that processes are started with
 	faults   map[string]int
 	restarts []int64 // when the server was started again
+	resumed  []event // what quiet has resumed
 }
 
 // A program is the test program, or one whose clock is wrong.
@@ -223,13 +227,14 @@ func (f *fleet) run(nodes int, faults []string, between func() time.Duration) ve
 	}
 	time.Sleep(time.Second)
 	f.quiet()
-	v := judge(f.events(), f.effects(), f.left(), f.restarts)
+	v := judge(append(f.events(), f.resumed...), f.effects(), f.left(), f.restarts)
 	v.measure(f)
 	f.clear()
 	return v
 }
 
-// quiet ends the verbs, waits until no task is left, and ends the processes.
+// quiet ends the verbs, waits until no task is left, and ends the processes. It resumes what a process has
+// paused and not resumed.
 func (f *fleet) quiet() {
 	f.t.Helper()
 	for _, n := range f.nodes {
@@ -247,6 +252,7 @@ func (f *fleet) quiet() {
 			if left == 0 && leased == len(f.nodes) {
 				break
 			}
+			f.resume(f.keys(fmt.Sprint("SELECT convert_from(key, 'UTF8') FROM chaos.task WHERE due = ", pausedDue)))
 		}
 	})
 	for _, n := range slices.Clone(f.nodes) {
@@ -254,9 +260,30 @@ func (f *fleet) quiet() {
 	}
 }
 
+func (f *fleet) resume(keys []string) {
+	f.t.Helper()
+	if len(keys) == 0 {
+		return
+	}
+	ctx := f.t.Context()
+	e, err := postgres.Open(ctx, f.server.URL(), postgres.WithSchema("chaos"))
+	check(f.t, err)
+	defer e.Close()
+	s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
+	check(f.t, err)
+	for _, key := range keys {
+		f.resumed = append(f.resumed, event{At: systemTime(), What: "call", Verb: "resume", Key: key})
+		if err := s.Resume(ctx, key); !errors.Is(err, durable.ErrTaskKeyNotFound) {
+			check(f.t, err)
+		}
+	}
+	check(f.t, s.Shutdown(ctx))
+}
+
 // clear makes room for the next run.
 func (f *fleet) clear() {
 	f.t.Helper()
+	f.resumed = nil
 	for _, name := range f.ledgers() {
 		check(f.t, os.Remove(name))
 	}

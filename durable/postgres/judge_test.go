@@ -14,6 +14,7 @@ import (
 // A story is what the ledgers have of one key, which is used once.
 type story struct {
 	add, remove, move *event
+	pause, resuming   *event // resuming is the first call of a resumption
 	confirms, starts  []event
 	removing, moving  bool // the verb was called
 	ended             bool
@@ -36,7 +37,8 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 // judge returns what in the ledgers breaks a promise:
 //
 //	D1  a run starts before it is due, or is due before its delay is over
-//	D2  a start is decided after a removal or a move has returned
+//	D2  a start is decided after a removal or a move has returned, or after a pause and before its resumption is
+//	    called
 //	D3  a task is left over
 //	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise; a member is
 //	    reaped before the server has been up for its lease
@@ -79,12 +81,17 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 		case "call":
 			s.removing = s.removing || ev.Verb == "remove"
 			s.moving = s.moving || ev.Verb == "move"
+			if ev.Verb == "resume" && (s.resuming == nil || ev.At < s.resuming.At) {
+				s.resuming = &ev
+			}
 		case "add", "late add":
 			s.add = &ev
 		case "remove":
 			s.remove = &ev
 		case "move":
 			s.move = &ev
+		case "pause":
+			s.pause = &ev
 		case "alien":
 			breaks("D8", ev.Key, "is claimed by %s, which does not handle its kind", ev.Node)
 		case "confirm":
@@ -99,6 +106,9 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 		for _, ev := range s.confirms { // Confirm was called after the verb had returned
 			if r := s.remove; r != nil && r.Err == "" && ev.From > r.At {
 				breaks("D2", key, "is decided to start %v after its removal", time.Duration(ev.From-r.At))
+			}
+			if p := s.pause; p != nil && p.Err == "" && ev.From > p.At && (s.resuming == nil || ev.At < s.resuming.At) {
+				breaks("D2", key, "is decided to start %v after its pause", time.Duration(ev.From-p.At))
 			}
 			if after := afterLease(ev, leases[ev.Member]); after > 0 {
 				breaks("D4", key, "is decided to start %v after the lease of %s", after, ev.Node)
@@ -116,6 +126,8 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			breaks("D6", key, "was added, not removed, and never completed")
 		case s.move != nil && s.move.Err == "" && !s.movedRan():
 			breaks("D6", key, "was moved, and has not run since")
+		case s.pause != nil && s.pause.Err == "" && !s.pausedRan():
+			breaks("D6", key, "was paused, and has not run since")
 		case effects[key] > 1:
 			breaks("D7", key, "has had its effect %d times", effects[key])
 		}
@@ -150,6 +162,11 @@ func (s *story) judgeStarts(breaks func(promise, format string, args ...any)) {
 // movedRan reports whether the run to which the task was moved has started.
 func (s *story) movedRan() bool {
 	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.From+int64(s.move.Delay) })
+}
+
+// pausedRan reports whether a start was decided since the task was paused: what ran then does not count.
+func (s *story) pausedRan() bool {
+	return slices.ContainsFunc(s.confirms, func(ev event) bool { return ev.At > s.pause.From })
 }
 
 // afterLease returns how long after the lease of its member a start was decided, or less than 0. The server has

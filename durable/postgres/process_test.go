@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -41,7 +42,7 @@ const lease = time.Second
 type event struct {
 	At     int64
 	Node   string
-	What   string // add, remove, move: a verb has returned; call, lease, reap, alien, confirm, start, end
+	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end
 	Verb   string `json:",omitempty"` // of call
 	Key    string
 	From   int64         `json:",omitempty"` // when the verb was called, or the engine
@@ -185,6 +186,16 @@ func (w *watched) Commit(ctx context.Context, by durable.MemberID, batches []dur
 			}
 		}
 	}
+	if w.sabotage == "a pause is forgotten" {
+		for i := range batches {
+			for j := range batches[i] {
+				write := &batches[i][j]
+				if s, ok, err := w.Get(ctx, write.Key); write.Due == pausedDue && ok && err == nil {
+					write.Record, write.Hold = s.Record, false
+				}
+			}
+		}
+	}
 	return w.Engine.Commit(ctx, by, batches)
 }
 
@@ -306,6 +317,9 @@ func (p process) run() error {
 	return s.Shutdown(within)
 }
 
+// pausedDue is the due time of a paused task.
+const pausedDue = math.MaxInt64 - 1
+
 // versionKind is the kind of the tasks that came with a version of the program.
 func versionKind(version int) string { return fmt.Sprint("version ", version) }
 
@@ -325,7 +339,7 @@ func (l late) add(ctx context.Context, task durable.Task) error {
 	})
 }
 
-// verbs adds tasks, and removes or moves some of them about when they are due.
+// verbs adds tasks, and removes, moves or pauses some of them about when they are due.
 func (p process) verbs(ctx context.Context, s *durable.Scheduler, late late, ledger *ledger, caller int) {
 	call := func(ev event, verb func(ctx context.Context) error) error {
 		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -362,18 +376,27 @@ func (p process) verbs(ctx context.Context, s *durable.Scheduler, late late, led
 			return s.AddTask(ctx, durable.Task{Key: key, Kind: kind, Delay: delay})
 		})
 		wait := delay - time.Since(begun) + rand.N(10*time.Millisecond) - 5*time.Millisecond
-		if err == nil && i%3 > 0 {
+		if err == nil && i%5 > 1 {
 			later.Go(func() {
 				time.Sleep(wait)
-				if i%3 == 1 {
+				switch i % 5 {
+				case 2:
 					_ = call(event{What: "remove", Key: key}, func(ctx context.Context) error {
 						return s.RemoveTask(ctx, key)
 					})
-					return
+				case 3:
+					_ = call(event{What: "move", Key: key, Delay: delay}, func(ctx context.Context) error {
+						return s.Reschedule(ctx, key, delay)
+					})
+				case 4:
+					_ = call(event{What: "pause", Key: key}, func(ctx context.Context) error {
+						return s.Pause(ctx, key)
+					})
+					time.Sleep(rand.N(lease / 2))
+					_ = call(event{What: "resume", Key: key}, func(ctx context.Context) error {
+						return s.Resume(ctx, key)
+					})
 				}
-				_ = call(event{What: "move", Key: key, Delay: delay}, func(ctx context.Context) error {
-					return s.Reschedule(ctx, key, delay)
-				})
 			})
 		}
 		time.Sleep(rand.N(10 * time.Millisecond))

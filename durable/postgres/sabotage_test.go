@@ -34,6 +34,7 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 		{"5 no reconciliation", []string{"lost answers", "lost answers"}, "D3", false},
 		{"9 a cursor over due times", []string{"", ""}, "D3", true},
 		{"10 reaping right after an outage", slices.Repeat([]string{"outage"}, 4), "D4", true},
+		{"a pause is forgotten", []string{""}, "D2", true},
 		{"12 completion outside the transaction", []string{"kill", "pause", "kill"}, "D7", false},
 	} {
 		t.Run(c.sabotage, func(t *testing.T) {
