@@ -35,6 +35,7 @@ type gate struct {
 	bytes   int                  // about how many bytes those take
 	queue   *btree.BTreeG[*live] // of these, those that wait for the gate
 	running int
+	part    part             // in the limits of all nodes
 	most    int              // may be running at once
 	rates   []bucket         // each run takes a token of each
 	asked   int              // workers that were asked for and have not begun
@@ -46,7 +47,9 @@ type gate struct {
 	cut bool
 	at  Position
 
-	claimed cursor // of a node, which protects it
+	// Of a node, which protects these. See [node.divideLocked].
+	claimed  cursor
+	reported int64 // when the others could know that this node has the kind, by its own time; 0 if they cannot
 }
 
 // A gateTotal counts what is held at all gates of a scheduler.
@@ -69,28 +72,46 @@ func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
 		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newLives(),
 	}
-	g.setShare(0, 1)
+	if b.shared {
+		g.setPartLocked(part{})
+	} else {
+		g.setPartLocked(undivided)
+	}
 	return g
 }
 
-// setShare sets the limits to those of a node of that rank among a number of nodes.
-func (g *gate) setShare(rank, nodes int) {
+// setPart sets the part of this node in the limits of all nodes.
+func (g *gate) setPart(p part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p != g.part {
+		g.setPartLocked(p)
+	}
+}
+
+// hasPart reports whether this node has a part in the limits of all nodes, which may be 0 runs.
+func (g *gate) hasPart() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.part != part{}
+}
+
+func (g *gate) setPartLocked(p part) {
+	g.part = p
 	now := time.Now()
 	g.most = math.MaxInt
 	if n := g.kind.limit.Concurrency; n > 0 {
 		g.most = n
 	}
 	if n := g.kind.cluster.Concurrency; n > 0 {
-		g.most = min(g.most, share(n, rank, nodes))
+		g.most = min(g.most, p.of(n))
 	}
 	var rates []bucket
 	if g.kind.limit.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.limit, 0, 1))
+		rates = append(rates, newBucket(g.kind.limit, undivided))
 	}
 	if g.kind.cluster.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.cluster, rank, nodes))
+		rates = append(rates, newBucket(g.kind.cluster, p))
 	}
 	for i := range g.rates {
 		g.rates[i].become(rates[i], now)

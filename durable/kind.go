@@ -232,6 +232,16 @@ func (k *kinds) gated() []*gate {
 	return nil
 }
 
+// shared returns the gates of the kinds that have a limit on all nodes.
+func (k *kinds) shared() (some []*gate) {
+	for _, g := range k.gated() {
+		if g.kind.cluster != (Limit{}) {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
 // classes returns the classes of the tasks that may run here and have no limit.
 func (k *kinds) classes() (all []string) {
 	k.mu.RLock()

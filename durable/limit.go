@@ -63,14 +63,24 @@ func (l *Limit) spread(n int, per time.Duration, burst int) error {
 	return nil
 }
 
-// share returns what a node gets of n: its rank among the nodes says who gets one of the remainder. A node that
-// sees more nodes than there are gets no more than its part. So the parts are n at most, as long as each node
-// sees all that take theirs.
-func share(n, rank, nodes int) int {
-	if rank < n%nodes {
-		return n/nodes + 1
+// A part is that of one node in what all nodes may do: the node's rank among them, and their number. The zero
+// value is no part.
+type part struct{ rank, nodes int }
+
+// undivided is the part of the only node.
+var undivided = part{0, 1}
+
+// of returns how many the node gets of n. The first of the nodes get those that are left over. A node that sees
+// more nodes than take part gets no more than if it saw those alone. So the parts are n at most in all, as long
+// as each node sees every other that takes part.
+func (p part) of(n int) int {
+	switch {
+	case p.nodes == 0:
+		return 0
+	case p.rank < n%p.nodes:
+		return n/p.nodes + 1
 	}
-	return n / nodes
+	return n / p.nodes
 }
 
 // A bucket has tokens: one comes each so often, until there are as many as it holds.
@@ -80,12 +90,12 @@ type bucket struct {
 	empty time.Time // when it would have been empty if all tokens since then were there
 }
 
-// newBucket returns the full bucket of the node of a rank.
-func newBucket(l Limit, rank, nodes int) bucket {
-	takers := min(nodes, l.Burst)
+// newBucket returns the full bucket of a part of the limit.
+func newBucket(l Limit, p part) bucket {
+	takers := max(min(p.nodes, l.Burst), 1) // the others get no token
 	each := math.Ceil(float64(l.Per) / float64(l.Rate) * float64(takers))
-	b := bucket{each: time.Duration(min(each, math.MaxInt64/4)), holds: share(l.Burst, rank, nodes)}
-	b.holds = min(b.holds, int(math.MaxInt64/4/b.each))
+	b := bucket{each: time.Duration(min(each, math.MaxInt64/4))}
+	b.holds = min(p.of(l.Burst), int(math.MaxInt64/4/b.each))
 	return b
 }
 
@@ -104,7 +114,8 @@ func (b *bucket) next(now time.Time) time.Duration { return b.empty.Add(b.each).
 
 // become makes the bucket another one, with the tokens that it has.
 func (b *bucket) become(other bucket, now time.Time) {
-	tokens := min(b.tokens(now), other.holds)
-	other.empty = now.Add(-time.Duration(tokens) * other.each)
+	_ = b.tokens(now) // no more than it holds
+	tokens := min(float64(now.Sub(b.empty))/float64(b.each), float64(other.holds))
+	other.empty = now.Add(-time.Duration(tokens * float64(other.each)))
 	*b = other
 }

@@ -149,3 +149,108 @@ func TestLimit_wrong(t *testing.T) {
 		}
 	})
 }
+
+// The runs on all nodes together keep within the limit while nodes join, leave, die and are cut off, as long as no
+// run takes longer than a lease.
+func TestLimit_ofAllNodes(t *testing.T) {
+	const n, took = 7, 300 * time.Millisecond
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		running, most := 0, 0
+		count := func(d int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			running += d
+			most = max(most, running)
+		}
+		join := func() *member {
+			m := c.join("note")
+			m.handle("k", func(context.Context, durable.Run) error {
+				count(1)
+				defer count(-1)
+				time.Sleep(took)
+				return nil
+			}, durable.WithClusterConcurrency(n))
+			return m
+		}
+		// ran fails the test unless the nodes are at the limit for about so much of the time, and no more.
+		ran := func(what string, d time.Duration, share float64) {
+			t.Helper()
+			c.calls = nil
+			testkit.Settle(d)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if want := share * n * float64(d/took); float64(len(c.calls)) < want || most > n {
+				t.Errorf("%s: %d ran, want at least %.0f, and %d at the same time, want %d", what, len(c.calls), want, most, n)
+			}
+		}
+		join()
+		for i := range 6000 {
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(2 * sec)
+		ran("one node", 10*sec, 0.9)
+		join()
+		join()
+		ran("while two join", 2*lease, 0.3)
+		ran("three nodes", 20*sec, 0.9)
+		on := make(map[string]int)
+		for _, call := range c.calls {
+			on[call.node]++
+		}
+		if len(on) != 3 {
+			t.Errorf("%v", on)
+		}
+		c.nodes[1].shutdown()
+		ran("after one has left", 10*sec, 0.8)
+		c.nodes[0].link.SetDown(true) // the oldest: it is reaped, and comes back as another
+		ran("while one is cut off", 3*lease, 0.3)
+		c.nodes[0].link.SetDown(false)
+		ran("when it is back", 2*lease, 0.3)
+		for range 6 {
+			join()
+		}
+		ran("while many join", 2*lease, 0.1)
+		ran("more nodes than runs", 20*sec, 0.8)
+		for _, m := range c.nodes[3:] {
+			m.shutdown()
+		}
+		ran("when few are left", 10*sec, 0.8)
+		for i := range 6000 {
+			_ = c.nodes[0].RemoveTask(ctx, fmt.Sprint(i)) // its error is that it has run
+		}
+	})
+}
+
+// The nodes together start no more than the rate allows.
+func TestLimit_rateOfAllNodes(t *testing.T) {
+	const n, burst = 40, 4
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		join := func() {
+			c.join("note").handle("k", sleeper(0), durable.WithClusterRate(n, sec, burst))
+		}
+		join()
+		for i := range 3000 {
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: 2 * sec})
+		}
+		testkit.Settle(5 * sec)
+		for range 5 { // more than burst
+			join()
+		}
+		testkit.Settle(20 * sec)
+		c.nodes[1].shutdown()
+		testkit.Settle(20 * sec)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if ran := len(c.calls); ran < 40*n*8/10 {
+			t.Errorf("%d ran", ran)
+		}
+		for i := range c.calls {
+			for j := i; j < len(c.calls); j++ {
+				d := c.calls[j].at - c.calls[i].at
+				if most := burst + int(d*n/sec) + 1; j-i+1 > most {
+					t.Fatalf("%d runs within %v; %d are allowed", j-i+1, d, most)
+				}
+			}
+		}
+	})
+}

@@ -55,7 +55,7 @@ func (n *node) keepMember() {
 func (n *node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
-	renew := t != nil && (n.away || now-t.sent >= int64(n.cfg.lease/4))
+	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.lease/4))
 	n.mu.Unlock()
 	if t == nil {
 		ctx, cancel := n.callContext()
@@ -104,9 +104,11 @@ func (n *node) join(ctx context.Context) error {
 	n.heard(sent, now)
 	n.mu.Lock()
 	n.term = &term{id: id}
+	n.unreported = n.kinds.shared() != nil
 	n.extendLocked(sent)
 	n.mu.Unlock()
 	call(n.wake)
+	call(n.look)
 	return nil
 }
 
@@ -121,13 +123,25 @@ func (n *node) heard(asked, now int64) {
 func (n *node) renew(t *term) bool {
 	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for another
 	defer cancel()
+	n.mu.Lock()
+	n.unreported = false
+	n.mu.Unlock()
+	gates := n.kinds.shared()
 	sent := n.own()
 	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode())
 	if err != nil {
 		n.failed(t, err)
 		return false
 	}
+	answered := n.own()
 	n.heard(sent, now)
+	var all []Membership
+	if gates != nil {
+		if all, err = n.engine.Members(ctx); err != nil { // without it the lease is not prolonged
+			n.failed(t, err)
+			return false
+		}
+	}
 	n.backlog.share(n.cfg.catchUp, members)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,7 +150,46 @@ func (n *node) renew(t *term) bool {
 	}
 	n.members = members
 	n.extendLocked(sent)
+	n.divideLocked(gates, all, answered)
 	return true
+}
+
+// divideLocked takes this node's part in the limits that all nodes share: of all members that have the kind. They
+// were asked for after their reports had been answered, which was at that time.
+//
+// Each node divides by what it sees. That is right as long as every node that takes part is seen by every other
+// that does. A node asks for the members with each renewal, and starts nothing that it was not answered for within
+// its lease. So a node takes part once its own report is a lease old: the longest lease of all. It takes part at
+// once if it sees no other: a node that comes later sees this one. Then it takes part for the rest of its term.
+func (n *node) divideLocked(gates []*gate, members []Membership, answered int64) {
+	if gates == nil {
+		return
+	}
+	var longest time.Duration
+	reports := make([]NodeReport, len(members))
+	for i, m := range members {
+		longest = max(longest, m.Lease)
+		reports[i] = m.report()
+	}
+	longest += longest / driftOf
+	for _, g := range gates {
+		if g.reported == 0 {
+			g.reported = answered
+		}
+		p := part{nodes: 1}
+		for i, m := range members {
+			if m.ID == n.term.id || !reports[i].has(g.name) {
+				continue
+			}
+			if p.nodes++; m.ID < n.term.id {
+				p.rank++
+			}
+		}
+		if p.nodes == 1 || g.hasPart() || answered-g.reported > int64(longest) {
+			g.setPart(p)
+		}
+	}
+	call(n.wake)
 }
 
 // extendLocked notes an answer of the engine from which a lease follows: it lasts from when it was asked for.
@@ -224,6 +277,10 @@ func (n *node) forget(t *term) {
 		return
 	}
 	n.term = nil
+	for _, g := range n.kinds.shared() {
+		g.reported = 0
+		g.setPart(part{})
+	}
 	t.expiry.Stop()
 	t.cancel(errLeaseOver)
 	for _, l := range n.held {

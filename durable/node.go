@@ -74,6 +74,7 @@ type node struct {
 	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
 	generation uint64
 	overdue    cursor
+	unreported bool  // there is a kind of which the other nodes must hear
 	doubt      bool  // the engine may have it hold something else than it knows of
 	recheck    int64 // until when that is to be checked often
 	checked    int64 // when it was checked
@@ -208,8 +209,10 @@ func (n *node) handled(string) {
 		n.since = n.clock.earliest(n.own())
 	}
 	n.rewindLocked()
+	n.unreported = n.kinds.shared() != nil
 	n.mu.Unlock()
 	call(n.wake)
+	call(n.look)
 }
 
 func (n *node) get(ctx context.Context, key string) (view, bool, error) {

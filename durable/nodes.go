@@ -32,9 +32,12 @@ func (r NodeReport) encode() []byte {
 		if len(b) <= MaxReport {
 			return b
 		}
-		r.Kinds = r.Kinds[:len(r.Kinds)/2]
+		r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 	}
 }
+
+// has reports whether the node may have a handler for the kind.
+func (r NodeReport) has(kind string) bool { return r.More || slices.Contains(r.Kinds, kind) }
 
 // buildVersion returns the version of this package, as the build says; empty if it does not.
 func buildVersion() string {
@@ -67,13 +70,19 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	all := make([]NodeInfo, 0, len(members))
 	for _, m := range members {
 		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, Held: m.Held}
-		_ = json.Unmarshal(m.Report, &i.NodeReport) // a node that has joined just now has sent none
+		i.NodeReport = m.report()
 		all = append(all, i)
 	}
 	slices.SortFunc(all, func(a, b NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return all, nil
+}
+
+// report returns what the member has said about itself. One that has joined just now has said nothing.
+func (m Membership) report() (r NodeReport) {
+	_ = json.Unmarshal(m.Report, &r)
+	return r
 }
 
 // namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine

@@ -145,8 +145,9 @@ type NodeInfo struct {
 
 // A NodeReport is what a node says about itself each time it renews its lease.
 type NodeReport struct {
-	Version string    `json:"version"` // of this package, as the build says
-	Kinds   []string  `json:"kinds"`   // that have a handler there
+	Version string    `json:"version"`        // of this package, as the build says
+	Kinds   []string  `json:"kinds"`          // that have a handler there
+	More    bool      `json:"more,omitempty"` // there are more kinds than a report has room for
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`

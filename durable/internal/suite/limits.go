@@ -217,15 +217,19 @@ func limitedRunsEnd(t *testing.T, r *rig) {
 
 // More tasks than a scheduler holds for a limit, in whatever order they are added.
 func limitsMany(t *testing.T, r *rig) {
-	const tasks = 5000
+	const tasks = 2500
 	m := r.metered("k", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil },
 		durable.WithConcurrency(20))
 	r.handle("free", func(context.Context, durable.Run) error { return nil })
+	var some []durable.Task
 	for i := range tasks {
-		if i%100 == 0 {
+		delay := 2*time.Second + time.Duration(i*7919%tasks)*100
+		some = append(some, durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: delay})
+		if len(some) == 100 {
 			r.add(durable.Task{Key: fmt.Sprint("free", i), Kind: "free", Delay: 3 * time.Second})
+			r.add(some...)
+			some = nil
 		}
-		r.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: 2*time.Second + time.Duration(i*7919%tasks)*100})
 	}
 	ran := make(map[string]int)
 	for _, c := range r.ran(60 * time.Second) {
@@ -259,4 +263,19 @@ func limitedShutdown(t *testing.T, r *rig) {
 	if calls := r.ran(10 * time.Second); len(calls) != 0 {
 		t.Errorf("after Shutdown: %v", calls)
 	}
+}
+
+// A limit on all schedulers together, after each has heard of the others.
+func limitsAll(t *testing.T, r *rig) {
+	const n, tasks, took = 4, 80, 100 * time.Millisecond
+	m := r.metered("k", func(context.Context, durable.Run) error { time.Sleep(took); return nil },
+		durable.WithClusterConcurrency(n))
+	r.addMany(tasks, "k", time.Second)
+	if calls := r.ran(15 * time.Second); len(calls) != tasks {
+		t.Errorf("%d of %d ran", len(calls), tasks)
+	}
+	if m.peak(-1) > n || m.peak(-1) == 0 {
+		t.Errorf("%d runs at the same time, want %d", m.peak(-1), n)
+	}
+	r.allDone()
 }

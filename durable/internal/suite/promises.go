@@ -50,6 +50,7 @@ var promises = []struct {
 	{"pauses at the same time", pausesAtOnce},
 	{"a limit of concurrency", limitsConcurrency},
 	{"a limit of the rate", limitsRate},
+	{"a limit on all nodes", limitsAll},
 	{"what waits for a limit is removed, moved, paused and replaced", limitedVerbs},
 	{"a run makes room however it ends", limitedRunsEnd},
 	{"more tasks than fit a limit in memory", limitsMany},
