@@ -239,7 +239,7 @@ func unhandledKinds(r reading) (kinds []string) {
 		}
 	}
 	for _, k := range r.census.Kinds {
-		if !handled[k.Kind] && k.Tasks > k.Parked && len(kinds) < maxOrphans {
+		if !handled[k.Kind] && k.Tasks > k.Parked+k.Paused && len(kinds) < maxOrphans {
 			kinds = append(kinds, k.Kind)
 		}
 	}
