@@ -114,6 +114,7 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 		_, _, err = n.readSettings(ctx)
 	}
 	if err != nil {
+		n.stop()
 		n.leave()
 		s.wheel.Stop()
 		n.end()
