@@ -227,7 +227,7 @@ func (b *board) fill(r *reading, counted time.Time) {
 	}
 }
 
-// unhandledKinds returns kinds that have tasks, and no handler on any node.
+// unhandledKinds returns kinds that have tasks, are not paused, and have no handler on any node.
 func unhandledKinds(r reading) (kinds []string) {
 	handled := make(map[string]bool)
 	for _, k := range r.kinds {
@@ -239,7 +239,7 @@ func unhandledKinds(r reading) (kinds []string) {
 		}
 	}
 	for _, k := range r.census.Kinds {
-		if !handled[k.Kind] && k.Tasks > k.Parked+k.Paused && len(kinds) < maxOrphans {
+		if !handled[k.Kind] && !k.KindPaused && k.Tasks > k.Parked+k.Paused && len(kinds) < maxOrphans {
 			kinds = append(kinds, k.Kind)
 		}
 	}

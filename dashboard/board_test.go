@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -191,6 +192,13 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 			if k.Kind == "mail" && (k.Here != nil || k.Nodes != 0 || k.Tasks != 12) {
 				t.Errorf("the kind is %+v", k)
 			}
+		}
+		if err := s.PauseKind(t.Context(), "mail"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if k := said(stateOf(t, h).Health); slices.Contains(k, health.Unhandled) {
+			t.Errorf("of a paused kind the health says %v", k)
 		}
 	})
 }

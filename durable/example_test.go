@@ -429,6 +429,43 @@ func ExampleScheduler_Restore() {
 	// a backup: false true
 }
 
+// The bank is away, and nothing of it needs to be tried. The next process, and every other node, leaves these tasks
+// alone, too.
+func ExampleScheduler_PauseKind() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.PauseKind(ctx, "charge"); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.PauseAll(ctx); err != nil { // before a migration, say
+		log.Fatal(err)
+	}
+	var paused durable.Pauses
+	if paused, err = s.Paused(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"))
+	if err := s.ResumeAll(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if paused, err = s.Paused(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"))
+	if err := s.ResumeKind(ctx, "charge"); err != nil { // what fell due meanwhile runs as after downtime
+		log.Fatal(err)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true [charge] true
+	// false [charge] false
+}
+
 // A task is paused while what it needs is away, and tasks of its kind are bounded: in how long an attempt may
 // take, and in how old a run may be that was missed.
 func ExampleScheduler_Pause() {

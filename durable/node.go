@@ -144,6 +144,7 @@ func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler,
 	}
 	n := newNode(engine, s.wheel, &s.kinds, cfg)
 	if err := first(n); err != nil {
+		n.stop()
 		n.leave()
 		s.wheel.Stop()
 		n.end()

@@ -96,6 +96,8 @@ type KindCensus struct {
 	Failing int // those of which an attempt has failed: retrying or parked
 	Parked  int
 	Paused  int // and no Failing, whatever has failed before
+
+	KindPaused bool // by PauseKind or PauseAll; on a node as far as it knows. An engine leaves it out
 }
 
 // Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count
@@ -107,7 +109,13 @@ func (s *Scheduler) Census(ctx context.Context) (Census, error) {
 		return Census{}, ErrStopped
 	}
 	defer s.reads.leave()
-	return s.below.census(ctx)
+	c, err := s.below.census(ctx)
+	paused := s.kinds.pauses()
+	c.Kinds = slices.Clone(c.Kinds)
+	for i := range c.Kinds {
+		c.Kinds[i].KindPaused = paused.Has(c.Kinds[i].Kind)
+	}
+	return c, err
 }
 
 // A FailureGroup is the tasks of a kind that fail for the same reason. Numbers in the error are left out of the

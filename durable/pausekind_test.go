@@ -114,6 +114,7 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 		r.must(r.PauseKind(ctx, "fail")) // an alarm that was heard
 		time.Sleep(2 * hour)
 		r.unhandled(0)
+		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1" {
 			t.Errorf("these were logged: %s", got)
 		}
@@ -121,6 +122,7 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 		r.must(r.ResumeKind(ctx, "fail"))
 		time.Sleep(sec)
 		r.unhandled(3)
+		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1, note 2" {
 			t.Errorf("these were logged: %s", got)
 		}
@@ -236,10 +238,10 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 		}
 		engine := memengine.New()
 		log := testkit.Quiet()
-		logged := 0
+		var logged atomic.Int64
 		log.AddHook(callingHook(func(e *logrus.Entry) {
 			if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
-				logged++
+				logged.Add(1)
 			}
 		}))
 		var n atomic.Int64
@@ -256,8 +258,8 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		before := n.Load()
 		time.Sleep(time.Minute)
-		if before == 0 || n.Load() != before || logged != 1 {
-			t.Errorf("%d runs before, %d after, logged %d times", before, n.Load()-before, logged)
+		if before == 0 || n.Load() != before || logged.Load() != 1 {
+			t.Errorf("%d runs before, %d after, logged %d times", before, n.Load()-before, logged.Load())
 		}
 		if _, err := s.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Paused: %v", err)
@@ -431,6 +433,7 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 		if err := s.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait()
 		if fmt.Sprint(attempts) != "[1 1]" {
 			t.Errorf("the attempts are %v", attempts)
 		}

@@ -17,13 +17,16 @@ var (
 	kindUnhandled = prometheus.NewDesc("timewheel_durable_kind_unhandled_seconds",
 		"How long the oldest due task has waited of a kind that no node handles; 0 if a node does, or none is due.",
 		[]string{"kind"}, nil)
+	kindPaused = prometheus.NewDesc("timewheel_durable_kind_paused",
+		"1 if a kind is paused, or all kinds are; else 0.", []string{"kind"}, nil)
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
 	kindFailed = newKindDesc("failed", "Calls of the handler of a kind that failed.")
 	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
 
-	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindStarted, kindSucceeded, kindFailed, kindParked}
+	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindStarted, kindSucceeded, kindFailed,
+		kindParked}
 )
 
 func newKindDesc(what, help string) *prometheus.Desc {
@@ -35,6 +38,7 @@ type kindAccounts struct {
 	runs      *durable.KindInfo
 	tasks     *durable.KindCensus
 	unhandled *time.Duration
+	paused    bool // one of the kinds is
 }
 
 // collectKinds collects the accounts by kind. Those that are not known in time are left out.
@@ -50,6 +54,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	handled := c.of.Kinds()
 	for _, k := range handled {
 		a := of(k.Kind)
+		a.paused = a.paused || k.Paused
 		if a.runs == nil {
 			a.runs = &durable.KindInfo{}
 		}
@@ -62,6 +67,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	if err == nil {
 		for _, k := range census.Kinds {
 			a := of(k.Kind)
+			a.paused = a.paused || k.KindPaused
 			if a.tasks == nil {
 				a.tasks = &durable.KindCensus{}
 			}
@@ -98,6 +104,11 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 			metrics <- prometheus.MustNewConstMetric(kindTasks, prometheus.GaugeValue, float64(n), label, state)
 		}
 	}
+	paused := 0.0
+	if a.paused {
+		paused = 1
+	}
+	metrics <- prometheus.MustNewConstMetric(kindPaused, prometheus.GaugeValue, paused, label)
 	if a.unhandled != nil {
 		metrics <- prometheus.MustNewConstMetric(
 			kindUnhandled, prometheus.GaugeValue, a.unhandled.Seconds(), label)
@@ -109,7 +120,7 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 const findFor = 20 * time.Millisecond
 
 // unhandled returns how long the oldest due task of each kind has waited that no node handles, and 0 for the
-// others. It leaves out what is not known: all kinds while a node has not yet reported its own.
+// others, and for what is paused. It leaves out what is not known: all kinds while a node has not yet reported its own.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCensus,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)
@@ -130,7 +141,7 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	}
 	ages := make(map[string]time.Duration)
 	for _, k := range tasks {
-		if handled[k.Kind] || k.Tasks == k.Parked+k.Paused {
+		if handled[k.Kind] || k.KindPaused || k.Tasks == k.Parked+k.Paused {
 			ages[k.Kind] = 0
 			continue
 		}

@@ -393,6 +393,14 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 				t.Errorf("asked for is %+v", q)
 			}
 		}
+		const paused = "timewheel_durable_kind_paused"
+		is(t, c, paused, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0, "cut": 0})
+		f.kinds[0].Paused = true
+		for i, k := range f.census.Kinds {
+			f.census.Kinds[i].KindPaused = k.Kind == "nowhere" || k.Kind == "there"
+		}
+		is(t, c, paused, map[string]float64{"here": 1, "there": 1, "parked": 0, "paused": 0, "nowhere": 1, "not due": 0, "cut": 0})
+		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0})
 		f.nodes[1].NodeReport = durable.NodeReport{} // it has joined just now
 		is(t, c, name, map[string]float64{})
 	})
@@ -541,7 +549,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds = nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{40, 69, 9, 62}; !slices.Equal(got, want) {
+		if want := []int{40, 69, 10, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

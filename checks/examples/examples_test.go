@@ -108,6 +108,18 @@ var exempt = map[string]string{
 	"durable.SizeReporter":              "is for who writes a store; durable.Stats says what it does",
 	"durable.MaxTrace":                  "is named by Task.Trace",
 	"durable.MaxCron":                   "is named by Task.Cron",
+
+	"durable.MaxSettings":                  "is named by Scheduler.PauseKind",
+	"durable/memstore.Store.Settings":      byScheduler,
+	"durable/memstore.Store.SetSettings":   byScheduler,
+	"durable/memengine.Engine.Settings":    byNode,
+	"durable/memengine.Engine.SetSettings": byNode,
+	"durable/memengine.Link.Settings":      byNode,
+	"durable/memengine.Link.SetSettings":   byNode,
+	"durable/postgres.Engine.Settings":     byNode,
+	"durable/postgres.Engine.SetSettings":  byNode,
+	"durable/pebble.Store.Settings":        byScheduler,
+	"durable/pebble.Store.SetSettings":     byScheduler,
 }
 
 const (

@@ -22,7 +22,8 @@
 // The tables are in a schema of their own, "timewheel" unless [WithSchema] names another. [Open] makes and
 // migrates them. [Migrate] does so by hand, and [Schema] returns the SQL for another migration tool. Migrations
 // only add, so programs of the version before continue to work while new ones are started. A program refuses a
-// schema that a later version has made.
+// schema that a later version has made. One that knows version 2 alone and is still running does not know what is
+// paused, and runs it: replace all of them before a pause is relied on.
 //
 // # Connections
 //
