@@ -15,8 +15,8 @@ import (
 // A gate keeps the limits of a kind. Each run of the kind passes it before it begins. If there is no room, the
 // live is queued here (turns.go), and its worker is free for other kinds:
 //
-//   - A worker that has ended a run of the kind takes the next one, as long as nothing else waits for a worker.
-//     If something does, the next run gets in line behind that.
+//   - A worker that has ended a run of the kind takes the next one. If other runs wait because no worker is
+//     left, the next one gets in line behind them.
 //   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
 //   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
 //
@@ -41,7 +41,7 @@ type gate struct {
 	asked   int              // workers that were asked for and have not begun
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
-	looked  time.Time        // when nothing was seen to wait in the wheel
+	looked  time.Time        // when nothing was seen to wait for workers
 
 	// The keeper's own. If it is cut, the tasks beyond the position are in the store alone.
 	cut bool
@@ -190,7 +190,7 @@ func (g *gate) next() *live {
 		return nil
 	}
 	if now.Sub(g.looked) >= lookEvery {
-		if g.backlog.wheel.Stats().Waiting > 0 {
+		if w := g.backlog.wheel.Stats(); w.Waiting > 0 && w.Running >= g.backlog.workers {
 			g.hireLocked(now)
 			return nil
 		}
