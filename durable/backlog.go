@@ -68,8 +68,10 @@ func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func(
 
 // newLives returns lives in due order.
 func newLives() *btree.BTreeG[*live] {
-	return btree.NewG(32, func(a, b *live) bool { return a.rec.position().before(b.rec.position()) })
+	return btree.NewG(32, dueBefore)
 }
+
+func dueBefore(a, b *live) bool { return a.rec.position().before(b.rec.position()) }
 
 // start begins to count the rate, with a first run at once.
 func (b *backlog) start() {

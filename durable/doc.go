@@ -93,6 +93,12 @@
 //
 //	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
 //
+// Tasks that have a [Task].Group, such as a tenant, take turns: when a run of the kind may begin, it is that of
+// the next group, and in that the task that is due first. Tasks without one are a group, too. A scheduler knows
+// the groups of what it has in memory: of the 1,024 tasks of the kind that are due first, or of those that a node
+// has claimed, which may be as few as it runs at the same time. A group that has more than those before the
+// others delays them.
+//
 // # Calendars
 //
 // A task repeats at an interval, or by a calendar in a time zone:
@@ -183,8 +189,8 @@
 // paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
 // (pausekind.go).
 //
-// The runs of a kind with a limit pass its gate (gate.go), where they are queued without a worker. A gate holds
-// few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the store once
+// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A gate
+// holds few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the store once
 // more when half of the few have begun. A node claims the tasks of such a kind by themselves, as many as the
 // gate has room for, and leaves the others to the engine.
 //

@@ -26,6 +26,7 @@ var fields = [...]field{
 	{4, (*record).encodeStarts, (*record).decodeStarts},
 	{5, (*record).encodeCron, (*record).decodeCron},
 	{6, (*record).encodePaused, (*record).decodePaused},
+	{7, (*record).encodeGroup, (*record).decodeGroup},
 	{8, (*record).encodeShift, (*record).decodeShift},
 	{9, (*record).encodeDeadline, (*record).decodeDeadline},
 	{10, (*record).encodeNote, (*record).decodeNote},
@@ -132,6 +133,10 @@ func (r *record) decodePaused(d *decoder) {
 	r.paused = d.varint()
 	d.short = d.short || r.paused <= 0
 }
+
+func (r *record) encodeGroup() []byte { return []byte(r.group) }
+
+func (r *record) decodeGroup(d *decoder) { r.group = d.text() }
 
 func (r *record) encodeStarts() []byte {
 	if r.starts == 0 {

@@ -13,10 +13,10 @@ import (
 )
 
 // A gate keeps the limits of a kind. Each run of the kind passes it before it begins. If there is no room, the
-// live is queued here, in due order, and its worker is free for other kinds:
+// live is queued here (turns.go), and its worker is free for other kinds:
 //
-//   - A worker that has ended a run of the kind takes the next one, as long as nothing else waits for a worker.
-//     If something does, the next run gets in line behind that.
+//   - A worker that has ended a run of the kind takes the next one. If other runs wait because no worker is
+//     left, the next one gets in line behind them.
 //   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
 //   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
 //
@@ -33,7 +33,7 @@ type gate struct {
 	mu      sync.Mutex           // protects below
 	held    *btree.BTreeG[*live] // in memory, and not begun
 	bytes   int                  // about how many bytes those take
-	queue   *btree.BTreeG[*live] // of these, those that wait for the gate
+	queue   turns                // of these, those that wait for the gate
 	running int
 	part    part             // in the limits of all nodes
 	most    int              // may be running at once
@@ -41,7 +41,7 @@ type gate struct {
 	asked   int              // workers that were asked for and have not begun
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
-	looked  time.Time        // when nothing was seen to wait in the wheel
+	looked  time.Time        // when nothing was seen to wait for workers
 
 	// The keeper's own. If it is cut, the tasks beyond the position are in the store alone.
 	cut bool
@@ -70,7 +70,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newLives(),
+		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newTurns(),
 	}
 	if b.shared {
 		g.setPartLocked(part{})
@@ -177,7 +177,7 @@ func (g *gate) enter(l *live) *live {
 		return nil
 	}
 	g.holdLocked(l)
-	g.queue.ReplaceOrInsert(l)
+	g.queue.add(l)
 	return g.takeLocked(time.Now())
 }
 
@@ -186,11 +186,11 @@ func (g *gate) next() *live {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if g.queue.Len() == 0 {
+	if g.queue.n == 0 {
 		return nil
 	}
 	if now.Sub(g.looked) >= lookEvery {
-		if g.backlog.wheel.Stats().Waiting > 0 {
+		if w := g.backlog.wheel.Stats(); w.Waiting > 0 && w.Running >= g.backlog.workers {
 			g.hireLocked(now)
 			return nil
 		}
@@ -201,14 +201,14 @@ func (g *gate) next() *live {
 
 // takeLocked returns the live that runs next, or nil. It is held no more.
 func (g *gate) takeLocked(now time.Time) *live {
-	l, ok := g.queue.Min()
-	if !ok || g.backlog.isStopped() {
+	if g.queue.n == 0 || g.backlog.isStopped() {
 		return nil
 	}
 	if g.roomLocked(now) == 0 {
 		g.wakeLocked(now)
 		return nil
 	}
+	l := g.queue.next()
 	g.removeLocked(l)
 	g.running++
 	for i := range g.rates {
@@ -229,11 +229,11 @@ func (g *gate) roomLocked(now time.Time) int {
 
 // hireLocked asks the wheel for as many workers as may begin what waits.
 func (g *gate) hireLocked(now time.Time) {
-	if g.queue.Len() == 0 {
+	if g.queue.n == 0 {
 		return
 	}
 	room := g.roomLocked(now)
-	for range min(room, g.queue.Len()) - g.asked {
+	for range min(room, g.queue.n) - g.asked {
 		g.asked++
 		g.backlog.wheel.AfterFunc(0, g.begin)
 	}
@@ -281,7 +281,7 @@ func (g *gate) remove(l *live) {
 
 func (g *gate) removeLocked(l *live) {
 	g.held.Delete(l)
-	g.queue.Delete(l)
+	g.queue.remove(l)
 	g.countLocked(l, -1)
 	if g.wanted && g.drainedLocked() {
 		g.wanted = false
@@ -346,7 +346,7 @@ func (g *gate) excess() *live {
 		return nil
 	}
 	l, _ := g.held.DeleteMax()
-	g.queue.Delete(l)
+	g.queue.remove(l)
 	g.countLocked(l, -1)
 	if last, ok := g.held.Max(); ok && !g.backlog.shared {
 		g.cut, g.at = true, last.rec.position()
@@ -361,5 +361,5 @@ func (g *gate) beyond(rec *record) bool { return g.cut && g.at.before(rec.positi
 func (g *gate) waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.queue.Len()
+	return g.queue.n
 }

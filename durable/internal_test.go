@@ -19,7 +19,7 @@ func FuzzRecord_decode(f *testing.F) {
 	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failed: []failed{{text: "f"}}, grid: latest}).encode())
 	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), trace: "trace"}).encode())
 	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily",
-		paused: 9}).encode())
+		paused: 9, group: "g"}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(Record{Key: "k", Due: 1, Data: data})
@@ -52,7 +52,7 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 func TestRecord_optionalFields(t *testing.T) {
 	plain := record{key: "k", kind: "kind", times: Forever, interval: 5, due: 7, payload: []byte("p")}
 	all := plain
-	all.version, all.starts, all.cron, all.interval, all.paused = 2, 3, "@daily", 0, 9
+	all.version, all.starts, all.cron, all.interval, all.paused, all.group = 2, 3, "@daily", 0, 9, "g"
 	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
 		data := r.encode()
 		got, err := decode(Record{Key: "k", Due: 7, Data: data})

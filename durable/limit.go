@@ -17,9 +17,9 @@ type Limit struct {
 }
 
 // WithConcurrency bounds how many runs of the kind are running at the same time in this scheduler. A due task
-// waits for its turn without a worker, in due order, so that other kinds are not delayed. n below
-// [WithPoolSize] leaves workers for other kinds, also if the runs are long. The default is no bound. n must be
-// positive.
+// waits for its turn without a worker, so that other kinds are not delayed. The runs begin in due order, or the
+// groups take turns ([Task].Group). n below [WithPoolSize] leaves workers for other kinds, also if the runs are
+// long. The default is no bound. n must be positive.
 //
 // The overdue tasks of a kind with a limit, whichever it is, come before those that fall due now.
 func WithConcurrency(n int) KindOption {

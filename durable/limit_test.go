@@ -254,3 +254,49 @@ func TestLimit_rateOfAllNodes(t *testing.T) {
 		}
 	})
 }
+
+// The groups of what is held for a limit take turns, in each group the task that is due first.
+func TestLimit_groupsTakeTurns(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(100*time.Millisecond), durable.WithConcurrency(1))
+		add := func(group string, n int, delay time.Duration) {
+			for i := range n {
+				r.add(durable.Task{
+					Key: fmt.Sprint(group, i), Kind: "k", Group: group, Delay: delay + time.Duration(i)*time.Millisecond,
+				})
+			}
+		}
+		add("many", 500, sec)
+		add("few", 10, 2*sec)
+		add("", 5, 2*sec)
+		if i := r.info("few3"); i.Group != "few" {
+			t.Errorf("%+v", i)
+		}
+		if err := r.RemoveTask(ctx, "few3"); err != nil {
+			t.Error(err)
+		}
+		testkit.Settle(2*sec + sec/20)
+		r.runs()
+		testkit.Settle(2 * sec)
+		last, ran := map[string]int{}, map[string]int{}
+		for _, c := range r.runs() {
+			var group string
+			var i int
+			if n, _ := fmt.Sscanf(c.Key, "many%d", &i); n == 1 {
+				group = "many"
+			} else if n, _ := fmt.Sscanf(c.Key, "few%d", &i); n == 1 {
+				group = "few"
+			} else {
+				_, _ = fmt.Sscan(c.Key, &i)
+			}
+			if i < last[group] {
+				t.Errorf("%s comes after %d", c.Key, last[group])
+			}
+			last[group] = i
+			ran[group]++
+		}
+		if ran[""] != 5 || ran["few"] < 6 || ran["many"] < 6 || ran["many"] > 9 {
+			t.Errorf("%v", ran)
+		}
+	})
+}

@@ -26,6 +26,7 @@ type record struct {
 	missed     uint64
 	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first
 	trace      string
+	group      string
 	note       string // of the run before, if that has left one
 	version    int    // of the payload's form; 0 is the first
 	paused     int64  // when it was due as it was paused; 0 if it is not
@@ -56,7 +57,9 @@ const maxFailure = 256
 func (r *record) position() Position { return Position{r.due, r.key} }
 
 // size is about how many bytes the record takes in the store.
-func (r *record) size() int { return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) + len(r.trace) }
+func (r *record) size() int {
+	return 128 + 2*len(r.key) + len(r.kind) + len(r.payload) + len(r.trace) + len(r.group)
+}
 
 // failing reports whether an attempt of the run has failed.
 func (r *record) failing() bool { return r.attempts > 0 }
@@ -91,7 +94,7 @@ func (r *record) info(now int64) Info {
 	i := Info{
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, State: r.state(now),
+		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, Group: r.group, State: r.state(now),
 		PayloadVersion: max(r.version, 1), Note: r.note,
 	}
 	if !i.Parked && r.paused == 0 {

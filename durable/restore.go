@@ -39,7 +39,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
 // check returns an error if no task can be what a whole record says.
 func (r *record) check() error {
 	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
-		Cron: r.cron, Times: int(r.times), Trace: r.trace}
+		Cron: r.cron, Times: int(r.times), Trace: r.trace, Group: r.group}
 	if err := t.validate(); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ const (
 	MaxKind    = 1 << 8
 	MaxPayload = 1 << 20
 	MaxTrace   = 1 << 9
+	MaxGroup   = 1 << 8
 	MaxCron    = 1 << 8
 	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
@@ -63,6 +64,10 @@ type Task struct {
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 
+	// Group is what the task belongs to, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
+	// WithConcurrency, the groups take turns. See the section on limits.
+	Group string
+
 	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler,
 	// or 1 for [NewWrite]. See [WithPayloadVersion].
 	PayloadVersion int
@@ -90,6 +95,8 @@ func (t *Task) validate() error {
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
 	case len(t.Trace) > MaxTrace:
 		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
+	case len(t.Group) > MaxGroup:
+		return invalid("group of %q has %d bytes; %d are allowed", t.Key, len(t.Group), MaxGroup)
 	case t.PayloadVersion < 0 || t.PayloadVersion > mostVersion:
 		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
 	case t.Interval < 0 || t.Delay < 0:
@@ -151,7 +158,7 @@ func (t *Task) record(now int64) *record {
 	r := &record{
 		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
 		interval: t.Interval, cron: t.Cron, times: int64(t.Times), grid: due, due: max(due, now),
-		trace: t.Trace,
+		trace: t.Trace, group: t.Group,
 	}
 	if t.Cron != "" {
 		r.shift = shift
@@ -195,6 +202,7 @@ type Info struct {
 	Failure        string    // the error of the last attempt, or empty
 	Trace          string    // as in Task
 	Note           string    // of the last run that is complete: see [Done]
+	Group          string    // as in Task
 	State          State     // where it stands
 	PayloadVersion int       // as in Task
 	Node           string    // the name of the node that holds it; empty if none does, or on a store

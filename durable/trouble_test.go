@@ -422,6 +422,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 			"long kind":             {with(func(t *durable.Task) { t.Kind = long(durable.MaxKind + 1) }), durable.ErrInvalidTask},
 			"unknown kind":          {with(func(t *durable.Task) { t.Kind = "other" }), durable.ErrUnknownKind},
 			"large payload":         {with(func(t *durable.Task) { t.Payload = make([]byte, durable.MaxPayload+1) }), durable.ErrInvalidTask},
+			"long group":            {with(func(t *durable.Task) { t.Group = long(durable.MaxGroup + 1) }), durable.ErrInvalidTask},
 			"negative interval":     {with(func(t *durable.Task) { t.Interval = -1 }), durable.ErrInvalidTask},
 			"negative delay":        {with(func(t *durable.Task) { t.Delay = -1 }), durable.ErrInvalidTask},
 			"negative times":        {with(func(t *durable.Task) { t.Times = -2 }), durable.ErrInvalidTask},

@@ -31,13 +31,14 @@ type measurement func(size sizes, dir string) (map[string]float64, error)
 const (
 	ours  = "durable"
 	bare  = "durable, no fingerprints"
+	free  = "durable, no limit"
 	raw   = "pebble"
 	disk  = "disk"
 	redis = "asynq"
 	pg    = "river"
 )
 
-func peerNames() []string { return []string{ours, bare, raw, disk, redis, pg} }
+func peerNames() []string { return []string{ours, bare, free, raw, disk, redis, pg} }
 
 // cases are the measurements by case and peer.
 var cases = map[string]map[string]measurement{
@@ -48,10 +49,11 @@ var cases = map[string]map[string]measurement{
 	"run":       {ours: oursRun},
 	"open":      {ours: oursOpen, bare: bareOpen},
 	"lateness":  {ours: oursLateness, redis: asynqLateness, pg: riverLateness},
+	"crowd":     {ours: limitedCrowd, free: unlimitedCrowd},
 }
 
 func caseNames() []string {
-	return []string{"add-one", "add-1024", "add-batch", "remove", "run", "open", "lateness"}
+	return []string{"add-one", "add-1024", "add-batch", "remove", "run", "open", "lateness", "crowd"}
 }
 
 func applies(c, p string) bool { return cases[c][p] != nil }

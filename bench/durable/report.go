@@ -102,6 +102,9 @@ func targets(w io.Writer, m medians, size sizes) {
 	}
 	p99 := m.of("lateness", ours, "p99_ms")
 	row(fmt.Sprintf("lateness, p99, %s tasks a second", rounds.Thousands(size.rate)), "≤ 25 ms", fmt.Sprintf("%.1f ms", p99), p99, p99 <= 25)
+	p99 = m.of("crowd", ours, "p99_ms")
+	name := fmt.Sprintf("lateness of others, p99, while %s tasks of a kind with a limit are due", rounds.Thousands(size.live))
+	row(name, "≤ 100 ms", fmt.Sprintf("%.1f ms", p99), p99, p99 <= 100)
 	fmt.Fprintln(w)
 }
 
@@ -113,6 +116,7 @@ var about = map[string]string{
 	"remove":    "Removals a second from 1024 goroutines; with `asynq` and `river` a tenth of the tasks are there.",
 	"run":       "Tasks that are due at once: runs started, ended and acknowledged in a second.",
 	"open":      "From the open of a store with far tasks to the first run of a new one; and the resident memory of the process some seconds later.",
+	"crowd":     "How late 1,000 tasks a second of one kind are while many of another kind, whose runs take 1 ms, are due at one instant; and how many of those run in a second. `durable` limits that kind to 100 runs at the same time (`WithConcurrency`).",
 	"lateness":  "How late tasks run when a fixed number falls due in each second. The tick is 10 ms. `asynq` and `river`, with their default settings, look for due tasks every five seconds; a tenth as many tasks fall due.",
 }
 
@@ -122,6 +126,8 @@ func table(w io.Writer, m medians, c string, size sizes) {
 	switch c {
 	case "open":
 		columns = []string{"open_ms", "resident_mb"}
+	case "crowd":
+		columns = []string{"p50_ms", "p99_ms", "max_ms", "ops"}
 	case "lateness":
 		columns = []string{"least_ms", "p50_ms", "p99_ms", "most_ms"}
 	default:

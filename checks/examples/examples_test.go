@@ -107,6 +107,7 @@ var exempt = map[string]string{
 	"durable/postgres.Engine.Health":    "is called by package metrics; durable.HealthReporter says what it does",
 	"durable.SizeReporter":              "is for who writes a store; durable.Stats says what it does",
 	"durable.MaxTrace":                  "is named by Task.Trace",
+	"durable.MaxGroup":                  "is named by Task.Group",
 	"durable.MaxCron":                   "is named by Task.Cron",
 
 	"durable.MaxSettings":                  "is named by Scheduler.PauseKind",
