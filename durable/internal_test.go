@@ -53,6 +53,7 @@ func TestRecord_optionalFields(t *testing.T) {
 	plain := record{key: "k", kind: "kind", times: Forever, interval: 5, due: 7, payload: []byte("p")}
 	all := plain
 	all.version, all.starts, all.cron, all.interval, all.paused, all.group = 2, 3, "@daily", 0, 9, "g"
+	all.shift, all.deadline, all.note = 1<<63-1, latest, "a note"
 	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
 		data := r.encode()
 		got, err := decode(Record{Key: "k", Due: 7, Data: data})

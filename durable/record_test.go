@@ -65,8 +65,11 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 		"0101" + "00" + "00":                     ErrCorrupt, // half an attempt
 		"0102" + "0000" + "0102" + "0000" + "00": ErrCorrupt, // twice
 		"010c" + "000000000000000000000000" + "00": ErrCorrupt, // too many
-		"7f00" + "00": ErrVersion,
-		"ff":          ErrCorrupt,
+		"0801" + "05" + "00":                       ErrCorrupt, // a calendar shifted that is not there
+		"0901" + "00" + "00":                       ErrCorrupt, // a deadline of none
+		"0a00" + "00":                              ErrCorrupt, // an empty note
+		"7f00" + "00":                              ErrVersion,
+		"ff":                                       ErrCorrupt,
 	} {
 		data, err := hex.DecodeString(head + fields)
 		if err != nil {
