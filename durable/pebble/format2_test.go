@@ -18,16 +18,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A program of format 2 has made the store in testdata/format2.zip, with three tasks of each sort, and has crashed
-// while some of them were running. It has completed "done" and removed "removed".
+// A program of format 2 has made the store in testdata/format2.zip, with three tasks of each sort, and has
+// crashed while some of them were running. It has completed "done" and removed "removed".
 var format2Tasks = map[string]durable.Info{
 	"scheduled": {Kind: "note", Payload: []byte("payload"), Times: 1, State: durable.Scheduled},
 	"retrying":  {Kind: "fail", Payload: []byte("payload"), Times: 1, State: durable.Retrying, Attempts: 1},
 	"parked":    {Kind: "park", Times: 1, State: durable.Parked, Attempts: 1},
 	"running":   {Kind: "hang", Times: 1, State: durable.Waiting},
 	"counted":   {Kind: "hang", Times: 3, State: durable.Waiting, Interval: 24 * time.Hour},
-	"repeating": {Kind: "note", Times: durable.Forever, State: durable.Scheduled, Interval: 876_000 * time.Hour, Seq: 1},
+	"repeating": {Kind: "note", Times: durable.Forever, State: durable.Scheduled, Interval: century, Seq: 1},
 }
+
+const century = 876_000 * time.Hour
 
 // unzip unpacks a store into a directory, which it returns.
 func unzip(t *testing.T, name string) string {
@@ -90,10 +92,12 @@ func TestOpen_format2_losesNothing(t *testing.T) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); s.Stats().Succeeded < uint64(len(tokens)); time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for s.Stats().Succeeded < uint64(len(tokens)) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute: %+v", s.Stats())
 		}
+		time.Sleep(time.Millisecond)
 	}
 	if err := s.Pause(ctx, "scheduled0"); err != nil {
 		t.Fatal(err)
@@ -119,7 +123,7 @@ func TestOpen_format2_losesNothing(t *testing.T) {
 	}
 }
 
-// is fails the test unless the scheduler has three tasks of each sort, and returns the tokens of those that wait.
+// is fails the test unless the scheduler has three tasks of each sort. It returns the tokens of those that wait.
 func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[string]durable.Token {
 	t.Helper()
 	tokens := map[string]durable.Token{}
@@ -159,7 +163,8 @@ func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[s
 		}
 	}
 	census, err := s.Census(ctx) // what fails is found when all keys have been walked over
-	for deadline := time.Now().Add(time.Minute); err == nil && !census.Whole && time.Now().Before(deadline); {
+	deadline := time.Now().Add(time.Minute)
+	for err == nil && !census.Whole && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 		census, err = s.Census(ctx)
 	}

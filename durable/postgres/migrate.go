@@ -92,9 +92,10 @@ func (c config) sql(text string) string {
 }
 
 // Migrate makes the schema, or brings it to the version that this package needs. Open does so, too, without
-// WithoutMigration. Any number of programs may migrate at the same time, beside nodes of the version before:
-// Migrate waits for open transactions without holding up the nodes for longer than 0.2 s at once, and while it
-// makes indexes. The connection must not be in a transaction. The role needs the right to create a schema in the database, or else to own the schema.
+// WithoutMigration. Any number of programs may migrate at the same time, while nodes of the version before run.
+// Migrate waits for open transactions; each second that holds up the nodes for 0.2 s at most. While it makes an
+// index, they wait for it. The connection must not be in a transaction. The role needs the right to create a
+// schema in the database, or else to own the schema.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {

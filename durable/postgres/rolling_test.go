@@ -80,7 +80,7 @@ func waitsFor(conn *pgx.Conn, table string) error {
 	return err
 }
 
-// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks beside them.
+// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks, too.
 // Nothing that either has added is lost, and what either has parked is counted.
 func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	at := schema()
@@ -116,7 +116,8 @@ func TestMigrate_underLoad_losesNothing(t *testing.T) {
 		conn := connect(t, shared.URL())
 		load.Go(func() {
 			for i := 0; !over.Load(); i++ {
-				task := durable.Task{Key: fmt.Sprint(name, i), Kind: "work", Delay: time.Duration(i%7*20+1) * time.Millisecond}
+				delay := time.Duration(i%7*20+1) * time.Millisecond
+				task := durable.Task{Key: fmt.Sprint(name, i), Kind: "work", Delay: delay}
 				least, add := 1, s.AddTask
 				switch i % 5 {
 				case 1:
