@@ -49,8 +49,9 @@ const (
 //
 // MaxDelay makes a burst of SetTask one run (debounce): the run is due Delay after the last SetTask of the key,
 // but at the latest MaxDelay after the first. It has the payload of the last. The start of the run ends the
-// burst, as Reschedule does: the next SetTask begins another, also while the run is in progress. A MaxDelay that
-// equals Delay makes it one run in each Delay (throttle).
+// burst, as Reschedule does. So the next SetTask begins another, also while the run is in progress; the result
+// of that no longer counts then, and the next may overlap with it. A MaxDelay that equals Delay makes it one run
+// in each Delay (throttle).
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f

@@ -93,6 +93,7 @@ func burstEnds(t *testing.T, r *rig) {
 	r.ran(11 * time.Second)
 	r.sets(task, 1, 0)
 	next("set after a failed attempt", 10*time.Second)
+	r.ran(4 * time.Second)
 	r.must(r.on().Reschedule(ctx, "a", 3*time.Second))
 	next("moved", 3*time.Second)
 	r.sets(task, 1, 0)

@@ -62,14 +62,14 @@ func notes(t *testing.T, r *rig) {
 		switch {
 		case run.Seq == 0:
 			return fmt.Errorf("charging: %w", durable.Done("paid already"))
-		case run.Attempt == 1:
+		case run.Seq == 1 && run.Attempt == 1:
 			return errors.Join(durable.Done("no"), errNot)
 		case run.Seq == 1:
 			return durable.Done(strings.Repeat("n", 1000))
 		}
 		return nil
 	}, durable.WithRetry(3, time.Second, time.Second))
-	r.add(durable.Task{Key: "a", Kind: "k", Interval: 10 * time.Second, Times: 3})
+	r.add(durable.Task{Key: "a", Kind: "k", Interval: 10 * time.Second, Times: 4})
 	for n, want := range []struct {
 		wait     time.Duration
 		calls    int
@@ -79,6 +79,7 @@ func notes(t *testing.T, r *rig) {
 		{11 * time.Second, 1, "paid already", 0},
 		{9100 * time.Millisecond, 1, "paid already", 1}, // the next has failed
 		{2 * time.Second, 1, strings.Repeat("n", 256), 0},
+		{9 * time.Second, 1, "", 0},
 	} {
 		calls := r.ran(want.wait)
 		if i := r.info("a"); len(calls) != want.calls || i.Note != want.note || i.Attempts != want.attempts {
