@@ -122,6 +122,24 @@ type Engine interface {
 	// revision is one more. They are not empty, and at most MaxSettings bytes.
 	SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error)
 
+	// Ask leaves a question with every member but by, which may be 0, and returns the question's number. It is kept
+	// until Forget, or for a day. It is not empty, and at most MaxQuestion bytes.
+	Ask(ctx context.Context, by MemberID, question []byte) (id int64, err error)
+
+	// Asked returns the questions to which the member has not given its last answer, in order of their numbers: at
+	// least a thousand, if there are so many. There are none for a member that is gone.
+	Asked(ctx context.Context, by MemberID) ([]Question, error)
+
+	// Answer replaces the member's answer to a question. It does nothing if the question is forgotten.
+	Answer(ctx context.Context, by MemberID, id int64, a Answer) error
+
+	// Answers returns an answer for each member that was asked and is not gone, in any order, without Data if it has
+	// not answered.
+	Answers(ctx context.Context, id int64) ([]Answer, error)
+
+	// Forget ends a question.
+	Forget(ctx context.Context, id int64) error
+
 	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
 	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
@@ -163,6 +181,22 @@ type Membership struct {
 
 // MaxReport is the size of a member's report, in bytes.
 const MaxReport = 4 << 10
+
+// A Question is left with a member.
+type Question struct {
+	ID   int64
+	Data []byte
+}
+
+// An Answer is that of a member to a question.
+type Answer struct {
+	Name string // of the member; not used by Engine.Answer
+	Data []byte // at most MaxQuestion bytes
+	Last bool   // the member will not answer the question again
+}
+
+// MaxQuestion is the size of a question, and of an answer, in bytes.
+const MaxQuestion = 4 << 10
 
 // A Claim is what a member holds: a task at a revision.
 type Claim struct {

@@ -37,18 +37,19 @@ type keeper struct {
 	ctx        context.Context // of the runs
 	cancelRuns context.CancelFunc
 
-	mu      sync.Mutex // protects ops and closed
-	ops     []op
-	closed  bool
-	wake    chan struct{} // there is something in ops
-	ended   chan struct{}
-	helpers sync.WaitGroup // goroutines that read the keys, and watch the store
-	failure atomic.Pointer[error]
-	failed  chan struct{} // closed when failure is set
-	count   counter
-	counts  census
-	running running
-	report  reporter
+	mu        sync.Mutex // protects ops and closed
+	ops       []op
+	closed    bool
+	wake      chan struct{} // there is something in ops
+	ended     chan struct{}
+	helpers   sync.WaitGroup // goroutines that read the keys, and watch the store
+	failure   atomic.Pointer[error]
+	failed    chan struct{} // closed when failure is set
+	count     counter
+	counts    census
+	running   running
+	handlings handlings
+	report    reporter
 
 	overdueBy atomic.Int64 // the due time up to which the overdue feed reads
 	caughtUp  rate         // starts of overdue tasks

@@ -539,6 +539,24 @@ func (l *ledger) SetSettings(ctx context.Context, settings []byte, revision int6
 	return l.engine.SetSettings(ctx, settings, revision)
 }
 
+func (l *ledger) Ask(ctx context.Context, by durable.MemberID, question []byte) (int64, error) {
+	return l.engine.Ask(ctx, by, question)
+}
+
+func (l *ledger) Asked(ctx context.Context, by durable.MemberID) ([]durable.Question, error) {
+	return l.engine.Asked(ctx, by)
+}
+
+func (l *ledger) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+	return l.engine.Answer(ctx, by, id, a)
+}
+
+func (l *ledger) Answers(ctx context.Context, id int64) ([]durable.Answer, error) {
+	return l.engine.Answers(ctx, id)
+}
+
+func (l *ledger) Forget(ctx context.Context, id int64) error { return l.engine.Forget(ctx, id) }
+
 func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
 	return l.engine.Get(ctx, key)
 }

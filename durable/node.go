@@ -87,6 +87,9 @@ type node struct {
 
 	names map[MemberID]string // of the members, as far as they were asked for
 
+	handlings handlings
+	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
+
 	counts   count
 	caughtUp rate // starts of overdue tasks
 

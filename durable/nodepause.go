@@ -36,7 +36,10 @@ func (n *node) keepSettings() {
 			n.trouble(err)
 		}
 		n.releasePaused()
-		timer.Reset(settingsEvery)
+		n.answer()
+		if timer.Reset(settingsEvery); len(n.answering) > 0 {
+			timer.Reset(askEvery)
+		}
 	}
 }
 

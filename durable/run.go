@@ -16,6 +16,8 @@ func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
+	h := k.handlings.begin(l.rec)
+	defer k.handlings.end(h)
 	kind := k.kinds.of(l.rec)
 	if kind == nil {
 		k.leave(l, false)
@@ -41,7 +43,7 @@ func (k *keeper) runTask(l *live) {
 	if l.overdue {
 		k.caughtUp.note()
 	}
-	kind.attempt(k.ctx, rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
+	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, k.now(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next

@@ -69,6 +69,8 @@ func (n *node) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
+	h := n.handlings.begin(l.rec)
+	defer n.handlings.end(h)
 	kind := n.kinds.of(l.rec)
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
@@ -105,7 +107,7 @@ func (n *node) runTask(l *live) {
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(ctx, run, &n.cfg, func(o outcome) *record {
+	kind.attempt(n.handlings.context(h, ctx), run, &n.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
 		return next

@@ -75,6 +75,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"census", census},
 		{"settings", settings},
 		{"settings of several at once", settingsAtOnce},
+		{"questions", questions},
 
 		{"the clock", clock},
 		{"a lease, to its end and renewed", lease},

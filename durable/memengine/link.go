@@ -273,3 +273,23 @@ func (l *Link) SetSettings(ctx context.Context, settings []byte, revision int64)
 		return l.to.SetSettings(ctx, settings, revision)
 	})
 }
+
+func (l *Link) Ask(ctx context.Context, by durable.MemberID, question []byte) (id int64, err error) {
+	return ask(ctx, l, "Ask", func(ctx context.Context) (int64, error) { return l.to.Ask(ctx, by, question) })
+}
+
+func (l *Link) Asked(ctx context.Context, by durable.MemberID) ([]durable.Question, error) {
+	return ask(ctx, l, "Asked", func(ctx context.Context) ([]durable.Question, error) { return l.to.Asked(ctx, by) })
+}
+
+func (l *Link) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+	return pass(ctx, l, "Answer", func(ctx context.Context) error { return l.to.Answer(ctx, by, id, a) })
+}
+
+func (l *Link) Answers(ctx context.Context, id int64) ([]durable.Answer, error) {
+	return ask(ctx, l, "Answers", func(ctx context.Context) ([]durable.Answer, error) { return l.to.Answers(ctx, id) })
+}
+
+func (l *Link) Forget(ctx context.Context, id int64) error {
+	return pass(ctx, l, "Forget", func(ctx context.Context) error { return l.to.Forget(ctx, id) })
+}

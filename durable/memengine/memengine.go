@@ -42,6 +42,7 @@ type Engine struct {
 
 	settings         []byte
 	settingsRevision int64
+	questions        map[int64]*asked
 }
 
 type tree = btree.BTreeG[*durable.Stored]
@@ -64,8 +65,8 @@ func New() *Engine {
 		free:    btree.NewG(32, before),
 		keys:    btree.NewG(32, byKey),
 		failing: btree.NewG(32, byKey),
-		members: make(map[durable.MemberID]*member),
-		locks:   make(map[string]*Tx),
+		members: make(map[durable.MemberID]*member), questions: make(map[int64]*asked),
+		locks: make(map[string]*Tx),
 	}
 }
 

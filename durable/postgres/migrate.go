@@ -56,6 +56,16 @@ CREATE TABLE IF NOT EXISTS $schema.settings (
 	revision bigint  NOT NULL,
 	data     bytea   NOT NULL
 );
+-- What members are asked, and their answers. There are rows only while something asks.
+CREATE TABLE IF NOT EXISTS $schema.question (
+	id     bigint  NOT NULL,
+	member bigint  NOT NULL,
+	asked  bigint  NOT NULL,               -- when, in nanoseconds since 1970
+	data   bytea   NOT NULL,
+	answer bytea,
+	last   boolean NOT NULL DEFAULT false, -- the answer is the last one
+	PRIMARY KEY (id, member)
+);
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

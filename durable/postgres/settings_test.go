@@ -23,6 +23,8 @@ func (version2) SetSettings(context.Context, []byte, int64) (bool, error) {
 	return false, errors.New("programs of version 2 have no settings")
 }
 
+func (version2) Asked(context.Context, durable.MemberID) ([]durable.Question, error) { return nil, nil }
+
 // What programs of version 2 have written is there, and such a program continues beside those of this version,
 // during the migration and afterwards. It does not know what is paused.
 func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
@@ -39,7 +41,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 		[]byte(w.Key), w.Due, w.Data)
 
 	old := open(t, at)
-	exec(t, conn, text("DROP TABLE $schema.settings; UPDATE $schema.version SET version = 2")) // as it was for it
+	exec(t, conn, text("DROP TABLE $schema.settings, $schema.question; UPDATE $schema.version SET version = 2")) // as it was for it
 	join := func(e durable.Engine, kind string) (*durable.Scheduler, chan durable.Run) {
 		t.Helper()
 		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithNode(kind))

@@ -45,6 +45,12 @@ type statements struct {
 	settings    string
 	setSettings string
 
+	ask     string
+	asked   string
+	answer  string
+	answers string
+	forget  string
+
 	now        string
 	insertTx   string
 	deleteAtTx string
@@ -258,6 +264,23 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key =
 INSERT INTO $schema.settings AS s (revision, data) SELECT 1, $1
 	WHERE $2::bigint = 0 OR EXISTS (SELECT FROM $schema.settings)
 ON CONFLICT (one) DO UPDATE SET revision = s.revision + 1, data = $1 WHERE s.revision = $2`),
+
+		ask: sql(`
+WITH old AS (DELETE FROM $schema.question WHERE asked < $now - 86400000000000),
+one AS MATERIALIZED (SELECT $next AS id),
+made AS (
+	INSERT INTO $schema.question (id, member, asked, data)
+	SELECT one.id, m.id, $now, $2 FROM one, $schema.member m WHERE NOT m.gone AND m.id <> $1
+)
+SELECT id FROM one`),
+		asked: sql(`
+SELECT q.id, q.data FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
+WHERE q.member = $1 AND NOT q.last ORDER BY q.id LIMIT 1000`),
+		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2`),
+		answers: sql(`
+SELECT m.name, q.answer, q.last FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
+WHERE q.id = $1`),
+		forget: sql(`DELETE FROM $schema.question WHERE id = $1`),
 
 		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
 

@@ -4,6 +4,7 @@
 package valid
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -30,6 +31,22 @@ func Batches(batches []durable.Batch) error {
 func Report(report []byte) error {
 	if len(report) > durable.MaxReport {
 		return fmt.Errorf("durable: report of %d bytes; %d are allowed", len(report), durable.MaxReport)
+	}
+	return nil
+}
+
+// Question returns an error if a question is empty or too long.
+func Question(question []byte) error {
+	if len(question) == 0 {
+		return errors.New("durable: question is empty")
+	}
+	return Answer(question)
+}
+
+// Answer returns an error if an answer is too long.
+func Answer(answer []byte) error {
+	if len(answer) > durable.MaxQuestion {
+		return fmt.Errorf("durable: question or answer of %d bytes; %d are allowed", len(answer), durable.MaxQuestion)
 	}
 	return nil
 }

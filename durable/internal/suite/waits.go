@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+func removesAndWaits(t *testing.T, r *rig) {
+	var ended atomic.Int32
+	r.handle("k", func(context.Context, durable.Run) error {
+		time.Sleep(4 * time.Second)
+		ended.Add(1)
+		return nil
+	})
+	nodes := r.on().Stats().Node // nil on a store
+	for range len(r.all) {       // whoever is asked
+		if ran, err := r.on().RemoveTaskWait(ctx, "a"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
+			t.Errorf("without a task: %v, %v", ran, err)
+		}
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour})
+		if ran, err := r.on().RemoveTaskWait(ctx, "a"); ran || err != nil {
+			t.Errorf("of a task that does not run: %v, %v", ran, err)
+		}
+		r.gone("a")
+	}
+	for i := range len(r.all) {
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second, Interval: time.Hour, Times: durable.Forever})
+		calls := r.ran(2 * time.Second)
+		if len(calls) != 1 {
+			t.Fatalf("there are %d runs", len(calls))
+		}
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		ran, err := r.on().RemoveTaskWait(within, "a")
+		cancel()
+		var running *durable.RunningError
+		if !ran || !errors.As(err, &running) || !errors.Is(err, context.DeadlineExceeded) ||
+			running.Token != calls[0].Token || (running.Node == "") != (nodes == nil) {
+			t.Errorf("of a run that takes longer: %v, %v", ran, err)
+		}
+		r.gone("a")
+		ran, err = r.on().RemoveTaskWait(ctx, "a") // there is no task, but a run
+		if !ran || err != nil || ended.Load() != int32(i+1) {
+			t.Errorf("of a run that ends: %v, %v, and %d have ended", ran, err, ended.Load())
+		}
+	}
+}
+
+// A task that was moved, or replaced, while it ran has a run that the books do not know of.
+func removesAndWaitsForEarlierRuns(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
+	for _, then := range []func() error{
+		func() error { return r.on().Reschedule(ctx, "a", time.Hour) },
+		func() error { return r.on().SetTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Hour}) },
+	} {
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		if calls := r.ran(2 * time.Second); len(calls) != 1 {
+			t.Fatalf("there are %d runs", len(calls))
+		}
+		r.must(then())
+		began := time.Now()
+		ran, err := r.on().RemoveTaskWait(ctx, "a")
+		if waited := time.Since(began); !ran || err != nil || waited < time.Second {
+			t.Errorf("after %v: %v, %v", waited, ran, err)
+		}
+	}
+}
+
+func cancels(t *testing.T, r *rig) {
+	causes := make(chan error, 10)
+	r.handle("k", func(ctx context.Context, run durable.Run) error {
+		if run.Attempt > 1 {
+			return nil
+		}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}, durable.WithRetry(2, time.Second, time.Second))
+	if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+		t.Errorf("of no task: %v, %v", ran, err)
+	}
+	for range len(r.all) {
+		r.add(durable.Task{Key: "other", Kind: "k", Delay: time.Second})
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+			t.Errorf("of a task that does not run: %v, %v", ran, err)
+		}
+		if calls := r.ran(2 * time.Second); len(calls) != 2 {
+			t.Fatalf("there are %d runs", len(calls))
+		}
+		if ran, err := r.on().Cancel(ctx, "a"); !ran || err != nil {
+			t.Errorf("of a run: %v, %v", ran, err)
+		}
+		if cause := <-causes; !errors.Is(cause, durable.ErrCancelled) {
+			t.Errorf("the cause is %v", cause)
+		}
+		calls := r.ran(4 * time.Second)
+		if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != 2 || len(causes) != 0 {
+			t.Errorf("afterwards run %v", calls)
+		}
+		r.gone("a")
+		if ran, err := r.on().Cancel(ctx, "other"); !ran || err != nil {
+			t.Errorf("of the other run: %v, %v", ran, err)
+		}
+		<-causes
+		if ran, err := r.on().RemoveTaskWait(ctx, "other"); err != nil && !ran {
+			t.Errorf("of a run that is cancelled: %v, %v", ran, err)
+		}
+		r.ran(2 * time.Second)
+	}
+}
