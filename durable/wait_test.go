@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// busy starts a run of the key on a cluster that takes a minute, whatever its context, and returns its node.
+func (c *cluster) busy(key string) *member {
+	c.t.Helper()
+	c.handle("busy", func(*member) durable.Handler {
+		return func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil }
+	})
+	c.nodes[0].add(durable.Task{Key: key, Kind: "busy", Delay: time.Second})
+	time.Sleep(3 * time.Second)
+	on := c.ran(key).node
+	for _, m := range c.nodes {
+		if m.name == on {
+			return m
+		}
+	}
+	return nil
+}
+
+// A run on a node that is cut off counts as ended when that node has been reaped, and not before.
+func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		dead := c.busy("a")
+		asks := c.nodes[0]
+		if asks == dead {
+			asks = c.nodes[1]
+		}
+		dead.link.SetDown(true)
+		defer dead.link.SetDown(false)
+		began := time.Now()
+		if _, err := asks.RemoveTaskWait(ctx, "a"); err != nil {
+			t.Errorf("RemoveTaskWait: %v", err)
+		}
+		if waited := time.Since(began); waited < lease/2 || waited > 3*lease {
+			t.Errorf("it has waited for %v of a lease of %v", waited, lease)
+		}
+	})
+}
+
+// What a caller has given up, or asked over a link that loses answers, is right all the same.
+func TestRemoveTaskWait_lostAnswers(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		on := c.busy("a")
+		asks := c.nodes[0]
+		if asks == on {
+			asks = c.nodes[1]
+		}
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		var running *durable.RunningError
+		if ran, err := asks.RemoveTaskWait(within, "a"); !ran || !errors.As(err, &running) || running.Node != on.name {
+			t.Errorf("RemoveTaskWait on %s: %v, %v", on.name, ran, err)
+		}
+		for _, m := range c.nodes {
+			m.link.SetDown(true)
+		}
+		if _, err := asks.Cancel(ctx, "a"); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("Cancel without an engine: %v", err)
+		}
+		ended := make(chan error)
+		for _, m := range c.nodes {
+			m.link.SetDown(false)
+		}
+		go func() {
+			ran, err := asks.RemoveTaskWait(ctx, "a")
+			if err == nil && !ran {
+				err = errors.New("it says that there was no run")
+			}
+			ended <- err
+		}()
+		time.Sleep(2 * time.Second)
+		asks.link.SetDown(true) // while it waits
+		time.Sleep(lease / 4)
+		asks.link.SetDown(false)
+		if err := <-ended; err != nil {
+			t.Errorf("RemoveTaskWait over a link that was down: %v", err)
+		}
+	})
+}
+
+// A scheduler that is no member asks the nodes, too.
+func TestRemoveTaskWait_connected(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		c.busy("a")
+		s, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		if ran, err := s.Cancel(ctx, "a"); !ran || err != nil {
+			t.Errorf("Cancel: %v, %v", ran, err)
+		}
+		began := time.Now()
+		if ran, err := s.RemoveTaskWait(ctx, "a"); !ran || err != nil || time.Since(began) < 30*time.Second {
+			t.Errorf("RemoveTaskWait after %v: %v, %v", time.Since(began), ran, err)
+		}
+	})
+}
+
+// A Shutdown that gives up ends the wait, on a store and on an engine.
+func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
+	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
+		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
+			return durable.Join(ctx, memengine.New(), opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := open(durable.WithLogger(testkit.Quiet()), durable.WithNode("n"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				over := make(chan struct{})
+				handler := func(context.Context, durable.Run) error { <-over; return nil }
+				if err := errors.Join(s.Handle("k", handler), s.Start(),
+					s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second})); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				ended := make(chan error, 1)
+				go func() {
+					_, err := s.RemoveTaskWait(ctx, "a")
+					ended <- err
+				}()
+				time.Sleep(time.Second)
+				within, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				if err := s.Shutdown(within); err == nil {
+					t.Error("Shutdown does not say that a run is running")
+				}
+				var running *durable.RunningError
+				if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
+					t.Errorf("RemoveTaskWait: %v", err)
+				}
+				close(over)
+			})
+		})
+	}
+}
+
+// The context is cancelled, though Cancel comes before the engine has confirmed the start.
+func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		caught := make(chan error, 1)
+		m.handle("k", func(ctx context.Context, _ durable.Run) error {
+			caught <- context.Cause(ctx)
+			return nil
+		})
+		m.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		time.Sleep(time.Second / 2)
+		slow := memengine.Fault{Delay: time.Second / 2}
+		m.link.Next("Confirm", slow, slow, slow)
+		time.Sleep(time.Second)
+		if _, err := m.Cancel(ctx, "a"); err != nil {
+			t.Errorf("Cancel: %v", err)
+		}
+		if cause := <-caught; !errors.Is(cause, durable.ErrCancelled) {
+			t.Errorf("the cause is %v", cause)
+		}
+	})
+}
