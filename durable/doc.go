@@ -54,7 +54,7 @@
 //
 // After RemoveTask or SetTask has returned nil, no run of the old task starts. A run counts as started
 // slightly before its handler is called. A run that has started is not interrupted, but its result no longer
-// counts.
+// counts. [Scheduler.RemoveTaskWait] waits for its end, on whatever node, and [Scheduler.Cancel] cancels its context.
 //
 // # Payloads
 //

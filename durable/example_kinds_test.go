@@ -127,3 +127,47 @@ func ExampleDone() {
 	}
 	// Output: paid already
 }
+
+// An order is cancelled while its payment is being made: the payment is to stop, and when RemoveTaskWait has
+// returned it has ended.
+func ExampleScheduler_RemoveTaskWait() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	begun := make(chan bool)
+	pay := func(ctx context.Context, _ durable.Run) error {
+		begun <- true
+		<-ctx.Done()
+		fmt.Println("the payment ends:", errors.Is(context.Cause(ctx), durable.ErrCancelled))
+		return ctx.Err()
+	}
+	err = errors.Join(s.Handle("pay", pay), s.Start(),
+		s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "pay", Delay: time.Millisecond}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-begun
+	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	var running *durable.RunningError
+	if _, err = s.RemoveTaskWait(brief, "order:42"); errors.As(err, &running) {
+		fmt.Println("still running:", running.Key)
+	}
+	if _, err = s.Cancel(ctx, "order:42"); err != nil {
+		log.Fatal(err)
+	}
+	_, err = s.RemoveTaskWait(ctx, "order:42")
+	if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) { // the run has ended before
+		log.Fatal(err)
+	}
+	fmt.Println("nothing runs")
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// still running: order:42
+	// the payment ends: true
+	// nothing runs
+}

@@ -20,7 +20,7 @@ func removesAndWaits(t *testing.T, r *rig) {
 		return nil
 	})
 	nodes := r.on().Stats().Node // nil on a store
-	for range len(r.all) {       // whoever is asked
+	for range len(r.all) {       // each of them asks
 		if ran, err := r.on().RemoveTaskWait(ctx, "a"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			t.Errorf("without a task: %v, %v", ran, err)
 		}
