@@ -57,7 +57,7 @@ test-more: ## All tests of the embedded store, and those of what is not the libr
 	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
 
 .PHONY: test-browser
-test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none; AXE is axe.min.js
+test-browser: postgres ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none; AXE is axe.min.js
 	@chromium="$(CHROMIUM)"; \
 		for name in chromium chromium-browser google-chrome; do \
 			test -n "$$chromium" || chromium=$$(command -v $$name || true); \
@@ -68,7 +68,7 @@ test-browser: ## The dashboard in a real browser: CHROMIUM, or one that is insta
 			$$sudo apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; \
 			chromium=$$(command -v chromium); \
 		fi; \
-		CHROMIUM=$$chromium $(GO) test -timeout 8m ./checks/browser
+		CHROMIUM=$$chromium POSTGRES_REQUIRED=1 $(GO) test -timeout 8m ./checks/browser
 
 .PHONY: postgres
 postgres: ## Install Debian's package postgresql, if no server is installed

@@ -30,11 +30,11 @@ const soon = 3 * time.Second
 
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
-// newScheduler returns a scheduler on the store that is recorded, with a source of it. It is not started.
+// newScheduler returns a scheduler on the store that is recorded and quiet, with a source of it. It is not started.
 func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) (*durable.Scheduler, dashboard.Source) {
 	t.Helper()
 	rec := dashboard.NewAttemptRecorder()
-	s, err := durable.New(store, append(opts, rec.Option(), durable.WithLogger(testkit.Quiet()))...)
+	s, err := durable.New(store, append([]durable.Option{rec.Option(), durable.WithLogger(testkit.Quiet())}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,22 +15,6 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// smallVolume mounts a file system of some megabytes. That takes the rights of root, and is not possible in
-// every container.
-func smallVolume(t *testing.T, megabytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
-		t.Skipf("no file system can be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // rewrite replaces the tasks of a few keys again and again, so that much is written and little is kept.
 func rewrite(s durable.Store, from, to int) error {
 	const keys = 500
@@ -52,7 +36,7 @@ func rewrite(s durable.Store, from, to int) error {
 
 // On a volume of 120 MB several times as much is written as it holds.
 func TestPebble_smallVolume_isEnough(t *testing.T) {
-	dir := filepath.Join(smallVolume(t, 120), "store")
+	dir := filepath.Join(testkit.SmallVolume(t, 120), "store")
 	s, err := pebble.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +66,7 @@ func TestPebble_smallVolume_isEnough(t *testing.T) {
 // A volume that something else fills up: the store says so, and has everything when there is room again.
 func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 	for free := range 6 { // megabytes that are left, so that it is full at one moment or another
-		volume := smallVolume(t, 60)
+		volume := testkit.SmallVolume(t, 60)
 		dir := filepath.Join(volume, "store")
 		s, err := pebble.Open(dir)
 		if err != nil {
@@ -91,7 +75,7 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 		if err := rewrite(s, 0, 2000); err != nil {
 			t.Fatal(err)
 		}
-		filler := fill(t, volume, free)
+		filler := testkit.Fill(t, volume, free)
 		testkit.Returns(t, "a commit", func() { err = rewrite(s, 2000, 100_000) })
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("with %d MB left: %v", free, err)
@@ -113,19 +97,4 @@ func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// fill leaves the given number of megabytes of the volume free.
-func fill(t *testing.T, volume string, free int) (name string) {
-	t.Helper()
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(volume, &disk); err != nil {
-		t.Fatal(err)
-	}
-	name = filepath.Join(volume, "filler")
-	err := os.WriteFile(name, make([]byte, int(disk.Bfree)*int(disk.Bsize)-free<<20), 0o600)
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // the store may have written meanwhile
-		t.Fatal(err)
-	}
-	return name
 }

@@ -22,28 +22,11 @@ import (
 // Groups that write the same keys in opposite order wait for each other, and never in a circle. With the order
 // of the keys taken out some do.
 func TestCommit_groupsInOppositeOrder_meetNoDeadlock(t *testing.T) {
-	for _, c := range []struct {
-		without string
-		found   bool
-	}{
+	eachFound(t, 30, "deadlocks", []sabotage{ // what is broken shows in most tries
 		{"", false},
 		{"8 changes lock in any order", true},
 		{"8 adds lock in any order", true},
-	} {
-		t.Run(c.without, func(t *testing.T) {
-			for range 30 { // what is broken shows in most tries
-				n := deadlocks(t, c.without)
-				if n > 0 && !c.found {
-					t.Errorf("there were %d deadlocks", n)
-				}
-				if n > 0 || !c.found {
-					t.Logf("there were %d deadlocks", n)
-					return
-				}
-			}
-			t.Error("the test does not find it")
-		})
-	}
+	}, deadlocks)
 }
 
 // deadlocks returns how many deadlocks there were when groups wrote the same keys in opposite order. The server

@@ -148,3 +148,29 @@ func await(t testing.TB, f func() error) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// A sabotage is a detail of the engine that is taken out, or none, and whether a promise is broken then.
+type sabotage struct {
+	without string
+	found   bool
+}
+
+// eachFound counts what is broken with each detail taken out. What breaks something shows in one of the tries.
+func eachFound(t *testing.T, tries int, what string, all []sabotage, count func(t *testing.T, without string) int) {
+	t.Helper()
+	for _, s := range all {
+		t.Run(s.without, func(t *testing.T) {
+			for range tries {
+				n := count(t, s.without)
+				if n > 0 && !s.found {
+					t.Errorf("there were %d %s", n, what)
+				}
+				if n > 0 || !s.found {
+					t.Logf("there were %d %s", n, what)
+					return
+				}
+			}
+			t.Error("the test does not find it")
+		})
+	}
+}

@@ -11,42 +11,24 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
 // Members with leases of milliseconds claim while they are reaped. No task may be left with a member that is
 // gone. With a detail taken out some are.
 func TestReap_whileMembersClaim_leavesNothingWithTheDead(t *testing.T) {
-	for _, c := range []struct {
-		without string
-		found   bool
-	}{
+	eachFound(t, 10, "tasks left with members that are gone", []sabotage{ // what is broken shows in most tries
 		{"", false},
 		{"6 a claim does not lock its member", true},
 		{"a slow reaper", false},
 		{"7 a slow reaper of one statement", true},
-	} {
-		t.Run(c.without, func(t *testing.T) {
-			for range 10 { // what is broken shows in most rounds
-				e := open(t)
-				e.Break(c.without)
-				n := orphans(t, e)
-				if n > 0 && !c.found {
-					t.Errorf("%d tasks are left with members that are gone", n)
-				}
-				if n > 0 || !c.found {
-					t.Logf("%d tasks are left with members that are gone", n)
-					return
-				}
-			}
-			t.Error("the test does not find it")
-		})
-	}
+	}, orphans)
 }
 
 // orphans returns how many tasks have an owner that is no member, after claims and reaps at the same time.
-func orphans(t *testing.T, e *postgres.Engine) (n int) {
+func orphans(t *testing.T, without string) (n int) {
 	t.Helper()
+	e := open(t)
+	e.Break(without)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const tasks, callers, joins = 2000, 4, 30

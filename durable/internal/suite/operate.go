@@ -404,8 +404,8 @@ func (o *operated) bulk() {
 	})
 	do(durable.Query{Failure: "refused"}, durable.DoRemove, 2*tasks)
 	do(durable.Query{Kind: "later"}, durable.DoRunNow, tasks-tasks/3)
-	o.until("what was due later has run", func() bool {
-		return !slices.ContainsFunc(o.list(), func(i durable.Info) bool { return i.Kind == "later" && i.Seq == 0 })
+	o.until("what was due later has run", func() bool { // DoRunNow begins run 1, and its end run 2
+		return !slices.ContainsFunc(o.list(), func(i durable.Info) bool { return i.Kind == "later" && i.Seq < 2 })
 	})
 	do(durable.Query{State: durable.Running}, durable.DoRemove, tasks)
 	if _, err := o.next().Bulk(ctx, q, 9); !errors.Is(err, durable.ErrInvalidTask) {
