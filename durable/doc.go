@@ -186,7 +186,7 @@
 //
 // A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
-// paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
+// paused is in the settings, a document that a store or an engine keeps in addition to the tasks
 // (pausekind.go).
 //
 // The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A gate

@@ -49,7 +49,7 @@ ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS report bytea; -- what the me
 ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS failing bigint;
 CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due = 9223372036854775807 OR failing = due;
 `, `
--- What the schedulers keep beside the tasks: what is paused. Programs of the version before do not know it, and run
+-- What the schedulers keep in addition to the tasks: what is paused. Programs of the version before do not know it, and run
 -- what is paused.
 CREATE TABLE IF NOT EXISTS $schema.settings (
 	one      boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -92,9 +92,10 @@ func (c config) sql(text string) string {
 }
 
 // Migrate makes the schema, or brings it to the version that this package needs. Open does so, too, without
-// WithoutMigration. Any number of programs may migrate at the same time, beside nodes of the version before:
+// WithoutMigration. Any number of programs may migrate at the same time, while nodes of the version before run:
 // Migrate waits for open transactions without holding up the nodes for longer than 0.2 s at once, and while it
-// makes indexes. The connection must not be in a transaction. The role needs the right to create a schema in the database, or else to own the schema.
+// makes indexes. The connection must not be in a transaction. The role needs the right to create a schema in
+// the database, or else to own the schema.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {

@@ -80,7 +80,7 @@ func waitsFor(conn *pgx.Conn, table string) error {
 	return err
 }
 
-// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks beside them.
+// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks next to them.
 // Nothing that either has added is lost, and what either has parked is counted.
 func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	at := schema()
