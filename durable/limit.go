@@ -108,6 +108,7 @@ func (b *bucket) tokens(now time.Time) int {
 }
 
 func (b *bucket) take() { b.empty = b.empty.Add(b.each) }
+func (b *bucket) give() { b.empty = b.empty.Add(-b.each) }
 
 // next returns how long it takes until there is a token.
 func (b *bucket) next(now time.Time) time.Duration { return b.empty.Add(b.each).Sub(now) }

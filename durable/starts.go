@@ -105,6 +105,7 @@ func (n *node) runTask(l *live) {
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
+	l.ran = true
 	kind.attempt(ctx, run, &n.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())

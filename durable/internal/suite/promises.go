@@ -55,6 +55,8 @@ var promises = []struct {
 	{"a run makes room however it ends", limitedRunsEnd},
 	{"more tasks than fit a limit in memory", limitsMany},
 	{"shutdown while tasks wait for a limit", limitedShutdown},
+	{"pausing a kind with a limit", pausesLimitedKind},
+	{"pausing a kind with a rate", pausesKindWithRate},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
