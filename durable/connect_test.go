@@ -132,6 +132,48 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	})
 }
 
+// It knows what is paused, whoever has paused it.
+func TestConnect_knowsWhatIsPaused(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		node := c.nodes[0]
+		if err := node.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: hour}); err != nil {
+			t.Fatal(err)
+		}
+		paused := func(s *durable.Scheduler) bool {
+			t.Helper()
+			census, err := s.Census(ctx)
+			if err != nil || len(census.Kinds) != 1 {
+				t.Fatalf("%+v, %v", census, err)
+			}
+			return census.Kinds[0].KindPaused
+		}
+		if err := node.PauseKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := c.connect()
+		if !paused(s) {
+			t.Error("a kind that was paused before is not paused")
+		}
+		if err := node.ResumeKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sec)
+		if paused(s) {
+			t.Error("a kind that was resumed is paused")
+		}
+		if err := s.PauseAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sec)
+		if !paused(s) || !paused(node.Scheduler) {
+			t.Error("it has paused all kinds, and this one is not paused")
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestConnect_toNothing(t *testing.T) {
 	if _, err := durable.Connect(ctx, nil); err == nil {
 		t.Error("there is a scheduler without an engine")

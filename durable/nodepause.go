@@ -86,8 +86,12 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	}
 }
 
-// settledLocked reports whether the node knows what is paused.
-func (n *node) settledLocked() bool { return n.own()-n.settled <= int64(settingsFor) }
+// isSettled reports whether the node knows what is paused.
+func (n *node) isSettled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.own()-n.settled <= int64(settingsFor)
+}
 
 // releasePaused gives back what the node holds of paused kinds and has not begun.
 func (n *node) releasePaused() {

@@ -87,10 +87,14 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec.skipped(to), tally{}, false)
 		return
 	}
+	if !n.isSettled() {
+		n.back(l, startAgain)
+		return
+	}
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.rec) == nil { // it has been paused meanwhile
+	if n.kinds.of(l.rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
 		n.conclude(l, rec, tally{}, false) // which takes back that the start was counted
 		return
 	}
@@ -166,7 +170,7 @@ func (n *node) back(l *live, least time.Duration) {
 // begin returns the context of a run that is confirmed, unless the node itself knows that it must not start.
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
-	leased := n.leasedLocked() && n.settledLocked()
+	leased := n.leasedLocked()
 	if leased && n.held[l.rec.key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true
