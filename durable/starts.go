@@ -70,6 +70,10 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	kind := n.kinds.of(l.rec)
+	if kind == nil && l.asked {
+		n.takeBack(l, l.rec.interrupted(l.claim.starts, n.kinds.get(l.rec.kind), n.now()))
+		return
+	}
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
 		if kind == nil {
@@ -95,7 +99,7 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	if n.kinds.of(l.rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
-		n.conclude(l, rec, tally{}, false) // which takes back that the start was counted
+		n.takeBack(l, rec)
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -127,9 +131,14 @@ const (
 	startAgain = 100 * time.Millisecond
 )
 
+// takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
+// no attempt.
+func (n *node) takeBack(l *live, rec *record) { n.conclude(l, rec, tally{}, false) }
+
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
 // where it belongs.
 func (n *node) ask(l *live) bool {
+	l.asked = true
 	for range startTries {
 		s := &start{l: l, ended: make(chan struct{})}
 		n.starts.post(s)
