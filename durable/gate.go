@@ -355,7 +355,9 @@ func (g *gate) excess() *live {
 	g.queue.remove(l)
 	g.countLocked(l, -1)
 	if last, ok := g.held.Max(); ok && !g.backlog.shared {
-		g.cut, g.at = true, last.rec.position()
+		if at := last.rec.position(); !g.cut || at.before(g.at) {
+			g.cut, g.at = true, at
+		}
 	}
 	return l
 }
