@@ -174,6 +174,37 @@ func TestConnect_knowsWhatIsPaused(t *testing.T) {
 	})
 }
 
+// It does not know how a kind treats the runs that it has missed.
+func TestConnect_resumes_withoutSkipping(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		node := c.nodes[0]
+		node.handle("skips", sleeper(0), durable.WithMissed(durable.MissedSkip))
+		for key, resume := range map[string]bool{"node": false, "client": true} {
+			s := node.Scheduler
+			if resume {
+				s, _ = c.connect()
+			}
+			err := errors.Join(
+				node.AddTask(ctx, durable.Task{Key: key, Kind: "skips", Interval: time.Minute, Times: durable.Forever}),
+				s.Pause(ctx, key))
+			time.Sleep(3*time.Minute + 30*sec)
+			err = errors.Join(err, s.Resume(ctx, key))
+			time.Sleep(5 * sec)
+			i, ok, err2 := node.Get(ctx, key)
+			if want := map[bool]uint64{false: 3, true: 2}[resume]; err != nil || err2 != nil || !ok || i.Missed != want {
+				t.Errorf("resumed by the %s: %+v, %v, %v; %d missed periods are expected", key, i, err, err2, want)
+			}
+			err = node.RemoveTask(ctx, key)
+			if resume {
+				err = errors.Join(err, s.Shutdown(ctx))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestConnect_toNothing(t *testing.T) {
 	if _, err := durable.Connect(ctx, nil); err == nil {
 		t.Error("there is a scheduler without an engine")

@@ -21,7 +21,7 @@ type Limit struct {
 // groups take turns ([Task].Group). n below [WithPoolSize] leaves workers for other kinds, also if the runs are
 // long. The default is no bound. n must be positive.
 //
-// The overdue tasks of a kind with a limit, whichever it is, come before those that fall due now.
+// If a kind has a limit, this one or another, its overdue tasks run before those of the kind that fall due now.
 func WithConcurrency(n int) KindOption {
 	return func(k *kind) error { return k.limit.concurrent(n) }
 }
