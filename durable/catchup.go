@@ -37,7 +37,8 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 	return now, nil
 }
 
-// countOverdue counts the overdue tasks that are not running and whose kind has a handler here and is not paused.
+// countOverdue counts the overdue tasks that are not running and whose kind has a handler here and is not
+// paused.
 func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 	var is CatchUp
 	begun := time.Now()

@@ -81,8 +81,8 @@ func (n *node) claim() time.Duration {
 	return min(again, n.backlog.hire())
 }
 
-// claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by themselves, so
-// that they take no room in the claims of the others. It returns when to come back.
+// claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by
+// themselves, so that they take no room in the claims of the others. It returns when to come back.
 func (n *node) claimFor(g *gate) time.Duration {
 	if !g.drained() || n.kinds.pauses().Has(g.name) {
 		return claimEvery

@@ -132,6 +132,79 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	})
 }
 
+// It knows what is paused, whoever has paused it.
+func TestConnect_knowsWhatIsPaused(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		node := c.nodes[0]
+		if err := node.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: hour}); err != nil {
+			t.Fatal(err)
+		}
+		paused := func(s *durable.Scheduler) bool {
+			t.Helper()
+			census, err := s.Census(ctx)
+			if err != nil || len(census.Kinds) != 1 {
+				t.Fatalf("%+v, %v", census, err)
+			}
+			return census.Kinds[0].KindPaused
+		}
+		if err := node.PauseKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := c.connect()
+		if !paused(s) {
+			t.Error("a kind that was paused before is not paused")
+		}
+		if err := node.ResumeKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sec)
+		if paused(s) {
+			t.Error("a kind that was resumed is paused")
+		}
+		if err := s.PauseAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sec)
+		if !paused(s) || !paused(node.Scheduler) {
+			t.Error("it has paused all kinds, and this one is not paused")
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// It does not know how a kind treats the runs that it has missed.
+func TestConnect_resumes_withoutSkipping(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		node := c.nodes[0]
+		node.handle("skips", sleeper(0), durable.WithMissed(durable.MissedSkip))
+		for key, resume := range map[string]bool{"node": false, "client": true} {
+			s := node.Scheduler
+			if resume {
+				s, _ = c.connect()
+			}
+			err := errors.Join(
+				node.AddTask(ctx, durable.Task{Key: key, Kind: "skips", Interval: time.Minute, Times: durable.Forever}),
+				s.Pause(ctx, key))
+			time.Sleep(3*time.Minute + 30*sec)
+			err = errors.Join(err, s.Resume(ctx, key))
+			time.Sleep(5 * sec)
+			i, ok, err2 := node.Get(ctx, key)
+			if want := map[bool]uint64{false: 3, true: 2}[resume]; err != nil || err2 != nil || !ok || i.Missed != want {
+				t.Errorf("resumed by the %s: %+v, %v, %v; %d missed periods are expected", key, i, err, err2, want)
+			}
+			err = node.RemoveTask(ctx, key)
+			if resume {
+				err = errors.Join(err, s.Shutdown(ctx))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestConnect_toNothing(t *testing.T) {
 	if _, err := durable.Connect(ctx, nil); err == nil {
 		t.Error("there is a scheduler without an engine")

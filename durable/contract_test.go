@@ -754,8 +754,8 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 }
 
 // Verbs at random, time that passes and crashes, against what is known of each task: when it is due, how often
-// it is to run still, whether it is paused. Nothing runs early, late, twice, while it is paused or after its
-// removal.
+// it is to run still, whether it or its kind is paused. Nothing runs early, late, twice, while it is paused or after
+// its removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -769,15 +769,27 @@ func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 type walked struct {
 	next     time.Time // when the run is due, or would be
 	from     time.Time // not before it is made: the task was resumed then
+	least    time.Time // nor before that: the end of a burst was over when it was set
+	deadline time.Time // how far SetTask may put it off; zero if it is in no burst
 	interval time.Duration
 	times    int
+	kind     string
 	paused   bool
+	spare    time.Duration // how much later it may be: what is resumed with its kind waits for a spare worker
 }
 
 // starts returns when the run of a task that is not paused is to start.
 func (w *walked) starts() time.Time {
-	if w.from.After(w.next) {
+	if w.from.After(w.due()) {
 		return w.from
+	}
+	return w.due()
+}
+
+// due returns what Info.Next is.
+func (w *walked) due() time.Time {
+	if w.least.After(w.next) {
+		return w.least
 	}
 	return w.next
 }
@@ -785,6 +797,7 @@ func (w *walked) starts() time.Time {
 // ran notes a run. What is over by then is missed.
 func (w *walked) ran() {
 	w.times--
+	w.deadline, w.spare = time.Time{}, 0
 	for first := true; first || !w.next.After(time.Now()); first = false {
 		w.next = w.next.Add(w.interval)
 	}
@@ -792,6 +805,14 @@ func (w *walked) ran() {
 
 func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 	model := map[string]*walked{}
+	kinds := []string{"note", "limited"}
+	limited := func() {
+		r.handle("limited", sleeper(0), durable.WithConcurrency(1), durable.WithRate(1000, sec, 10))
+	}
+	limited()
+	pausedKinds := map[string]bool{}
+	stopped := func(m *walked) bool { return m.paused || pausedKinds[m.kind] }
+	shifts := map[string]time.Duration{}
 	delays := []time.Duration{1, tick, sec, 29 * sec, 30 * sec, 59 * sec, 60 * sec, 61 * sec, 90 * sec, hour, 50 * hour}
 	delay := func() time.Duration { return delays[rnd.IntN(len(delays))] + time.Duration(rnd.Int64N(int64(sec))) }
 	advance := func(step int, d time.Duration) {
@@ -800,17 +821,17 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 			// To the next start, or the end, and far enough beyond for what is due to have run.
 			at := end
 			for _, m := range model {
-				if !m.paused && m.starts().Before(at) {
+				if !stopped(m) && m.starts().Before(at) {
 					at = m.starts()
 				}
 			}
 			testkit.Settle(max(time.Until(at), 0) + 2*tick)
 			for _, c := range r.runs() {
 				m := model[c.Key]
-				if m == nil || m.paused || !c.Due.Equal(m.next) || c.Times != m.times-1 {
+				if m == nil || stopped(m) || !c.Due.Equal(m.next) || c.Times != m.times-1 {
 					t.Fatalf("step %d: %s ran, due at %v; the model has %+v", step, c.Key, c.Due, m)
 				}
-				if late := r.begin.Add(c.at).Sub(m.starts()); late < 0 || late >= 3*tick {
+				if late := r.begin.Add(c.at).Sub(m.starts()); late < 0 || late >= 3*tick+m.spare {
 					t.Fatalf("step %d: %s ran %v late", step, c.Key, late)
 				}
 				if m.ran(); m.times == 0 {
@@ -818,7 +839,7 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				}
 			}
 			for key, m := range model {
-				if !m.paused && time.Since(m.starts()) > 2*tick {
+				if !stopped(m) && time.Since(m.starts()) > 2*tick+m.spare {
 					t.Fatalf("step %d: %s was due %v ago and did not run", step, key, time.Since(m.starts()))
 				}
 			}
@@ -833,15 +854,70 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				t.Fatalf("step %d: %s(%s): %v", step, verb, key, err)
 			}
 		}
-		switch rnd.IntN(10) {
+		task := durable.Task{
+			Key: key, Kind: kinds[rnd.IntN(2)], Delay: delay(), Times: 1 + rnd.IntN(3),
+			Interval: 10*sec + time.Duration(rnd.Int64N(int64(hour))), Group: fmt.Sprint(rnd.IntN(2)),
+		}
+		new := &walked{next: time.Now().Add(task.Delay), interval: task.Interval, times: task.Times, kind: task.Kind}
+		switch rnd.IntN(16) {
 		case 0, 1:
-			task := durable.Task{Key: key, Kind: "note", Delay: delay(), Times: 1 + rnd.IntN(3), Interval: 10*sec + time.Duration(rnd.Int64N(int64(hour)))}
+			task.Jitter = time.Duration(rnd.IntN(2)) * sec
 			err := r.AddTask(ctx, task)
 			if (err == nil) != (m == nil) {
 				t.Fatalf("step %d: AddTask(%s): %v", step, key, err)
 			}
+			if m == nil && task.Jitter > 0 {
+				shift := r.info(key).Next.Sub(new.next)
+				if before, known := shifts[key]; shift < 0 || shift > task.Jitter || known && shift != before {
+					t.Fatalf("step %d: %s is later by %v, and was by %v", step, key, shift, before)
+				}
+				shifts[key] = shift
+				new.next = new.next.Add(shift)
+			}
 			if m == nil {
-				model[key] = &walked{next: time.Now().Add(task.Delay), interval: task.Interval, times: task.Times}
+				model[key] = new
+			}
+		case 10, 11: // a burst
+			task.MaxDelay = task.Delay + sec
+			if err := r.SetTask(ctx, task); err != nil {
+				t.Fatal(err)
+			}
+			new.deadline = time.Now().Add(task.MaxDelay)
+			if m != nil && !m.deadline.IsZero() && m.deadline.Before(new.deadline) {
+				new.deadline = m.deadline
+			}
+			if new.deadline.Before(new.next) {
+				new.next, new.least = new.deadline, time.Now()
+			}
+			model[key] = new
+			advance(step, 2*tick) // it may be due
+		case 12:
+			n, err := r.RemovePrefix(ctx, key)
+			if err != nil || (n == 1) != (m != nil) {
+				t.Fatalf("step %d: RemovePrefix(%s): %d, %v", step, key, n, err)
+			}
+			delete(model, key)
+		case 13:
+			d := delay()
+			if n, err := r.ReschedulePrefix(ctx, "k", d); err != nil || n != len(model) {
+				t.Fatalf("step %d: ReschedulePrefix: %d of %d, %v", step, n, len(model), err)
+			}
+			for _, m := range model {
+				m.next, m.least, m.deadline = time.Now().Add(d), time.Time{}, time.Time{}
+			}
+		case 14:
+			r.must(r.PauseKind(ctx, task.Kind))
+			pausedKinds[task.Kind] = true
+		case 15:
+			r.must(r.ResumeKind(ctx, task.Kind))
+			if pausedKinds[task.Kind] {
+				delete(pausedKinds, task.Kind)
+				for _, m := range model {
+					if m.kind == task.Kind && m.starts().Before(time.Now()) {
+						m.from, m.spare = time.Now(), 5*tick
+					}
+				}
+				advance(step, 8*tick)
 			}
 		case 2:
 			did("RemoveTask", r.RemoveTask(ctx, key))
@@ -850,11 +926,12 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 			d := delay()
 			did("Reschedule", r.Reschedule(ctx, key, d))
 			if m != nil {
-				m.next = time.Now().Add(d)
+				m.next, m.least, m.deadline = time.Now().Add(d), time.Time{}, time.Time{}
 			}
 		case 4:
 			if rnd.IntN(3) == 0 {
 				r.crash()
+				limited()
 				r.start() // with no time in between, nothing is overdue
 			}
 		case 5:
@@ -876,7 +953,7 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 		}
 		if m := model[key]; m != nil {
 			i := r.info(key)
-			if m.paused != (i.State == durable.Paused) || !m.paused && !i.Next.Equal(m.next) || i.Times != m.times {
+			if m.paused != (i.State == durable.Paused) || !m.paused && !i.Next.Equal(m.due()) || i.Times != m.times {
 				t.Fatalf("step %d: %s is %+v, want %+v", step, key, i, m)
 			}
 		}

@@ -160,7 +160,8 @@
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
 //     Stats.Unhandled is 0.
 //   - When PauseKind or PauseAll has returned nil on a node, no run starts there. The other nodes start none
-//     after two seconds: each reads half-secondly what is paused, and starts nothing while it does not know it.
+//     after two seconds: each reads every half second what is paused, and starts nothing while it does not
+//     know it.
 //     The runs of a kind that is resumed begin within two seconds.
 //   - An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues
 //     when the engine is back. A verb whose answer was lost returns nil if the node can tell that it has taken
@@ -186,13 +187,13 @@
 //
 // A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
-// paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
+// paused is in the settings, a document that a store or an engine keeps in addition to the tasks
 // (pausekind.go).
 //
-// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A gate
-// holds few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the store once
-// more when half of the few have begun. A node claims the tasks of such a kind by themselves, as many as the
-// gate has room for, and leaves the others to the engine.
+// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A
+// gate holds few of the tasks of its kind in memory, those that are due first. A keeper reads the others from
+// the store once more when half of the few have begun. A node claims the tasks of such a kind by themselves, as
+// many as the gate has room for, and leaves the others to the engine.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //

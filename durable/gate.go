@@ -155,12 +155,18 @@ func (g *gate) wake() {
 	g.work(l)
 }
 
-// run does the run, and makes room whatever becomes of it.
+// run does the run, and makes room whatever becomes of it. One that is not made after all, as its kind is paused,
+// uses up none of the rate.
 func (g *gate) run(l *live) {
 	goes := false
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if !l.ran {
+			for i := range g.rates {
+				g.rates[i].give()
+			}
+		}
 		if g.running--; !goes { // the goroutine ends: another worker does the next
 			g.hireLocked(time.Now())
 		}
@@ -349,7 +355,9 @@ func (g *gate) excess() *live {
 	g.queue.remove(l)
 	g.countLocked(l, -1)
 	if last, ok := g.held.Max(); ok && !g.backlog.shared {
-		g.cut, g.at = true, last.rec.position()
+		if at := last.rec.position(); !g.cut || at.before(g.at) {
+			g.cut, g.at = true, at
+		}
 	}
 	return l
 }

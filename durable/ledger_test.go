@@ -4,9 +4,11 @@ package durable_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,11 +33,18 @@ import (
 //	    so, in the time that its kind allows, or a run that its handler has parked is to be tried again; the
 //	    context of a run is not done when that time is over
 //	D6  a verb that has returned nil has had no effect, or a task was added that was refused
+//	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
+//	    that has returned
+//
+// Of what has no number it notes when more runs of a kind are running than its limit allows, and when a burst of
+// SetTask puts a run off for longer than it may.
 type ledger struct {
 	engine   durable.Engine
 	lease    time.Duration
 	attempts int                      // of each run, before its task is parked
 	bounds   map[string]time.Duration // of the runs of each kind that has one
+	limits   map[string]int           // of the runs of each kind that has one, on each node
+	shared   map[string]int           // the same, on all nodes
 
 	mu      sync.Mutex // protects below
 	broken  []string
@@ -58,8 +67,27 @@ type ledger struct {
 	decided map[durable.Claim]decision          // the last decision to start
 	fences  map[string]int64                    // the greatest fence of the starts of a key
 	ended   map[durable.Claim]ended             // how calls have ended
-	running map[durable.Token]map[*running]bool // calls that have not ended
+	running map[durable.Token]map[*running]bool // calls that have not ended, and count
+	calls   map[*running]bool                   // those that count, and those that do not
 	counts  map[string]int                      // of what has happened
+
+	reported  map[durable.MemberID]time.Time // when each member has renewed its lease first
+	kinds     map[string]time.Time           // since when each kind is paused, or all that is allKinds
+	pausedOn  map[onNode]int                 // the step from which on a node must not call a kind
+	restarts  map[string]int                 // as resumes and resumed, of each kind
+	restarted map[string]int
+	maxDelays map[string]time.Duration // of the tasks that have one, by their payloads, less their delays
+	deadlines map[durable.Token]int64  // when a run that SetTask may put off is due at the latest
+	started   map[durable.Token]bool   // runs of which a start was decided
+	shifts    map[string]time.Duration // by which the runs of a calendar are later
+}
+
+// allKinds is the name of no kind.
+const allKinds = ""
+
+type onNode struct {
+	node int
+	kind string
 }
 
 // A state is what a revision of a task is.
@@ -103,11 +131,20 @@ type effect struct {
 	due  int64
 }
 
-type running struct{ by durable.MemberID }
+type running struct {
+	by   durable.MemberID
+	node int
+	kind string
+	at   time.Time
+}
 
 func newLedger(engine durable.Engine, lease time.Duration, attempts int) *ledger {
 	return &ledger{
 		engine: engine, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
+		limits: map[string]int{}, shared: map[string]int{}, calls: map[*running]bool{},
+		reported: map[durable.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
+		restarts: map[string]int{}, restarted: map[string]int{}, maxDelays: map[string]time.Duration{},
+		deadlines: map[durable.Token]int64{}, started: map[durable.Token]bool{}, shifts: map[string]time.Duration{},
 		until: map[durable.MemberID]time.Time{}, states: map[durable.Claim]state{}, last: map[string]int64{},
 		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]int{},
 		stopped: map[stopped]int{}, paused: map[string]pause{}, resumes: map[string]int{},
@@ -187,8 +224,10 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 	if _, there := l.put[t]; !there {
 		l.put[t] = l.step
 	}
-	if w.If != durable.IfUnchanged {
+	set := w.If != durable.IfUnchanged || t.Generation != was.Generation
+	if set {
 		l.effects[string(info.Payload)] = effect{l.step, w.Due}
+		l.burst(t, was.Token, string(info.Payload), w.Due)
 	}
 	if info.Parked {
 		l.counts["parked"]++
@@ -197,15 +236,33 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 		}
 		l.parked[t] = true
 	}
-	if w.If == durable.IfUnchanged {
+	if !set {
 		l.changed(w, info, was, l.ended[old])
 	}
-	if is := info.State == durable.Paused; is && w.If == durable.IfUnchanged && !l.paused[w.Key].is {
+	if is := info.State == durable.Paused; is && !set && !l.paused[w.Key].is {
 		l.pause(w.Key, true, was.due)
 		delete(l.running, t) // a call in progress no longer counts
 	} else if is || l.paused[w.Key].is {
 		l.pause(w.Key, is, durable.None)
 	}
+}
+
+// burst notes that a task was put where was is, which may be no task.
+func (l *ledger) burst(t, was durable.Token, payload string, due int64) {
+	more, is := l.maxDelays[payload]
+	if !is {
+		return
+	}
+	deadline := due + int64(more)
+	if first, is := l.deadlines[was]; is && !l.started[was] {
+		l.counts["runs that are put off"]++
+		// A node may believe that it is later, by what a call takes.
+		if late := time.Duration(due - max(first, time.Now().Add(2*l.lease).UnixNano())); late > 0 {
+			l.breaks("burst", "%v is put off by %v too much", t, late)
+		}
+		deadline = min(deadline, first)
+	}
+	l.deadlines[t] = deadline
 }
 
 // pause notes that the key has a paused task from now on, or has none.
@@ -251,13 +308,12 @@ func (l *ledger) gridded(w durable.Write, info durable.Info, was time.Time) {
 	if info.Cron == "" {
 		on = next.Sub(was)%info.Interval == 0
 		latest = latest.Add(info.Interval)
-	} else {
-		before, err := durable.Next(info.Cron, next.Add(-1), 1)
-		after, err2 := durable.Next(info.Cron, latest, 1)
-		if err = errors.Join(err, err2); err != nil {
-			panic(err)
+	} else { // every minute, and later by a part of its jitter
+		shift := next.Sub(next.Truncate(time.Minute))
+		if _, known := l.shifts[info.Key]; !known {
+			l.shifts[info.Key] = shift
 		}
-		on, latest = before[0].Equal(next), after[0]
+		on, latest = shift == l.shifts[info.Key] && shift <= jitter(info.Key), latest.Add(time.Minute)
 		l.counts["next runs of calendars"]++
 	}
 	if !on || !next.After(was) || next.After(latest) {
@@ -280,6 +336,7 @@ func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 			continue
 		}
 		t := l.states[c].Token
+		l.started[t] = true
 		l.decided[c] = decision{l.step, by, time.Now()}
 		if early := time.Until(time.Unix(0, l.states[c].due)); early > 0 {
 			l.breaks("D1", "the start of %v is decided %v before it is due", t, early)
@@ -304,8 +361,8 @@ func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 	return held, now, nil
 }
 
-// call notes that a handler is called. It returns the function to call at its end.
-func (l *ledger) call(ctx context.Context, run durable.Run) (end func(ended)) {
+// call notes that a handler is called on a node. It returns the function to call at its end.
+func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(ended)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next()
@@ -332,7 +389,10 @@ func (l *ledger) call(ctx context.Context, run durable.Run) (end func(ended)) {
 	if l.running[run.Token] == nil {
 		l.running[run.Token] = map[*running]bool{}
 	}
-	r := &running{d.by}
+	r := &running{d.by, node, run.Kind, began}
+	l.startsWhilePaused(r)
+	l.calls[r] = true
+	l.withinLimits(r)
 	if l.paused[run.Key].step < d.step { // or it no longer counts
 		l.running[run.Token][r] = true
 	}
@@ -341,6 +401,7 @@ func (l *ledger) call(ctx context.Context, run durable.Run) (end func(ended)) {
 		defer l.mu.Unlock()
 		l.next()
 		delete(l.running[run.Token], r)
+		delete(l.calls, r)
 		e.at, e.due = time.Now(), run.Due
 		if bound, is := l.bounds[run.Kind]; is && e.at.Sub(began) > bound {
 			l.counts["calls that took too long"]++
@@ -355,7 +416,50 @@ func (l *ledger) call(ctx context.Context, run durable.Run) (end func(ended)) {
 	}
 }
 
-// A verb is one that is called: "add", "set", "remove", "move", "pause" or "resume".
+// startsWhilePaused looks whether the kind of a call is paused.
+func (l *ledger) startsWhilePaused(r *running) {
+	for _, kind := range []string{r.kind, allKinds} {
+		if since, is := l.kinds[kind]; is && time.Since(since) > 2*time.Second {
+			l.breaks("D11", "a run of the kind %s is called %v after a pause", r.kind, time.Since(since))
+		}
+		if step, is := l.pausedOn[onNode{r.node, kind}]; is {
+			l.breaks("D11", "a run of the kind %s is called on node %d in step %d, and it has paused it in step %d",
+				r.kind, r.node, l.step, step)
+		}
+	}
+}
+
+// withinLimits looks how many runs of the kind of a call are running. Those of a node whose lease is over do not
+// count on all nodes, nor those that have begun before the last node takes part: when its report is a lease old.
+func (l *ledger) withinLimits(r *running) {
+	var last time.Time
+	for _, at := range l.reported {
+		if at = at.Add(l.lease); at.Before(time.Now()) && at.After(last) {
+			last = at
+		}
+	}
+	onNode, onAll := 0, 0
+	for other := range l.calls {
+		if other.kind != r.kind {
+			continue
+		}
+		if other.node == r.node {
+			onNode++
+		}
+		if other == r || other.at.After(last) && time.Now().Before(l.until[other.by]) {
+			onAll++
+		}
+	}
+	if most, is := l.limits[r.kind]; is && onNode > most {
+		l.breaks("limit", "%d runs of the kind %s are running on node %d", onNode, r.kind, r.node)
+	}
+	if most, is := l.shared[r.kind]; is && onAll > most {
+		l.breaks("limit", "%d runs of the kind %s are running on all nodes", onAll, r.kind)
+	}
+}
+
+// A verb is one that is called: "add", "set", "remove", "move", "pause" or "resume"; "remove prefix" or
+// "move prefix", with the prefix in place of a key; "pause kind" or "resume kind", with the kind.
 type verb struct {
 	what   string
 	tasks  []durable.Task // or only their keys; their payloads are unique
@@ -368,6 +472,20 @@ func (l *ledger) verb(what string, tasks ...durable.Task) verb {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := verb{what, tasks, l.next(), time.Now()}
+	for _, task := range tasks {
+		if task.MaxDelay > 0 {
+			l.maxDelays[string(task.Payload)] = task.MaxDelay - task.Delay
+		}
+	}
+	if what == "resume kind" {
+		kind := tasks[0].Kind
+		for on := range l.pausedOn {
+			if on.kind == kind {
+				delete(l.pausedOn, on)
+			}
+		}
+		l.restarts[kind]++
+	}
 	if what == "resume" {
 		key := tasks[0].Key
 		for task := range l.stopped {
@@ -392,6 +510,7 @@ func (l *ledger) returned(v verb, err error) {
 		l.pausedOrResumed(v, key, err)
 		return
 	}
+	prefix := strings.HasSuffix(v.what, " prefix")
 	for _, task := range v.tasks {
 		effect, took := l.effects[string(task.Payload)]
 		switch {
@@ -415,8 +534,14 @@ func (l *ledger) returned(v verb, err error) {
 			continue
 		}
 		for t, put := range l.put {
-			if _, is := l.dead[t]; t.Key == task.Key && put < v.called && !is {
+			if t.Key != task.Key && !(prefix && strings.HasPrefix(t.Key, task.Key)) || put >= v.called {
+				continue
+			}
+			if _, is := l.dead[t]; !is {
 				l.dead[t] = now
+			}
+			if is := l.there[t.Key]; v.what == "remove prefix" && is.Generation == t.Generation {
+				l.breaks("D6", "%v was there before the removal of %s, which has returned, and is there", t, task.Key)
 			}
 		}
 	}
@@ -425,9 +550,12 @@ func (l *ledger) returned(v verb, err error) {
 // least returns when the task is due, if it is added at that time, or later.
 func least(at time.Time, task durable.Task) time.Time {
 	switch {
+	case task.MaxDelay > 0: // a burst may be over
+		return at
 	case !task.At.IsZero():
 		return task.At
 	case task.Delay == 0 && task.Cron != "":
+		at = at.Add(-task.Jitter) // and it is later by some of that
 		next, err := durable.Next(task.Cron, at, 1)
 		if err != nil {
 			panic(err)
@@ -459,6 +587,25 @@ func (l *ledger) pausedOrResumed(v verb, key string, err error) {
 		if t.Key == key && put < v.called {
 			l.stopped[stopped{key, t.Generation}] = l.step
 		}
+	}
+}
+
+// kindPaused notes that a pause or a resumption of a kind on a node has returned.
+func (l *ledger) kindPaused(v verb, node int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next()
+	kind := v.tasks[0].Kind
+	if v.what == "resume kind" && err == nil {
+		l.restarts[kind]--
+		l.restarted[kind] = l.step
+	}
+	if err != nil {
+		return
+	}
+	l.counts[v.what]++
+	if v.what == "pause kind" && l.restarts[kind] == 0 && l.restarted[kind] < v.called {
+		l.pausedOn[onNode{node, kind}] = l.step
 	}
 }
 
@@ -507,6 +654,9 @@ func (l *ledger) Renew(ctx context.Context, id durable.MemberID, report []byte) 
 	defer l.mu.Unlock()
 	now, members, err := l.engine.Renew(ctx, id, report)
 	if err == nil {
+		if l.reported[id].IsZero() {
+			l.reported[id] = time.Now()
+		}
 		l.until[id] = time.Now().Add(l.lease)
 	}
 	return now, members, err
@@ -536,7 +686,32 @@ func (l *ledger) Release(ctx context.Context, by durable.MemberID, claims []dura
 func (l *ledger) Settings(ctx context.Context) ([]byte, int64, error) { return l.engine.Settings(ctx) }
 
 func (l *ledger) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
-	return l.engine.SetSettings(ctx, settings, revision)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done, err := l.engine.SetSettings(ctx, settings, revision)
+	if err != nil || !done {
+		return done, err
+	}
+	l.next()
+	var now struct {
+		All   bool
+		Kinds [][]byte
+	}
+	if err := json.Unmarshal(settings, &now); err != nil {
+		panic(err)
+	}
+	was := l.kinds
+	l.kinds = map[string]time.Time{}
+	if now.All {
+		now.Kinds = append(now.Kinds, []byte(allKinds))
+	}
+	for _, kind := range now.Kinds {
+		l.kinds[string(kind)] = time.Now()
+		if since, is := was[string(kind)]; is {
+			l.kinds[string(kind)] = since
+		}
+	}
+	return done, nil
 }
 
 func (l *ledger) Ask(ctx context.Context, by durable.MemberID, question []byte) (int64, error) {

@@ -21,7 +21,7 @@ type Limit struct {
 // groups take turns ([Task].Group). n below [WithPoolSize] leaves workers for other kinds, also if the runs are
 // long. The default is no bound. n must be positive.
 //
-// The overdue tasks of a kind with a limit, whichever it is, come before those that fall due now.
+// If a kind has a limit, this one or another, its overdue tasks run before those of the kind that fall due now.
 func WithConcurrency(n int) KindOption {
 	return func(k *kind) error { return k.limit.concurrent(n) }
 }
@@ -108,6 +108,7 @@ func (b *bucket) tokens(now time.Time) int {
 }
 
 func (b *bucket) take() { b.empty = b.empty.Add(b.each) }
+func (b *bucket) give() { b.empty = b.empty.Add(-b.each) }
 
 // next returns how long it takes until there is a token.
 func (b *bucket) next(now time.Time) time.Duration { return b.empty.Add(b.each).Sub(now) }

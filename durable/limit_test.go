@@ -62,6 +62,40 @@ func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	})
 }
 
+// What a handler with a limit finds in memory as it comes is held in addition. It makes no task that is left in the
+// store count as read.
+func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const full, resumed, early = gateMost + 76, 5, 400
+		r.handle("late", sleeper(sec))
+		for i := range early {
+			r.add(durable.Task{Key: fmt.Sprint("early", i), Kind: "late", Delay: 50*sec + time.Duration(i)})
+		}
+		r.crash()
+		r.start()
+		testkit.Settle(sec)
+		r.handle("late", sleeper(sec), durable.WithConcurrency(1))
+		var tasks []durable.Task
+		for i := range full {
+			tasks = append(tasks, durable.Task{Key: fmt.Sprint("k", i), Kind: "late", Delay: 40*sec + time.Duration(i)})
+		}
+		r.add(tasks...)
+		for i := range resumed {
+			r.must(r.Pause(ctx, fmt.Sprint("k", i)))
+			r.add(durable.Task{Key: fmt.Sprint("more", i), Kind: "late", Delay: 35 * sec})
+		}
+		r.add(durable.Task{Key: "between", Kind: "late", Delay: 45 * sec})
+		testkit.Settle(52 * sec)
+		for i := range resumed {
+			r.must(r.Resume(ctx, fmt.Sprint("k", i)))
+		}
+		testkit.Settle(hour)
+		if calls := r.runs(); len(calls) != full+resumed+early+1 || r.Len() != 0 {
+			t.Errorf("%d have run, %d are left", len(calls), r.Len())
+		}
+	})
+}
+
 // Whatever is added, moved, removed or crashes while tasks of a kind with a limit are left in the store, each task
 // runs once, and not before it is due. What is running when the process ends runs again.
 func TestLimit_whileTasksChange(t *testing.T) {

@@ -40,7 +40,7 @@ type node struct {
 	kinds   *kinds
 	cfg     config
 	backlog *backlog
-	apart   bool // it never becomes a member: see Connect
+	client  bool // it is no member, and runs nothing: see Connect
 	clock   engineClock
 	count   counter
 	report  reporter
@@ -105,18 +105,11 @@ type node struct {
 // is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
 // cancelled, with ErrFenced as the cause, because another node may take over their tasks.
 func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(engine, opts, func(n *node) error {
-		if err := n.join(ctx); err != nil {
-			return err
-		}
-		_, _, err := n.readSettings(ctx)
-		return err
-	})
+	s, n, err := reach(ctx, engine, opts, (*node).join)
 	if err != nil {
 		return nil, err
 	}
 	n.helper.Go(n.keepMember)
-	n.helper.Go(n.keepSettings)
 	n.helper.Go(n.keepClaims)
 	return s, nil
 }
@@ -125,19 +118,18 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 // them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
 // that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
 func Connect(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(engine, opts, func(n *node) error {
-		n.apart = true
-		return n.askTime(ctx)
-	})
+	s, n, err := reach(ctx, engine, opts, (*node).askTime)
 	if err != nil {
 		return nil, err
 	}
+	n.client = true
 	n.helper.Go(n.keepTime)
 	return s, nil
 }
 
-// reach returns a scheduler over the engine, after a first call of that.
-func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler, *node, error) {
+// reach returns a scheduler over the engine, after a first call of that. It knows what is paused.
+func reach(ctx context.Context, engine Engine, opts []Option, first func(*node, context.Context) error,
+) (*Scheduler, *node, error) {
 	if engine == nil {
 		return nil, nil, errors.New("durable: engine is nil")
 	}
@@ -146,13 +138,18 @@ func reach(engine Engine, opts []Option, first func(n *node) error) (*Scheduler,
 		return nil, nil, err
 	}
 	n := newNode(engine, s.wheel, &s.kinds, cfg)
-	if err := first(n); err != nil {
+	err = first(n, ctx)
+	if err == nil {
+		_, _, err = n.readSettings(ctx)
+	}
+	if err != nil {
 		n.stop()
 		n.leave()
 		s.wheel.Stop()
 		n.end()
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	n.helper.Go(n.keepSettings)
 	s.below = n
 	return s, n, nil
 }
@@ -193,7 +190,7 @@ func (n *node) start() error {
 		return ErrStopped
 	}
 	defer n.verbs.leave()
-	if n.apart {
+	if n.client {
 		return errors.New("durable: a scheduler that Connect has made runs nothing; use Join")
 	}
 	n.mu.Lock()
@@ -358,7 +355,7 @@ func (n *node) stats() *NodeStats {
 	n.mu.Unlock()
 	c := &n.count
 	lease, age := n.cfg.lease, time.Duration(n.own()-c.renewed.Load())
-	if n.apart {
+	if n.client {
 		lease, age = 0, 0
 	}
 	if n.life.Err() != nil { // it has left

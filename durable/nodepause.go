@@ -89,16 +89,21 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	}
 }
 
-// settledLocked reports whether the node knows what is paused.
-func (n *node) settledLocked() bool { return n.own()-n.settled <= int64(settingsFor) }
+// isSettled reports whether the node knows what is paused.
+func (n *node) isSettled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.own()-n.settled <= int64(settingsFor)
+}
 
-// releasePaused gives back what the node holds of paused kinds and has not begun.
+// releasePaused gives back what the node holds of paused kinds and has not begun. A start that may have been counted
+// is taken back by runTask.
 func (n *node) releasePaused() {
 	n.mu.Lock()
 	t := n.term
 	var claims []Claim
 	if p := n.kinds.pauses(); p.All || len(p.Kinds) > 0 {
-		claims = n.dropWaitingLocked(func(l *live) bool { return p.Has(l.rec.kind) })
+		claims = n.dropWaitingLocked(func(l *live) bool { return p.Has(l.rec.kind) && !l.asked })
 	}
 	n.mu.Unlock()
 	n.giveBack(t, claims)

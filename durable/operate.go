@@ -200,8 +200,9 @@ type CatchUp struct {
 }
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
-// looks at the tasks for 150 ms at most. Those of a kind without a handler here, or that is paused, are left out. What has taken
-// longer than 5 ms is used again for a hundred times as long, less the tasks that have been started since.
+// looks at the tasks for 150 ms at most. Those of a kind that has no handler here, or is paused, are left out.
+// What has taken longer than 5 ms is used again for a hundred times as long, less the tasks that have been
+// started since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 
 // An Action is what [Scheduler.Bulk] does to a task.

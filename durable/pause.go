@@ -17,7 +17,8 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 
 // Resume makes a paused task due when it was due before, or at once if that is over. What a repeating task
 // has missed is treated as after downtime: by default one of those runs is made, and the others are counted
-// ([WithMissed]). To resume a task that is not paused does nothing.
+// ([WithMissed]). A node that does not handle the kind, and [Connect], cannot know that the kind skips those
+// runs ([MissedSkip]): one of them is made. To resume a task that is not paused does nothing.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	return s.below.do(ctx, &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey})
 }

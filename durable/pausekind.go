@@ -32,8 +32,9 @@ func (p Pauses) Has(kind string) bool {
 //
 // Tasks of the kind are added, changed and removed as ever. What falls due waits, and is overdue when the kind
 // is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
-// downtime ([WithMissed]). To pause a kind that is paused does nothing. The kind needs no handler. All paused
-// kinds together must fit in [MaxSettings]; the error of one too many wraps ErrInvalidTask.
+// downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCensus say that
+// the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
+// together must fit in [MaxSettings]; the error of one too many wraps ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -92,7 +93,7 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// settings are what a store or an engine keeps for the scheduler, beside the tasks, as JSON.
+// settings are what a store or an engine keeps for the scheduler in addition to the tasks, as JSON.
 type settings struct {
 	Version int      `json:"version"`
 	All     bool     `json:"all,omitempty"`

@@ -342,7 +342,90 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	})
 }
 
-// A node tells whether a pause whose answer was lost has taken effect, and does not make it again.
+// A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
+func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		link := memengine.NewLink(engine)
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		other, err2 := durable.Connect(ctx, engine, durable.WithLogger(testkit.Quiet()))
+		var attempts []int
+		err = errors.Join(err, err2, s.Handle("k", func(_ context.Context, run durable.Run) error {
+			attempts = append(attempts, run.Attempt)
+			return nil
+		}), s.Start())
+		if err != nil {
+			t.Fatal(err)
+		}
+		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Settings"} })
+		time.Sleep(3 * time.Second)
+		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if err := other.PauseKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		link.SetFaults(nil)
+		time.Sleep(3 * time.Second)
+		if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
+			t.Errorf("%+v, %v", stored, err)
+		}
+		if err := other.ResumeKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if err := errors.Join(s.Shutdown(ctx), other.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if fmt.Sprint(attempts) != "[1]" {
+			t.Errorf("the attempts are %v", attempts)
+		}
+	})
+}
+
+// A start whose confirmation was lost, as its kind was paused, is no attempt.
+func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
+	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
+		synctest.Test(t, func(t *testing.T) {
+			engine := memengine.New()
+			link := memengine.NewLink(engine)
+			s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+			var attempts []int
+			err = errors.Join(err, s.Handle("k", func(_ context.Context, run durable.Run) error {
+				attempts = append(attempts, run.Attempt)
+				return nil
+			}), s.Start(), s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: 500 * time.Millisecond}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
+			time.Sleep(500*time.Millisecond + after)
+			if err := s.PauseKind(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+			link.SetFaults(nil)
+			time.Sleep(time.Second)
+			if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
+				t.Errorf("%+v, %v", stored, err)
+			}
+			if err := s.ResumeKind(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if fmt.Sprint(attempts) != "[1]" {
+				t.Errorf("the attempts are %v", attempts)
+			}
+		})
+	}
+}
+
+// A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
 func TestPauseKind_lostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memengine.New()

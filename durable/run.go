@@ -43,6 +43,7 @@ func (k *keeper) runTask(l *live) {
 	if l.overdue {
 		k.caughtUp.note()
 	}
+	l.ran = true
 	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, k.now(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -50,7 +51,8 @@ func TestSimulation(t *testing.T) {
 	}
 	t.Log(counts)
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
-		"calls that took too long", "next runs of calendars"} {
+		"calls that took too long", "next runs of calendars", "pause kind", "resume kind", "remove prefix",
+		"move prefix", "runs that are put off"} {
 		if seeds >= 100 && counts[what] < 10 {
 			t.Errorf("there were only %d of %q", counts[what], what)
 		}
@@ -66,6 +68,9 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"15 confirmed without a worker", "16 a pause is forgotten", "17 a pause leaves the claim",
 		"18 a resumption loses the task", "19 a resumption is forgotten", "20 a resumption begins the wait again",
 		"21 off the grid", "22 parked, and tried again", "23 tried again too early", "24 no bound on a run",
+		"25 no limit on a node", "26 no limit on all nodes", "27 a pause of a kind is forgotten",
+		"28 a node does not read what is paused", "29 the jitter is drawn again", "30 a burst has no end",
+		"31 a prefix is removed in part",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			seeds := uint64(*simSeeds)
@@ -87,6 +92,8 @@ const (
 	simVerbs    = 12 // of each node
 	simKeys     = 6
 	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
+	simLimit    = 1                      // of the runs of the kind "limited" on each node
+	simShared   = 1                      // of those of the kind "shared" on all nodes
 )
 
 // A simulation is one seed.
@@ -115,6 +122,7 @@ func simulate(t *testing.T, seed uint64, fault string) *ledger {
 		s := &simulation{seed: seed, fault: fault, engine: memengine.New()}
 		s.ledger = newLedger(flawed{s.engine, fault}, simLease, simAttempts)
 		s.ledger.bounds["bounded"] = simBound
+		s.ledger.limits["limited"], s.ledger.shared["shared"] = simLimit, simShared
 		l = s.ledger
 		for i := range s.nodes {
 			s.nodes[i] = s.join(t, i)
@@ -131,6 +139,7 @@ func simulate(t *testing.T, seed uint64, fault string) *ledger {
 				n.link.SetDown(false)
 			}
 		}
+		s.unpause()
 		s.drain()
 		for _, n := range s.nodes {
 			_ = n.Shutdown(ctx) // a node that has crashed does not get its membership to end
@@ -164,8 +173,13 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 		engine = &cursor{Engine: engine}
 	case "15 confirmed without a worker":
 		engine = &hasty{Engine: engine, calls: &s.calls, held: make(map[durable.Claim]bool)}
-	case "20 a resumption begins the wait again", "21 off the grid":
+	case "20 a resumption begins the wait again", "21 off the grid", "29 the jitter is drawn again",
+		"30 a burst has no end":
 		engine = untimely{engine, s.fault}
+	case "28 a node does not read what is paused":
+		engine = &blind{Engine: engine}
+	case "31 a prefix is removed in part":
+		engine = short{engine}
 	}
 	var err error
 	if n.Scheduler, err = durable.Join(ctx, engine, opts...); err != nil {
@@ -176,7 +190,17 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	if s.fault == "24 no bound on a run" {
 		bounded = bounded[:1]
 	}
-	if err := errors.Join(n.Handle("work", s.work, retry), n.Handle("bounded", s.work, bounded...)); err != nil {
+	limited, shared := durable.WithConcurrency(simLimit), durable.WithClusterConcurrency(simShared)
+	switch s.fault {
+	case "25 no limit on a node":
+		limited = durable.WithConcurrency(simLimit + 1)
+	case "26 no limit on all nodes":
+		shared = durable.WithConcurrency(simShared)
+	}
+	work := func(ctx context.Context, run durable.Run) error { return s.work(ctx, i, run) }
+	err = errors.Join(n.Handle("work", work, retry), n.Handle("bounded", work, bounded...),
+		n.Handle("limited", work, retry, limited), n.Handle("shared", work, retry, shared))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Start(); err != nil {
@@ -216,11 +240,15 @@ func (s *simulation) faults(i int, n *simNode) {
 	})
 }
 
-// work is the handler.
-func (s *simulation) work(ctx context.Context, run durable.Run) (err error) {
-	end := s.ledger.call(ctx, run)
+// work is the handler on a node.
+func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err error) {
+	end := s.ledger.call(ctx, node, run)
 	var e ended
-	defer func() { e.well = err == nil; end(e) }()
+	defer func() {
+		_, done := durable.DoneNote(err)
+		e.well = err == nil || done
+		end(e)
+	}()
 	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt)
 	took := time.Duration(rnd.Int64N(int64(20 * time.Millisecond)))
 	switch p := rnd.IntN(10); {
@@ -253,21 +281,26 @@ func (s *simulation) work(ctx context.Context, run durable.Run) (err error) {
 			return errFail
 		}
 		return durable.RetryAfter(e.wait, errFail)
+	case p < 20:
+		return durable.Done("it is done already")
 	}
 	return nil
 }
 
+// jitter returns the Jitter of the tasks of a key.
+func jitter(key string) time.Duration { return time.Duration(len(key)) * 100 * time.Millisecond }
+
 // task returns a new task.
 func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	task := durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64())}
-	if rnd.IntN(3) == 0 {
-		task.Kind = "bounded"
+	if i := rnd.IntN(9); i < 6 {
+		task.Kind = []string{"bounded", "bounded", "limited", "limited", "shared", "shared"}[i]
 	}
 	if rnd.IntN(3) == 0 {
 		task.Times = 2 + rnd.IntN(2)
 		task.Interval = time.Duration(100+rnd.IntN(200)) * time.Millisecond
 	} else if rnd.IntN(5) == 0 {
-		task.Cron = "* * * * *"
+		task.Cron, task.Jitter = "* * * * *", jitter(key)
 		task.Times = 1 + rnd.IntN(2)
 	}
 	d := time.Millisecond + time.Duration(rnd.Int64N(int64(3*time.Second/2)))
@@ -286,6 +319,59 @@ func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	return task
 }
 
+// bursting returns a new task of which a burst of SetTask is one run.
+func (s *simulation) bursting(rnd *rand.Rand, key string) durable.Task {
+	return durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64()), Delay: 1500 * time.Millisecond,
+		MaxDelay: 2 * time.Second}
+}
+
+// pauseKind pauses or resumes a kind, or all of them, on a node.
+func (s *simulation) pauseKind(rnd *rand.Rand, node int, what string) {
+	n, kind := s.nodes[node], []string{"work", "bounded", "limited", "shared", allKinds}[rnd.IntN(5)]
+	v := s.ledger.verb(what, durable.Task{Kind: kind})
+	s.ledger.kindPaused(v, node, kindVerb(n.Scheduler, what, kind))
+}
+
+func kindVerb(s *durable.Scheduler, what, kind string) error {
+	switch {
+	case what == "pause kind" && kind == allKinds:
+		return s.PauseAll(ctx)
+	case what == "pause kind":
+		return s.PauseKind(ctx, kind)
+	case kind == allKinds:
+		return s.ResumeAll(ctx)
+	}
+	return s.ResumeKind(ctx, kind)
+}
+
+// unpause resumes the kinds that are paused, when they have been for long enough to see that they are.
+func (s *simulation) unpause() {
+	settings, _, err := s.engine.Settings(ctx)
+	if err != nil {
+		panic(err)
+	}
+	if len(settings) == 0 {
+		return
+	}
+	time.Sleep(3 * time.Second)
+	n := s.nodes[s.alive()]
+	for _, kind := range []string{"work", "bounded", "limited", "shared", allKinds} {
+		v := s.ledger.verb("resume kind", durable.Task{Kind: kind})
+		var err error
+		for range 100 {
+			if err = kindVerb(n.Scheduler, "resume kind", kind); err == nil {
+				break
+			}
+		}
+		s.ledger.kindPaused(v, 0, err)
+	}
+}
+
+// alive returns a node that has not crashed.
+func (s *simulation) alive() int {
+	return slices.IndexFunc(s.nodes[:], func(n *simNode) bool { return !n.crashed.Load() })
+}
+
 // verbs does the verbs of a node.
 func (s *simulation) verbs(i int) {
 	n, rnd, l := s.nodes[i], s.draws("verbs", i), s.ledger
@@ -296,7 +382,23 @@ func (s *simulation) verbs(i int) {
 		if n.crashed.Load() {
 			return
 		}
-		switch p := rnd.IntN(100); {
+		switch p := rnd.IntN(124); {
+		case p >= 121:
+			v := l.verb("remove prefix", only)
+			_, err := n.RemovePrefix(ctx, key)
+			l.returned(v, err)
+		case p >= 118:
+			v := l.verb("move prefix", only)
+			_, err := n.ReschedulePrefix(ctx, key, time.Duration(rnd.Int64N(int64(time.Second))))
+			l.returned(v, err)
+		case p >= 110:
+			task := s.bursting(rnd, "burst")
+			v := l.verb("set", task)
+			l.returned(v, n.SetTask(ctx, task))
+		case p >= 105:
+			s.pauseKind(rnd, i, "pause kind")
+		case p >= 100:
+			s.pauseKind(rnd, i, "resume kind")
 		case p < 35:
 			tasks := []durable.Task{s.task(rnd, key)}
 			if rnd.IntN(4) == 0 {
@@ -415,8 +517,7 @@ func (s *simulation) drain() {
 func (s *simulation) hurry(task durable.Stored) {
 	_, info := token(task.Record)
 	only := durable.Task{Key: task.Key}
-	alive := slices.IndexFunc(s.nodes[:], func(n *simNode) bool { return !n.crashed.Load() })
-	switch n := s.nodes[alive]; {
+	switch n := s.nodes[s.alive()]; {
 	case info.State == durable.Paused:
 		v := s.ledger.verb("resume", only)
 		s.ledger.returned(v, n.Resume(ctx, task.Key))
@@ -510,6 +611,13 @@ func (f flawed) Confirm(ctx context.Context, by durable.MemberID, claims []durab
 	return held, now, err
 }
 
+func (f flawed) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
+	if f.fault == "27 a pause of a kind is forgotten" {
+		settings = []byte(`{"version":1}`)
+	}
+	return f.Engine.SetSettings(ctx, settings, revision)
+}
+
 func (f flawed) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
 ) ([]durable.Result, error) {
 	return f.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
@@ -551,8 +659,44 @@ func isPaused(r durable.Record) bool {
 	return info.State == durable.Paused
 }
 
-// An untimely engine is one for a node that makes tasks due a little later than they are, when they are resumed
-// or after a run.
+// A blind engine is one for a node that sees no pauses but its own.
+type blind struct {
+	durable.Engine
+	mu  sync.Mutex // protects own
+	own []byte
+}
+
+func (b *blind) Settings(ctx context.Context) ([]byte, int64, error) {
+	_, revision, err := b.Engine.Settings(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.own, revision, err
+}
+
+func (b *blind) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
+	done, err := b.Engine.SetSettings(ctx, settings, revision)
+	if done {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.own = settings
+	}
+	return done, err
+}
+
+// A short engine is one for a node whose walks over keys end with the first.
+type short struct{ durable.Engine }
+
+func (s short) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+	return func(yield func(durable.Stored, error) bool) {
+		for stored, err := range s.Engine.ByKey(ctx, from) {
+			yield(stored, err)
+			return
+		}
+	}
+}
+
+// An untimely engine is one for a node that makes tasks due later than they are, when they are resumed, after a run
+// or in a burst.
 type untimely struct {
 	durable.Engine
 	fault string
@@ -562,6 +706,9 @@ func (u untimely) Commit(ctx context.Context, by durable.MemberID, batches []dur
 ) ([]durable.Result, error) {
 	return u.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
 		stored, ok, _ := u.Engine.Get(ctx, w.Key)
+		if u.fault == "30 a burst has no end" && w.If == durable.IfUnstarted {
+			w.Due += int64(2 * simLease)
+		}
 		if !ok || w.Data == nil || w.If != durable.IfUnchanged || isPaused(w.Record) {
 			return
 		}
@@ -570,6 +717,8 @@ func (u untimely) Commit(ctx context.Context, by durable.MemberID, batches []dur
 		if u.fault == "20 a resumption begins the wait again" && was.State == durable.Paused ||
 			u.fault == "21 off the grid" && is.Times == was.Times-1 {
 			w.Due += int64(time.Millisecond)
+		} else if u.fault == "29 the jitter is drawn again" && is.Cron != "" && is.Times == was.Times-1 {
+			w.Due += stored.Revision % 5 * int64(time.Millisecond)
 		}
 	}))
 }

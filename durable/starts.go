@@ -72,6 +72,10 @@ func (n *node) runTask(l *live) {
 	h := n.handlings.begin(l.rec)
 	defer n.handlings.end(h)
 	kind := n.kinds.of(l.rec)
+	if kind == nil && l.asked {
+		n.takeBack(l, l.rec.interrupted(l.claim.starts, n.kinds.get(l.rec.kind), n.now()))
+		return
+	}
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
 		if kind == nil {
@@ -89,11 +93,15 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec.skipped(to), tally{}, false)
 		return
 	}
+	if !n.isSettled() {
+		n.back(l, startAgain)
+		return
+	}
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.rec) == nil { // it has been paused meanwhile
-		n.conclude(l, rec, tally{}, false) // which takes back that the start was counted
+	if n.kinds.of(l.rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
+		n.takeBack(l, rec)
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -107,6 +115,7 @@ func (n *node) runTask(l *live) {
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
+	l.ran = true
 	kind.attempt(n.handlings.context(h, ctx), run, &n.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
@@ -124,9 +133,14 @@ const (
 	startAgain = 100 * time.Millisecond
 )
 
+// takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
+// no attempt.
+func (n *node) takeBack(l *live, rec *record) { n.conclude(l, rec, tally{}, false) }
+
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
 // where it belongs.
 func (n *node) ask(l *live) bool {
+	l.asked = true
 	for range startTries {
 		s := &start{l: l, ended: make(chan struct{})}
 		n.starts.post(s)
@@ -167,7 +181,7 @@ func (n *node) back(l *live, least time.Duration) {
 // begin returns the context of a run that is confirmed, unless the node itself knows that it must not start.
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
-	leased := n.leasedLocked() && n.settledLocked()
+	leased := n.leasedLocked()
 	if leased && n.held[l.rec.key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true

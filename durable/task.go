@@ -57,11 +57,11 @@ type Task struct {
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
 	Payload  []byte        // for the handler; at most MaxPayload bytes
 	Interval time.Duration // time between runs, and before the first unless Delay or At is set
-	Cron     string        // when runs are due, in place of Interval: see above; at most MaxCron bytes
+	Cron     string        // when runs are due, in place of Interval: see [Task]; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; 0 means Interval or Cron
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
-	MaxDelay time.Duration // how long SetTask may put the first run off: see above; 0 means any time
-	Jitter   time.Duration // how much later the runs are at most: see above
+	MaxDelay time.Duration // how long SetTask may put the first run off: see [Task]; 0 means any time
+	Jitter   time.Duration // how much later the runs are at most: see [Task]
 	Times    int           // number of runs; 0 means one, Forever means until removed
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 

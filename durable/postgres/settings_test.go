@@ -25,7 +25,7 @@ func (version2) SetSettings(context.Context, []byte, int64) (bool, error) {
 
 func (version2) Asked(context.Context, durable.MemberID) ([]durable.Question, error) { return nil, nil }
 
-// What programs of version 2 have written is there, and such a program continues beside those of this version,
+// What programs of version 2 have written is there, and such a program continues next to those of this version,
 // during the migration and afterwards. It does not know what is paused.
 func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()

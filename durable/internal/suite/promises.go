@@ -58,6 +58,12 @@ var promises = []struct {
 	{"a run makes room however it ends", limitedRunsEnd},
 	{"more tasks than fit a limit in memory", limitsMany},
 	{"shutdown while tasks wait for a limit", limitedShutdown},
+	{"pausing a kind with a limit", pausesLimitedKind},
+	{"pausing a kind with a rate", pausesKindWithRate},
+	{"many at once of a kind with a limit", changesManyOfLimitedKind},
+	{"a limit while missed runs are made up for", limitsMissedRuns},
+	{"pausing a burst of SetTask", pausesBurst},
+	{"a task with every option", everyOption},
 }
 
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
