@@ -12,11 +12,13 @@ import (
 // An AuditEntry says what a user has done, or was refused, by way of the dashboard.
 type AuditEntry struct {
 	Time   time.Time
-	Who    string         // what the function says that was given to WithAudit
-	Action string         // remove, run, reschedule, pause or resume; or count, if that was refused
+	Who    string // what the function says that was given to WithAudit
+	Action string // remove, run, reschedule, pause or resume; or count, if that was refused;
+	//                       pause-kind, resume-kind, pause-all or resume-all
 	Source string         // the name of the wheel or the scheduler
 	Key    string         // of the task; empty for many
 	Query  *durable.Query // of many tasks; nil for one
+	Kind   string         // of pause-kind and resume-kind
 	Tasks  int            // to how many it was done
 	Err    error          // why it was refused or failed; nil if it was done
 }
