@@ -12,9 +12,8 @@ import (
 // An AuditEntry says what a user has done, or was refused, by way of the dashboard.
 type AuditEntry struct {
 	Time   time.Time
-	Who    string // what the function says that was given to WithAudit
-	Action string // remove, run, reschedule, pause or resume; or count, if that was refused;
-	//                       pause-kind, resume-kind, pause-all or resume-all
+	Who    string         // what the function says that was given to WithAudit
+	Action string         // as the path of the request has it, such as pause-kind; of many, what the form says to do
 	Source string         // the name of the wheel or the scheduler
 	Key    string         // of the task; empty for many
 	Query  *durable.Query // of many tasks; nil for one
