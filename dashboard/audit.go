@@ -13,10 +13,11 @@ import (
 type AuditEntry struct {
 	Time   time.Time
 	Who    string         // what the function says that was given to WithAudit
-	Action string         // remove, run, reschedule, pause or resume; or count, if that was refused
+	Action string         // as the path of the request has it, such as pause-kind; of many, what the form says to do
 	Source string         // the name of the wheel or the scheduler
 	Key    string         // of the task; empty for many
 	Query  *durable.Query // of many tasks; nil for one
+	Kind   string         // of pause-kind and resume-kind
 	Tasks  int            // to how many it was done
 	Err    error          // why it was refused or failed; nil if it was done
 }

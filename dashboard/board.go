@@ -25,10 +25,10 @@ const (
 	// noKey is what is asked for to find out whether the store or the engine answers.
 	noKey = "\x00"
 
-	maxKinds   = 100 // of which a reading has the counters
-	maxOrphans = 10  // kinds without a handler whose due tasks are looked for
-	orphanTime = 50 * time.Millisecond
-	maxDue     = 1000 // of these are counted
+	maxKinds = 100 // of which a reading has the counters
+	maxIdle  = 10  // kinds without a handler, and as many paused ones, whose due tasks are looked for
+	idleTime = 50 * time.Millisecond
+	maxDue   = 1000 // of these are counted
 )
 
 // A scheduler is what a board asks of a *durable.Scheduler.
@@ -47,6 +47,11 @@ type scheduler interface {
 	Reschedule(ctx context.Context, key string, d time.Duration) error
 	Pause(ctx context.Context, key string) error
 	Resume(ctx context.Context, key string) error
+	PauseKind(ctx context.Context, kind string) error
+	ResumeKind(ctx context.Context, kind string) error
+	PauseAll(ctx context.Context) error
+	ResumeAll(ctx context.Context) error
+	Paused(ctx context.Context) (durable.Pauses, error)
 }
 
 // A board is what all pages of one scheduler have in common: its readings. One is kept each five seconds, for
@@ -62,7 +67,8 @@ type board struct {
 	census  question[durable.Census]
 	nodes   question[[]durable.NodeInfo]
 	catchUp question[durable.CatchUp]
-	orphans question[[]health.OrphanReading]
+	pauses  question[durable.Pauses]
+	idle    question[idleKinds]
 
 	looking turn // is had while the scheduler is read, which may take readPatience
 	asking  turn // is had while a list is read, so that lists take one core at most
@@ -88,12 +94,16 @@ type reading struct {
 	census durable.Census
 	nodes  []durable.NodeInfo
 	kinds  []durable.KindInfo
+	pauses durable.Pauses
 }
+
+// idleKinds are kinds whose tasks do not run, with those that are due.
+type idleKinds struct{ orphans, paused []health.DueReading }
 
 // newBoard returns a board, which reads the scheduler from now on.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
-	b.nodes.rest, b.orphans.rest = rest, rest
+	b.nodes.rest, b.pauses.rest, b.idle.rest = rest, rest, rest
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,22 +164,29 @@ func (b *board) read() reading {
 	stats := b.stats.start(func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
 	census := b.census.start(b.s.Census)
 	nodes := b.nodes.start(b.s.Nodes)
-	waitAll(alive, stats, census, nodes)
+	pauses := b.pauses.start(b.s.Paused)
+	waitAll(alive, stats, census, nodes, pauses)
 	var r reading
-	var errs [6]error
+	var errs [7]error
 	var counted time.Time
 	r.kinds = b.s.Kinds()
 	r.stats, _, errs[0] = b.stats.get()
 	r.census, counted, errs[1] = b.census.get()
 	r.nodes, _, errs[2] = b.nodes.get()
-	unhandled := unhandledKinds(r)
-	orphans := b.orphans.start(func(ctx context.Context) ([]health.OrphanReading, error) {
-		return b.findOrphans(ctx, unhandled)
+	r.pauses, _, errs[6] = b.pauses.get()
+	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
+	idle := b.idle.start(func(ctx context.Context) (found idleKinds, err error) {
+		if found.orphans, err = b.findDue(ctx, unhandled); err == nil {
+			found.paused, err = b.findDue(ctx, paused)
+		}
+		return found, err
 	})
-	waitAll(b.catchUp.start(b.s.CatchUp), orphans)
+	waitAll(b.catchUp.start(b.s.CatchUp), idle)
 	var behind durable.CatchUp
 	behind, _, errs[3] = b.catchUp.get()
-	r.Orphans, _, errs[4] = b.orphans.get()
+	var found idleKinds
+	found, _, errs[4] = b.idle.get()
+	r.Orphans, r.Paused = found.orphans, found.paused
 	_, _, errs[5] = b.alive.get()
 
 	r.Time = time.Now()
@@ -239,21 +256,29 @@ func unhandledKinds(r reading) (kinds []string) {
 		}
 	}
 	for _, k := range r.census.Kinds {
-		if !handled[k.Kind] && !k.KindPaused && k.Tasks > k.Parked+k.Paused && len(kinds) < maxOrphans {
+		if !handled[k.Kind] && !k.KindPaused && k.Tasks > k.Parked+k.Paused && len(kinds) < maxIdle {
 			kinds = append(kinds, k.Kind)
 		}
 	}
 	return kinds
 }
 
-// findOrphans looks for due tasks of the kinds.
-func (b *board) findOrphans(ctx context.Context, kinds []string) (all []health.OrphanReading, err error) {
+// pausedKinds returns paused kinds, or the kind without a name if all are paused.
+func pausedKinds(p durable.Pauses) []string {
+	if p.All {
+		return []string{""}
+	}
+	return p.Kinds[:min(len(p.Kinds), maxIdle)]
+}
+
+// findDue looks for due tasks of the kinds. The kind without a name stands for all.
+func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueReading, err error) {
 	for _, kind := range kinds {
-		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: orphanTime})
+		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: idleTime})
 		if err != nil {
 			return nil, err
 		}
-		o := health.OrphanReading{Kind: kind, Due: len(f.Tasks), More: f.Next != ""}
+		o := health.DueReading{Kind: kind, Due: len(f.Tasks), More: f.Next != ""}
 		if o.Due > 0 {
 			o.Oldest = f.Tasks[0].Next
 		}
@@ -269,8 +294,8 @@ func (b *board) judged() (reading, healthJSON) {
 	defer b.mu.Unlock()
 	past := slices.Concat(b.past, b.recent)
 	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
-	findings := health.JudgeScheduler(r.SchedulerReading, past)
-	return r, newHealthJSON(findings, health.SchedulerIsWell(r.SchedulerReading))
+	return r, newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
+		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...)
 }
 
 // source returns the board's line of the overview.
@@ -288,6 +313,7 @@ func (b *board) state(after int64) schedulerJSON {
 		Health:    h,
 		Stats:     newTasksStatsJSON(r),
 		Census:    newCensusJSON(r.census),
+		Paused:    r.pauses.All,
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}
@@ -329,12 +355,16 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 			get(k).Nodes++
 		}
 	}
+	for _, k := range r.pauses.Kinds {
+		get(k).Paused = true
+	}
 	before := b.rateBaseLocked(r.Time)
 	for _, k := range r.kinds {
 		j := get(k.Kind)
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
 			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.Parked,
+			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 		}
 		if b.rec != nil {
 			j.Here.Last = b.rec.lateness(k.Kind, time.Now())
@@ -429,6 +459,8 @@ func (b *board) about(ctx context.Context, key string, payload func([]byte) payl
 	a.Payload.Version = i.PayloadVersion
 	a.Token = cut(token.String(), maxKeyText)
 	a.Trace = cut(i.Trace, maxKeyText)
+	a.Group, a.Note = cut(i.Group, maxKeyText), cut(i.Note, maxValueText)
+	a.Shift, a.Deadline = i.Shift.Seconds(), known(i.Deadline)
 	a.Failed = []failedJSON{}
 	for _, f := range i.Failed {
 		a.Failed = append(a.Failed, failedJSON{known(f.At), cut(f.Text, maxValueText)})
@@ -453,6 +485,19 @@ func (b *board) reschedule(ctx context.Context, key string, d time.Duration) err
 func (b *board) pause(ctx context.Context, key string) error { return b.s.Pause(ctx, key) }
 
 func (b *board) resume(ctx context.Context, key string) error { return b.s.Resume(ctx, key) }
+
+// pauseKind pauses or resumes a kind, or all kinds if it has no name.
+func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
+	switch {
+	case kind == "" && resume:
+		return b.s.ResumeAll(ctx)
+	case kind == "":
+		return b.s.PauseAll(ctx)
+	case resume:
+		return b.s.ResumeKind(ctx, kind)
+	}
+	return b.s.PauseKind(ctx, kind)
+}
 
 // bulk does the same to the tasks of the query, for a while. It returns to how many, and whether there may be
 // more.

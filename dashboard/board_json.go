@@ -22,6 +22,7 @@ type schedulerJSON struct {
 	Health    healthJSON     `json:"health"`
 	Stats     tasksStatsJSON `json:"stats"`
 	Census    censusJSON     `json:"census"`
+	Paused    bool           `json:"paused"` // all kinds are
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
 	CatchUp   *catchUpJSON   `json:"catch_up"` // null if no overdue task is left
@@ -78,8 +79,9 @@ type kindJSON struct {
 	Tasks   int       `json:"tasks"`
 	Failing int       `json:"failing"`
 	Parked  int       `json:"parked"`
-	Nodes   int       `json:"nodes"` // that have a handler
-	Here    *hereJSON `json:"here"`  // null if this scheduler has no handler
+	Paused  bool      `json:"paused"` // by itself
+	Nodes   int       `json:"nodes"`  // that have a handler
+	Here    *hereJSON `json:"here"`   // null if this scheduler has no handler
 }
 
 // A hereJSON is what the scheduler that is asked knows of a kind.
@@ -95,7 +97,25 @@ type hereJSON struct {
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
 	Failure     string        `json:"failure"`
-	Last        *attemptsJSON `json:"last"` // null if it is not recorded
+	Last        *attemptsJSON `json:"last"`    // null if it is not recorded
+	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
+	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
+	Waiting     int           `json:"waiting"` // due runs that wait here for the limits
+}
+
+// A limitJSON is a limit of a kind. What is 0 is not bounded.
+type limitJSON struct {
+	Concurrency int     `json:"concurrency"`
+	Rate        int     `json:"rate"`
+	Per         float64 `json:"per"`
+	Burst       int     `json:"burst"`
+}
+
+func newLimitJSON(l durable.Limit) *limitJSON {
+	if l == (durable.Limit{}) {
+		return nil
+	}
+	return &limitJSON{l.Concurrency, l.Rate, l.Per.Seconds(), l.Burst}
 }
 
 type attemptsJSON struct {
@@ -228,6 +248,10 @@ type aboutStoredJSON struct {
 	Task     *storedJSON  `json:"task"` // null if there is none
 	Token    string       `json:"token,omitempty"`
 	Trace    string       `json:"trace,omitempty"`
+	Group    string       `json:"group,omitempty"`
+	Shift    float64      `json:"shift,omitempty"`    // seconds
+	Deadline *time.Time   `json:"deadline,omitempty"` // null if there is none
+	Note     string       `json:"note,omitempty"`
 	Attempts int          `json:"attempts,omitempty"` // before it is parked; 0 if its kind has no handler here
 	Failed   []failedJSON `json:"failed,omitempty"`
 	Payload  *payloadJSON `json:"payload,omitempty"`

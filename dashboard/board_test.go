@@ -236,29 +236,14 @@ func TestScheduler_history(t *testing.T) {
 	})
 }
 
-// A brokenStore fails with its next commit.
-type brokenStore struct {
-	*memstore.Store
-	fill chan struct{}
-}
-
-func (s *brokenStore) Commit(changes []durable.Change) error {
-	select {
-	case <-s.fill:
-		return fmt.Errorf("write 000042.log: %w", syscall.ENOSPC)
-	default:
-		return s.Store.Commit(changes)
-	}
-}
-
 func TestScheduler_diskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &brokenStore{Store: memstore.New(), fill: make(chan struct{})}
+		store := memstore.New()
 		s := newScheduler(t, store)
 		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }))
 		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour})
 		time.Sleep(7 * time.Second)
-		close(store.fill)
+		store.SetFault(fmt.Errorf("write 000042.log: %w", syscall.ENOSPC))
 		if err := s.RemoveTask(t.Context(), "k"); !errors.Is(err, durable.ErrBroken) {
 			t.Fatal(err)
 		}

@@ -10,15 +10,16 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
 
 // AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
-// and resume them: by key, and of a durable scheduler also all that a search finds. Other requests get the text
-// of check's error. A request that a browser sends on behalf of another site is refused before check is called
-// ([http.CrossOriginProtection]).
+// and resume them: by key, and of a durable scheduler also all that a search finds, and to pause and resume
+// kinds. Other requests get the text of check's error. A request that a browser sends on behalf of another site
+// is refused before check is called ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
 // custom header. The Host of the request was checked before ([AllowHosts]). Check is also called for a GET
@@ -144,6 +145,31 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 		entry.Err = fmt.Errorf("%w; %d tasks were done before", entry.Err, entry.Tasks)
 	}
 	reply(w, bulkJSON{entry.Tasks, more}, entry.Err)
+}
+
+// pauseKind pauses or resumes the kind that is in the form, or all kinds.
+func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
+	verb, what, _ := strings.Cut(action, "-")
+	return func(w http.ResponseWriter, r *http.Request, b *board) {
+		entry := AuditEntry{Action: action, Source: b.title()}
+		if what == "kind" {
+			entry.Kind = r.PostForm.Get("kind")
+		}
+		if entry.Err = h.mayControl(r); entry.Err != nil {
+			h.note(r, entry)
+			fail(w, http.StatusForbidden, entry.Err.Error())
+			return
+		}
+		if what == "kind" && entry.Kind == "" {
+			fail(w, http.StatusBadRequest, "the kind is missing")
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), listTime)
+		defer cancel()
+		entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume")
+		h.note(r, entry)
+		reply(w, struct{}{}, entry.Err)
+	}
 }
 
 // maxList is how many tasks a page of a list has, at most.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/health"
 )
 
 // What is not allowed is refused by the server, and changes nothing: control, payloads, a foreign Origin and Host. The
@@ -40,7 +42,13 @@ func TestScheduler_refusals(t *testing.T) {
 		key := url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"1s"}}
 		posts := map[string]url.Values{
 			"/api/remove": key, "/api/run": key, "/api/reschedule": key, "/api/pause": key, "/api/resume": key,
-			"/api/bulk": {"scheduler": {"tasks"}, "do": {"remove"}},
+			"/api/bulk":      {"scheduler": {"tasks"}, "do": {"remove"}},
+			"/api/pause-all": {"scheduler": {"tasks"}}, "/api/resume-all": {"scheduler": {"tasks"}},
+			"/api/pause-kind":  {"scheduler": {"tasks"}, "kind": {"ok"}},
+			"/api/resume-kind": {"scheduler": {"tasks"}, "kind": {"bad"}},
+		}
+		if err := s.PauseKind(t.Context(), "bad"); err != nil {
+			t.Fatal(err)
 		}
 		for target, form := range posts {
 			answer[errorJSON](t, ask(closed, "POST", target, form), 403)
@@ -58,11 +66,15 @@ func TestScheduler_refusals(t *testing.T) {
 		if i, _, _ := s.Get(t.Context(), "k"); i.State != durable.Scheduled || i.Seq != 0 {
 			t.Errorf("the task was changed: %+v", i)
 		}
-		if len(audit) != 12 {
+		if p, err := s.Paused(t.Context()); err != nil || p.All || len(p.Kinds) != 1 || p.Kinds[0] != "bad" {
+			t.Errorf("paused are %+v, %v", p, err)
+		}
+		if len(audit) != 20 {
 			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
 		}
 		for _, e := range audit {
-			if e.Err == nil || e.Tasks != 0 || e.Source != "tasks" || e.Time.IsZero() || (e.Key == "k") == (e.Query != nil) {
+			if kinds := strings.Contains(e.Action, "-"); e.Err == nil || e.Tasks != 0 || e.Source != "tasks" || e.Time.IsZero() ||
+				!kinds && (e.Key == "k") == (e.Query != nil) || kinds && (e.Kind == "") == strings.HasSuffix(e.Action, "-kind") {
 				t.Errorf("the audit has %+v", e)
 			}
 		}
@@ -274,6 +286,142 @@ func TestControl_pausesAndResumes(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * linger)
+	})
+}
+
+// Kinds are paused and resumed, each and all; the page says so in words, which are no alarm, and how many tasks wait.
+func TestControl_pausesKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		var audit []AuditEntry
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
+			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+		put(t, s, many(30, "ok", "ok", time.Minute)...)
+		if err := s.Handle("mail", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, many(2, "mail", "mail", time.Minute)...)
+		time.Sleep(5 * time.Second)
+		post := func(target string, form url.Values, want AuditEntry) {
+			t.Helper()
+			audit = nil
+			answer[struct{}](t, ask(h, "POST", target, form), 200)
+			if len(audit) != 1 || audit[0].Action != want.Action || audit[0].Kind != want.Kind || audit[0].Source != "tasks" || audit[0].Err != nil {
+				t.Errorf("%s: the audit has %+v", target, audit)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		notes := func(want ...string) {
+			t.Helper()
+			got := stateOf(t, h).Health
+			if !got.Well || !strings.HasPrefix(got.Text, "Working") || len(got.Notes) != len(want) {
+				t.Errorf("the health is %+v, want the notes %q", got, want)
+				return
+			}
+			for i, n := range got.Notes {
+				if n.Kind != health.Paused || n.Text != want[i] {
+					t.Errorf("the note is %+v, want %q", n, want[i])
+				}
+			}
+		}
+		paused := func(all bool, kinds ...string) {
+			t.Helper()
+			state := stateOf(t, h)
+			var got []string
+			for _, k := range state.Kinds {
+				if k.Paused {
+					got = append(got, k.Kind)
+				}
+			}
+			if state.Paused != all || !slices.Equal(got, kinds) {
+				t.Errorf("all are paused: %v, and by itself %q; want %v, %q", state.Paused, got, all, kinds)
+			}
+		}
+		ok, later := url.Values{"kind": {"ok"}}, url.Values{"kind": {"later"}}
+		notes()
+		post("/api/pause-kind", ok, AuditEntry{Action: "pause-kind", Kind: "ok"})
+		post("/api/pause-kind", later, AuditEntry{Action: "pause-kind", Kind: "later"})
+		paused(false, "later", "ok") // also one that has neither tasks nor a handler
+		notes("Kind later is paused", "Kind ok is paused")
+		post("/api/pause-all", url.Values{}, AuditEntry{Action: "pause-all"})
+		time.Sleep(2 * time.Minute)
+		paused(true, "later", "ok")
+		notes("All kinds are paused: 32 due tasks wait")
+		post("/api/resume-all", url.Values{}, AuditEntry{Action: "resume-all"})
+		post("/api/resume-kind", later, AuditEntry{Action: "resume-kind", Kind: "later"})
+		paused(false, "ok")
+		notes("Kind ok is paused: 30 due tasks wait")
+		post("/api/resume-kind", ok, AuditEntry{Action: "resume-kind", Kind: "ok"})
+		paused(false)
+		notes()
+		answer[errorJSON](t, ask(h, "POST", "/api/pause-kind", url.Values{}), 400)
+	})
+}
+
+// The limits of a kind are shown, and how many due runs wait for them.
+func TestScheduler_limits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		wait := make(chan struct{})
+		defer close(wait)
+		slow := func(context.Context, durable.Run) error { <-wait; return nil }
+		if err := s.Handle("slow", slow, durable.WithConcurrency(2), durable.WithClusterRate(100, time.Minute, 5)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, many(12, "slow", "slow", time.Second)...)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(10 * time.Second)
+		state := stateOf(t, h)
+		for _, k := range state.Kinds {
+			if k.Kind != "slow" {
+				if k.Here.Limit != nil || k.Here.Cluster != nil || k.Here.Waiting != 0 {
+					t.Errorf("a kind without limits has %+v", k.Here)
+				}
+				continue
+			}
+			if k.Here.Limit == nil || *k.Here.Limit != (limitJSON{Concurrency: 2}) || k.Here.Cluster == nil ||
+				*k.Here.Cluster != (limitJSON{0, 100, 60, 5}) || k.Here.Waiting != 10 {
+				t.Errorf("the kind has the limits %+v, %+v, and %d wait", k.Here.Limit, k.Here.Cluster, k.Here.Waiting)
+			}
+		}
+		if !state.Health.Well || len(state.Kinds) != 3 {
+			t.Errorf("the health is %+v, of %d kinds", state.Health, len(state.Kinds))
+		}
+	})
+}
+
+// The page of a task has its group, the note of its last run, its part of the jitter and its deadline.
+func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		if err := s.Handle("noted", func(context.Context, durable.Run) error { return durable.Done("3 rows") }); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, durable.Task{Key: "plain", Kind: "ok", Delay: time.Hour},
+			durable.Task{Key: "noted", Kind: "noted", Interval: time.Minute, Times: durable.Forever, Group: "acme"},
+			durable.Task{Key: "daily", Kind: "ok", Cron: "@daily", Times: durable.Forever, Jitter: time.Hour},
+			durable.Task{Key: "burst", Kind: "ok", Delay: time.Hour, MaxDelay: 3 * time.Hour})
+		deadline := time.Now().Add(3 * time.Hour)
+		time.Sleep(90 * time.Second)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		about := func(key string) aboutStoredJSON {
+			t.Helper()
+			return answer[aboutStoredJSON](t, ask(h, "GET", "/api/task?key="+key, nil), 200)
+		}
+		if a := about("plain"); a.Group != "" || a.Note != "" || a.Shift != 0 || a.Deadline != nil {
+			t.Errorf("a plain task has %+v", a)
+		}
+		if a := about("noted"); a.Group != "acme" || a.Note != "3 rows" {
+			t.Errorf("the group is %q, and the note %q", a.Group, a.Note)
+		}
+		daily := about("daily")
+		next := daily.Task.Next.UTC()
+		if want := next.Sub(next.Truncate(24 * time.Hour)).Seconds(); daily.Shift != want || want == 0 || want > 3600 {
+			t.Errorf("the shift is %v, of a task that is next due at %v", daily.Shift, next)
+		}
+		if a := about("burst"); a.Deadline == nil || !a.Deadline.Equal(deadline) {
+			t.Errorf("the deadline is %v, want %v", a.Deadline, deadline)
+		}
 	})
 }
 

@@ -242,6 +242,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.control("pause")), http.MethodPost
 	case "api/resume":
 		return of(h, h.control("resume")), http.MethodPost
+	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all":
+		return of(h, h.pauseKind(strings.TrimPrefix(name, "api/"))), http.MethodPost
 	}
 	return nil, ""
 }

@@ -47,6 +47,9 @@
 //	taken        the lease of a node has run out in the last five minutes, and others took its tasks over
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more
 //
+// It also notes which kinds are paused, and how many of their tasks are due. That somebody wants, so it is no
+// finding: with notes alone, a scheduler is well.
+//
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
 // # Cost
@@ -57,10 +60,10 @@
 //
 // A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
 // pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
-// asks for Stats, Census, Nodes, Kinds, CatchUp and one key, and for due tasks of kinds without a handler. What
-// of these takes long is asked for at most 1 % of the time. Lists, and the errors by which tasks are grouped,
-// are read when they are opened or refreshed; each looks at the tasks for 150 ms at most, and says if it was
-// cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
+// asks for Stats, Census, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
+// or have no handler. What of these takes long is asked for at most 1 % of the time. Lists, and the errors by
+// which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks for 150 ms at
+// most, and says if it was cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
 // time.
 //
 // With no page open there is no goroutine. While pages are open, one goroutine for each wheel shown reads the
@@ -119,13 +122,18 @@
 //	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
 //	                              "now"}
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": before it is parked, or 0 if
-//	                              its kind has no handler here, "trace": its trace context, if it has one,
+//	                              its kind has no handler here, "trace", "group", "note", "shift" and
+//	                              "deadline" of durable.Info, if it has them,
 //	                              "failed": the last attempts of its run that failed, each with at and text,
 //	                              "payload": size, version, and hidden: why it is not shown, or form (json, text
 //	                              or hex), text and cut}
 //	POST api/remove, run, reschedule, pause, resume
 //	                              as above, with scheduler; a parked task runs again, and a paused one stays
 //	                              paused until it is resumed
+//	POST api/pause-kind, resume-kind
+//	                              form with scheduler and kind: PauseKind or ResumeKind
+//	POST api/pause-all, resume-all
+//	                              form with scheduler: PauseAll or ResumeAll
 //	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause or resume, for
 //	                              all tasks that the query finds. {"tasks": to how many it was done, "more":
 //	                              whether the time was up}; a request takes two seconds at most, and the same
@@ -135,7 +143,7 @@
 //
 //	wheel, now, running    its name; the time of the reading; whether it was started and not stopped
 //	health                 well, whether nothing is wrong; text, in words; findings, each with kind, since (null
-//	                       if unknown) and text
+//	                       if unknown) and text; notes, in the same form: of kinds that are paused
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy
@@ -159,12 +167,16 @@
 //	                       and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked
-//	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; nodes, how many
-//	                       handle it; and here, null if this scheduler has no handler: attempts, least and most
-//	                       of the retry policy, missed (once, skip or all), started, succeeded, failed and parked
-//	                       since New, started_rate and failed_rate a second over the last ten seconds, failure,
-//	                       the last error, and last: the attempts of the last minute, with p50, p99 and max of
-//	                       late (due until started) and run. last is null without a recorder
+//	paused                 whether all kinds are paused
+//	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
+//	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no
+//	                       handler: attempts, least and most of the retry policy, missed (once, skip or all),
+//	                       started, succeeded, failed and parked since New, started_rate and failed_rate a second
+//	                       over the last ten seconds, failure, the last error, and last: the attempts of the last
+//	                       minute, with p50, p99 and max of late (due until started) and run. last is null without
+//	                       a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
+//	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
+//	                       wait here for them
 //	nodes                  name, id, self, lease and left (null while the engine does not answer), held,
 //	                       version, kinds, waiting, running, workers, started
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left

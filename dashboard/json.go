@@ -30,6 +30,7 @@ type healthJSON struct {
 	Well     bool          `json:"well"` // there is no finding
 	Text     string        `json:"text"` // of the worst finding, or of what is well
 	Findings []findingJSON `json:"findings"`
+	Notes    []findingJSON `json:"notes"` // what is wanted, and keeps tasks from running
 }
 
 type findingJSON struct {
@@ -38,18 +39,23 @@ type findingJSON struct {
 	Text  string      `json:"text"`
 }
 
-// newHealthJSON returns the findings, or what is said if there are none.
-func newHealthJSON(findings []health.Finding, well string) healthJSON {
-	h := healthJSON{Findings: []findingJSON{}}
-	for _, f := range findings {
-		h.Findings = append(h.Findings, findingJSON{Kind: f.Kind, Since: known(f.Since), Text: f.Text})
-	}
+// newHealthJSON returns the findings, or what is said if there are none, and the notes.
+func newHealthJSON(findings []health.Finding, well string, notes ...health.Finding) healthJSON {
+	h := healthJSON{Findings: newFindingsJSON(findings), Notes: newFindingsJSON(notes)}
 	if h.Well = len(h.Findings) == 0; h.Well {
 		h.Text = well
 	} else {
 		h.Text = h.Findings[0].Text
 	}
 	return h
+}
+
+func newFindingsJSON(findings []health.Finding) []findingJSON {
+	all := []findingJSON{}
+	for _, f := range findings {
+		all = append(all, findingJSON{Kind: f.Kind, Since: known(f.Since), Text: f.Text})
+	}
+	return all
 }
 
 type stateJSON struct {

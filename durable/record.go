@@ -95,7 +95,10 @@ func (r *record) info(now int64) Info {
 		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
 		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
 		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, Group: r.group, State: r.state(now),
-		PayloadVersion: max(r.version, 1), Note: r.note,
+		PayloadVersion: max(r.version, 1), Note: r.note, Shift: r.shift,
+	}
+	if r.deadline != 0 {
+		i.Deadline = time.Unix(0, r.deadline)
 	}
 	if !i.Parked && r.paused == 0 {
 		i.Next = time.Unix(0, r.due)

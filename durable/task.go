@@ -208,6 +208,9 @@ type Info struct {
 	PayloadVersion int       // as in Task
 	Node           string    // the name of the node that holds it; empty if none does, or on a store
 	Failed         []Failure // the last attempts of the run that have failed, at most five, the newest first
+
+	Shift    time.Duration // how much later than the instants of Cron the runs are: a part of Jitter
+	Deadline time.Time     // when the first run is due at the latest, by MaxDelay; zero if there is no bound
 }
 
 // A Failure is a failed attempt.

@@ -19,14 +19,16 @@ var (
 		[]string{"kind"}, nil)
 	kindPaused = prometheus.NewDesc("timewheel_durable_kind_paused",
 		"1 if a kind is paused, or all kinds are; else 0.", []string{"kind"}, nil)
+	kindLimited = prometheus.NewDesc("timewheel_durable_kind_runs_limited",
+		"Due runs that are in memory here and wait for a limit of their kind.", []string{"kind"}, nil)
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
 	kindFailed = newKindDesc("failed", "Calls of the handler of a kind that failed.")
 	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
 
-	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindStarted, kindSucceeded, kindFailed,
-		kindParked}
+	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindStarted,
+		kindSucceeded, kindFailed, kindParked}
 )
 
 func newKindDesc(what, help string) *prometheus.Desc {
@@ -62,6 +64,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Succeeded += k.Succeeded
 		a.runs.Failed += k.Failed
 		a.runs.Parked += k.Parked
+		a.runs.Waiting += k.Waiting
 	}
 	census, err := c.of.Census(ctx)
 	if err == nil {
@@ -95,6 +98,8 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 		} {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
 		}
+		metrics <- prometheus.MustNewConstMetric(
+			kindLimited, prometheus.GaugeValue, float64(a.runs.Waiting), label)
 	}
 	if a.tasks != nil {
 		for state, n := range map[string]int{

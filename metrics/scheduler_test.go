@@ -395,6 +395,10 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 		}
 		const paused = "timewheel_durable_kind_paused"
 		is(t, c, paused, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0, "cut": 0})
+		const limited = "timewheel_durable_kind_runs_limited"
+		is(t, c, limited, map[string]float64{"here": 0})
+		f.kinds[0].Waiting = 12
+		is(t, c, limited, map[string]float64{"here": 12})
 		f.kinds[0].Paused = true
 		for i, k := range f.census.Kinds {
 			f.census.Kinds[i].KindPaused = k.Kind == "nowhere" || k.Kind == "there"
@@ -549,7 +553,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds = nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{40, 69, 10, 62}; !slices.Equal(got, want) {
+		if want := []int{40, 69, 11, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

@@ -296,33 +296,87 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	p.picture("lost")
 }
 
-// A fullStore fails when the disk is full.
-type fullStore struct {
-	*memstore.Store
-	full atomic.Bool
-}
-
-func (s *fullStore) Commit(changes []durable.Change) error {
-	if s.full.Load() {
-		return fmt.Errorf("write /var/lib/shop/tasks/000042.log: %w", syscall.ENOSPC)
-	}
-	return s.Store.Commit(changes)
-}
-
 func TestScheduler_diskFull(t *testing.T) {
-	store := &fullStore{Store: memstore.New()}
+	store := memstore.New()
 	s, source := newScheduler(t, store)
 	must(t, s.Handle("order", works), s.Start())
 	putMany(t, s, 5, durable.Task{Key: "order", Kind: "order", Interval: time.Second, Times: durable.Forever})
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.until(`document.querySelector("#tasks-health .verdict")?.textContent.startsWith("Working: ")`)
-	store.full.Store(true)
+	store.SetFault(fmt.Errorf("write /var/lib/shop/tasks/000042.log: %w", syscall.ENOSPC))
 	if err := s.RemoveTask(t.Context(), "order-0000"); !errors.Is(err, durable.ErrBroken) {
 		t.Fatal(err)
 	}
 	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*000042\.log: no space left on device\.$`)
 	p.sinceIsSaid("Waiting")
 	p.picture("full")
+}
+
+// A kind is paused by a second click and resumed by one, as all of them are, and the page says so in words and not as an
+// alarm. What is not allowed has no button. A kind with limits shows them, and how many runs wait for them.
+func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	hangs := func(context.Context, durable.Run) error { <-stuck; return nil }
+	must(t, s.Handle("mail", works), s.Handle("export", hangs, durable.WithConcurrency(2), durable.WithRate(100, time.Second, 10),
+		durable.WithClusterConcurrency(20)), s.Start())
+	putMany(t, s, 12, durable.Task{Key: "export", Kind: "export", Delay: time.Millisecond, Group: "acme"})
+	var asked atomic.Bool // to allow it
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(func(*http.Request) error {
+		if asked.Load() {
+			return nil
+		}
+		return errors.New("it is Sunday")
+	})))
+	browser := chrome(t)
+	p := open(t, browser, address, 1200, "light")
+	p.until(`page.tasks && document.querySelector("#kinds small") && $("pause-all").hidden && $("kinds").querySelector("button").offsetParent === null`)
+	asked.Store(true)
+	p = open(t, browser, address, 1200, "light")
+	row := func(kind string) string {
+		return `[...$("kinds").rows].find((r) => r.cells[0].firstChild.textContent === "` + kind + `")`
+	}
+	p.until(row("export") + `?.querySelector(".policy small").textContent === "limit: 2 at once, 100 per 1 s in bursts of 10; on all nodes 20 at once; 10 due runs wait for it"`)
+	p.until(`document.querySelector("#tasks-health:not(.wrong) .verdict").textContent.startsWith("Working: 2 of 1,024 workers busy")`)
+	button := row("mail") + `.querySelector("button")`
+	js[any](p, button+`.focus()`)
+	js[any](p, button+`.click()`)
+	p.until(button + `.matches(".sure") && ` + button + `.textContent === "Pause?"`)
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.until(button + `.textContent === "Pause" && !` + button + `.matches(".sure")`)
+	if paused, err := s.Paused(t.Context()); err != nil || len(paused.Kinds) != 0 {
+		t.Fatalf("after one click %+v are paused, %v", paused, err)
+	}
+	js[any](p, button+`.click()`)
+	p.until(`page.tasks.now !== "` + js[string](p, `page.tasks.now`) + `"`) // the next state does not take the question back
+	js[any](p, button+`.click()`)
+	p.until(`$("kinds-message").textContent === "Paused kind mail." && ` + button + `.textContent === "Resume"`)
+	putMany(t, s, 3, durable.Task{Key: "mail", Kind: "mail", Delay: time.Millisecond})
+	note := func(text string) string {
+		return `document.querySelector("#tasks-health:not(.wrong) .note .verdict")?.textContent === "` + text + `"`
+	}
+	p.within(soon, note("Kind mail is paused: 3 due tasks wait."))
+	p.until(row("mail") + `.cells[0].lastChild.textContent === "paused" && document.querySelector(".note .sign").textContent === "‖" && document.querySelector(".note .more").textContent === "Look at KindsWaiting"`)
+	p.picture("paused")
+	js[any](p, `location.hash = to({ key: "mail-0000" })`)
+	p.until(`page.view === "task" && $("facts").textContent.includes("waiting; its kind is paused")`)
+	js[any](p, `location.hash = to({ key: "export-0000" })`)
+	p.until(`page.view === "task" && [...$("facts").querySelectorAll("dt:not([hidden])")].some((e) => e.textContent === "group" && e.nextSibling.textContent === "acme")`)
+	p.picture("group")
+	js[any](p, `location.hash = to({})`)
+	p.until(`page.view === "scheduler"`)
+	js[any](p, button+`.click()`)
+	p.until(`$("kinds-message").textContent === "Resumed kind mail." && ` + button + `.textContent === "Pause" && !document.querySelector(".note")`)
+
+	js[any](p, `$("pause-all").click()`)
+	p.until(`$("pause-all").textContent === "Pause all of them?"`)
+	js[any](p, `$("pause-all").click()`)
+	p.until(note("All kinds are paused: 10 due tasks wait.") + ` && ` + row("mail") + `.cells[0].lastChild.textContent === "paused with all kinds"`)
+	p.picture("all-paused")
+	js[any](p, `$("pause-all").click()`)
+	p.until(`$("kinds-message").textContent === "Resumed all kinds." && $("pause-all").textContent === "Pause all kinds" && !document.querySelector(".note")`)
+	p.quiet(address)
 }
 
 // Every key is text and nothing else, in lists, on its page, in errors and kinds.

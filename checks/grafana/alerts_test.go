@@ -208,6 +208,9 @@ var trials = map[string]trial{
 			timewheel_durable_backlog_age_seconds 9000-15x60`, `
 			timewheel_durable_backlog_tasks       0x60
 			timewheel_durable_backlog_age_seconds 0x60`, `
+			timewheel_durable_backlog_tasks                  100x60
+			timewheel_durable_backlog_age_seconds            60+15x60
+			timewheel_durable_kind_runs_limited{kind="mail"} 20x60`, `
 			timewheel_durable_backlog_tasks       0x4 50x20 0x60
 			timewheel_durable_backlog_age_seconds 0x4 0+15x20 0x60`,
 		},
@@ -442,6 +445,73 @@ func onScrapes(t *testing.T, scrapes []scrape) history {
 	return evaluate(t, store(t, scrapes, true), begin, scrapes[len(scrapes)-1].at.Sub(begin))
 }
 
+// pauseDue runs a scheduler on a store and a node, each with due tasks of a kind that is handled and of one that is not,
+// and both paused.
+func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.Scheduler, context.Context) error) {
+	works := func(context.Context, durable.Run) error { return nil }
+	kinds := map[string]durable.Handler{"kind": works}
+	store, engine, quiet := memstore.New(), memengine.New(), prometheus.NewRegistry()
+	newNode(t, registry, "orders", engine, kinds)
+	other := newNode(t, quiet, "orders", engine, kinds)
+	for _, s := range []*durable.Scheduler{newScheduler(t, quiet, "shop", store, kinds), other} {
+		if err := s.Handle("gone", works); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 {
+			kind := []string{"kind", "gone"}[i%2]
+			addDurable(t, s, durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: time.Duration(i+1) * 10 * time.Second})
+		}
+		if err := pause(s, context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newScheduler(t, registry, "shop", store.Reopen(), kinds)
+	if err := other.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Of a kind with a limit more tasks fall due than may run, for half an hour. The others are as quick as ever, so no alert
+// fires. Without the limit's metric the growing backlog would make one fire.
+func TestAlerts_onALimitedKind(t *testing.T) {
+	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
+		works := func(context.Context, durable.Run) error { return nil }
+		kinds := map[string]durable.Handler{"kind": works}
+		for _, s := range []*durable.Scheduler{
+			newScheduler(t, registry, "shop", memstore.New(), kinds), newNode(t, registry, "orders", memengine.New(), kinds),
+		} {
+			if err := s.Handle("limited", works, durable.WithClusterRate(1, 5*time.Minute, 1)); err != nil {
+				t.Fatal(err)
+			}
+			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
+			for i := range 90 {
+				delay := time.Duration(i+1) * 20 * time.Second
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: delay})
+			}
+		}
+	})
+	if h := onScrapes(t, scrapes); len(h.at) > 0 {
+		t.Errorf("the alerts %v fire", h.at)
+	}
+	limited := 0
+	for i, s := range scrapes {
+		kept := s.families[:0:0]
+		for _, f := range s.families {
+			if f.GetName() != "timewheel_durable_kind_runs_limited" {
+				kept = append(kept, f)
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				limited += int(m.GetGauge().GetValue())
+			}
+		}
+		scrapes[i].families = kept
+	}
+	if got := onScrapes(t, scrapes).names(); limited == 0 || !slices.Equal(got, []string{"TimewheelDurableBacklogGrows"}) {
+		t.Errorf("without the metric the alerts %q fire", got)
+	}
+}
+
 // What real wheels and schedulers in trouble give out makes just these alerts fire.
 func TestAlerts_onRecordedTrouble(t *testing.T) {
 	nothing := func(*timewheel.Task) {}
@@ -506,6 +576,14 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			if err := other.Shutdown(context.Background()); err != nil {
 				t.Fatal(err)
 			}
+		}, nil},
+		"all kinds are paused": {func(t *testing.T, registry *prometheus.Registry) {
+			pauseDue(t, registry, (*durable.Scheduler).PauseAll)
+		}, nil},
+		"kinds are paused": {func(t *testing.T, registry *prometheus.Registry) {
+			pauseDue(t, registry, func(s *durable.Scheduler, ctx context.Context) error {
+				return errors.Join(s.PauseKind(ctx, "kind"), s.PauseKind(ctx, "gone"))
+			})
 		}, nil},
 		"a release forgets a kind": {func(t *testing.T, registry *prometheus.Registry) {
 			left := memstore.New()

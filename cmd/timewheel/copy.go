@@ -70,6 +70,9 @@ func differs(a, b taskJSON) string {
 	if a.Next.Equal(b.Next) {
 		a.Next = b.Next
 	}
+	if a.Deadline.Equal(b.Deadline) {
+		a.Deadline = b.Deadline
+	}
 	if bytes.Equal(a.Payload, b.Payload) {
 		a.Payload = b.Payload
 	}
@@ -87,7 +90,7 @@ const aboutExport = `
 It writes to the standard output, or to FILE, which must not be there. A line is one task, with all
 that is kept of it: payload, due time, runs left, failed attempts with their error, missed periods,
 token, and whether it is parked. Not kept is which node of a cluster holds a task, and that it is
-running: the run comes again.
+running: the run comes again. Nor are the kinds that pause-kind has paused.
 
 Of a store it is the state of one instant. A cluster may change meanwhile: a task that is added,
 moved or removed during the export may be in it or not, or twice.

@@ -78,6 +78,10 @@ type taskJSON struct {
 	Payload    []byte    `json:"payload"`           // in base64
 	Version    int       `json:"version,omitempty"` // of the payload; none if it is 1
 	Trace      string    `json:"trace,omitempty"`   // the trace context of what added it
+	Group      string    `json:"group,omitempty"`
+	Shift      seconds   `json:"shift,omitempty"`   // by which the runs are later than the instants of cron
+	Deadline   time.Time `json:"deadline,omitzero"` // when the first run is due at the latest
+	Note       string    `json:"note,omitempty"`    // of the last run that is complete
 	State      string    `json:"state,omitempty"`
 	Node       string    `json:"node,omitempty"` // that holds it
 
@@ -95,6 +99,7 @@ func recordJSON(i durable.Info) taskJSON {
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: i.Trace,
+		Group: i.Group, Shift: seconds(i.Shift), Deadline: utc(i.Deadline), Note: i.Note,
 	}
 	if i.PayloadVersion > 1 {
 		t.Version = i.PayloadVersion

@@ -191,7 +191,7 @@ func fixture(t *testing.T) (all []durable.Record) {
 			return fmt.Errorf("smtp %s: connection refused", run.Payload)
 		}
 		check(t, s.Handle("mail", fails, durable.WithRetry(1, time.Second, time.Second)))
-		check(t, s.Handle("order", func(context.Context, durable.Run) error { return nil }))
+		check(t, s.Handle("order", func(context.Context, durable.Run) error { return durable.Done("3 rows") }))
 		check(t, s.Start())
 		year := now.Add(12 * time.Hour)
 		check(t, s.AddTask(t.Context(),
@@ -199,20 +199,21 @@ func fixture(t *testing.T) (all []durable.Record) {
 			durable.Task{Key: "mail:2", Kind: "mail", Payload: []byte("18"), Delay: time.Second},
 			durable.Task{Key: "mail:3", Kind: "mail", Payload: []byte("19"), At: year},
 			durable.Task{Key: "order:1", Kind: "order", Payload: []byte("{\"id\": 1}\n"), At: year.Add(time.Nanosecond)},
-			durable.Task{Key: "order:2", Kind: "order", At: now.Add(4*time.Minute + 12*time.Second),
-				Interval: 90 * time.Minute, Times: durable.Forever},
+			durable.Task{Key: "order:2", Kind: "order", Delay: time.Second, Interval: 90 * time.Minute, Times: durable.Forever},
 			durable.Task{Key: "order:3", Kind: "order", Payload: []byte{0, 1, 2, 0xff}, At: year.AddDate(1, 0, 0),
-				Interval: 1500 * time.Millisecond, Times: 12_000, PayloadVersion: 2,
+				Interval: 1500 * time.Millisecond, Times: 12_000, PayloadVersion: 2, Group: "acme",
 				Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 			durable.Task{Key: "a key\nof\xffbytes", Kind: "order", At: year},
-			durable.Task{Key: "Auftrag: Größe 大きさ", Kind: "order", At: year},
+			durable.Task{Key: "Auftrag: Größe 大きさ", Kind: "order", Delay: time.Until(year),
+				MaxDelay: time.Until(year.Add(time.Hour))},
 			durable.Task{Key: "order:4", Kind: "order", At: year.Add(time.Hour), Cron: "0 9 * * MON",
-				Times: durable.Forever},
+				Jitter: time.Hour, Times: durable.Forever},
 			durable.Task{Key: "order:5", Kind: "order", At: year},
 		))
 		check(t, s.Pause(t.Context(), "order:5"))
 		time.Sleep(time.Minute) // of the bubble
 		synctest.Wait()
+		check(t, s.Reschedule(t.Context(), "order:2", time.Until(now.Add(4*time.Minute+12*time.Second))))
 		check(t, s.Shutdown(t.Context()))
 		for r, err := range store.Reopen().Due(durable.Position{Due: durable.None}, lastDue) {
 			check(t, err)

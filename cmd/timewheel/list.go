@@ -203,6 +203,12 @@ func (p *program) showTask(i durable.Info) {
 	if i.Cron != "" {
 		line("cron", "%s", quoteText(i.Cron))
 	}
+	if i.Shift > 0 {
+		line("later by", "%s, of its jitter", i.Shift)
+	}
+	if !i.Deadline.IsZero() {
+		line("deadline", "%s", when(i.Deadline, now))
+	}
 	line("runs left", "%s", times(i.Times))
 	if i.Missed > 0 {
 		line("missed", "%s", count(int(i.Missed), "period"))
@@ -216,6 +222,12 @@ func (p *program) showTask(i durable.Info) {
 	}
 	for _, f := range i.Failed {
 		line("", "%s: %s", when(f.At, now), quoteText(f.Text))
+	}
+	if i.Note != "" {
+		line("note", "%s", quoteText(i.Note))
+	}
+	if i.Group != "" {
+		line("group", "%s", quoteText(i.Group))
 	}
 	if i.Trace != "" {
 		line("trace", "%s", quoteText(i.Trace))

@@ -15,7 +15,8 @@ import (
 
 const aboutStats = `
 Failing tasks are those of which an attempt has failed: those that are retried, and those that are
-parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run.`
+parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run,
+also because its kind is paused.`
 
 func defineStats(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).define, "write one line of JSON",
@@ -28,10 +29,14 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(p.out, newStatsJSON(census, late))
+			paused, err := s.Paused(ctx)
+			if err != nil {
+				return err
 			}
-			p.writeStats(census, late)
+			if asJSON {
+				return writeJSON(p.out, newStatsJSON(census, late, paused))
+			}
+			p.writeStats(census, late, paused)
 			return nil
 		})
 }
@@ -86,7 +91,7 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, err
 	}
 }
 
-func (p *program) writeStats(c durable.Census, late overdue) {
+func (p *program) writeStats(c durable.Census, late overdue, paused durable.Pauses) {
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
 		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
@@ -103,6 +108,7 @@ func (p *program) writeStats(c durable.Census, late overdue) {
 	add("all", all)
 	t.write(p.out, p.width)
 	fmt.Fprintln(p.out)
+	p.writePauses(paused)
 	switch late.tasks {
 	case 0:
 		fmt.Fprintln(p.out, "Nothing is overdue.")
@@ -122,6 +128,7 @@ type statsJSON struct {
 	Paused  int          `json:"paused"`
 	Kinds   []kindJSON   `json:"kinds"`
 	Overdue *overdueJSON `json:"overdue"` // null if nothing is
+	Pauses  pausesJSON   `json:"pauses"`
 }
 
 type kindJSON struct {
@@ -137,8 +144,8 @@ type overdueJSON struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Census, late overdue) statsJSON {
-	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}}
+func newStatsJSON(c durable.Census, late overdue, paused durable.Pauses) statsJSON {
+	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}, Pauses: newPausesJSON(paused)}
 	for _, k := range c.Kinds {
 		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
 		s.Parked, s.Paused = s.Parked+k.Parked, s.Paused+k.Paused

@@ -104,7 +104,7 @@ func TestPayload_isTextOrHexadecimal(t *testing.T) {
 func TestComplete(t *testing.T) {
 	r := &rig{T: t}
 	for line, want := range map[string][]string{
-		"r":                     {"run-now", "reschedule", "resume", "rm"},
+		"r":                     {"run-now", "reschedule", "resume", "resume-kind", "rm"},
 		"help st":               {"stats"},
 		"ls -st":                {"-state"},
 		"ls -state ":            stateNames(),

@@ -399,7 +399,7 @@ function showSources() {
     li.classList.toggle("wrong", !s.health.well);
     sign(verdict.firstChild, s.health.well);
     write(verdict.lastChild, s.health.text);
-    const others = s.health.findings.slice(1).map((f) => f.text);
+    const others = [...s.health.findings.slice(1), ...s.health.notes].map((f) => f.text);
     const figures = s.kind === "wheel" ? `${compact(s.stats.pending)} live tasks, ${compact(s.stats.started)} runs started`
       : `durable scheduler, ${compact(s.stats.pending)} tasks, ${compact(s.stats.parked)} parked`;
     write(more, [...others, figures].join(" · "));
@@ -454,17 +454,19 @@ const where = {
 };
 
 // showHealth writes the health into a card. Where to look is an element of the page, or an address in it.
-function showHealth(card, { well, text, findings }, where) {
+function showHealth(card, { well, text, findings, notes }, where) {
   const list = card.querySelector("ul");
   card.classList.toggle("wrong", !well);
-  const items = well ? [{ kind: "", text, since: null }] : findings;
+  const items = [...(well ? [{ kind: "", text, since: null }] : findings), ...notes];
   const kinds = items.map((f) => f.kind).join(" ");
   if (list.dataset.kinds !== page.address + kinds) {
     list.dataset.kinds = page.address + kinds;
     list.replaceChildren(...items.map((f) => {
       const li = make("li"), more = make("span", "more");
       li.append(make("span", "sign"), make("span", "verdict"), make("span", "since quiet"), more);
+      li.classList.toggle("note", notes.includes(f));
       sign(li.firstChild, well);
+      if (notes.includes(f)) write(li.firstChild, "‖");
       for (const [name, id] of where[f.kind] || []) {
         if (id.startsWith("#")) {
           const a = make("a", "go", name);
@@ -1130,28 +1132,38 @@ async function act(verb, values, done) {
   $("task-message").classList.add("done"); // and what is gone then stays said
 }
 
-// calm takes back the first of the two clicks of a removal.
+// calm takes back the first of two clicks.
 function calm() {
-  $("remove").classList.remove("sure");
-  $("remove").textContent = "Remove";
+  for (const button of document.querySelectorAll(".twice.sure")) {
+    button.classList.remove("sure");
+    button.textContent = button.dataset.text;
+  }
+}
+
+// twice has a button act at the second click, or at the first if there is no question to ask.
+function twice(button, question, act) {
+  button.classList.add("twice");
+  button.addEventListener("click", (e) => {
+    if (e.detail > 1) return; // a double click is one
+    if (button.matches(".sure") || !question()) {
+      calm();
+      act();
+      return;
+    }
+    button.dataset.text = button.textContent;
+    button.textContent = question();
+    button.classList.add("sure");
+    announce(`${question()} Press once more`);
+  });
+  button.addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
+  button.addEventListener("blur", calm);
 }
 
 $("look").addEventListener("submit", (e) => {
   e.preventDefault();
   find($("key").value);
 });
-$("remove").addEventListener("click", (e) => {
-  if (e.detail > 1) return; // a double click is one
-  if ($("remove").classList.contains("sure")) {
-    act("remove", {}, "Removed.");
-    return;
-  }
-  $("remove").classList.add("sure");
-  $("remove").textContent = "Remove it?";
-  announce("Press once more to remove it");
-});
-$("remove").addEventListener("keydown", (e) => { if (e.repeat) e.preventDefault(); }); // and a key held down, too
-$("remove").addEventListener("blur", calm);
+twice($("remove"), () => "Remove it?", () => act("remove", {}, "Removed."));
 $("skip").addEventListener("click", () => document.querySelector("main:not([hidden])").focus());
 $("run").addEventListener("click", () => act("run", {}, page.scheduler === "" ? "It runs at the next tick." : "It runs at once."));
 $("pause").addEventListener("click", () => {

@@ -50,6 +50,7 @@ const whereTasks = () => ({
   failing: [["Why tasks fail", "failures-title"], ["Retrying", toList({ state: "retrying" })]],
   parked: [["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
   backlog: [["Waiting", toList({ state: "waiting" })]],
+  paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
 });
 
 function showScheduler(state) {
@@ -66,6 +67,7 @@ function showScheduler(state) {
 
 function forgetScheduler() {
   for (const id of ["failures", "listed", "kinds", "nodes"]) $(id).replaceChildren();
+  say("", false, $("kinds-message"));
   readings.read = -Infinity;
   readings.failing = -1;
 }
@@ -108,21 +110,26 @@ function showStates(state) {
 
 function showKinds(state) {
   write($("kinds-all"), state.kinds.length === 0 ? "" : state.nodes.length > 1 ? "attempts are those of this node" : "");
+  $("pause-all").hidden = !page.control;
+  label($("pause-all"), state.paused ? "Resume all kinds" : "Pause all kinds");
   const body = $("kinds");
+  body.closest("table").classList.toggle("controlled", page.control);
   const names = state.kinds.map((k) => k.kind), known = JSON.stringify([page.scheduler, names]);
   if (body.dataset.known !== known) {
     body.dataset.known = known;
     body.replaceChildren(...state.kinds.map(() => {
       const row = make("tr");
-      row.append(...["k", "n", "n", "n", "n", "n", "n two", "n two", "policy"].map((c) => make("td", c)));
-      [...row.children].forEach((td, i) => { if (i > 0) td.dataset.name = kindColumns[i]; });
+      row.append(...["k", "n", "n", "n", "n", "n", "n two", "n two", "policy", "act"].map((c) => make("td", c)));
+      [...row.children].forEach((td, i) => { if (i > 0 && kindColumns[i]) td.dataset.name = kindColumns[i]; });
       row.firstChild.append(make("a"), make("small"));
       for (const i of [2, 3]) row.children[i].append(make("a"));
+      row.children[8].append(make("span"), make("small"));
+      addPause(row);
       return row;
     }));
     if (names.length === 0) {
       const row = make("tr"), td = make("td", "none", "There is no task, and no handler here.");
-      td.colSpan = 9;
+      td.colSpan = 10;
       row.append(td);
       body.append(row);
     }
@@ -133,10 +140,11 @@ function showKinds(state) {
     }));
   }
   state.kinds.forEach((k, i) => {
-    const [name, tasks, retrying, parked, started, failed, run, late, policy] = body.children[i].children;
+    const [name, tasks, retrying, parked, started, failed, run, late, policy, act] = body.children[i].children;
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
-    write(name.lastChild, nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "");
+    const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
+    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where].filter(Boolean).join("; "));
     name.lastChild.classList.toggle("bad", nobody);
     write(tasks, compact(k.tasks));
     for (const [td, n, list] of [[retrying, Math.max(k.failing - k.parked, 0), "retrying"], [parked, k.parked, "parked"]]) {
@@ -153,11 +161,60 @@ function showKinds(state) {
     const pair = (q) => q && h.last.attempts > 0 ? `${short(q.p50)} · ${short(q.p99)}` : "–";
     write(run, pair(h?.last?.run));
     write(late, pair(h?.last?.late));
-    write(policy, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}` : "–");
+    write(policy.firstChild, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}` : "–");
+    write(policy.lastChild, h ? limitsText(h) : "");
+    label(act.firstChild, k.paused ? "Resume" : "Pause");
+    act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
   });
 }
 
-const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry"];
+const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
+
+// limitsText says how the runs of a kind are bounded, and how many wait for that.
+function limitsText({ limit, cluster, waiting }) {
+  const text = (l) => [
+    l.concurrency > 0 ? `${compact(l.concurrency)} at once` : "",
+    l.rate > 0 ? `${compact(l.rate)} per ${span(l.per)}` + (l.burst > 1 ? ` in bursts of ${compact(l.burst)}` : "") : "",
+  ].filter(Boolean).join(", ");
+  const limits = [limit ? text(limit) : "", cluster ? `on all nodes ${text(cluster)}` : ""].filter(Boolean);
+  if (limits.length === 0) return "";
+  return `limit: ${limits.join("; ")}; ${waiting === 0 ? "none waits for it" : `${compact(waiting)} due ${waiting === 1 ? "run waits" : "runs wait"} for it`}`;
+}
+
+// ---- pausing kinds
+
+// label writes on a button, unless it asks for a second click to do the same.
+function label(button, text) {
+  if (button.matches(".sure") && button.dataset.text === text) return;
+  if (button.matches(".sure")) calm();
+  write(button, text);
+}
+
+// addPause adds the button to the row of a kind.
+function addPause(row) {
+  const button = make("button"), kind = () => page.tasks.kinds[[...row.parentNode.children].indexOf(row)];
+  button.type = "button";
+  twice(button, () => kind().paused ? "" : "Pause?", () => pauseKinds(kind().paused, kind().kind));
+  row.lastChild.append(button);
+}
+
+twice($("pause-all"), () => page.tasks.paused ? "" : "Pause all of them?", () => pauseKinds(page.tasks.paused));
+
+// pauseKinds pauses or resumes a kind, or all kinds.
+async function pauseKinds(resume, kind) {
+  const verb = resume ? "resume" : "pause", message = $("kinds-message"), { scheduler } = page;
+  try {
+    await ask(`api/${verb}-${kind === undefined ? "all" : "kind"}`, {
+      method: "POST", body: new URLSearchParams({ scheduler, ...(kind === undefined ? {} : { kind }) }),
+    });
+  } catch (e) {
+    if (scheduler === page.scheduler) sayError(e, message);
+    return;
+  }
+  if (scheduler !== page.scheduler) return;
+  say(`${resume ? "Resumed" : "Paused"} ${kind === undefined ? "all kinds" : "kind " + kind}.`, false, message);
+  poll();
+}
 
 // ---- nodes
 
@@ -397,7 +454,7 @@ $("bulk-stop").addEventListener("click", calmBulk);
 
 // ---- one task
 
-const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace"];
+const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "last note"];
 
 async function refreshStored(ref, question) {
   let answer;
@@ -408,7 +465,7 @@ async function refreshStored(ref, question) {
     return;
   }
   if (question !== page.question) return;
-  const { task, now, attempts, token, trace, failed, payload } = answer, found = page.found;
+  const { task, now, attempts, token, trace, group, shift, deadline, note, failed, payload } = answer, found = page.found;
   page.found = task;
   if (!task) {
     hideTask();
@@ -428,8 +485,9 @@ async function refreshStored(ref, question) {
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
   const paused = task.state === "paused";
   const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const kindPaused = page.tasks && (page.tasks.paused || page.tasks.kinds.some((k) => k.kind === task.kind && k.paused));
   [
-    task.state,
+    kindPaused && task.state !== "running" ? `${task.state}; its kind is paused` : task.state,
     next,
     times(task.times),
     task.interval > 0 ? span(task.interval) : task.cron || "none",
@@ -438,8 +496,10 @@ async function refreshStored(ref, question) {
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);
-  inscribe(facts[10], trace || "");
-  facts[10].hidden = facts[10].previousSibling.hidden = !trace;
+  [trace, group, shift ? `${span(shift)}, of its jitter` : "", deadline ? stamp(new Date(deadline)) : "", note].forEach((text, i) => {
+    const fact = inscribe(facts[i + 10], text || "");
+    fact.hidden = fact.previousSibling.hidden = !text;
+  });
   write($("run"), parked ? "Unpark" : "Run now");
   showControls(paused, parked);
   if (!found) announce(`Found. It is ${task.state}`);

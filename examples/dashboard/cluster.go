@@ -25,6 +25,7 @@ const (
 	awayFor   = 20 * time.Second
 	forgotten = "sms.send" // a kind that only a node of an old release handles
 	forgets   = 12
+	rush      = 500 // mails that are due at once
 )
 
 var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
@@ -61,6 +62,7 @@ func startCluster(ctx context.Context) (*cluster, error) {
 			node.Handle("order.recheck", quick),
 			node.Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second)),
 			node.Handle("report.write", slow),
+			node.Handle("mail.send", quick, durable.WithConcurrency(4), durable.WithClusterRate(10, time.Second, 4)),
 			node.Start())
 		if err != nil {
 			return nil, err
@@ -129,6 +131,12 @@ func (c *cluster) make(what string) (known bool, err error) {
 		c.failing.Store(false)
 	case "forget":
 		err = c.forget()
+	case "pause":
+		err = c.nodes[0].PauseKind(context.Background(), "payment.capture")
+	case "resume":
+		err = c.nodes[0].ResumeKind(context.Background(), "payment.capture")
+	case "rush":
+		err = c.rush()
 	case "kill":
 		c.ways[1].SetDown(true)
 	case "revive":
@@ -142,6 +150,19 @@ func (c *cluster) make(what string) (known bool, err error) {
 		return false, nil
 	}
 	return true, err
+}
+
+// rush adds many tasks of a kind with a limit, which are due at once.
+func (c *cluster) rush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tasks := make([]durable.Task, rush)
+	for i := range tasks {
+		c.n++
+		tasks[i] = durable.Task{Key: fmt.Sprintf("mail:%05d", c.n), Kind: "mail.send", Delay: time.Millisecond,
+			Group: []string{"acme", "globex"}[i%2]}
+	}
+	return c.nodes[0].AddTask(context.Background(), tasks...)
 }
 
 // forget has a node of an old release add tasks of a kind that no other node handles.

@@ -49,7 +49,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 			t.Errorf("%s is %v\n%.500s\nwithout %s", target, err, text, want)
 		}
 	}
-	for _, what := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "kill", "revive", "mend", "away"} {
+	for _, what := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "pause", "resume", "rush", "kill", "revive", "mend", "away"} {
 		response, err := http.PostForm(address+"trouble/", url.Values{"make": {what}})
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 		}
 		want := map[string]string{
 			"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
-			"forget": "Kind sms.send has no handler", "away": "The engine has not answered",
+			"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
 		}[what]
 		for text := ""; !strings.Contains(text, want); time.Sleep(50 * time.Millisecond) {
 			text = get(t, address+"api/sources")

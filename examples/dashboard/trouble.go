@@ -36,6 +36,9 @@ const troublePage = `<!doctype html>
 <p><button name="make" value="fail">Let the payments fail</button> until they are parked
 <p><button name="make" value="mend">Mend the payments</button>, and unpark them on the dashboard
 <p><button name="make" value="forget">Forget a kind</button>: twelve tasks that no node handles
+<p><button name="make" value="pause">Pause the payments</button>: what is due waits, and that is no alarm
+<p><button name="make" value="resume">Resume the payments</button>
+<p><button name="make" value="rush">Send 500 mails at once</button>, of a kind that may start ten in a second
 <p><button name="make" value="kill">Cut off the node web-2</button>: the other takes its tasks over
 <p><button name="make" value="revive">Connect the node web-2</button> again
 <p><button name="make" value="away">Take the engine away</button> for 20 seconds, and have a backlog then

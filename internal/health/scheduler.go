@@ -23,6 +23,9 @@ const (
 	CatchingUp  Kind = "backlog"   // overdue tasks are left
 )
 
+// Paused is the kind of the notes: what somebody wants to be so is no alarm.
+const Paused Kind = "paused"
+
 const (
 	// fewFailures is how many attempts of a kind must have failed lately to be reported: fewer are likely to be
 	// mended by the next attempt.
@@ -48,7 +51,8 @@ type SchedulerReading struct {
 	OldestWait                time.Duration // of the runs that wait for a worker
 
 	Kinds    []KindReading
-	Orphans  []OrphanReading
+	Orphans  []DueReading  // kinds that have no handler
+	Paused   []DueReading  // paused kinds; one without a name if all kinds are paused
 	Nodes    []NodeReading // none on a store
 	Left     int           // overdue tasks from before the start
 	LeftMore bool          // there are more than Left
@@ -64,8 +68,8 @@ type KindReading struct {
 	Failure                    string // the last error, if known
 }
 
-// An OrphanReading is a kind that has due tasks and no handler.
-type OrphanReading struct {
+// A DueReading is the due tasks of a kind that do not run.
+type DueReading struct {
 	Kind   string
 	Due    int // tasks
 	More   bool
@@ -110,6 +114,28 @@ func SchedulerIsWell(now SchedulerReading) string {
 		text += fmt.Sprintf(", %s", count(len(now.Nodes), "node"))
 	}
 	return text
+}
+
+// NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused.
+func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
+	if now.Stopped {
+		return nil
+	}
+	var all []Finding
+	for _, p := range now.Paused {
+		text := "All kinds are paused"
+		if p.Kind != "" {
+			text = fmt.Sprintf("Kind %s is paused", p.Kind)
+		}
+		if p.Due > 0 {
+			text += ": " + atLeast(p.More) + dueTasks(p.Due)
+		}
+		from := since(now, past, func(r SchedulerReading) bool {
+			return slices.ContainsFunc(r.Paused, func(q DueReading) bool { return q.Kind == p.Kind })
+		})
+		all = append(all, Finding{Paused, from, text})
+	}
+	return few(all, "kinds are paused")
 }
 
 // since returns from which reading on something has been so. It is zero if it was so at the first reading

@@ -59,9 +59,9 @@ func TestJudgeScheduler(t *testing.T) {
 			"Overloaded for 5 s: 8 of 8 workers busy, 492 runs wait, the oldest for 5 s"}}},
 		{"a burst", at(0, r{Waiting: 492, Running: 8, Workers: 8, OldestWait: s / 2}), []r{at(s, busy)}, nil},
 		{"busy, and nothing waits", at(0, r{Running: 8, Workers: 8}), []r{at(m, r{Running: 8, Workers: 8})}, nil},
-		{"a kind without a handler", at(0, r{Orphans: []OrphanReading{{"mail", 12, false, ago(3 * m)}, {"sms", 0, false, noon}}}), nil,
+		{"a kind without a handler", at(0, r{Orphans: []DueReading{{"mail", 12, false, ago(3 * m)}, {"sms", 0, false, noon}}}), nil,
 			[]Finding{{Unhandled, ago(3 * m), "Kind mail has no handler here: 12 due tasks wait, the oldest for 3 m"}}},
-		{"on any node", at(0, r{Orphans: []OrphanReading{{"mail", 1, true, time.Time{}}}, Nodes: []NodeReading{node("a", 1, 4*s), node("b", 2, 4*s)}}),
+		{"on any node", at(0, r{Orphans: []DueReading{{"mail", 1, true, time.Time{}}}, Nodes: []NodeReading{node("a", 1, 4*s), node("b", 2, 4*s)}}),
 			nil, []Finding{{Unhandled, time.Time{}, "Kind mail has no handler on any node: at least 1 due task waits"}}},
 		{"a handler that always fails", kinds(0, recheck(196, 1304, "connection refused")), []r{
 			kinds(6*m, recheck(0, 0, "")), kinds(4*m, recheck(100, 100, "")), kinds(3*m, recheck(190, 100, "")), kinds(2*m, recheck(190, 101, "")),
@@ -100,7 +100,7 @@ func TestJudgeScheduler(t *testing.T) {
 		{"a backlog of unknown size", at(0, r{Left: 1, LeftMore: true, Oldest: ago(m)}), nil, []Finding{{CatchingUp, time.Time{},
 			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
 		{"due just now", at(0, r{Left: 5, Oldest: ago(s / 2)}), nil, nil},
-		{"the worst first", at(0, r{Parked: 1, Left: 1, Oldest: ago(m), Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []OrphanReading{{"o", 1, false, ago(m)}},
+		{"the worst first", at(0, r{Parked: 1, Left: 1, Oldest: ago(m), Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []DueReading{{"o", 1, false, ago(m)}},
 			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1, OldestWait: 2 * s}), []r{at(2*s, r{})}, []Finding{
 			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has run out, and other nodes take its tasks over"},
 			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
@@ -112,6 +112,36 @@ func TestJudgeScheduler(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found(t, JudgeScheduler(c.now, c.past), c.want)
+		})
+	}
+}
+
+// What is paused is noted, and is no finding.
+func TestNotesOfScheduler(t *testing.T) {
+	at := func(second int, paused ...DueReading) SchedulerReading {
+		return SchedulerReading{Time: noon.Add(time.Duration(second) * time.Second), Paused: paused}
+	}
+	mail, sms := DueReading{Kind: "mail", Due: 1}, DueReading{Kind: "sms", Due: 1000, More: true}
+	for name, c := range map[string]struct {
+		now  SchedulerReading
+		past []SchedulerReading
+		want []Finding
+	}{
+		"nothing":             {at(0), []SchedulerReading{at(-5, mail)}, nil},
+		"since the beginning": {at(0, mail), []SchedulerReading{at(-5, mail)}, []Finding{{Paused, time.Time{}, "Kind mail is paused: 1 due task waits"}}},
+		"one after the other": {at(0, mail, sms), []SchedulerReading{at(-9), at(-5, mail)}, []Finding{
+			{Paused, noon.Add(-5 * time.Second), "Kind mail is paused: 1 due task waits"},
+			{Paused, noon, "Kind sms is paused: at least 1,000 due tasks wait"},
+		}},
+		"none is due": {at(0, DueReading{Kind: "mail"}), []SchedulerReading{at(-5)}, []Finding{{Paused, noon, "Kind mail is paused"}}},
+		"all of them": {at(0, DueReading{Due: 12}), []SchedulerReading{at(-5, mail)}, []Finding{{Paused, noon, "All kinds are paused: 12 due tasks wait"}}},
+		"stopped":     {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found(t, NotesOfScheduler(c.now, c.past), c.want)
+			if got := JudgeScheduler(SchedulerReading{Time: noon, Paused: c.now.Paused}, nil); got != nil {
+				t.Errorf("the findings are %v", got)
+			}
 		})
 	}
 }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const (
+	aboutPauseKind = `
+It is for the tasks that there are and for those to come, and for every process: all know it within
+two seconds. A run that has started is not interrupted, and its result counts. -all is about all
+kinds, whatever is paused by itself, and asks first.
+
+  timewheel pause-kind mail sms
+  timewheel pause-kind -all -yes`
+
+	aboutResumeKind = `
+What has become due meanwhile runs at the rate at which the processes catch up. -all ends a
+pause-kind -all, and asks first: a kind that was paused by itself stays paused.
+
+  timewheel resume-kind mail`
+)
+
+func definePauseKind(p *program, f *flag.FlagSet) action {
+	return definePauses(p, f, "Pause", (*durable.Scheduler).PauseKind, (*durable.Scheduler).PauseAll)
+}
+
+func defineResumeKind(p *program, f *flag.FlagSet) action {
+	return definePauses(p, f, "Resume", (*durable.Scheduler).ResumeKind, (*durable.Scheduler).ResumeAll)
+}
+
+// definePauses defines a command that does one to each of the kinds that it is given, or all to all of them.
+func definePauses(p *program, f *flag.FlagSet, verb string,
+	one func(*durable.Scheduler, context.Context, string) error, all func(*durable.Scheduler, context.Context) error,
+) action {
+	var at place
+	var whole, yes, asJSON bool
+	at.define(p, f)
+	f.BoolVar(&whole, "all", false, "all kinds")
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what is paused then")
+	return func(ctx context.Context, args []string) error {
+		kinds, err := keysOf(args)
+		switch {
+		case err != nil:
+			return err
+		case len(kinds) > 0 && whole:
+			return usagef("give kinds or -all, and not both")
+		case len(kinds) == 0 && !whole:
+			return usagef("which kinds? Give their names, or -all")
+		}
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			if whole && !yes {
+				n, err := s.Bulk(ctx, durable.Query{}, durable.DoNothing)
+				if err != nil {
+					return err
+				}
+				if err := p.confirm(ctx, fmt.Sprintf("%s all kinds, with %s?", verb, count(n, "task"))); err != nil {
+					return err
+				}
+			}
+			if whole {
+				err = all(s, ctx)
+			}
+			for _, kind := range kinds {
+				if err == nil {
+					err = one(s, ctx, kind)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			paused, err := s.Paused(ctx)
+			switch {
+			case err != nil:
+			case asJSON:
+				err = writeJSON(p.out, newPausesJSON(paused))
+			case paused.All || len(paused.Kinds) > 0:
+				p.writePauses(paused)
+			default:
+				fmt.Fprintln(p.out, "No kind is paused.")
+			}
+			return err
+		})
+	}
+}
+
+// writePauses says which kinds are paused, if one is.
+func (p *program) writePauses(paused durable.Pauses) {
+	if paused.All {
+		fmt.Fprintln(p.out, "All kinds are paused.")
+	}
+	for _, kind := range paused.Kinds {
+		fmt.Fprintf(p.out, "Kind %s is paused.\n", quoteText(kind))
+	}
+}
+
+type pausesJSON struct {
+	All   bool   `json:"all"`   // kinds are paused
+	Kinds []text `json:"kinds"` // that are paused by themselves
+}
+
+func newPausesJSON(p durable.Pauses) pausesJSON {
+	j := pausesJSON{All: p.All, Kinds: []text{}}
+	for _, kind := range p.Kinds {
+		j.Kinds = append(j.Kinds, text(kind))
+	}
+	return j
+}
