@@ -60,22 +60,29 @@ func (n *node) claim() time.Duration {
 	now := n.clock.earliest(n.own())
 	if t, most := n.room(); most > 0 {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
-		got, ok := n.claimSome(t, kinds, after, until, most, false)
+		got, ok := n.claimSome(t, kinds, after, until, most, None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
 	}
 	if most := n.backlog.room(); most > 0 {
-		t, room := n.room()
-		after, until := n.overdueFrom(), now-int64(overdueAfter)
-		if room > 0 && after < until {
-			got, ok := n.claimSome(t, kinds, after, until, most, true)
-			if ok {
-				n.overdueTo(got, most, until)
-			}
+		if t, room := n.room(); room > 0 {
+			n.claimOverdue(t, kinds, most, now-int64(overdueAfter))
 		}
 	}
 	return min(again, n.backlog.hire())
+}
+
+// claimOverdue claims what was due by then.
+func (n *node) claimOverdue(t *term, kinds []string, most int, until int64) {
+	after := n.overdueFrom()
+	if after >= until {
+		return
+	}
+	got, ok := n.claimSome(t, kinds, after, until, most, until)
+	if ok || after == beginning {
+		n.overdueTo(after, got, most, until)
+	}
 }
 
 // room returns the term, or nil if nothing is to be claimed, and how much may be.
@@ -163,7 +170,7 @@ func (n *node) giveBack(t *term, claims []Claim) {
 }
 
 // claimSome claims tasks, and reports whether the engine has answered.
-func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, overdue bool) ([]Stored, bool) {
+func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]Stored, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	asked := n.own()
@@ -174,26 +181,42 @@ func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, 
 	}
 	n.heard(asked, now)
 	n.count.claimed.Add(uint64(len(got)))
-	n.take(t, got, overdue)
+	n.take(t, got, over)
 	return got, true
 }
 
 // overdueFrom returns after which due time to claim what is overdue. It is claimed from where the last claim has
-// ended, and not from the beginning, where an engine may have to pass over what it has deleted. Each second it is
-// claimed from the beginning, to find what has been committed or given back late.
+// ended, and not from the beginning, where an engine may have to pass over what it has deleted, and over what is
+// paused or has no handler here. Each second it is claimed from the beginning, to find what has been committed or
+// given back late; or less often, if that takes long.
 func (n *node) overdueFrom() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.own(); n.cursor == None || now-n.cursorFrom >= int64(time.Second) {
-		n.cursor, n.cursorFrom = None, now
+	if now := n.own(); n.cursor == None || now-n.cursorFrom >= max(int64(time.Second), scanShare*n.scan) {
+		n.cursor, n.cursorFrom = beginning, now
 	}
 	return n.cursor
 }
 
-// overdueTo notes what has been claimed of what was overdue by then.
-func (n *node) overdueTo(got []Stored, most int, until int64) {
+const (
+	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
+	beginning = None + 1
+
+	// scanShare bounds what claims from the beginning take: one part in so many of the time.
+	scanShare = 10
+)
+
+// overdueTo notes what has been claimed of what was overdue by then, or that the engine has not answered to a claim
+// from the beginning, which may be because there is too much to pass over.
+func (n *node) overdueTo(after int64, got []Stored, most int, until int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if after == beginning {
+		n.scan = n.own() - n.cursorFrom
+	}
+	if n.cursor != after {
+		return // another is wanted from the beginning
+	}
 	if len(got) < most {
 		n.cursor = until // that was all
 		return
@@ -201,9 +224,9 @@ func (n *node) overdueTo(got []Stored, most int, until int64) {
 	n.cursor = got[len(got)-1].Due - 1 // there may be more of that time
 }
 
-// take puts what the engine has given the node in memory. Records of a later version are for nodes that can
+// take puts what the engine has given the node in memory. What was due by over is overdue. Records of a later version are for nodes that can
 // read them: it gives those back, and claims no more of them.
-func (n *node) take(t *term, got []Stored, overdue bool) {
+func (n *node) take(t *term, got []Stored, over int64) {
 	recs := make([]*record, len(got))
 	var later []Claim
 	version := byte(math.MaxUint8)
@@ -226,7 +249,8 @@ func (n *node) take(t *term, got []Stored, overdue bool) {
 	defer n.mu.Unlock()
 	for i, rec := range recs {
 		if rec != nil {
-			n.placeLocked(rec, &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, overdue)
+			c := &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}
+			n.placeLocked(rec, c, rec.due <= over)
 		}
 	}
 }

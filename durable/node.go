@@ -72,8 +72,9 @@ type node struct {
 	stopping   bool
 	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
 	generation uint64
-	cursor     int64 // up to which due time the overdue tasks have been claimed
+	cursor     int64 // up to which due time the overdue tasks have been claimed; None to begin at once
 	cursorFrom int64 // when the cursor was at the beginning, by the node's own time
+	scan       int64 // how long it took to claim from there
 	doubt      bool  // the engine may have it hold something else than it knows of
 	recheck    int64 // until when that is to be checked often
 	checked    int64 // when it was checked
