@@ -202,7 +202,7 @@ const (
 	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
 	beginning = None + 1
 
-	// scanShare bounds what claims from the beginning take: one part in so many of the time.
+	// scanShare bounds what claims from the beginning take: one part of the time in this many.
 	scanShare = 10
 )
 

@@ -158,7 +158,7 @@
 //
 // A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
-// paused is in the settings, a document that a store keeps beside the tasks, and an engine for all nodes
+// paused is in the settings, a document that a store keeps with the tasks, and an engine for all nodes
 // (pausekind.go).
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.

@@ -92,7 +92,7 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// settings are what a store or an engine keeps for the scheduler, beside the tasks, as JSON.
+// settings are what a store or an engine keeps for the scheduler with the tasks, as JSON.
 type settings struct {
 	Version int      `json:"version"`
 	All     bool     `json:"all,omitempty"`

@@ -342,7 +342,7 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	})
 }
 
-// A node tells whether a pause whose answer was lost has taken effect, and does not make it again.
+// A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
 func TestPauseKind_lostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memengine.New()

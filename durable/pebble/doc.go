@@ -55,7 +55,7 @@
 //	k key       the due time of the record of the key
 //	d due key   the data of that record
 //	f key       the due time of the record of the key, if an attempt of its run has failed
-//	m settings  what the scheduler keeps beside the tasks: what is paused
+//	m settings  what the scheduler keeps with the tasks: what is paused
 //	m indexed   there is an f row for each of those. The first walk over all keys makes those of an older store
 //
 // So records are stored and read in due order. A look-up by key takes two reads, and the keys alone can be

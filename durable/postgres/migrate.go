@@ -48,7 +48,7 @@ ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS report bytea; -- what the me
 ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS failing bigint;
 CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due = 9223372036854775807 OR failing = due;
 `, `
--- What the schedulers keep beside the tasks: what is paused. Programs of the version before do not know it, and run
+-- What the schedulers keep with the tasks: what is paused. Programs of the version before do not know it, and run
 -- what is paused.
 CREATE TABLE IF NOT EXISTS $schema.settings (
 	one      boolean PRIMARY KEY DEFAULT true CHECK (one),

@@ -23,7 +23,7 @@ func (version2) SetSettings(context.Context, []byte, int64) (bool, error) {
 	return false, errors.New("programs of version 2 have no settings")
 }
 
-// What programs of version 2 have written is there, and such a program continues beside those of this version,
+// What programs of version 2 have written is there, and such a program continues next to those of this version,
 // during the migration and afterwards. It does not know what is paused.
 func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()
