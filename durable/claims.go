@@ -69,16 +69,23 @@ func (n *node) claim() time.Duration {
 		}
 	}
 	if most := n.backlog.room(); most > 0 {
-		t, room := n.room()
-		after, until := n.from(&n.overdue), now-int64(overdueAfter)
-		if room > 0 && after < until {
-			got, ok := n.claimSome(t, kinds, after, until, most, until)
-			if ok {
-				n.to(&n.overdue, got, most, until)
-			}
+		if t, room := n.room(); room > 0 {
+			n.claimOverdue(t, kinds, most, now-int64(overdueAfter))
 		}
 	}
 	return min(again, n.backlog.hire())
+}
+
+// claimOverdue claims what was due by then.
+func (n *node) claimOverdue(t *term, kinds []string, most int, until int64) {
+	after := n.from(&n.overdue)
+	if after >= until {
+		return
+	}
+	got, ok := n.claimSome(t, kinds, after, until, most, until)
+	if ok || after == beginning {
+		n.to(&n.overdue, after, got, most, until)
+	}
 }
 
 // claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by
@@ -93,11 +100,14 @@ func (n *node) claimFor(g *gate) time.Duration {
 	}
 	now := n.clock.earliest(n.own())
 	over := now - int64(overdueAfter)
-	got, ok := n.claimSome(t, g.classes, n.from(&g.claimed), now+int64(lookAhead), most, over)
+	after := n.from(&g.claimed)
+	got, ok := n.claimSome(t, g.classes, after, now+int64(lookAhead), most, over)
+	if ok || after == beginning {
+		n.to(&g.claimed, after, got, most, over)
+	}
 	if !ok {
 		return claimEvery
 	}
-	n.to(&g.claimed, got, most, over)
 	if len(got) == most && g.drained() { // else it calls
 		return 0
 	}
@@ -221,27 +231,44 @@ func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, 
 }
 
 // A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
-// and not from the beginning, where an engine may have to pass over what it has deleted. Each second they are
-// claimed from the beginning, to find what has been committed or given back late.
+// and not from the beginning, where an engine may have to pass over what it has deleted, and over what is paused
+// or has no handler here. Each second they are claimed from the beginning, to find what has been committed or
+// given back late; or less often, if that takes long.
 type cursor struct {
-	at    int64 // up to which due time
+	at    int64 // up to which due time; None to begin at once
 	since int64 // when it was at the beginning, by the node's own time
+	scan  int64 // how long it took to claim from there
 }
+
+const (
+	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
+	beginning = None + 1
+
+	// scanShare bounds what claims from the beginning take: one part of the time in this many.
+	scanShare = 10
+)
 
 // from returns after which due time to claim.
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.own(); c.at == None || now-c.since >= int64(time.Second) {
-		c.at, c.since = None, now
+	if now := n.own(); c.at == None || now-c.since >= max(int64(time.Second), scanShare*c.scan) {
+		c.at, c.since = beginning, now
 	}
 	return c.at
 }
 
-// to notes what a claim has given, of what was overdue by then at most.
-func (n *node) to(c *cursor, got []Stored, most int, over int64) {
+// to notes what a claim has given, of what was overdue by then at most, or that the engine has not answered to a
+// claim from the beginning, which may be because there is too much to pass over.
+func (n *node) to(c *cursor, after int64, got []Stored, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if after == beginning {
+		c.scan = n.own() - c.since
+	}
+	if c.at != after {
+		return // another is wanted from the beginning
+	}
 	c.at = over // that was all
 	if len(got) == most {
 		c.at = min(over, got[most-1].Due-1) // there may be more of that time
@@ -281,7 +308,8 @@ func (n *node) take(t *term, got []Stored, over int64) {
 	defer n.mu.Unlock()
 	for i, rec := range recs {
 		if rec != nil {
-			n.placeLocked(rec, &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.due <= over)
+			c := &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}
+			n.placeLocked(rec, c, rec.due <= over)
 		}
 	}
 }

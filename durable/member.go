@@ -330,7 +330,7 @@ func (n *node) reconcile(t *term) bool {
 		n.failed(t, err)
 		return false
 	}
-	n.take(t, held, None)
+	n.take(t, held, n.clock.earliest(n.own())-int64(overdueAfter))
 	revisions := make(map[string]int64, len(held))
 	for _, s := range held {
 		revisions[s.Key] = s.Revision

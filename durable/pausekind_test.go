@@ -450,6 +450,7 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
+		synctest.Wait() // the node has read again what it has changed
 		link.Next("Settings", memengine.Fault{Fail: true})
 		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
@@ -567,6 +568,99 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 		}
 		if n.Load() != 0 {
 			t.Errorf("%d have run", n.Load())
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A scanner counts the claims of what is overdue from the beginning on, each of which takes a while: it passes over
+// what is paused.
+type scanner struct {
+	durable.Engine
+	n atomic.Int64
+}
+
+func (e *scanner) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
+) ([]durable.Stored, int64, error) {
+	if after < 0 {
+		e.n.Add(1)
+		time.Sleep(500 * time.Millisecond)
+	}
+	return e.Engine.Claim(ctx, by, kinds, after, until, most)
+}
+
+// To pass over what is paused takes a node a tenth of its time at most. When it is resumed it is found at once.
+func TestPauseKind_ofAMillion_costsABoundedPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scanner{Engine: memengine.New()}
+		s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int64
+		handle := func(context.Context, durable.Run) error { n.Add(1); return nil }
+		err = errors.Join(s.Handle("many", handle), s.Handle("other", handle), s.PauseKind(ctx, "many"), s.Start(),
+			s.AddTask(ctx, durable.Task{Key: "a", Kind: "many", Delay: time.Second}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		engine.n.Store(0)
+		time.Sleep(time.Minute)
+		if scans := engine.n.Load(); scans < 5 || scans > 13 {
+			t.Errorf("in a minute %d scans of half a second", scans)
+		}
+		for scans := engine.n.Load(); engine.n.Load() == scans; {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := s.ResumeKind(ctx, "many"); err != nil { // during a scan for the others
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n.Load() != 1 {
+			t.Error("what was resumed does not run")
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a node learns from the engine's books, for the answer of its claim was lost, is overdue as what it has claimed.
+func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, rate = 1000, 100
+		link := memengine.NewLink(memengine.New())
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(rate))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int64
+		var all []durable.Task
+		for i := range tasks {
+			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Duration(i+1) * time.Millisecond})
+		}
+		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
+			s.PauseKind(ctx, "k"), s.AddTask(ctx, all...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
+		if err := s.ResumeKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		link.SetFaults(nil)
+		time.Sleep(2 * time.Second)
+		if ran := n.Load(); ran < rate || ran > 3*rate {
+			t.Errorf("%d overdue tasks have run in 2.5 s", ran)
+		}
+		time.Sleep(20 * time.Second)
+		if ran := n.Load(); ran != tasks {
+			t.Errorf("%d have run in all", ran)
 		}
 		if err := s.Shutdown(ctx); err != nil {
 			t.Error(err)

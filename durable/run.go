@@ -29,12 +29,14 @@ func (k *keeper) runTask(l *live) {
 		k.conclude(l, rec, tally{parked: 1})
 		return
 	}
-	if l.overdue && !k.countStart(l) {
-		return
-	}
-	if k.kinds.of(l.rec) == nil { // it has been paused meanwhile
-		k.leave(l, l.overdue)
-		return
+	if l.overdue {
+		if !k.countStart(l) {
+			return
+		}
+		if k.kinds.of(l.rec) == nil { // it has been paused meanwhile
+			k.leave(l, true)
+			return
+		}
 	}
 	if !k.running.add(l) {
 		return // a verb was made durable with that
