@@ -81,6 +81,13 @@ func (l *ledger) breaks(promise string, format string, args ...any) {
 	l.broken = append(l.broken, promise+": "+fmt.Sprintf(format, args...))
 }
 
+// exceeded notes that so many runs were running on a node with a limit.
+func (l *ledger) exceeded(running int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breaks("limit", "%d runs at the same time", running)
+}
+
 func (l *ledger) next() int { l.step++; return l.step }
 
 func token(s durable.Record) (durable.Token, durable.Info) {

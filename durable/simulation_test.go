@@ -73,6 +73,7 @@ const (
 	simLease    = 400 * time.Millisecond
 	simAttempts = 6
 	simVerbs    = 12 // of each node
+	simLimit    = 1  // runs at the same time on a node, if there is one
 	simKeys     = 6
 )
 
@@ -154,7 +155,21 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	if n.Scheduler, err = durable.Join(ctx, engine, opts...); err != nil {
 		t.Fatal(err)
 	}
-	err = n.Handle("work", s.work, durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond))
+	kind := []durable.KindOption{durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)}
+	switch s.seed % 4 { // else without a limit
+	case 1:
+		kind = append(kind, durable.WithConcurrency(simLimit))
+	case 2:
+		kind = append(kind, durable.WithClusterConcurrency(simNodes*simLimit), durable.WithRate(1000, time.Second, 3))
+	}
+	var running atomic.Int64
+	err = n.Handle("work", func(ctx context.Context, run durable.Run) error {
+		if is := running.Add(1); is > simLimit && s.seed%4 == 1 {
+			s.ledger.exceeded(is)
+		}
+		defer running.Add(-1)
+		return s.work(ctx, run)
+	}, kind...)
 	if err != nil {
 		t.Fatal(err)
 	}
