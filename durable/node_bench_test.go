@@ -69,13 +69,13 @@ func BenchmarkNode_limit(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			engine := memengine.New()
-			var ran atomic.Int64
-			var first, last atomic.Int64
+			var ran, first, last atomic.Int64
 			h := func(context.Context, durable.Run) error {
-				switch ran.Add(1) {
-				case 1:
+				n := ran.Add(1)
+				if n == 1 {
 					first.Store(time.Now().UnixNano())
-				case int64(b.N):
+				}
+				if n == int64(b.N) {
 					last.Store(time.Now().UnixNano())
 				}
 				return nil
@@ -83,7 +83,7 @@ func BenchmarkNode_limit(b *testing.B) {
 			var nodes []*durable.Scheduler
 			for range 3 {
 				s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(1_000_000),
-					durable.WithLease(time.Second))
+					durable.WithLease(2*time.Second))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -101,7 +101,7 @@ func BenchmarkNode_limit(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			time.Sleep(3 * time.Second) // until all nodes take part
+			time.Sleep(5 * time.Second) // until all nodes take part
 			for _, s := range nodes {
 				if err := s.Start(); err != nil {
 					b.Fatal(err)
