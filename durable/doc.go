@@ -167,10 +167,10 @@
 // set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
 // group in group.go. [Store] says what a store promises.
 //
-// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A gate holds
-// few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the store once
-// more when half of the few have begun. A node claims the tasks of such a kind by themselves, as many as the
-// gate has room for, and leaves the others to the engine.
+// The runs of a kind with a limit pass its gate (gate.go), where they are queued without a worker (turns.go). A
+// gate holds few of the tasks of its kind in memory, those that are due first. A keeper reads the others from the
+// store once more when half of the few have begun. A node claims the tasks of such a kind by themselves, as many
+// as the gate has room for, and leaves the others to the engine.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //
