@@ -177,8 +177,13 @@ func (g *gate) enter(l *live) *live {
 		return nil
 	}
 	g.holdLocked(l)
+	now := time.Now()
+	if g.queue.n == 0 && g.roomLocked(now) > 0 && !g.backlog.isStopped() { // it need not wait
+		g.startLocked(l)
+		return l
+	}
 	g.queue.add(l)
-	return g.takeLocked(time.Now())
+	return g.takeLocked(now)
 }
 
 // next returns what a worker runs after a run of the kind, or nil.
@@ -209,13 +214,18 @@ func (g *gate) takeLocked(now time.Time) *live {
 		return nil
 	}
 	l := g.queue.next()
+	g.startLocked(l)
+	g.hireLocked(now)
+	return l
+}
+
+// startLocked counts the live as running.
+func (g *gate) startLocked(l *live) {
 	g.removeLocked(l)
 	g.running++
 	for i := range g.rates {
 		g.rates[i].take()
 	}
-	g.hireLocked(now)
-	return l
 }
 
 // roomLocked returns how many runs may begin.

@@ -64,8 +64,8 @@ func BenchmarkNode_limit(b *testing.B) {
 		opts []durable.KindOption
 	}{
 		{"none", nil},
-		{"each node", []durable.KindOption{durable.WithConcurrency(256)}},
-		{"all nodes", []durable.KindOption{durable.WithClusterConcurrency(3 * 256)}},
+		{"each node", []durable.KindOption{durable.WithConcurrency(2048)}},
+		{"all nodes", []durable.KindOption{durable.WithClusterConcurrency(3 * 2048)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			engine := memengine.New()
