@@ -56,8 +56,7 @@ type gate struct {
 type gateTotal struct{ lives, bytes atomic.Int64 }
 
 const (
-	// gateMost is how many tasks a gate holds in memory, or fewer if they have gateBytes.
-	gateMost  = 1024
+	// A gate holds mostQueued tasks in memory, or fewer if they have gateBytes.
 	gateBytes = 4 << 20
 
 	// gateQuick is how many more than may be running at once the gate of a node holds if the runs are quick. If
@@ -309,19 +308,19 @@ func (g *gate) countLocked(l *live, n int) {
 // boundLocked returns how many tasks the gate holds.
 func (g *gate) boundLocked() int {
 	if !g.backlog.shared {
-		return gateMost
+		return mostQueued
 	}
 	bound := g.most
-	if bound > 0 && bound < gateMost && g.kind.quick() {
+	if bound > 0 && bound < mostQueued && g.kind.quick() {
 		bound += gateQuick
 	}
 	for _, r := range g.rates {
 		if r.holds == 0 {
 			return 0
 		}
-		bound = min(bound, r.holds+int(min(time.Second/r.each, gateMost)))
+		bound = min(bound, r.holds+int(min(time.Second/r.each, mostQueued)))
 	}
-	return min(bound, gateMost)
+	return min(bound, mostQueued)
 }
 
 func (g *gate) drainedLocked() bool {

@@ -15,7 +15,7 @@ import (
 )
 
 // gateMost is how many tasks a gate holds.
-const gateMost = 1024
+const gateMost = 2048
 
 // A kind with more tasks due than its limit allows takes little memory, and its overdue tasks delay those of no
 // other kind.
