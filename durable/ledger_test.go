@@ -81,7 +81,7 @@ func (l *ledger) breaks(promise string, format string, args ...any) {
 	l.broken = append(l.broken, promise+": "+fmt.Sprintf(format, args...))
 }
 
-// exceeded notes that so many runs were running on a node with a limit.
+// exceeded notes that more runs were running on a node than its limit.
 func (l *ledger) exceeded(running int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
