@@ -129,7 +129,7 @@ func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leased
 // roomLocked returns how many more tasks the node may hold. It is 0 if so much waits for a worker that another
 // node should have it.
 func (n *node) roomLocked() int {
-	lives, bytes := int(n.kinds.held.lives.Load()), int(n.kinds.held.bytes.Load()) // wait for a limit, or their time
+	lives, bytes := int(n.kinds.held.lives.Load()), int(n.kinds.held.bytes.Load()) // of kinds with a limit
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
 		return 0
 	}
@@ -161,7 +161,7 @@ func (n *node) loadLocked() timewheel.Stats {
 }
 
 // unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it. It
-// also releases what waits for a limit, if that is too much for the node.
+// releases what the gates of limited kinds have too much of, as well.
 func (n *node) unstick(t *term) {
 	var claims []Claim
 	n.mu.Lock()

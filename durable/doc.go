@@ -95,7 +95,7 @@
 //
 // Tasks that have a [Task].Group, such as a tenant, take turns: when a run of the kind may begin, it is that of
 // the next group, and in that the task that is due first. Tasks without one are a group, too. A scheduler knows
-// the groups of what it has in memory: of the 1,024 tasks of the kind that are due first, or of those that a node
+// the groups of what it has in memory: of the 2,048 tasks of the kind that are due first, or of those that a node
 // has claimed, which may be as few as it runs at the same time. A group that has more than those before the
 // others delays them.
 //

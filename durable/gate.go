@@ -56,8 +56,7 @@ type gate struct {
 type gateTotal struct{ lives, bytes atomic.Int64 }
 
 const (
-	// gateMost is how many tasks a gate holds in memory, or fewer if they have gateBytes.
-	gateMost  = 1024
+	// A gate holds mostQueued tasks in memory, or fewer if they have gateBytes.
 	gateBytes = 4 << 20
 
 	// gateQuick is how many more than may be running at once the gate of a node holds if the runs are quick. If
@@ -183,8 +182,13 @@ func (g *gate) enter(l *live) *live {
 		return nil
 	}
 	g.holdLocked(l)
+	now := time.Now()
+	if g.queue.n == 0 && g.roomLocked(now) > 0 && !g.backlog.isStopped() { // it need not wait
+		g.startLocked(l)
+		return l
+	}
 	g.queue.add(l)
-	return g.takeLocked(time.Now())
+	return g.takeLocked(now)
 }
 
 // next returns what a worker runs after a run of the kind, or nil.
@@ -215,13 +219,18 @@ func (g *gate) takeLocked(now time.Time) *live {
 		return nil
 	}
 	l := g.queue.next()
+	g.startLocked(l)
+	g.hireLocked(now)
+	return l
+}
+
+// startLocked counts the live as running.
+func (g *gate) startLocked(l *live) {
 	g.removeLocked(l)
 	g.running++
 	for i := range g.rates {
 		g.rates[i].take()
 	}
-	g.hireLocked(now)
-	return l
 }
 
 // roomLocked returns how many runs may begin.
@@ -305,19 +314,19 @@ func (g *gate) countLocked(l *live, n int) {
 // boundLocked returns how many tasks the gate holds.
 func (g *gate) boundLocked() int {
 	if !g.backlog.shared {
-		return gateMost
+		return mostQueued
 	}
 	bound := g.most
-	if bound > 0 && bound < gateMost && g.kind.quick() {
+	if bound > 0 && bound < mostQueued && g.kind.quick() {
 		bound += gateQuick
 	}
 	for _, r := range g.rates {
 		if r.holds == 0 {
 			return 0
 		}
-		bound = min(bound, r.holds+int(min(time.Second/r.each, gateMost)))
+		bound = min(bound, r.holds+int(min(time.Second/r.each, mostQueued)))
 	}
-	return min(bound, gateMost)
+	return min(bound, mostQueued)
 }
 
 func (g *gate) drainedLocked() bool {

@@ -33,19 +33,21 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return k.limit.spread(n, per, burst) }
 }
 
-// WithClusterConcurrency is [WithConcurrency] for all nodes of an engine together. Each node that handles the kind
-// takes an equal share of n; if n is less than the number of nodes, some have none. All nodes must set the same n.
-// A node takes no share until every other node has heard of it: until it is the only one with the kind, or has
-// been a member for a lease ([WithLease]). When a node joins, runs that have begun are not interrupted: with
-// them, n can be exceeded until they have ended. So it can be by a run whose node has lost its lease. On a
-// [Store] this is a bound like that of WithConcurrency.
+// WithClusterConcurrency is [WithConcurrency] for all nodes of an engine together. Each node that handles the
+// kind takes an equal share of n. If n is less than the number of nodes, some have none. All nodes must set
+// the same n. A share that a node does not use is not lent to others.
+//
+// A node takes no share until every other node must have seen it: for the longest lease of all nodes
+// ([WithLease]), unless it is the only one with the kind. When a node joins, runs that have begun are not
+// interrupted: until they have ended, n can be exceeded by them. So it can be by a run whose node has lost its
+// lease. On a [Store] this is a bound like that of WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
 	return func(k *kind) error { return k.cluster.concurrent(n) }
 }
 
-// WithClusterRate is [WithRate] for all nodes of an engine together. They share n and burst as those of
-// [WithClusterConcurrency] share theirs: at most burst nodes run the kind. What was saved up for a burst is lost
-// when the node leaves.
+// WithClusterRate is [WithRate] for all nodes of an engine together. They share n and burst as with
+// [WithClusterConcurrency], so at most burst nodes run the kind. A node begins without a burst, and what it has
+// saved up for one is lost when it leaves.
 func WithClusterRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return k.cluster.spread(n, per, burst) }
 }

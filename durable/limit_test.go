@@ -15,7 +15,7 @@ import (
 )
 
 // gateMost is how many tasks a gate holds.
-const gateMost = 1024
+const gateMost = 2048
 
 // A kind with more tasks due than its limit allows takes little memory, and its overdue tasks delay those of no
 // other kind.
@@ -209,7 +209,9 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		// ran fails the test unless the nodes are at the limit for about so much of the time, and no more.
 		ran := func(what string, d time.Duration, share float64) {
 			t.Helper()
+			c.mu.Lock()
 			c.calls = nil
+			c.mu.Unlock()
 			testkit.Settle(d)
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -228,9 +230,11 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		ran("while two join", 2*lease, 0.3)
 		ran("three nodes", 20*sec, 0.9)
 		on := make(map[string]int)
+		c.mu.Lock()
 		for _, call := range c.calls {
 			on[call.node]++
 		}
+		c.mu.Unlock()
 		if len(on) != 3 {
 			t.Errorf("%v", on)
 		}

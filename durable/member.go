@@ -154,13 +154,14 @@ func (n *node) renew(t *term) bool {
 	return true
 }
 
-// divideLocked takes this node's part in the limits that all nodes share: of all members that have the kind. They
-// were asked for after their reports had been answered, which was at that time.
+// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind.
+// They were asked for after this node's report had been answered, at that time of its own.
 //
-// Each node divides by what it sees. That is right as long as every node that takes part is seen by every other
-// that does. A node asks for the members with each renewal, and starts nothing that it was not answered for within
-// its lease. So a node takes part once its own report is a lease old: the longest lease of all. It takes part at
-// once if it sees no other: a node that comes later sees this one. Then it takes part for the rest of its term.
+// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other
+// that does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts
+// a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
+// It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
+// takes part for the rest of its term.
 func (n *node) divideLocked(gates []*gate, members []Membership, answered int64) {
 	if gates == nil {
 		return

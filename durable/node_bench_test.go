@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,5 +53,71 @@ func BenchmarkNode(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// What a limit costs: three nodes run what is due, with runs that do nothing, from the first run to the last. The
+// limit is more than they need.
+func BenchmarkNode_limit(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		opts []durable.KindOption
+	}{
+		{"none", nil},
+		{"each node", []durable.KindOption{durable.WithConcurrency(2048)}},
+		{"all nodes", []durable.KindOption{durable.WithClusterConcurrency(3 * 2048)}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			engine := memengine.New()
+			var ran, first, last atomic.Int64
+			h := func(context.Context, durable.Run) error {
+				n := ran.Add(1)
+				if n == 1 {
+					first.Store(time.Now().UnixNano())
+				}
+				if n == int64(b.N) {
+					last.Store(time.Now().UnixNano())
+				}
+				return nil
+			}
+			var nodes []*durable.Scheduler
+			for range 3 {
+				s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(1_000_000),
+					durable.WithLease(2*time.Second))
+				if err != nil {
+					b.Fatal(err)
+				}
+				nodes = append(nodes, s)
+				if err := s.Handle("note", h, c.opts...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			tasks := make([]durable.Task, b.N)
+			for i := range tasks {
+				tasks[i] = durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Millisecond}
+			}
+			for some := range slices.Chunk(tasks, 1000) {
+				if err := nodes[0].AddTask(ctx, some...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			time.Sleep(5 * time.Second) // until all nodes take part
+			for _, s := range nodes {
+				if err := s.Start(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for last.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for _, s := range nodes {
+				if err := s.Shutdown(ctx); err != nil {
+					b.Error(err)
+				}
+			}
+			if took := time.Duration(last.Load() - first.Load()); took > 0 {
+				b.ReportMetric(float64(b.N)/took.Seconds(), "runs/s")
+			}
+		})
 	}
 }

@@ -335,7 +335,8 @@ func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*recor
 	answered := make(chan outcome, 1)
 	n.mu.Lock()
 	for i := range batch {
-		batch[i].Hold = recs[i] != nil && n.holdsLocked(recs[i]) && (len(batch) == 1 || n.kinds.gate(recs[i]) == nil)
+		alone := len(batch) == 1 // else a gate might get more than it has room for
+		batch[i].Hold = recs[i] != nil && (alone || n.kinds.gate(recs[i]) == nil) && n.holdsLocked(recs[i])
 	}
 	n.mu.Unlock()
 	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,

@@ -217,7 +217,7 @@ func limitedRunsEnd(t *testing.T, r *rig) {
 
 // More tasks than a scheduler holds for a limit, in whatever order they are added.
 func limitsMany(t *testing.T, r *rig) {
-	const tasks = 2500
+	const tasks = 3000
 	m := r.metered("k", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil },
 		durable.WithConcurrency(20))
 	r.handle("free", func(context.Context, durable.Run) error { return nil })
