@@ -62,7 +62,7 @@ func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// What a handler with a limit finds in memory as it comes is held in addition. It makes no task that is left in the
+// What a handler with a limit finds in memory when it is registered is held in addition. It makes no task that is left in the
 // store count as read.
 func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
