@@ -215,7 +215,7 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading, counted time.Time) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
-	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
+	r.Workers, r.OldestWait, r.Limited = r.stats.Workers, r.stats.OldestWait, r.stats.Limited
 	r.Tasks = r.stats.Pending
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
