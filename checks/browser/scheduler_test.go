@@ -447,7 +447,8 @@ func TestScheduler_withoutControl(t *testing.T) {
 func troubled(t *testing.T) string {
 	t.Helper()
 	s, source := newScheduler(t, memstore.New())
-	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works), s.Start())
+	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works),
+		s.Handle("export", works, durable.WithConcurrency(20), durable.WithClusterRate(1000, time.Minute, 100)), s.Start(), s.PauseKind(t.Context(), "export"))
 	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
 	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
 	must(t, s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour, Payload: []byte("ab\x00"),
@@ -460,7 +461,7 @@ func troubled(t *testing.T) string {
 // views are the views of a scheduler, and when they are shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
-	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a")`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
