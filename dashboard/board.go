@@ -174,6 +174,9 @@ func (b *board) read() reading {
 	r.census, counted, errs[1] = b.census.get()
 	r.nodes, _, errs[2] = b.nodes.get()
 	r.pauses, _, errs[6] = b.pauses.get()
+	if errors.Is(errs[6], durable.ErrVersion) || errors.Is(errs[6], durable.ErrCorrupt) {
+		r.pauses.All = true // a node that cannot read what is paused starts nothing
+	}
 	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
 	idle := b.idle.start(func(ctx context.Context) (found idleKinds, err error) {
 		if found.orphans, err = b.findDue(ctx, unhandled); err == nil {
@@ -215,7 +218,7 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading, counted time.Time) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
-	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
+	r.Workers, r.OldestWait, r.Limited = r.stats.Workers, r.stats.OldestWait, r.stats.Limited
 	r.Tasks = r.stats.Pending
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {

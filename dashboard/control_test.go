@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/health"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // What is not allowed is refused by the server, and changes nothing: control, payloads, a foreign Origin and Host. The
@@ -355,6 +357,27 @@ func TestControl_pausesKinds(t *testing.T) {
 		paused(false)
 		notes()
 		answer[errorJSON](t, ask(h, "POST", "/api/pause-kind", url.Values{}), 400)
+	})
+}
+
+// A node that cannot read what is paused starts nothing, and so the page notes that all is paused.
+func TestScheduler_pausesOfALaterVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memengine.New()
+		s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(context.Background()) }()
+		serveKinds(t, s)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		if done, err := engine.SetSettings(t.Context(), []byte(`{"version":9}`), 0); err != nil || !done {
+			t.Fatal(done, err)
+		}
+		time.Sleep(5 * time.Second)
+		if got := stateOf(t, h); !got.Paused || len(got.Health.Notes) != 1 || got.Health.Notes[0].Text != "All kinds are paused" {
+			t.Errorf("paused is %v, and the health %+v", got.Paused, got.Health)
+		}
 	})
 }
 

@@ -47,8 +47,8 @@
 //	taken        the lease of a node has run out in the last five minutes, and others took its tasks over
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more
 //
-// It also notes which kinds are paused, and how many of their tasks are due. That somebody wants, so it is no
-// finding: with notes alone, a scheduler is well.
+// It also notes which kinds are paused, and how many of their tasks are due; and a backlog, while runs wait for
+// a limit of their kind. That is wanted, and no finding: with notes alone, a scheduler is well.
 //
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
@@ -143,7 +143,7 @@
 //
 //	wheel, now, running    its name; the time of the reading; whether it was started and not stopped
 //	health                 well, whether nothing is wrong; text, in words; findings, each with kind, since (null
-//	                       if unknown) and text; notes, in the same form: of kinds that are paused
+//	                       if unknown) and text; notes, in the same form: paused, or backlog
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy

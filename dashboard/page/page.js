@@ -466,7 +466,7 @@ function showHealth(card, { well, text, findings, notes }, where) {
       li.append(make("span", "sign"), make("span", "verdict"), make("span", "since quiet"), more);
       li.classList.toggle("note", notes.includes(f));
       sign(li.firstChild, well);
-      if (notes.includes(f)) write(li.firstChild, "‖");
+      if (notes.includes(f)) write(li.firstChild, f.kind === "paused" ? "‖" : "…");
       for (const [name, id] of where[f.kind] || []) {
         if (id.startsWith("#")) {
           const a = make("a", "go", name);

@@ -170,7 +170,7 @@ function showKinds(state) {
 
 const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
 
-// limitsText says how the runs of a kind are bounded, and how many wait for that.
+// limitsText says how the runs of a kind are bounded, and how many wait for that. More may wait in the store or the engine.
 function limitsText({ limit, cluster, waiting }) {
   const text = (l) => [
     l.concurrency > 0 ? `${compact(l.concurrency)} at once` : "",
@@ -178,7 +178,7 @@ function limitsText({ limit, cluster, waiting }) {
   ].filter(Boolean).join(", ");
   const limits = [limit ? text(limit) : "", cluster ? `on all nodes ${text(cluster)}` : ""].filter(Boolean);
   if (limits.length === 0) return "";
-  return `limit: ${limits.join("; ")}; ${waiting === 0 ? "none waits for it" : `${compact(waiting)} due ${waiting === 1 ? "run waits" : "runs wait"} for it`}`;
+  return `limit: ${limits.join("; ")}` + (waiting > 0 ? `; at least ${compact(waiting)} due ${waiting === 1 ? "run waits" : "runs wait"} for it` : "");
 }
 
 // ---- pausing kinds

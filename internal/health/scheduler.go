@@ -49,6 +49,7 @@ type SchedulerReading struct {
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // of the runs that wait for a worker
+	Limited                   int           // due runs that wait for a limit of their kind, or fewer
 
 	Kinds    []KindReading
 	Orphans  []DueReading  // kinds that have no handler
@@ -116,7 +117,8 @@ func SchedulerIsWell(now SchedulerReading) string {
 	return text
 }
 
-// NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused.
+// NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused, and what is overdue
+// while runs wait for a limit of their kind.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -135,7 +137,11 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		})
 		all = append(all, Finding{Paused, from, text})
 	}
-	return few(all, "kinds are paused")
+	all = few(all, "kinds are paused")
+	if now.Limited > 0 {
+		all = append(all, behind(now, past)...)
+	}
+	return all
 }
 
 // since returns from which reading on something has been so. It is zero if it was so at the first reading
@@ -365,8 +371,16 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
-	behind := func(r SchedulerReading) bool { return r.Left > 0 && r.Time.Sub(r.Oldest) >= TooLong }
-	if !behind(now) || now.Away != "" {
+	if now.Limited > 0 {
+		return nil // it is noted
+	}
+	return behind(now, past)
+}
+
+// behind reports what is overdue.
+func behind(now SchedulerReading, past []SchedulerReading) []Finding {
+	is := func(r SchedulerReading) bool { return r.Left > 0 && r.Time.Sub(r.Oldest) >= TooLong }
+	if !is(now) || now.Away != "" {
 		return nil
 	}
 	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s",
@@ -374,7 +388,10 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Done.After(now.Time) {
 		text += ", done in about " + Span(now.Done.Sub(now.Time))
 	}
-	return []Finding{{CatchingUp, since(now, past, behind), text}}
+	if now.Limited > 0 {
+		text += "; runs wait for the limit of their kind"
+	}
+	return []Finding{{CatchingUp, since(now, past, is), text}}
 }
 
 // few returns the first findings, and how many there are if that is not all.

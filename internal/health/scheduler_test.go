@@ -135,12 +135,14 @@ func TestNotesOfScheduler(t *testing.T) {
 		}},
 		"none is due": {at(0, DueReading{Kind: "mail"}), []SchedulerReading{at(-5)}, []Finding{{Paused, noon, "Kind mail is paused"}}},
 		"all of them": {at(0, DueReading{Due: 12}), []SchedulerReading{at(-5, mail)}, []Finding{{Paused, noon, "All kinds are paused: 12 due tasks wait"}}},
-		"stopped":     {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
+		"a backlog, and a limit": {SchedulerReading{Time: noon, Left: 300, Oldest: noon.Add(-time.Minute), Limited: 2}, nil,
+			[]Finding{{CatchingUp, time.Time{}, "Catching up: 300 overdue tasks left, the oldest due 1 m ago; runs wait for the limit of their kind"}}},
+		"stopped": {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found(t, NotesOfScheduler(c.now, c.past), c.want)
-			if got := JudgeScheduler(SchedulerReading{Time: noon, Paused: c.now.Paused}, nil); got != nil {
-				t.Errorf("the findings are %v", got)
+			if c.now.Stopped = false; JudgeScheduler(c.now, nil) != nil {
+				t.Errorf("the findings are %v", JudgeScheduler(c.now, nil))
 			}
 		})
 	}
