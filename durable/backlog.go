@@ -139,13 +139,15 @@ func (b *backlog) job(l *live) timewheel.Job {
 	}
 }
 
-// run does the run of the task, or has it wait for the limit of its kind.
-func (b *backlog) run(l *live) {
+// run does the run of the task, or has it wait for the limit of its kind. It reports false if it does neither,
+// because the kind is paused.
+func (b *backlog) run(l *live) bool {
 	if g := b.kinds.gate(l.rec); g != nil {
 		g.pass(l)
-		return
+		return true
 	}
 	l.by.runTask(l)
+	return l.ran || b.kinds.of(l.rec) != nil
 }
 
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
@@ -155,7 +157,9 @@ func (b *backlog) work() {
 		if l == nil {
 			return
 		}
-		b.run(l)
+		if !b.run(l) {
+			b.give()
+		}
 	}
 }
 
@@ -189,6 +193,13 @@ func (b *backlog) take() *live {
 		b.call()
 	}
 	return l
+}
+
+// give takes back that the rate was used.
+func (b *backlog) give() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paid = b.paid.Add(-b.each)
 }
 
 // hire asks the wheel for as many workers as are spare. It returns when to look again.

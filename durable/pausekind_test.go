@@ -92,6 +92,37 @@ func TestResumeKind_makesNoFlood(t *testing.T) {
 	inOneBubbleEach(t, test, durable.WithCatchUp(rate))
 }
 
+// The overdue tasks of a kind that is paused take nothing of the rate from those of the others.
+func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("late", sleeper(0))
+		var tasks []durable.Task
+		for i := range 100 {
+			tasks = append(tasks, durable.Task{Key: fmt.Sprint("late", i), Kind: "late", Delay: sec + time.Duration(i)})
+		}
+		for i := range 10 {
+			tasks = append(tasks, durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: 2 * sec})
+		}
+		r.add(tasks...)
+		r.crash()
+		time.Sleep(10 * sec)
+		r.handle("late", sleeper(0))
+		r.start()
+		time.Sleep(5500 * time.Millisecond)
+		before := len(r.runs())
+		r.must(r.PauseKind(ctx, "late"))
+		time.Sleep(12 * sec)
+		if calls := r.runs(); before == 0 || len(calls) != 10 || calls[0].Kind != "note" {
+			t.Errorf("%d have run before the pause, then %v", before, brief(calls))
+		}
+		r.must(r.ResumeKind(ctx, "late"))
+		time.Sleep(110 * sec)
+		if calls := r.runs(); len(calls) != 100-before {
+			t.Errorf("%d have run before the pause, %d after it", before, len(calls))
+		}
+	}, durable.WithCatchUp(1))
+}
+
 // A kind that is paused and has no handler is not reported: neither counted as unhandled nor logged, until it is
 // resumed.
 func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {

@@ -86,7 +86,13 @@ func pausesKindWithRate(t *testing.T, r *rig) {
 	r.addMany(tasks, "k", 500*time.Millisecond)
 	time.Sleep(time.Second)
 	r.must(r.on().PauseKind(ctx, "k"))
-	if calls := r.ran(per + per/2); len(calls) != 0 {
+	calls := r.ran(seen + time.Second)
+	for i, s := range r.all {
+		if st := s.Stats(); st.Node != nil && st.Limited != 0 { // the tasks are for any node as soon as it is resumed
+			t.Errorf("node %d holds %d tasks of the kind", i, st.Limited)
+		}
+	}
+	if calls = append(calls, r.ran(per+per/2)...); len(calls) != 0 {
 		t.Errorf("paused: %v", calls)
 	}
 	r.must(r.on().ResumeKind(ctx, "k"))
