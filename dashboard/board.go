@@ -91,7 +91,8 @@ type reading struct {
 // newBoard returns a board, which reads the scheduler from now on.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
-	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
+	b.alive.most = lookEvery // it costs little, and a slow engine that goes away must be found as soon as a fast one
+	weakly := weak.Make(b)   // the timer must not keep a board that is not used any more
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timer = time.AfterFunc(0, func() {

@@ -15,13 +15,16 @@ const (
 	// A question is given up after questionTime. Until then it is not asked again.
 	questionTime = 10 * time.Second
 
-	// An answer is used again for rest times as long as it took, so that asking takes at most 1 % of the time.
+	// An answer is used again for rest times as long as it took, so that asking takes at most 1 % of the time,
+	// unless the question has a bound of its own.
 	rest = 100
 )
 
 // A question is what a scheduler is asked that may take long, and what it has answered. It is asked in the
 // background, so that nothing waits for an engine that does not answer.
 type question[T any] struct {
+	most time.Duration // for how long an answer is used again at most; 0 is no bound
+
 	mu    sync.Mutex // protects below
 	value T          // the last one that was no error
 	at    time.Time  // when it came; zero if none did
@@ -49,7 +52,11 @@ func (q *question[T]) start(ask func(context.Context) (T, error)) <-chan struct{
 		defer q.mu.Unlock()
 		if q.err = err; err == nil {
 			q.value, q.at = value, time.Now()
-			q.until = q.at.Add(rest * q.at.Sub(began))
+			again := rest * q.at.Sub(began)
+			if q.most > 0 {
+				again = min(again, q.most)
+			}
+			q.until = q.at.Add(again)
 		}
 		close(done)
 	}()
