@@ -280,12 +280,18 @@ func TestScheduler_engineAway(t *testing.T) {
 			t.Errorf("at first the health is %+v", got.Health)
 		}
 		for _, c := range []struct {
-			what  string
-			fault memengine.Fault
+			what          string
+			before, fault memengine.Fault
 		}{
-			{"fails", memengine.Fault{Fail: true}},
-			{"hangs", memengine.Fault{Delay: time.Hour, Fail: true}},
+			{"fails", memengine.Fault{}, memengine.Fault{Fail: true}},
+			{"fails after slow answers", memengine.Fault{Delay: 300 * time.Millisecond}, memengine.Fault{Fail: true}},
+			{"hangs", memengine.Fault{}, memengine.Fault{Delay: time.Hour, Fail: true}},
 		} {
+			link.SetFaults(func(string) memengine.Fault { return c.before })
+			time.Sleep(10 * time.Second)
+			if got := stateOf(t, h); !got.Health.Well {
+				t.Errorf("%s: before that the health is %+v", c.what, got.Health)
+			}
 			link.SetFaults(func(string) memengine.Fault { return c.fault })
 			time.Sleep(2 * time.Second)
 			began := time.Now()

@@ -65,8 +65,11 @@ func TestScheduler_postgreSQLAway(t *testing.T) {
 	putMany(t, nodes[1], ticks, durable.Task{Key: "tick", Kind: "order", Interval: time.Second, Times: durable.Forever})
 	p := open(t, chrome(t), serve(t, dashboard.Handler(sources[:1])), 1200, "light")
 	p.until(`/^Working: .* 2 nodes\.$/.test(document.querySelector("#tasks-health .verdict")?.textContent)`)
-	putMany(t, nodes[0], orders, durable.Task{Key: "order", Kind: "order", Delay: *outage / 2}) // due while it is away
-
+	var due []durable.Task // while it is away, unless the machine is slow
+	for i := range orders {
+		due = append(due, durable.Task{Key: fmt.Sprint("order-", i), Kind: "order", Delay: *outage / 2})
+	}
+	must(t, nodes[0].AddTask(t.Context(), due...))
 	must(t, server.Stop(pgtest.Immediate))
 	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*` + server.Addr())
 	p.sinceIsSaid("Nodes")
@@ -74,8 +77,8 @@ func TestScheduler_postgreSQLAway(t *testing.T) {
 	p.picture("postgres-away")
 	before, _ := ran.count()
 	p.within(*outage+limit, fmt.Sprintf(`Date.now() - new Date(page.tasks.health.findings[0].since) > %d`, outage.Milliseconds()))
-	if after, keys := ran.count(); after != before || keys != ticks {
-		t.Errorf("while it was away %d tasks were run, and %d orders", after-before, keys-ticks)
+	if after, _ := ran.count(); after != before {
+		t.Errorf("while it was away %d tasks were run", after-before)
 	}
 
 	must(t, server.Restart())

@@ -212,7 +212,8 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 			r.Errorf("reschedule writes %q", got)
 		}
 		r.must("reschedule", "-at", "2199-12-31T11:00:30Z", "order:2") // half a minute from now
-		ahead := time.Since(began) // a node's clock is ahead of the engine's by as much as a call has taken, at most
+		// The clock of a node is ahead of the engine's by as much as a call has taken, at most.
+		ahead := time.Since(began)
 		r.with(func(s *durable.Scheduler) {
 			for key, d := range map[string]time.Duration{
 				"order:1": time.Hour, "mail:1": time.Hour, "order:2": 30 * time.Second,
