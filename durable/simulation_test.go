@@ -36,7 +36,7 @@ var (
 func TestSimulation(t *testing.T) {
 	seeds := *simSeeds
 	if testing.Short() {
-		seeds = min(seeds, 100)
+		seeds = min(seeds, 200)
 	}
 	counts := make(map[string]int)
 	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
