@@ -62,8 +62,8 @@ func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// What a handler with a limit finds in memory as it comes is held in addition. It makes no task that is left in the
-// store count as read.
+// What is in memory when a handler with a limit is registered is held in addition. It makes no task that is left in
+// the store count as read.
 func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		const full, resumed, early = gateMost + 76, 5, 400
