@@ -209,7 +209,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		// ran fails the test unless the nodes are at the limit for about so much of the time, and no more.
 		ran := func(what string, d time.Duration, share float64) {
 			t.Helper()
-			c.calls = nil
+			c.runs()
 			testkit.Settle(d)
 			c.mu.Lock()
 			defer c.mu.Unlock()
