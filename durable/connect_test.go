@@ -132,7 +132,7 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	})
 }
 
-// It knows what is paused, by itself or by another.
+// It knows what is paused, whichever scheduler has paused it.
 func TestConnect_knowsWhatIsPaused(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		node := c.nodes[0]

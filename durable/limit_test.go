@@ -62,8 +62,8 @@ func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// What a handler with a limit finds in memory when it is registered is held in addition. It makes no task that is
-// left in the store count as read.
+// What is in memory when a handler with a limit is registered is held in addition. It makes no task that is left in
+// the store count as read.
 func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		const full, resumed, early = gateMost + 76, 5, 400
@@ -209,9 +209,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		// ran fails the test unless the nodes are at the limit for about so much of the time, and no more.
 		ran := func(what string, d time.Duration, share float64) {
 			t.Helper()
-			c.mu.Lock()
-			c.calls = nil
-			c.mu.Unlock()
+			c.runs()
 			testkit.Settle(d)
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -48,14 +48,19 @@ func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)
 }
 
 // leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
-// periods, one of a calendar, a paused one, and one that is due in an hour.
+// periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
+// an hour.
 func leftBehind(t *testing.T) (all []durable.Record) {
 	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
 	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
 	r.open("fail")
 	fails := func(context.Context, durable.Run) error { return errFail }
 	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
+	r.handle("done", func(context.Context, durable.Run) error { return durable.Done("a note") })
 	r.start()
+	r.must(r.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
+	r.add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})
+	r.must(r.Reschedule(ctx, "noted", tick))
 	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
 		durable.Task{Key: "later", Kind: "note", Delay: hour},
 		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: r.begin.Add(-90 * sec)},
@@ -67,7 +72,8 @@ func leftBehind(t *testing.T) (all []durable.Record) {
 	testkit.Settle(5 * sec)
 	r.add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
 	testkit.Settle(3 * tick)
-	if i := r.info("retried"); i.Attempts != 1 || !r.info("parked").Parked || r.info("missed").Missed == 0 {
+	if i := r.info("retried"); i.Attempts != 1 || !r.info("parked").Parked || r.info("missed").Missed == 0 ||
+		r.info("noted").Note == "" {
 		t.Fatalf("the tasks are not as they should be: %+v", i)
 	}
 	left := r.store.Reopen()
@@ -110,6 +116,16 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		if err := errors.Join(s.Reschedule(ctx, "parked", hour), s.RemoveTask(ctx, "later")); err != nil {
 			t.Error(err)
 		}
+		// A burst is not longer, and a calendar as much later, as they were.
+		if err := s.Handle("done", sleeper(0)); err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == "burst" })
+		latest := time.Unix(0, records[at].Due).Add(hour)
+		err := s.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
+		if i, _, err2 := s.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
+			t.Errorf("the burst is due at %v, %v, %v, want %v", i.Next, err, err2, latest)
+		}
 		// With handlers, all runs as it would have.
 		ran := make(chan durable.Run, 100)
 		note := func(_ context.Context, run durable.Run) error { ran <- run; return nil }
@@ -119,7 +135,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		testkit.Settle(sec)
 		for range 2 {
 			run := <-ran
-			at := slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == run.Key })
+			at = slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == run.Key })
 			was, err := records[at].Info()
 			if err != nil || run.Token != (durable.Token{Key: was.Key, Generation: was.Generation, Seq: was.Seq}) ||
 				run.Attempt != was.Attempts+1 {

@@ -293,8 +293,8 @@ func jitter(key string) time.Duration { return time.Duration(len(key)) * 100 * t
 // task returns a new task.
 func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	task := durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64())}
-	if i := rnd.IntN(9); i < 6 {
-		task.Kind = []string{"bounded", "bounded", "limited", "limited", "shared", "shared"}[i]
+	if i := rnd.IntN(10); i < 8 {
+		task.Kind = []string{"bounded", "bounded", "bounded", "bounded", "limited", "limited", "shared", "shared"}[i]
 	}
 	if rnd.IntN(3) == 0 {
 		task.Times = 2 + rnd.IntN(2)
