@@ -357,6 +357,8 @@ func TestControl_pausesKinds(t *testing.T) {
 		paused(false)
 		notes()
 		answer[errorJSON](t, ask(h, "POST", "/api/pause-kind", url.Values{}), 400)
+		wrong := url.Values{"scheduler": {"tasks"}, "kind": {strings.Repeat("k", durable.MaxKind+1)}}
+		answer[errorJSON](t, ask(h, "POST", "/api/pause-kind", wrong), 400)
 	})
 }
 

@@ -126,8 +126,8 @@ type Engine interface {
 	// until Forget, or for a day. It is not empty, and at most MaxQuestion bytes.
 	Ask(ctx context.Context, by MemberID, question []byte) (id int64, err error)
 
-	// Asked returns the questions to which the member has not given its last answer, in order of their numbers: all
-	// of them, or the first thousand. There are none for a member that is gone.
+	// Asked returns the questions to which the member has not given its last answer, in order of their numbers.
+	// There are none for a member that is gone.
 	Asked(ctx context.Context, by MemberID) ([]Question, error)
 
 	// Answer replaces the member's answer to a question. It does nothing if the question is forgotten.

@@ -99,7 +99,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*h
 		case <-h.ended:
 			continue
 		case <-ctx.Done():
-			err = context.Cause(ctx)
+			err = ctx.Err()
 		case <-stopped:
 			err = ErrStopped
 		}

@@ -34,7 +34,8 @@ func (p Pauses) Has(kind string) bool {
 // is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
 // downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCensus say that
 // the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
-// together must fit in [MaxSettings]; the error of one too many wraps ErrInvalidTask.
+// together must fit in [MaxSettings]; the error of one too many, and that of a name that no kind can have, wraps
+// ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -80,13 +81,13 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	return p, err
 }
 
-// checkKind returns an error if no kind has that name.
+// checkKind returns an error that wraps ErrInvalidTask if no kind has that name.
 func checkKind(name string) error {
 	if name == "" || len(name) > MaxKind {
-		return fmt.Errorf("durable: kind of %d bytes; 1 to %d are allowed", len(name), MaxKind)
+		return fmt.Errorf("%w: kind of %d bytes; 1 to %d are allowed", ErrInvalidTask, len(name), MaxKind)
 	}
 	if strings.Contains(name, classMark) {
-		return fmt.Errorf("durable: kind %q has the byte 0x1f, which separates the version of a payload", name)
+		return fmt.Errorf("%w: kind %q has the byte 0x1f, which separates the version of a payload", ErrInvalidTask, name)
 	}
 	return nil
 }

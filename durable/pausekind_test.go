@@ -698,3 +698,17 @@ func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
 		}
 	})
 }
+
+// A name that no kind can have is the caller's mistake.
+func TestPauseKind_ofAWrongName_isInvalid(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, kind := range []string{"", strings.Repeat("k", durable.MaxKind+1), "k\x1f2"} {
+			if err := r.PauseKind(ctx, kind); !errors.Is(err, durable.ErrInvalidTask) {
+				t.Errorf("PauseKind(%q): %v", kind, err)
+			}
+			if err := r.Handle(kind, ok); !errors.Is(err, durable.ErrInvalidTask) {
+				t.Errorf("Handle(%q): %v", kind, err)
+			}
+		}
+	})
+}

@@ -57,6 +57,9 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 // Cancel. On an engine the answer of another node takes up to half a second. A node that does not answer within
 // its lease is not waited for once it has been reaped.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	return s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
 }
 
@@ -86,6 +89,11 @@ func (r *handlings) reply(some []*handling) reply {
 func (k *keeper) inquire(ctx context.Context, q question) (ran bool, err error) {
 	some := k.handlings.watch(string(q.Key), q.Cancel)
 	if q.Cancel {
+		select {
+		case <-k.ended:
+			return false, ErrStopped
+		default:
+		}
 		ran, _ = k.handlings.look(some)
 		return ran, nil
 	}
@@ -113,15 +121,15 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 	if t := n.current(); t != nil {
 		by = t.id
 	}
+	if !n.verbs.enter() {
+		return false, ErrStopped
+	}
 	id, err := n.engine.Ask(ctx, by, data)
+	n.verbs.leave()
 	if err != nil {
 		return false, n.unavailable(ctx, err)
 	}
-	defer func() {
-		ctx, cancel := n.callContext()
-		defer cancel()
-		_ = n.engine.Forget(ctx, id) // it is kept for a day otherwise
-	}()
+	defer n.forgetQuestion(id)
 	if q.Cancel {
 		ran, _ = n.handlings.look(some)
 	} else if ran, err = n.handlings.wait(ctx, n.life.Done(), some); err != nil {
@@ -130,6 +138,17 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 	}
 	elsewhere, err := n.await(ctx, id, string(q.Key))
 	return ran || elsewhere, err
+}
+
+// forgetQuestion ends a question. The engine keeps one that is not ended for a day.
+func (n *node) forgetQuestion(id int64) {
+	if !n.verbs.enter() {
+		return
+	}
+	defer n.verbs.leave()
+	ctx, cancel := n.callContext()
+	defer cancel()
+	_ = n.engine.Forget(ctx, id)
 }
 
 // await returns when all other nodes have given their last answer to a question.
@@ -143,20 +162,36 @@ func (n *node) await(ctx context.Context, id int64, key string) (ran bool, err e
 		case <-n.life.Done():
 			return ran, stillRunning(running, ErrStopped)
 		case <-ctx.Done():
-			return ran, stillRunning(running, context.Cause(ctx))
+			return ran, stillRunning(running, ctx.Err())
 		}
-		answers, err := n.engine.Answers(ctx, id)
-		if err != nil && ctx.Err() == nil {
-			n.trouble(err)
-		}
-		if err == nil {
+		answers, err := n.answers(ctx, id)
+		switch {
+		case err == nil:
 			var last bool
 			if ran, last, running = judgeAnswers(answers, key, ran); last {
 				return ran, nil
 			}
+		case errors.Is(err, ErrStopped):
+			return ran, stillRunning(running, ErrStopped)
+		case ctx.Err() == nil:
+			n.trouble(err)
 		}
 		timer.Reset(askEvery)
 	}
+}
+
+// answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
+func (n *node) answers(ctx context.Context, id int64) ([]Answer, error) {
+	if !n.verbs.enter() {
+		return nil, ErrStopped
+	}
+	defer n.verbs.leave()
+	if n.client {
+		if _, err := n.engine.Reap(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n.engine.Answers(ctx, id)
 }
 
 // stillRunning returns the error of a question that was given up for a reason. running is the run that has not ended,
@@ -199,7 +234,7 @@ func (n *node) answer() {
 		n.answering = nil
 		return
 	}
-	ctx, cancel := n.callContext()
+	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know what is paused starts nothing
 	defer cancel()
 	asked, err := n.engine.Asked(ctx, t.id)
 	if err != nil {

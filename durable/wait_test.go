@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,4 +180,101 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 			t.Errorf("the cause is %v", cause)
 		}
 	})
+}
+
+// After Shutdown the engine may be closed: neither verb asks it anything.
+func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := memengine.NewLink(memengine.New())
+		node, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, s := range map[string]*durable.Scheduler{"node": node, "store": store} {
+			if err := s.Shutdown(ctx); err != nil {
+				t.Fatal(err)
+			}
+			link.SetFaults(func(method string) memengine.Fault {
+				t.Errorf("%s: the engine is asked to %s", name, method)
+				return memengine.Fault{}
+			})
+			if _, err := s.Cancel(ctx, "a"); !errors.Is(err, durable.ErrStopped) {
+				t.Errorf("%s: Cancel: %v", name, err)
+			}
+			if _, err := s.RemoveTaskWait(ctx, "a"); !errors.Is(err, durable.ErrStopped) {
+				t.Errorf("%s: RemoveTaskWait: %v", name, err)
+			}
+		}
+	})
+}
+
+// Without a node that is left to reap the others, a scheduler that is no member does.
+func TestRemoveTaskWait_connected_whenAllNodesAreDead_ends(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		dead := c.busy("a")
+		s, _ := c.connect()
+		defer func() {
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		dead.link.SetDown(true)
+		defer dead.link.SetDown(false)
+		within, cancel := context.WithTimeout(ctx, 3*lease)
+		defer cancel()
+		if _, err := s.RemoveTaskWait(within, "a"); err != nil {
+			t.Errorf("RemoveTaskWait: %v", err)
+		}
+	})
+}
+
+// The error wraps that of the context, whatever its cause.
+func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		c.busy("a")
+		for _, m := range c.nodes {
+			within, cancel := context.WithTimeoutCause(ctx, time.Second, errors.New("a cause"))
+			_, err := m.RemoveTaskWait(within, "a")
+			cancel()
+			var running *durable.RunningError
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &running) {
+				t.Errorf("RemoveTaskWait on %s: %v", m.name, err)
+			}
+		}
+	})
+}
+
+// However long the engine takes to take answers, a node knows what is paused, and starts what is due.
+func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		for _, m := range c.nodes {
+			m.link.SetFaults(func(method string) memengine.Fault {
+				if method == "Answer" || method == "Asked" {
+					return memengine.Fault{Delay: time.Hour}
+				}
+				return memengine.Fault{}
+			})
+		}
+		for i := range 20 {
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i+1) * sec})
+		}
+		within, cancel := context.WithTimeout(ctx, 30*sec)
+		defer cancel()
+		if _, err := c.nodes[0].Cancel(within, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Cancel: %v", err)
+		}
+		calls := c.runs()
+		if len(calls) != 20 {
+			t.Errorf("there are %d runs", len(calls))
+		}
+		for _, run := range calls {
+			if late := run.at - run.Due.Sub(c.begin); late > sec {
+				t.Errorf("the run of %q is %v late", run.Key, late)
+			}
+		}
+	}, durable.WithLease(20*sec))
 }

@@ -83,6 +83,15 @@ func questions(s *subject) {
 	s.asked(b, second)
 	s.answers(second, durable.Answer{Name: "a"}, durable.Answer{Name: "b"})
 
+	var many []int64
+	for range 1100 {
+		many = append(many, s.asks(a, "one of many"))
+	}
+	s.asked(late, many...)
+	for _, id := range many {
+		s.check(s.Forget(s.ctx, id))
+	}
+
 	long := bytes.Repeat([]byte{0, 0xff}, durable.MaxQuestion/2)
 	third, err := s.Ask(s.ctx, b, long)
 	s.check(err)

@@ -275,7 +275,7 @@ made AS (
 SELECT id FROM one`),
 		asked: sql(`
 SELECT q.id, q.data FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
-WHERE q.member = $1 AND NOT q.last ORDER BY q.id LIMIT 1000`),
+WHERE q.member = $1 AND NOT q.last ORDER BY q.id`),
 		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2`),
 		answers: sql(`
 SELECT m.name, q.answer, q.last FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
