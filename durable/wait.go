@@ -36,10 +36,12 @@ func (e *RunningError) Unwrap() error { return e.err }
 // before. [Scheduler.Cancel] beforehand makes the wait shorter.
 //
 // If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a run
-// has ended, the error is a [*RunningError] that says which, and where; the task is removed in any case. A run on a
-// node whose lease has run out counts as ended when the node has been reaped. On an engine the answer of another
-// node takes up to half a second, and a wait ends after twelve hours. A handler or an observer that calls
-// RemoveTaskWait with its own key waits for itself, until ctx is done.
+// has ended, the error is a [*RunningError] that says which, and where. If it is done before every node has
+// answered, and none has named a run, the error wraps that of ctx alone. The task is removed in both cases. A run
+// on a node whose lease has run out counts as ended when the node has been reaped, and one on a node that was shut
+// down when the node has left. The context of such a run is done, but a handler that ignores it may still be
+// running. On an engine the answer of another node takes up to half a second, and a wait ends after twelve hours.
+// A handler or an observer that calls RemoveTaskWait with its own key waits for itself, until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.RemoveTask(ctx, key)
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
@@ -55,7 +57,8 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 // the cause. It reports whether there was one, and does not wait for its end. What the handler returns decides, as
 // ever: after an error the run is tried again. To end it for good, remove the task: [Scheduler.RemoveTaskWait] after
 // Cancel. On an engine the answer of another node takes up to half a second. A node that does not answer within
-// its lease is not waited for once it has been reaped.
+// its lease is not waited for once it has been reaped. After an error, other nodes may still cancel the runs that
+// they find when they read the question.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,14 +195,14 @@ func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := errors.Join(node.Shutdown(ctx), store.Shutdown(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		link.SetFaults(func(method string) memengine.Fault {
+			t.Errorf("the engine is asked to %s", method)
+			return memengine.Fault{}
+		})
 		for name, s := range map[string]*durable.Scheduler{"node": node, "store": store} {
-			if err := s.Shutdown(ctx); err != nil {
-				t.Fatal(err)
-			}
-			link.SetFaults(func(method string) memengine.Fault {
-				t.Errorf("%s: the engine is asked to %s", name, method)
-				return memengine.Fault{}
-			})
 			if _, err := s.Cancel(ctx, "a"); !errors.Is(err, durable.ErrStopped) {
 				t.Errorf("%s: Cancel: %v", name, err)
 			}
@@ -277,4 +278,89 @@ func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
 			}
 		}
 	}, durable.WithLease(20*sec))
+}
+
+// A node that has lost its membership, and is back as another member, answers for the runs from before.
+func TestRemoveTaskWait_ofARunFromBeforeTheNodeRejoined_waitsForIt(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		var running atomic.Int64
+		c.handle("busy", func(*member) durable.Handler {
+			return func(context.Context, durable.Run) error {
+				running.Add(1)
+				defer running.Add(-1)
+				time.Sleep(time.Minute)
+				return nil
+			}
+		})
+		c.nodes[0].add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
+		time.Sleep(3 * sec)
+		on, asks := c.nodes[0], c.nodes[1]
+		if c.ran("a").node == asks.name {
+			on, asks = asks, on
+		}
+		on.link.SetDown(true)
+		time.Sleep(3 * lease)
+		on.link.SetDown(false)
+		time.Sleep(lease)
+		if n := running.Load(); n != 2 {
+			t.Fatalf("%d runs are running: the other node has not taken over", n)
+		}
+		if _, err := asks.RemoveTaskWait(ctx, "a"); err != nil || running.Load() != 0 {
+			t.Errorf("RemoveTaskWait: %v, and %d runs are running", err, running.Load())
+		}
+		asks.add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
+		time.Sleep(3 * sec)
+		if _, err := on.RemoveTaskWait(ctx, "a"); err != nil || running.Load() != 0 {
+			t.Errorf("RemoveTaskWait on the node that was away: %v, and %d runs are running", err, running.Load())
+		}
+	})
+}
+
+// Nothing is left of a question whose caller has given up: no later run is cancelled, or asked after.
+func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		on := c.busy("a")
+		for _, m := range c.nodes {
+			if m == on {
+				continue
+			}
+			within, cancel := context.WithTimeout(ctx, sec)
+			if _, err := m.RemoveTaskWait(within, "a"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("RemoveTaskWait: %v", err)
+			}
+			cancel()
+		}
+		members, err := c.engine.Members(ctx)
+		if err != nil || len(members) != 3 {
+			t.Fatalf("%v, %v", members, err)
+		}
+		for _, m := range members {
+			if left, err := c.engine.Asked(ctx, m.ID); err != nil || len(left) > 0 {
+				t.Errorf("%s is asked %v, %v", m.Name, left, err)
+			}
+		}
+	})
+}
+
+// A node that was shut down has no runs, whatever its handlers do.
+func TestRemoveTaskWait_ofARunThatAShutdownGaveUp_endsWithTheNode(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		on := c.busy("a")
+		asks := c.nodes[0]
+		if asks == on {
+			asks = c.nodes[1]
+		}
+		began := time.Now()
+		go func() {
+			within, cancel := context.WithTimeout(ctx, 2*sec)
+			defer cancel()
+			_ = on.Shutdown(within)
+		}()
+		c.nodes = []*member{asks}     // that the end of the test shuts down
+		defer time.Sleep(time.Minute) // for the handler
+		_, err := asks.RemoveTaskWait(ctx, "a")
+		if waited := time.Since(began); err != nil || waited < 2*sec || waited > 10*sec {
+			t.Errorf("RemoveTaskWait after %v: %v", waited, err)
+		}
+	})
 }
