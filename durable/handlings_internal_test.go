@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// The context of a run is as good as any, whenever it is first used: before it is cancelled, after that, or after
+// the run.
+func TestRunContext_isAContext(t *testing.T) {
+	type key struct{}
+	parent, cancelParent := context.WithCancelCause(context.WithValue(context.Background(), key{}, "value"))
+	defer cancelParent(nil)
+	var all handlings
+	begin := func() (*handling, context.Context) {
+		h := all.begin(&record{key: "k"})
+		return h, all.context(h, parent)
+	}
+	is := func(what string, ctx context.Context, err, cause error) {
+		t.Helper()
+		done := false
+		select {
+		case <-ctx.Done():
+			done = true
+		default:
+		}
+		if done != (err != nil) || !errors.Is(ctx.Err(), err) || !errors.Is(context.Cause(ctx), cause) ||
+			ctx.Value(key{}) != "value" {
+			t.Errorf("%s it is done: %v, %v, because of %v", what, done, ctx.Err(), context.Cause(ctx))
+		}
+	}
+	h, ctx := begin()
+	is("at first", ctx, nil, nil)
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all.watch("other", true)
+	is("when another is cancelled", ctx, nil, nil)
+	all.watch("k", true)
+	is("cancelled", ctx, context.Canceled, ErrCancelled)
+	is("cancelled, within", within, context.Canceled, ErrCancelled)
+	all.end(h)
+	is("cancelled, at the end", ctx, context.Canceled, ErrCancelled)
+
+	h, ctx = begin()
+	all.watch("k", true)
+	is("cancelled before it is used", ctx, context.Canceled, ErrCancelled)
+	all.end(h)
+
+	h, ctx = begin()
+	all.end(h)
+	is("used after the run", ctx, context.Canceled, context.Canceled)
+
+	h, ctx = begin()
+	is("with its parent", ctx, nil, nil)
+	cancelParent(ErrFenced)
+	is("with its parent that is done", ctx, context.Canceled, ErrFenced)
+	all.end(h)
+	if len(all.all) != 0 {
+		t.Errorf("%d handlings are left", len(all.all))
+	}
+}
