@@ -74,7 +74,7 @@ func TestScheduler_volumeFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*` + dir + `.*: no space left on device\.$`)
-	p.sinceIsSaid("")
+	p.sinceIsSaid("Waiting")
 	p.picture("volume-full")
 	testkit.Returns(t, "Shutdown", func() { _ = s.Shutdown(context.Background()) }) // its error is the old one
 	for _, what := range []string{`time="20`, "level=error", "no task is added, removed or run any more", dir, "no space left on device"} {
