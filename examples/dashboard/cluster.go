@@ -26,6 +26,7 @@ const (
 	forgotten = "sms.send" // a kind that only a node of an old release handles
 	forgets   = 12
 	rush      = 500 // mails that are due at once
+	oneTask   = "report:stock"
 )
 
 var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
@@ -135,6 +136,10 @@ func (c *cluster) make(what string) (known bool, err error) {
 		err = c.nodes[0].PauseKind(context.Background(), "payment.capture")
 	case "resume":
 		err = c.nodes[0].ResumeKind(context.Background(), "payment.capture")
+	case "pause one":
+		err = c.nodes[0].Pause(context.Background(), oneTask)
+	case "resume one":
+		err = c.nodes[0].Resume(context.Background(), oneTask)
 	case "rush":
 		err = c.rush()
 	case "kill":

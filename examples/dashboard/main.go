@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels and a durable scheduler of two nodes with a lively load that is made up, and
-// serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics for
-// Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have jobs
-// panic and handlers fail, forget a kind, cut off a node, and take the engine away.
+// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store with a lively load that is
+// made up, and serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics
+// for Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have
+// jobs panic and handlers fail, pause tasks, forget a kind, cut off a node, take the engine away, and fill the
+// disk of the store.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/examples/internal/buttons"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -72,12 +74,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mux.Handle("/trouble/", newTrouble(orders.tw, nodes))
+	mails, err := openPost(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	mux.Handle("/trouble/", newTrouble(orders.tw, nodes, mails))
 	mux.Handle("/", dashboard.Handler([]dashboard.Source{
 		dashboard.Wheel("orders", orders.tw, orders.rec),
 		dashboard.Wheel("sessions", sessions.tw, sessions.rec),
 		dashboard.Scheduler("payments", nodes.nodes[0], nodes.rec),
-	}, dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
+		dashboard.Scheduler("mails", mails.tasks, mails.rec),
+	}, dashboard.AllowControl(buttons.OnThisMachine), dashboard.AllowPayloads(buttons.OnThisMachine)))
 	shop, server := openShop(orders.tw), openServer(sessions.tw)
 	orders.tw.Start()
 	sessions.tw.Start()
@@ -110,25 +117,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_ = srv.Close() // a browser keeps connections on which it has asked for nothing yet
 	}
 	nodes.shutdown(grace)
+	_ = mails.tasks.Shutdown(grace)
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
 			tw.Stop() // cancels the context of the tasks that are still running
-		}
-	}
-	return nil
-}
-
-// onThisMachine lets a request control the wheels if it comes from this machine and its Host is localhost or
-// a loopback address. So every user of the machine may control them; a real check would authenticate the
-// user. Without the check of Host, a site in the user's browser could point its own name at this machine.
-func onThisMachine(r *http.Request) error {
-	for _, address := range []string{r.RemoteAddr, r.Host} {
-		host := address
-		if h, _, err := net.SplitHostPort(address); err == nil {
-			host = h
-		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return fmt.Errorf("the wheels are not controlled by way of %q", address)
 		}
 	}
 	return nil

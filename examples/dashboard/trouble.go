@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed581295f1/timewheel/examples/internal/buttons"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -16,17 +17,14 @@ import (
 type trouble struct {
 	tw      *timewheel.TimeWheel
 	cluster *cluster
+	post    *post
 
 	mu   sync.Mutex // protects all below
 	n    int        // tasks that were added
 	free chan struct{}
 }
 
-const troublePage = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>Trouble</title>
-<h1>Trouble for the wheel “orders”</h1>
-<form method="post">
+const troubleForm = `<h1>Trouble for the wheel “orders”</h1>
 <p><button name="make" value="jam">Jam all workers</button> for two minutes: due runs wait, and periods are missed
 <p><button name="make" value="miss">Miss periods</button> by jamming all workers for three seconds
 <p><button name="make" value="free">Free the workers</button>
@@ -38,36 +36,21 @@ const troublePage = `<!doctype html>
 <p><button name="make" value="forget">Forget a kind</button>: twelve tasks that no node handles
 <p><button name="make" value="pause">Pause the payments</button>: what is due waits, and that is no alarm
 <p><button name="make" value="resume">Resume the payments</button>
+<p><button name="make" value="pause one">Pause one task</button>, a report: the others of its kind run
+<p><button name="make" value="resume one">Resume the task</button>
 <p><button name="make" value="rush">Send 500 mails at once</button>, of a kind that may start ten in a second
 <p><button name="make" value="kill">Cut off the node web-2</button>: the other takes its tasks over
 <p><button name="make" value="revive">Connect the node web-2</button> again
 <p><button name="make" value="away">Take the engine away</button> for 20 seconds, and have a backlog then
-</form>
+<h1>Trouble for the durable scheduler “mails”</h1>
+<p><button name="make" value="full">Fill the disk</button> of its store, which ends it for good
 <p><a href="../" target="dashboard">The dashboard</a>
-</html>
 `
 
 // newTrouble returns the handler of the page with the buttons.
-func newTrouble(tw *timewheel.TimeWheel, c *cluster) http.Handler {
-	t := &trouble{tw: tw, cluster: c, free: make(chan struct{})}
-	return http.NewCrossOriginProtection().Handler(t)
-}
-
-func (t *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := onThisMachine(r); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
-		return
-	}
-	if r.Method == http.MethodPost {
-		if err := t.make(r.PostFormValue("make")); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		http.Redirect(w, r, ".", http.StatusSeeOther)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprint(w, troublePage)
+func newTrouble(tw *timewheel.TimeWheel, c *cluster, p *post) http.Handler {
+	t := &trouble{tw: tw, cluster: c, post: p, free: make(chan struct{})}
+	return buttons.Handler(func() string { return troubleForm }, t.make)
 }
 
 func (t *trouble) make(what string) error {
@@ -85,6 +68,8 @@ func (t *trouble) make(what string) error {
 		t.addLocked("trouble", 5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
 	case "stop":
 		t.tw.Stop()
+	case "full":
+		t.post.fill()
 	default:
 		if known, err := t.cluster.make(what); known {
 			return err

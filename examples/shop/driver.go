@@ -18,17 +18,20 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // A driver sends orders to a fleet, causes trouble in it, and keeps a ledger of what the clients were answered.
 type driver struct {
 	*fleet
-	db    *pgxpool.Pool
-	http  *http.Client
-	began time.Time
-	sent  atomic.Int64 // requests
-	again atomic.Int64 // of them those that were sent again, because there was no answer or an error
+	server *pgtest.Server // to take away; nil if it is not the program's own
+	asked  chan string    // what disturb is to do, by a button
+	db     *pgxpool.Pool
+	http   *http.Client
+	began  time.Time
+	sent   atomic.Int64 // requests
+	again  atomic.Int64 // of them those that were sent again, because there was no answer or an error
 
 	mu     sync.Mutex // protects below
 	ledger map[string]*answers
@@ -57,6 +60,13 @@ type held struct {
 	due int64
 }
 
+// What disturb does.
+const (
+	killed  = "kill -9"
+	stopped = "stop"
+	away    = "away" // of PostgreSQL
+)
+
 const (
 	articles = 20
 	payers   = 32 // clients that pay at the same time, at most
@@ -65,10 +75,13 @@ const (
 // patience is how long all that must come may take.
 const patience = time.Minute
 
-// drive runs the whole thing, and prints a report. It returns an error if something is wrong.
-func drive(ctx context.Context, c config, out io.Writer) error {
+// drive runs the whole thing, and prints a report. It returns an error if something is wrong. The server is that
+// of the config, or nil if it is not to be taken away.
+func drive(ctx context.Context, c config, server *pgtest.Server, out io.Writer) error {
 	d := &driver{
-		fleet: &fleet{config: c},
+		fleet:  &fleet{config: c},
+		server: server,
+		asked:  make(chan string),
 		http: &http.Client{
 			Timeout:   5 * time.Second,
 			Transport: &http.Transport{MaxIdleConnsPerHost: c.callers + payers},
@@ -96,6 +109,11 @@ An order is to be paid within %v. The lease of a process is %v. Seed %d.
 		}
 		p.print(out)
 	}
+	closeButtons, err := d.serveButtons(out)
+	if err != nil {
+		return err
+	}
+	defer closeButtons()
 	fmt.Fprintln(out)
 	d.began = time.Now()
 	if err := d.load(ctx, out); err != nil {
@@ -213,39 +231,70 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb kills processes, or stops them, and starts others, until ctx is done.
+// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done. The server answers
+// when it returns.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {
+		what := killed
 		select {
 		case <-time.After(d.config.kill/2 + draw(rnd, d.config.kill)):
+			if rnd.IntN(4) == 0 {
+				what = stopped
+			}
+		case what = <-d.asked:
 		case <-ctx.Done():
 			return nil
 		}
-		p := d.pick(rnd.IntN(1 << 20))
-		t := trouble{after: time.Since(d.began), node: p.name, what: "kill -9"}
-		graceful := rnd.IntN(4) == 0
 		var err error
-		if graceful {
-			t.what = "stop"
-			t.held, t.at, err = d.holds(p.name)
-			err = errors.Join(err, d.stop(p))
+		if what == away {
+			err = d.takeAway(ctx, out)
 		} else {
-			d.fleet.kill(p)
-			t.held, t.at, err = d.holds(p.name)
+			err = d.replace(d.pick(rnd.IntN(1<<20)), what, out)
 		}
 		if err != nil {
 			return err
 		}
-		next, err := d.start()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%6.1f s  %-8s %s, which held %d rechecks; %s takes its place\n",
-			t.after.Seconds(), t.what, t.node, len(t.held), next.name)
-		next.print(out)
-		d.events = append(d.events, t)
 	}
+}
+
+// replace kills the process or stops it, and starts another.
+func (d *driver) replace(p *process, what string, out io.Writer) error {
+	t := trouble{after: time.Since(d.began), node: p.name, what: what}
+	var err error
+	if what == stopped {
+		t.held, t.at, err = d.holds(p.name)
+		err = errors.Join(err, d.stop(p))
+	} else {
+		d.fleet.kill(p)
+		t.held, t.at, err = d.holds(p.name)
+	}
+	if err != nil {
+		return err
+	}
+	next, err := d.start()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%6.1f s  %-8s %s, which held %d rechecks; %s takes its place\n",
+		t.after.Seconds(), t.what, t.node, len(t.held), next.name)
+	next.print(out)
+	d.events = append(d.events, t)
+	return nil
+}
+
+// takeAway stops the server as a crash does, and starts it after a while, or earlier if ctx is done.
+func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
+	fmt.Fprintf(out, "%6.1f s  %-8s PostgreSQL, for %v\n", time.Since(d.began).Seconds(), away, d.config.away)
+	if err := d.server.Stop(pgtest.Immediate); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(d.config.away):
+	case <-ctx.Done():
+	}
+	d.db.Reset() // its connections are broken
+	return d.server.Restart()
 }
 
 // holds returns the rechecks that the process holds by the tables of the engine, and the time of the database.

@@ -79,6 +79,13 @@ func (f *fleet) pick(n int) *process {
 	return f.live[n%len(f.live)]
 }
 
+// all returns the processes.
+func (f *fleet) all() []*process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.live)
+}
+
 // any returns a process at random, unless none is left.
 func (f *fleet) any() *process {
 	f.mu.Lock()

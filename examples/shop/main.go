@@ -5,7 +5,8 @@
 // added with the order, removed with the payment and completed with the return, each time in one transaction.
 //
 // The program starts a PostgreSQL of its own and the processes of the service, and sends them orders. Now and
-// then it kills a process and starts another. At the end it checks that each order was paid or given back
+// then it kills a process and starts another. At the address that it prints are buttons that kill a process, too,
+// and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
 // exactly once, and that the stock balances to the unit. It exits with status 1 if not.
 //
 //	go run ./examples/shop                 all of that, for half a minute
@@ -52,6 +53,7 @@ type config struct {
 	callers   int
 	duration  time.Duration
 	kill      time.Duration
+	away      time.Duration
 	rate      int // orders a second
 	stock     int // units of each article
 	seed      uint64
@@ -74,6 +76,7 @@ func run(ctx context.Context, args []string) error {
 		set.IntVar(&c.callers, "callers", 8, "goroutines that send orders")
 		set.DurationVar(&c.duration, "for", 30*time.Second, "how long orders are sent")
 		set.DurationVar(&c.kill, "kill", 3*time.Second, "time until a process is killed or stopped, on average")
+		set.DurationVar(&c.away, "away", 8*time.Second, "how long the button takes PostgreSQL away")
 		set.IntVar(&c.rate, "rate", 300, "orders a second")
 		set.IntVar(&c.stock, "stock", 1000, "units of each article at first")
 		set.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "what chance is drawn from")
@@ -88,17 +91,18 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("serve needs -db")
 	case serves:
 		return serve(ctx, c)
-	case c.processes < 2 || c.callers < 1 || c.duration <= 0 || c.kill <= 0 || c.window <= 0 || c.rate < 1 ||
-		c.stock < 1:
+	case c.processes < 2 || c.callers < 1 || c.duration <= 0 || c.kill <= 0 || c.away <= 0 || c.window <= 0 ||
+		c.rate < 1 || c.stock < 1:
 		return errors.New("-processes is less than 2, or another number is not positive")
 	}
+	var server *pgtest.Server
 	if c.db == "" {
-		server, err := pgtest.Start()
-		if err != nil {
+		var err error
+		if server, err = pgtest.Start(); err != nil {
 			return err
 		}
 		defer func() { _ = server.Close() }()
 		c.db = server.URL()
 	}
-	return drive(ctx, c, os.Stdout)
+	return drive(ctx, c, server, os.Stdout)
 }

@@ -47,9 +47,9 @@ func (d *driver) report(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, `
 orders     %d placed, %d paid, %d given back; %d refused, because the article was sold out
 stock      %d units at first = %d sold + %d left
-rechecks   %d given back; of these %d were begun by a process that was killed, and done by another
+rechecks   %d given back; of these %d had more attempts than one: a process or PostgreSQL had ended
 lateness   half began within %v, 99 %% within %v, and the last after %v
-requests   %d, of them %d sent again, because the process had ended
+requests   %d, of them %d sent again, because a process had ended or PostgreSQL was away
 processes  %d, of them %d killed or stopped
 `, sum.placed, sum.paid, sum.returned, refused, d.stock*articles, sum.unitsSold, sum.unitsLeft, sum.returned,
 		sum.repeated, ms(sum.half), ms(sum.most), ms(sum.worst), d.sent.Load(), d.again.Load(), d.started,

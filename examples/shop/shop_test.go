@@ -3,13 +3,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +50,79 @@ func TestShop(t *testing.T) {
 	defer func() { check(t, s.Close()) }()
 	t.Run("answers", func(t *testing.T) { serviceAnswers(t, s.URL()) })
 	t.Run("balances while processes are killed", func(t *testing.T) { balances(t, s.URL()) })
+	t.Run("balances while PostgreSQL is away", func(t *testing.T) { balancesWithTrouble(t, s) })
+}
+
+// The buttons take the server away and kill a process, each as soon as the trouble before is over, and the stock
+// balances all the same.
+func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
+	c := config{
+		db: s.URL(), window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2, callers: 4,
+		duration: 8 * time.Second, kill: time.Hour, away: time.Second, rate: 100, stock: 100, seed: 1,
+	}
+	r, w := io.Pipe()
+	var pressing sync.WaitGroup
+	var text strings.Builder
+	pressing.Go(func() {
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			fmt.Fprintln(&text, lines.Text())
+			if address, found := strings.CutPrefix(lines.Text(), "to make trouble "); found {
+				pressing.Go(func() { press(t, address, killed, stopped, away, killed) })
+			}
+		}
+	})
+	err := drive(t.Context(), c, s, w)
+	_ = w.Close()
+	pressing.Wait()
+	t.Logf("%s", text.String())
+	check(t, err)
+	for _, want := range []string{"PostgreSQL, for 1s", "kill -9", "stop", "balances to the unit"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the report does not say %q", want)
+		}
+	}
+}
+
+// press presses the buttons of the page, each until it is not refused.
+func press(t *testing.T, address string, all ...string) {
+	for _, what := range all {
+		for {
+			resp, err := http.PostForm(address, url.Values{"make": {what}})
+			if err != nil {
+				t.Errorf("%s was not made: %v", what, err)
+				return
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				if !strings.Contains(string(body), page) {
+					t.Errorf("%v: no dashboard is on the page:\n%s", err, body)
+				}
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// A button is refused while another trouble is made, and so is what there is no button for.
+func TestPress_refused(t *testing.T) {
+	own := &driver{asked: make(chan string), server: new(pgtest.Server)}
+	foreign := &driver{asked: make(chan string, 1)}
+	for _, c := range []struct {
+		d          *driver
+		what, want string
+	}{
+		{own, killed, "not over"},
+		{own, away, "not over"},
+		{own, "nothing", `no trouble "nothing"`},
+		{foreign, away, "not taken away"},
+		{foreign, killed, ""},
+	} {
+		if err := c.d.press(c.what); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s returns %v, want %q", c.what, err, c.want)
+		}
+	}
 }
 
 // The demo in small. Its report is checked against the tables, and then the tables are falsified: the check
@@ -55,7 +133,7 @@ func balances(t *testing.T, url string) {
 		duration: 3 * time.Second, kill: time.Second, rate: 100, stock: 100, seed: 1,
 	}
 	var out bytes.Buffer
-	err := drive(t.Context(), c, &out)
+	err := drive(t.Context(), c, nil, &out)
 	t.Logf("%s", out.String())
 	check(t, err)
 	text := out.String()

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/sirupsen/logrus"
+)
+
+// A post sends mails again and again, by a durable scheduler on a store in memory. A real one is on a disk.
+type post struct {
+	store *memstore.Store
+	tasks *durable.Scheduler
+	rec   *dashboard.AttemptRecorder
+}
+
+func openPost(ctx context.Context) (*post, error) {
+	p := &post{store: memstore.New(), rec: dashboard.NewAttemptRecorder()}
+	log := logrus.New()
+	log.SetOutput(io.Discard) // the page says what is wrong
+	var err error
+	if p.tasks, err = durable.New(p.store, p.rec.Option(), durable.WithLogger(log)); err != nil {
+		return nil, err
+	}
+	if err := p.tasks.Handle("newsletter.send", quick); err != nil {
+		return nil, err
+	}
+	if err := p.tasks.Start(); err != nil {
+		return nil, err
+	}
+	for i := range 50 {
+		err := p.tasks.AddTask(ctx, durable.Task{Key: fmt.Sprintf("newsletter:%02d", i), Kind: "newsletter.send",
+			Interval: time.Duration(1+i%5) * time.Second, Times: durable.Forever})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// fill has each further write of the store fail as on a full disk.
+func (p *post) fill() {
+	p.store.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
+}
