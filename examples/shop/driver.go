@@ -75,8 +75,8 @@ const (
 // patience is how long all that must come may take.
 const patience = time.Minute
 
-// drive runs the whole thing, and prints a report. It returns an error if something is wrong. The server is that
-// of the config, or nil if it is not to be taken away.
+// drive runs the whole thing, and prints a report. It returns an error if something is wrong. The server is
+// that of the config, or nil if it is not to be taken away.
 func drive(ctx context.Context, c config, server *pgtest.Server, out io.Writer) error {
 	d := &driver{
 		fleet:  &fleet{config: c},
@@ -231,8 +231,8 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done. The server answers
-// when it returns.
+// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done. The server
+// answers when it returns nil.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {
@@ -294,7 +294,11 @@ func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	case <-ctx.Done():
 	}
 	d.db.Reset() // its connections are broken
-	return d.server.Restart()
+	if err := d.server.Restart(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%6.1f s  %-8s PostgreSQL answers\n", time.Since(d.began).Seconds(), "back")
+	return nil
 }
 
 // holds returns the rechecks that the process holds by the tables of the engine, and the time of the database.

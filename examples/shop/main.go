@@ -5,8 +5,8 @@
 // added with the order, removed with the payment and completed with the return, each time in one transaction.
 //
 // The program starts a PostgreSQL of its own and the processes of the service, and sends them orders. Now and
-// then it kills a process and starts another. At the address that it prints are buttons that kill a process, too,
-// and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
+// then it kills a process and starts another. At the address that it prints are buttons that kill a process,
+// too, and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
 // exactly once, and that the stock balances to the unit. It exits with status 1 if not.
 //
 //	go run ./examples/shop                 all of that, for half a minute

@@ -53,12 +53,12 @@ func TestShop(t *testing.T) {
 	t.Run("balances while PostgreSQL is away", func(t *testing.T) { balancesWithTrouble(t, s) })
 }
 
-// The buttons take the server away and kill a process, each as soon as the trouble before is over, and the stock
-// balances all the same.
+// The buttons take the server away and kill a process, each as soon as the trouble before is over, and the
+// stock balances all the same.
 func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	c := config{
-		db: s.URL(), window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2, callers: 4,
-		duration: 8 * time.Second, kill: time.Hour, away: time.Second, rate: 100, stock: 100, seed: 1,
+		db: s.URL(), window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2,
+		callers: 4, duration: 8 * time.Second, kill: time.Hour, away: time.Second, rate: 100, stock: 100, seed: 1,
 	}
 	r, w := io.Pipe()
 	var pressing sync.WaitGroup
@@ -76,7 +76,7 @@ func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	pressing.Wait()
 	t.Logf("%s", text.String())
 	check(t, err)
-	for _, want := range []string{"PostgreSQL, for 1s", "kill -9", "stop", "balances to the unit"} {
+	for _, want := range []string{"PostgreSQL, for 1s", "PostgreSQL answers", killed, stopped, "to the unit"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the report does not say %q", want)
 		}
@@ -119,7 +119,8 @@ func TestPress_refused(t *testing.T) {
 		{foreign, away, "not taken away"},
 		{foreign, killed, ""},
 	} {
-		if err := c.d.press(c.what); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		err := c.d.press(c.what)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s returns %v, want %q", c.what, err, c.want)
 		}
 	}
