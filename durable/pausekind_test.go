@@ -373,6 +373,14 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	})
 }
 
+// unstarted fails the test unless no node holds the task, and no start of it is counted.
+func unstarted(t *testing.T, engine *memengine.Engine, key string) {
+	t.Helper()
+	if stored, ok, err := engine.Get(ctx, key); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
+		t.Errorf("%+v, %v", stored, err)
+	}
+}
+
 // A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -399,9 +407,7 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 		}
 		link.SetFaults(nil)
 		time.Sleep(3 * time.Second)
-		if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
-			t.Errorf("%+v, %v", stored, err)
-		}
+		unstarted(t, engine, "a")
 		if err := other.ResumeKind(ctx, "k"); err != nil {
 			t.Fatal(err)
 		}
@@ -438,9 +444,7 @@ func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 			}
 			link.SetFaults(nil)
 			time.Sleep(time.Second)
-			if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
-				t.Errorf("%+v, %v", stored, err)
-			}
+			unstarted(t, engine, "a")
 			if err := s.ResumeKind(ctx, "k"); err != nil {
 				t.Fatal(err)
 			}
@@ -537,9 +541,7 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if stored, ok, err := engine.Get(ctx, "a"); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
-			t.Errorf("%+v, %v", stored, err)
-		}
+		unstarted(t, engine, "a")
 		time.Sleep(time.Minute)
 		if err := s.ResumeKind(ctx, "k"); err != nil {
 			t.Fatal(err)
@@ -593,9 +595,7 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 			t.Error("nothing was claimed meanwhile")
 		}
 		for _, key := range []string{"due", "soon"} {
-			if stored, ok, err := engine.Get(ctx, key); err != nil || !ok || stored.Owner != 0 || stored.Starts != 0 {
-				t.Errorf("%+v, %v", stored, err)
-			}
+			unstarted(t, engine, key)
 		}
 		if n.Load() != 0 {
 			t.Errorf("%d have run", n.Load())

@@ -37,8 +37,7 @@ func (c *cluster) busy(key string) *member {
 // A run on a node that is cut off counts as ended when that node has been reaped, and not before.
 func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		dead := c.busy("a")
-		asks := c.nodes[0]
+		dead, asks := c.busy("a"), c.nodes[0]
 		if asks == dead {
 			asks = c.nodes[1]
 		}
@@ -57,8 +56,7 @@ func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 // What a caller has given up, or asked over a link that loses answers, is right all the same.
 func TestRemoveTaskWait_lostAnswers(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		on := c.busy("a")
-		asks := c.nodes[0]
+		on, asks := c.busy("a"), c.nodes[0]
 		if asks == on {
 			asks = c.nodes[1]
 		}
@@ -345,8 +343,7 @@ func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
 // A node that was shut down has no runs, whatever its handlers do.
 func TestRemoveTaskWait_ofARunThatAShutdownGaveUp_endsWithTheNode(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		on := c.busy("a")
-		asks := c.nodes[0]
+		on, asks := c.busy("a"), c.nodes[0]
 		if asks == on {
 			asks = c.nodes[1]
 		}
