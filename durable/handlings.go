@@ -10,20 +10,19 @@ import (
 
 // handlings are what the workers of a scheduler have begun and not ended, whatever has become of the tasks since.
 type handlings struct {
-	mu  sync.Mutex // protects all, and the fields of each
+	mu  sync.Mutex // protects all, the fields of each, and ran of its live
 	all map[*handling]struct{}
 }
 
 // A handling is a run from when a worker begins it, before the store or the engine has agreed, until its handler and
 // its observers have returned.
 type handling struct {
-	of    *record
-	ran   bool          // the handler was called
+	of    *live
 	ended chan struct{} // closed at the end; nil if nothing waits for it
 	ctx   runContext
 }
 
-func (r *handlings) begin(of *record) *handling {
+func (r *handlings) begin(of *live) *handling {
 	h := &handling{of: of}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +37,7 @@ func (r *handlings) begin(of *record) *handling {
 func (r *handlings) context(h *handling, parent context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.ran, h.ctx.parent = true, parent
+	h.of.ran, h.ctx.parent = true, parent
 	return &h.ctx
 }
 
@@ -96,7 +95,7 @@ func (r *handlings) watch(key string, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h := range r.all {
-		if h.of.key != key {
+		if h.of.rec.key != key {
 			continue
 		}
 		if h.ended == nil {
@@ -115,8 +114,8 @@ func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range some {
-		ran = ran || h.ran
-		if _, is := r.all[h]; is && (running == nil || h.ran) {
+		ran = ran || h.of.ran
+		if _, is := r.all[h]; is && (running == nil || h.of.ran) {
 			running = h
 		}
 	}
@@ -136,7 +135,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*h
 			err = ErrStopped
 		}
 		if _, running := r.look(some); running != nil {
-			return true, &RunningError{Token: running.of.token(), err: err}
+			return true, &RunningError{Token: running.of.rec.token(), err: err}
 		}
 		break
 	}

@@ -16,7 +16,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	defer cancelParent(nil)
 	var all handlings
 	begin := func() (*handling, context.Context) {
-		h := all.begin(&record{key: "k"})
+		h := all.begin(&live{rec: &record{key: "k"}})
 		return h, all.context(h, parent)
 	}
 	is := func(what string, ctx context.Context, err, cause error) {

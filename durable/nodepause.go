@@ -37,9 +37,11 @@ func (n *node) keepSettings() {
 		}
 		n.releasePaused()
 		n.answer()
-		if timer.Reset(settingsEvery); len(n.answering) > 0 {
-			timer.Reset(askEvery)
+		again := settingsEvery
+		if len(n.answering) > 0 {
+			again = askEvery
 		}
+		timer.Reset(again)
 	}
 }
 
@@ -75,13 +77,12 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// Settings whose revision is lower are older, or those of an engine that was restored from a copy.
-	if now := n.own(); revision >= n.settings || asked > n.adopted {
-		n.settings, n.adopted = revision, now
-		n.settled = max(n.settled, asked)
-	} else {
+	if revision < n.settings && asked <= n.adopted {
 		return
 	}
-	was := n.kinds.pause(p, n.clock.earliest(n.own()))
+	now := n.own()
+	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
+	was := n.kinds.pause(p, n.clock.earliest(now))
 	if !was.equal(p) {
 		n.rewindLocked()
 		call(n.wake)

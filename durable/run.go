@@ -16,7 +16,7 @@ func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	h := k.handlings.begin(l.rec)
+	h := k.handlings.begin(l)
 	defer k.handlings.end(h)
 	kind := k.kinds.of(l.rec)
 	if kind == nil {
@@ -45,7 +45,6 @@ func (k *keeper) runTask(l *live) {
 	if l.overdue {
 		k.caughtUp.note()
 	}
-	l.ran = true
 	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, k.now(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))

@@ -43,12 +43,11 @@ func New(store Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	var pauses Pauses
 	data, err := store.Settings()
-	if err != nil {
-		s.wheel.Stop()
-		return nil, err
+	if err == nil {
+		pauses, err = decodePauses(data)
 	}
-	pauses, err := decodePauses(data)
 	if err != nil {
 		s.wheel.Stop()
 		return nil, err

@@ -69,7 +69,7 @@ func (n *node) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
 	}
-	h := n.handlings.begin(l.rec)
+	h := n.handlings.begin(l)
 	defer n.handlings.end(h)
 	kind := n.kinds.of(l.rec)
 	if kind == nil && l.asked {
@@ -115,7 +115,6 @@ func (n *node) runTask(l *live) {
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	l.ran = true
 	kind.attempt(n.handlings.context(h, ctx), run, &n.cfg, func(o outcome) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())

@@ -86,7 +86,7 @@ func (r *handlings) reply(some []*handling) reply {
 	if running == nil {
 		return reply{Ran: ran}
 	}
-	return reply{Ran: ran, Running: true, Generation: running.of.generation, Seq: running.of.seq}
+	return reply{Ran: ran, Running: true, Generation: running.of.rec.generation, Seq: running.of.rec.seq}
 }
 
 func (k *keeper) inquire(ctx context.Context, q question) (ran bool, err error) {
