@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -381,81 +382,64 @@ func unstarted(t *testing.T, engine *memengine.Engine, key string) {
 	}
 }
 
+func (c *cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// attempted fails the test unless these are the runs since it was asked last, each with its attempt.
+func (c *cluster) attempted(want ...string) {
+	c.t.Helper()
+	var got []string
+	for _, call := range c.runs() {
+		got = append(got, fmt.Sprint(call.Key, call.Attempt))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("the attempts are %v, want %v", got, want)
+	}
+}
+
 // A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		other, err2 := durable.Connect(ctx, engine, durable.WithLogger(testkit.Quiet()))
-		var attempts []int
-		err = errors.Join(err, err2, s.Handle("k", func(_ context.Context, run durable.Run) error {
-			attempts = append(attempts, run.Attempt)
-			return nil
-		}), s.Start())
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s := c.nodes[0]
+		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Settings"} })
+		s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Settings"} })
 		time.Sleep(3 * time.Second)
-		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		s.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
 		time.Sleep(3 * time.Second)
-		if err := other.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		link.SetFaults(nil)
+		c.must(other.PauseKind(ctx, "note"))
+		s.link.SetFaults(nil)
 		time.Sleep(3 * time.Second)
-		unstarted(t, engine, "a")
-		if err := other.ResumeKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		unstarted(t, c.engine, "a")
+		c.must(other.ResumeKind(ctx, "note"))
 		time.Sleep(3 * time.Second)
-		if err := errors.Join(s.Shutdown(ctx), other.Shutdown(ctx)); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		if fmt.Sprint(attempts) != "[1]" {
-			t.Errorf("the attempts are %v", attempts)
-		}
+		c.must(other.Shutdown(ctx))
+		c.attempted("a1")
 	})
 }
 
 // A start whose confirmation was lost, as its kind was paused, is no attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
-		synctest.Test(t, func(t *testing.T) {
-			engine := memengine.New()
-			link := memengine.NewLink(engine)
-			s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-			var attempts []int
-			err = errors.Join(err, s.Handle("k", func(_ context.Context, run durable.Run) error {
-				attempts = append(attempts, run.Attempt)
-				return nil
-			}), s.Start(), s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: 500 * time.Millisecond}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
+		inCluster(t, 1, func(t *testing.T, c *cluster) {
+			s := c.nodes[0]
+			s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
+			s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
 			time.Sleep(500*time.Millisecond + after)
-			if err := s.PauseKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
-			link.SetFaults(nil)
+			c.must(s.PauseKind(ctx, "note"))
+			s.link.SetFaults(nil)
 			time.Sleep(time.Second)
-			unstarted(t, engine, "a")
-			if err := s.ResumeKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
+			unstarted(t, c.engine, "a")
+			c.must(s.ResumeKind(ctx, "note"))
 			time.Sleep(2 * time.Second)
-			if err := s.Shutdown(ctx); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
-			if fmt.Sprint(attempts) != "[1]" {
-				t.Errorf("the attempts are %v", attempts)
-			}
+			c.attempted("a1")
 		})
 	}
 }
@@ -515,45 +499,22 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 // A start that the engine has confirmed as its kind was paused does not begin, and is no attempt. The node gives back
 // what it holds.
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		var attempts []int
-		err = errors.Join(err, s.Handle("k", func(_ context.Context, run durable.Run) error {
-			attempts = append(attempts, run.Attempt)
-			return nil
-		}), s.Start())
-		if err != nil {
-			t.Fatal(err)
-		}
-		link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
-		err = s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: 500 * time.Millisecond},
-			durable.Task{Key: "b", Kind: "k", Delay: 600 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s := c.nodes[0]
+		s.link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
+		s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
+			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
 		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
-		if err := s.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		c.must(s.PauseKind(ctx, "note"))
 		time.Sleep(80 * time.Millisecond)
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		unstarted(t, engine, "a")
+		unstarted(t, c.engine, "a")
 		time.Sleep(time.Minute)
-		if err := s.ResumeKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		c.must(s.ResumeKind(ctx, "note"))
 		time.Sleep(2 * time.Second)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		if fmt.Sprint(attempts) != "[1 1]" {
-			t.Errorf("the attempts are %v", attempts)
-		}
+		c.attempted("a1", "b1")
 	})
 }
 
