@@ -161,7 +161,7 @@ func (n *node) loadLocked() timewheel.Stats {
 }
 
 // unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it. It
-// releases what the gates of limited kinds have too much of, as well.
+// also releases what the gates hold beyond the node's part in their limits, which shrinks when another node joins.
 func (n *node) unstick(t *term) {
 	var claims []Claim
 	n.mu.Lock()

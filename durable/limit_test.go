@@ -257,6 +257,34 @@ func TestLimit_ofAllNodes(t *testing.T) {
 	})
 }
 
+// A node whose part shrinks gives back what it holds beyond it, so that the node that joins has something to run.
+func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
+	const n = 4
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		join := func() { c.join("note").handle("k", sleeper(time.Minute), durable.WithClusterConcurrency(n)) }
+		join()
+		for i := range 2 * n { // as many as one node runs and holds
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(3 * sec)
+		if calls := c.runs(); len(calls) != n {
+			t.Errorf("these are the runs on one node: %v", briefly(calls))
+		}
+		join()
+		testkit.Settle(3 * lease)
+		calls := c.runs()
+		for _, call := range calls {
+			if call.node != "node 2" {
+				t.Errorf("%q has run on %s", call.Key, call.node)
+			}
+		}
+		if len(calls) != n/2 {
+			t.Errorf("these are the runs on the node that has joined: %v", briefly(calls))
+		}
+		testkit.Settle(time.Hour)
+	})
+}
+
 // The nodes together start no more than the rate allows.
 func TestLimit_rateOfAllNodes(t *testing.T) {
 	const n, burst = 40, 4
