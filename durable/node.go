@@ -54,6 +54,8 @@ type node struct {
 	end      context.CancelFunc
 	sends    context.Context // of its commits; done before that if they take too long at the end
 	endSends context.CancelFunc
+	asks     context.Context // of the waits for other nodes; done when the scheduler is about to leave
+	endAsks  context.CancelFunc
 	runs     context.Context // of the runs; a term has one of its own within it
 	endRuns  context.CancelFunc
 	helper   sync.WaitGroup
@@ -162,6 +164,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
+	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancel(context.Background())
 	n.writes = newLane(splitChanges, n.commit)
 	n.starts = newLane(splitStarts, n.confirm)
@@ -404,6 +407,7 @@ func (n *node) cancel() { n.endRuns() }
 // that it held is free for others. What waits for somebody's lock is given up after closeGrace.
 func (n *node) finish() {
 	defer time.AfterFunc(closeGrace, n.endSends).Stop()
+	n.endAsks()
 	<-n.verbs.stop()
 	n.settleUnsent()
 	n.writes.wait()

@@ -113,6 +113,10 @@ const (
 
 // inquire asks the workers of this node and, through the engine, all others.
 func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
+	if !n.verbs.enter() {
+		return false, ErrStopped
+	}
+	defer n.verbs.leave()
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	some := n.handlings.watch(string(q.Key), q.Cancel)
@@ -124,18 +128,14 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 	if t := n.current(); t != nil {
 		by = t.id
 	}
-	if !n.verbs.enter() {
-		return false, ErrStopped
-	}
 	id, err := n.engine.Ask(ctx, by, data)
-	n.verbs.leave()
 	if err != nil {
 		return false, n.unavailable(ctx, err)
 	}
 	defer n.forgetQuestion(id)
 	if q.Cancel {
 		ran, _ = n.handlings.look(some)
-	} else if ran, err = n.handlings.wait(ctx, n.life.Done(), some); err != nil {
+	} else if ran, err = n.handlings.wait(ctx, n.asks.Done(), some); err != nil {
 		err.(*RunningError).Node = n.cfg.name
 		return ran, err
 	}
@@ -145,10 +145,6 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 
 // forgetQuestion ends a question. The engine keeps one that is not ended for a day.
 func (n *node) forgetQuestion(id int64) {
-	if !n.verbs.enter() {
-		return
-	}
-	defer n.verbs.leave()
 	ctx, cancel := n.callContext()
 	defer cancel()
 	_ = n.engine.Forget(ctx, id)
@@ -162,21 +158,18 @@ func (n *node) await(ctx context.Context, id int64, key string) (ran bool, err e
 	for {
 		select {
 		case <-timer.C:
-		case <-n.life.Done():
+		case <-n.asks.Done():
 			return ran, stillRunning(running, ErrStopped)
 		case <-ctx.Done():
 			return ran, stillRunning(running, ctx.Err())
 		}
 		answers, err := n.answers(ctx, id)
-		switch {
-		case err == nil:
+		if err == nil {
 			var last bool
 			if ran, last, running = judgeAnswers(answers, key, ran); last {
 				return ran, nil
 			}
-		case errors.Is(err, ErrStopped):
-			return ran, stillRunning(running, ErrStopped)
-		case ctx.Err() == nil:
+		} else if ctx.Err() == nil {
 			n.trouble(err)
 		}
 		timer.Reset(askEvery)
@@ -185,10 +178,6 @@ func (n *node) await(ctx context.Context, id int64, key string) (ran bool, err e
 
 // answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
 func (n *node) answers(ctx context.Context, id int64) ([]Answer, error) {
-	if !n.verbs.enter() {
-		return nil, ErrStopped
-	}
-	defer n.verbs.leave()
 	if n.client {
 		if _, err := n.engine.Reap(ctx); err != nil {
 			return nil, err

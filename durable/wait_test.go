@@ -34,6 +34,20 @@ func (c *cluster) busy(key string) *member {
 	return nil
 }
 
+// unasked fails the test if there is a question that a node has not answered for good.
+func (c *cluster) unasked() {
+	c.t.Helper()
+	members, err := c.engine.Members(ctx)
+	if err != nil || len(members) == 0 {
+		c.t.Fatalf("%v, %v", members, err)
+	}
+	for _, m := range members {
+		if left, err := c.engine.Asked(ctx, m.ID); err != nil || len(left) > 0 {
+			c.t.Errorf("%s is asked %v, %v", m.Name, left, err)
+		}
+	}
+}
+
 // A run on a node that is cut off counts as ended when that node has been reaped, and not before.
 func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
@@ -328,15 +342,55 @@ func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
 			}
 			cancel()
 		}
-		members, err := c.engine.Members(ctx)
-		if err != nil || len(members) != 3 {
-			t.Fatalf("%v, %v", members, err)
+		c.unasked()
+	})
+}
+
+// Nothing is left of a question whose caller is ended by the Shutdown of its scheduler.
+func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		on, asks := c.busy("a"), c.nodes[0]
+		if asks == on {
+			asks = c.nodes[1]
 		}
-		for _, m := range members {
-			if left, err := c.engine.Asked(ctx, m.ID); err != nil || len(left) > 0 {
-				t.Errorf("%s is asked %v, %v", m.Name, left, err)
+		c.nodes = []*member{on}
+		s, _ := c.connect()
+		for _, s := range []*durable.Scheduler{s, asks.Scheduler} {
+			ended := make(chan error, 1)
+			go func() {
+				_, err := s.RemoveTaskWait(ctx, "a")
+				ended <- err
+			}()
+			time.Sleep(sec)
+			if err := s.Shutdown(ctx); err != nil {
+				t.Error(err)
 			}
+			var running *durable.RunningError
+			if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
+				t.Errorf("RemoveTaskWait: %v", err)
+			}
+			c.unasked()
 		}
+	})
+}
+
+// An engine that does not answer holds the Shutdown up for a part of a lease.
+func TestRemoveTaskWait_atTheShutdown_doesNotWaitForTheEngine(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		on, asks := c.busy("a"), c.nodes[0]
+		if asks == on {
+			asks = c.nodes[1]
+		}
+		c.nodes = []*member{on}
+		go func() { _, _ = asks.RemoveTaskWait(ctx, "a") }()
+		time.Sleep(sec)
+		asks.link.Next("Forget", memengine.Fault{Delay: time.Hour})
+		began := time.Now()
+		asks.shutdown()
+		if took := time.Since(began); took > lease {
+			t.Errorf("Shutdown took %v", took)
+		}
+		time.Sleep(time.Hour)
 	})
 }
 
