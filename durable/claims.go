@@ -160,8 +160,9 @@ func (n *node) loadLocked() timewheel.Stats {
 	return n.load
 }
 
-// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for it. It
-// also releases what the gates hold beyond the node's part in their limits, which shrinks when another node joins.
+// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for
+// it. It also releases what the gates hold beyond the node's part in their limits, which shrinks when another
+// node joins.
 func (n *node) unstick(t *term) {
 	var claims []Claim
 	n.mu.Lock()
