@@ -10,7 +10,7 @@ import (
 
 // handlings are what the workers of a scheduler have begun and not ended, whatever has become of the tasks since.
 type handlings struct {
-	mu  sync.Mutex // protects all, the fields of each, and ran of its live
+	mu  sync.Mutex // protects all, the fields of each, and ran and cancelled of its live
 	all map[*handling]struct{}
 }
 
@@ -30,6 +30,9 @@ func (r *handlings) begin(of *live) *handling {
 		r.all = make(map[*handling]struct{})
 	}
 	r.all[h] = struct{}{}
+	if of.cancelled {
+		h.ctx.cancel(ErrCancelled)
+	}
 	return h
 }
 
@@ -90,7 +93,8 @@ func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
 func (c *runContext) Err() error                  { return c.made().Err() }
 func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 
-// watch returns the handlings of the key, to be waited for. It cancels them if it is asked to.
+// watch returns the handlings of the key, to be waited for. It cancels them if it is asked to: a run that has
+// not been confirmed by then is cancelled as it starts, also if that is at a later try.
 func (r *handlings) watch(key string, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,6 +106,7 @@ func (r *handlings) watch(key string, cancel bool) (some []*handling) {
 			h.ended = make(chan struct{})
 		}
 		if cancel {
+			h.of.cancelled = true
 			h.ctx.cancel(ErrCancelled)
 		}
 		some = append(some, h)

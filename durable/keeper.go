@@ -79,14 +79,15 @@ type op struct {
 
 // live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
 type live struct {
-	by      interface{ runTask(l *live) }
-	rec     *record
-	overdue bool          // it was put in the backlog, and not in the wheel
-	state   atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
-	over    bool          // it is not running any more; see running
-	ran     bool          // its handler was called; set by its worker, see handlings
-	asked   bool          // the engine was asked to confirm it, and may have counted its start
-	claim   *claim        // of a node; nil in a keeper
+	by        interface{ runTask(l *live) }
+	rec       *record
+	overdue   bool          // it was put in the backlog, and not in the wheel
+	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
+	over      bool          // it is not running any more; see running
+	ran       bool          // its handler was called; set by its worker, see handlings
+	cancelled bool          // so is its run, whenever it begins; see handlings
+	asked     bool          // the engine was asked to confirm it, and may have counted its start
+	claim     *claim        // of a node; nil in a keeper
 }
 
 const (

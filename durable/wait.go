@@ -54,11 +54,12 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 }
 
 // Cancel cancels the contexts of the runs of the key that are in progress, on whatever node, with ErrCancelled as
-// the cause. It reports whether there was one, and does not wait for its end. What the handler returns decides, as
-// ever: after an error the run is tried again. To end it for good, remove the task: [Scheduler.RemoveTaskWait] after
+// the cause. It reports whether there was one, and does not wait for its end. A run that is about to start
+// counts: if it starts, its context is done from the beginning. What the handler returns decides, as ever:
+// after an error the run is tried again. To end it for good, remove the task: [Scheduler.RemoveTaskWait] after
 // Cancel. On an engine the answer of another node takes up to half a second. A node that does not answer within
-// its lease is not waited for once it has been reaped. After an error, other nodes may still cancel the runs that
-// they find when they read the question.
+// its lease is not waited for once it has been reaped. After an error, other nodes may still cancel the runs
+// that they find when they read the question.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -80,8 +81,11 @@ type reply struct {
 	Seq        uint64 `json:"seq,omitempty"`
 }
 
-// reply looks at what a question is about.
-func (r *handlings) reply(some []*handling) reply {
+// reply looks at what a question is about. A run that was cancelled before its start counts as one.
+func (r *handlings) reply(some []*handling, cancelled bool) reply {
+	if cancelled {
+		return reply{Ran: len(some) > 0}
+	}
 	ran, running := r.look(some)
 	if running == nil {
 		return reply{Ran: ran}
@@ -97,8 +101,7 @@ func (k *keeper) inquire(ctx context.Context, q question) (ran bool, err error) 
 			return false, ErrStopped
 		default:
 		}
-		ran, _ = k.handlings.look(some)
-		return ran, nil
+		return len(some) > 0, nil
 	}
 	return k.handlings.wait(ctx, k.ended, some)
 }
@@ -134,7 +137,7 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 	}
 	defer n.forgetQuestion(id)
 	if q.Cancel {
-		ran, _ = n.handlings.look(some)
+		ran = len(some) > 0
 	} else if ran, err = n.handlings.wait(ctx, n.asks.Done(), some); err != nil {
 		err.(*RunningError).Node = n.cfg.name
 		return ran, err
@@ -246,8 +249,8 @@ func (n *node) answer() {
 			i = &inquiry{about: n.handlings.watch(string(q.Key), q.Cancel), cancel: q.Cancel}
 			n.answering[a.ID] = i
 		}
-		r := n.handlings.reply(i.about)
-		last := !r.Running || i.cancel
+		r := n.handlings.reply(i.about, i.cancel)
+		last := !r.Running
 		if i.answered && !last {
 			continue
 		}

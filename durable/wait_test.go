@@ -172,27 +172,39 @@ func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
 	}
 }
 
-// The context is cancelled, though Cancel comes before the engine has confirmed the start.
+// Cancel finds a run whose start is being confirmed, and the run starts cancelled, also if that takes a second try.
 func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		m := c.nodes[0]
-		caught := make(chan error, 1)
-		m.handle("k", func(ctx context.Context, _ durable.Run) error {
-			caught <- context.Cause(ctx)
-			return nil
+	const slow = 4 * sec / 5 // longer than it takes another node to read the question, and not given up
+	for name, faults := range map[string][]memengine.Fault{
+		"slow":        {{Delay: slow}, {Delay: slow}, {Delay: slow}},
+		"failed":      {{Delay: slow, Fail: true}},
+		"lost answer": {{Delay: slow, Lose: true}},
+		"too slow":    {{Delay: 2 * lease}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 2, func(t *testing.T, c *cluster) {
+				caught := make(chan error, 1)
+				c.handle("k", func(*member) durable.Handler {
+					return func(ctx context.Context, _ durable.Run) error {
+						caught <- context.Cause(ctx)
+						return nil
+					}
+				})
+				for i, asks := range c.nodes {
+					key := fmt.Sprint(i)
+					c.nodes[0].add(durable.Task{Key: key, Kind: "k", Delay: sec})
+					c.nodes[0].link.Next("Confirm", faults...)
+					testkit.Settle(sec + 10*tick)
+					if ran, err := asks.Cancel(ctx, key); !ran || err != nil {
+						t.Errorf("Cancel on %s: %v, %v", asks.name, ran, err)
+					}
+					if cause := <-caught; !errors.Is(cause, durable.ErrCancelled) {
+						t.Errorf("after Cancel on %s the cause is %v", asks.name, cause)
+					}
+				}
+			})
 		})
-		m.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		time.Sleep(time.Second / 2)
-		slow := memengine.Fault{Delay: time.Second / 2}
-		m.link.Next("Confirm", slow, slow, slow)
-		time.Sleep(time.Second)
-		if _, err := m.Cancel(ctx, "a"); err != nil {
-			t.Errorf("Cancel: %v", err)
-		}
-		if cause := <-caught; !errors.Is(cause, durable.ErrCancelled) {
-			t.Errorf("the cause is %v", cause)
-		}
-	})
+	}
 }
 
 // After Shutdown the engine may be closed: neither verb asks it anything.
