@@ -100,7 +100,7 @@ type hereJSON struct {
 	Last        *attemptsJSON `json:"last"`    // null if it is not recorded
 	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
 	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
-	Waiting     int           `json:"waiting"` // due runs that wait here for the limits
+	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while it is paused
 }
 
 // A limitJSON is a limit of a kind. What is 0 is not bounded.

@@ -167,6 +167,31 @@ func TestLimit_whileTasksChange(t *testing.T) {
 	})
 }
 
+// What waits for a limit waits for the resumption alone while its kind is paused.
+func TestLimit_ofAPausedKind_nothingWaitsForIt(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(time.Minute), durable.WithConcurrency(1))
+		for i := range 3 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(2 * sec)
+		waiting := func(when string, want int) {
+			t.Helper()
+			k := r.Kinds()[1]
+			if k.Kind != "k" || k.Waiting != want || r.Stats().Limited != want {
+				t.Errorf("%s: %+v, and %d are limited; want %d", when, k, r.Stats().Limited, want)
+			}
+		}
+		waiting("at first", 2)
+		r.must(r.PauseKind(ctx, "k"))
+		waiting("paused", 0)
+		r.must(r.ResumeKind(ctx, "k"))
+		waiting("resumed", 2)
+		r.must(r.PauseAll(ctx))
+		waiting("all paused", 0)
+	})
+}
+
 func TestLimit_wrong(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		for name, o := range map[string]durable.KindOption{

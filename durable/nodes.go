@@ -124,7 +124,7 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 			Limit: k.limit, Cluster: k.cluster,
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Parked: k.parked.Load(),
 		}
-		if k.gate != nil {
+		if k.gate != nil && !i.Paused {
 			i.Waiting = k.gate.waiting()
 		}
 		all = append(all, i)

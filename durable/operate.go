@@ -180,7 +180,7 @@ type KindInfo struct {
 	Paused      bool  // by PauseKind or PauseAll; on a node as far as it knows
 	Limit       Limit // on this scheduler: [WithConcurrency] and [WithRate]
 	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
-	Waiting     int   // due runs that this scheduler holds and that wait for the limits
+	Waiting     int   // due runs that this scheduler holds and that wait for the limits; 0 while it is paused
 
 	Started   uint64
 	Succeeded uint64

@@ -17,7 +17,7 @@ import (
 type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker
-	Limited   int // due runs that are in memory and wait for a limit of their kind; see [WithConcurrency]
+	Limited   int // due runs that are in memory and wait for a limit of their kind, unless it is paused
 	Running   int // handlers that are running
 	Workers   int // handlers that may run at the same time; see [WithPoolSize]
 	Parked    int // tasks that are parked; 0 after Shutdown, as Pending
@@ -150,8 +150,11 @@ func (s *Scheduler) Stats() Stats {
 	all := Stats{
 		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
 	}
+	paused := s.kinds.pauses()
 	for _, g := range s.kinds.gated() {
-		all.Limited += g.waiting()
+		if !paused.Has(g.name) {
+			all.Limited += g.waiting()
+		}
 	}
 	s.below.fill(&all) // what Len has counted, too
 	if s.reads.enter() {

@@ -20,7 +20,7 @@ var (
 	kindPaused = prometheus.NewDesc("timewheel_durable_kind_paused",
 		"1 if a kind is paused, or all kinds are; else 0.", []string{"kind"}, nil)
 	kindLimited = prometheus.NewDesc("timewheel_durable_kind_runs_limited",
-		"Due runs that are in memory here and wait for a limit of their kind.", []string{"kind"}, nil)
+		"Due runs that are in memory here and wait for a limit of their kind; 0 while it is paused.", []string{"kind"}, nil)
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
