@@ -3,7 +3,9 @@
 package durable
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,6 +30,7 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		}
 	}
 	now := c.last
+	now.Kinds = slices.Clone(now.Kinds)
 	total, perSecond := s.below.overdueStarts()
 	now.Left = max(now.Left-int(total-c.total), 0)
 	if now.Left > 0 && !now.Cut && perSecond > 0 {
@@ -44,17 +47,20 @@ func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 	begun := time.Now()
 	total, _ := s.below.overdueStarts()
 	over := stretch{after: Position{Due: None}, until: s.below.overdueUntil()}
-	handled := make(map[string]bool)
+	kinds := make(map[string]*KindCatchUp)
 	paused := s.kinds.pauses()
 	for _, kind := range s.kinds.names() {
-		handled[kind] = !paused.Has(kind)
+		if !paused.Has(kind) {
+			kinds[kind] = &KindCatchUp{Kind: kind}
+		}
 	}
 	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
-		if v.running || !handled[v.rec.kind] {
+		kind := kinds[v.rec.kind]
+		if v.running || kind == nil {
 			return true
 		}
-		if is.Left++; is.Left == 1 {
-			is.Oldest = time.Unix(0, v.rec.due)
+		if kind.Left++; kind.Left == 1 {
+			kind.Oldest = time.Unix(0, v.rec.due)
 		}
 		return true
 	})
@@ -62,6 +68,16 @@ func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 		return err
 	}
 	is.Cut = !end.whole
+	for _, kind := range kinds {
+		if kind.Left == 0 {
+			continue
+		}
+		is.Kinds = append(is.Kinds, *kind)
+		if is.Left += kind.Left; is.Oldest.IsZero() || kind.Oldest.Before(is.Oldest) {
+			is.Oldest = kind.Oldest
+		}
+	}
+	slices.SortFunc(is.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
 	c.last, c.begun, c.took, c.total = is, begun, time.Since(begun), total
 	return nil
 }

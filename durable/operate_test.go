@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -371,10 +373,50 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 			t.Errorf("after 15 s it is %+v, %v; at the rate it should be done in %v", c, err, left)
 		}
 		time.Sleep(time.Minute)
-		if c, err := r.CatchUp(ctx); err != nil || c != (durable.CatchUp{}) {
+		if c, err := r.CatchUp(ctx); err != nil || !reflect.DeepEqual(c, durable.CatchUp{}) {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
 	})
+}
+
+// CatchUp counts what is overdue by kind, each with the due time of its own oldest task.
+func TestCatchUp_byKind(t *testing.T) {
+	const tasks = 30
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec/2 + time.Duration(i)})
+		}
+		r.overdue(tasks, "slow")
+		r.handle("slow", sleeper(0))
+		r.start()
+		testkit.Settle(10 * sec)
+		left := map[string]int{"note": tasks, "slow": tasks}
+		for _, run := range r.runs() {
+			left[run.Kind]--
+		}
+		if left["slow"] != tasks || left["note"] == tasks || left["note"] == 0 {
+			t.Fatalf("%v are left", left)
+		}
+		of := func(kind string) durable.KindCatchUp {
+			first := r.info(fmt.Sprint(kind, tasks-left[kind]))
+			return durable.KindCatchUp{Kind: kind, Left: left[kind], Oldest: first.Next}
+		}
+		slow, note := of("slow"), of("note")
+		is := func(want ...durable.KindCatchUp) {
+			t.Helper()
+			c, err := r.CatchUp(ctx)
+			sum := 0
+			for _, k := range want {
+				sum += k.Left
+			}
+			if err != nil || !slices.Equal(c.Kinds, want) || c.Left != sum || !c.Oldest.Equal(want[0].Oldest) {
+				t.Errorf("%+v, %v; want %+v", c, err, want)
+			}
+		}
+		is(note, slow)
+		r.must(r.PauseKind(ctx, "note"))
+		is(slow)
+	}, durable.WithCatchUp(1))
 }
 
 func TestWithObserver_nil_isRefused(t *testing.T) {
