@@ -95,6 +95,7 @@ type reading struct {
 	nodes  []durable.NodeInfo
 	kinds  []durable.KindInfo
 	pauses durable.Pauses
+	behind durable.CatchUp
 }
 
 // idleKinds are kinds whose tasks do not run, with those that are due.
@@ -185,15 +186,13 @@ func (b *board) read() reading {
 		return found, err
 	})
 	waitAll(b.catchUp.start(b.s.CatchUp), idle)
-	var behind durable.CatchUp
-	behind, _, errs[3] = b.catchUp.get()
+	r.behind, _, errs[3] = b.catchUp.get()
 	var found idleKinds
 	found, _, errs[4] = b.idle.get()
 	r.Orphans, r.Paused = found.orphans, found.paused
 	_, _, errs[5] = b.alive.get()
 
 	r.Time = time.Now()
-	r.Left, r.LeftMore, r.Oldest, r.Done = behind.Left, behind.Cut, behind.Oldest, behind.Done
 	if err := b.s.Err(); err != nil {
 		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
 	}
@@ -218,8 +217,9 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading, counted time.Time) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
-	r.Workers, r.OldestWait, r.Limited = r.stats.Workers, r.stats.OldestWait, r.stats.Limited
+	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
 	r.Tasks = r.stats.Pending
+	r.divideBehind()
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
 		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed}
@@ -245,6 +245,26 @@ func (b *board) fill(r *reading, counted time.Time) {
 			})
 		}
 	}
+}
+
+// divideBehind tells what is overdue of kinds that wait for their limit from the rest.
+func (r *reading) divideBehind() {
+	waits := make(map[string]bool)
+	for _, k := range r.kinds {
+		waits[k.Kind] = k.Waiting > 0
+	}
+	for _, k := range r.behind.Kinds {
+		part := &r.Left
+		if waits[k.Kind] {
+			part = &r.Limited
+			part.Tasks += k.Left
+		}
+		if part.Oldest.IsZero() || k.Oldest.Before(part.Oldest) {
+			part.Oldest = k.Oldest
+		}
+	}
+	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some have been started since they were counted
+	r.LeftMore, r.Done = r.behind.Cut, r.behind.Done
 }
 
 // unhandledKinds returns kinds that have tasks, are not paused, and have no handler on any node.
@@ -323,8 +343,8 @@ func (b *board) state(after int64) schedulerJSON {
 	for _, n := range r.nodes {
 		s.Nodes = append(s.Nodes, newNodeJSON(n, r.Away != ""))
 	}
-	if r.Left > 0 {
-		s.CatchUp = &catchUpJSON{r.Left, r.LeftMore, r.Oldest, known(r.Done)}
+	if c := r.behind; c.Left > 0 {
+		s.CatchUp = &catchUpJSON{c.Left, c.Cut, c.Oldest, known(c.Done)}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

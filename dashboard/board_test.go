@@ -491,8 +491,38 @@ func (s *slowScheduler) Census(ctx context.Context) (durable.Census, error) {
 
 func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
 	time.Sleep(time.Duration(s.counts.Load()))
-	return durable.CatchUp{Left: int(s.asked.Load()), Oldest: time.Now()}, nil
+	left := durable.KindCatchUp{Kind: "ok", Left: int(s.asked.Load()), Oldest: time.Now()}
+	return durable.CatchUp{Left: left.Left, Oldest: left.Oldest, Kinds: []durable.KindCatchUp{left}}, nil
 }
+
+// What is overdue of a kind that waits for its limit is a note. The rest is a finding, though one kind waits.
+func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &behindScheduler{Scheduler: newScheduler(t, memstore.New())}
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+		f.kinds = []durable.KindInfo{{Kind: "mail", Waiting: 5}, {Kind: "ok"}, {Kind: "sms", Waiting: 1}}
+		f.behind = durable.CatchUp{Left: 345, Oldest: ago(time.Hour), Kinds: []durable.KindCatchUp{
+			{Kind: "mail", Left: 200, Oldest: ago(time.Hour)}, {Kind: "ok", Left: 50, Oldest: ago(time.Minute)},
+			{Kind: "sms", Left: 100, Oldest: ago(2 * time.Hour)},
+		}}
+		s := newBoard("tasks", f, nil).state(-1)
+		if h := s.Health; h.Well || h.Text != "Catching up: 45 overdue tasks left, the oldest due 1 m ago" ||
+			len(h.Notes) != 1 || h.Notes[0].Text != "Catching up: 300 overdue tasks left, the oldest due 2 h ago; "+
+			"runs wait for the limit of their kind" || s.CatchUp.Left != 345 {
+			t.Errorf("the health is %+v, and the backlog %+v", h, s.CatchUp)
+		}
+	})
+}
+
+// A behindScheduler has a backlog.
+type behindScheduler struct {
+	*durable.Scheduler
+	kinds  []durable.KindInfo
+	behind durable.CatchUp
+}
+
+func (s *behindScheduler) Kinds() []durable.KindInfo                        { return s.kinds }
+func (s *behindScheduler) CatchUp(context.Context) (durable.CatchUp, error) { return s.behind, nil }
 
 // All pages of a scheduler share a reading a second, and nothing is left running when the handler is not used any more.
 func TestBoard_isForgotten(t *testing.T) {

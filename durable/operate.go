@@ -200,7 +200,7 @@ type CatchUp struct {
 	Kinds  []KindCatchUp
 }
 
-// A KindCatchUp is what is left of a kind, as it was counted last. A kind of which nothing was found has none.
+// A KindCatchUp is what is left of a kind, as it was counted last. A kind that has nothing left has none.
 type KindCatchUp struct {
 	Kind   string
 	Left   int
@@ -208,9 +208,10 @@ type KindCatchUp struct {
 }
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
-// looks at the tasks for 150 ms at most, in due order: if it is Cut, a kind that is less overdue than the others
-// may not have been found. Those of a kind that has no handler here, or is paused, are left out. What has taken
-// longer than 5 ms is used again for a hundred times as long. Left is less the tasks that have been started since.
+// looks at the tasks for 150 ms at most, in due order: if it is Cut, a kind whose tasks are due later than the
+// others may be missing. Those of a kind that has no handler here, or is paused, are left out. What has taken
+// longer than 5 ms is used again for a hundred times as long; Left is less the tasks that have been started
+// since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 
 // An Action is what [Scheduler.Bulk] does to a task.

@@ -21,14 +21,18 @@ var (
 		"1 if a kind is paused, or all kinds are; else 0.", []string{"kind"}, nil)
 	kindLimited = prometheus.NewDesc("timewheel_durable_kind_runs_limited",
 		"Due runs that are in memory here and wait for a limit of their kind; 0 while it is paused.", []string{"kind"}, nil)
+	kindBacklog = prometheus.NewDesc("timewheel_durable_kind_backlog_tasks",
+		"Overdue tasks of a kind that have not been started.", []string{"kind"}, nil)
+	kindBacklogAge = prometheus.NewDesc("timewheel_durable_kind_backlog_age_seconds",
+		"How long the oldest overdue task of a kind has been due; 0 if there is none.", []string{"kind"}, nil)
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
 	kindFailed = newKindDesc("failed", "Calls of the handler of a kind that failed.")
 	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
 
-	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindStarted,
-		kindSucceeded, kindFailed, kindParked}
+	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindBacklog,
+		kindBacklogAge, kindStarted, kindSucceeded, kindFailed, kindParked}
 )
 
 func newKindDesc(what, help string) *prometheus.Desc {
@@ -38,6 +42,7 @@ func newKindDesc(what, help string) *prometheus.Desc {
 // kindAccounts are the accounts of the kinds with one value of the label. A nil part is unknown.
 type kindAccounts struct {
 	runs      *durable.KindInfo
+	behind    *durable.KindCatchUp
 	tasks     *durable.KindCensus
 	unhandled *time.Duration
 	paused    bool // one of the kinds is
@@ -66,6 +71,14 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Parked += k.Parked
 		a.runs.Waiting += k.Waiting
 	}
+	if behind, err := c.of.CatchUp(ctx); err == nil {
+		for _, k := range handled {
+			of(k.Kind).add(durable.KindCatchUp{})
+		}
+		for _, k := range behind.Kinds {
+			of(k.Kind).add(k)
+		}
+	}
 	census, err := c.of.Census(ctx)
 	if err == nil {
 		for _, k := range census.Kinds {
@@ -90,6 +103,17 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	}
 }
 
+// add counts what is overdue of a kind.
+func (a *kindAccounts) add(k durable.KindCatchUp) {
+	if a.behind == nil {
+		a.behind = &durable.KindCatchUp{}
+	}
+	if a.behind.Left == 0 || k.Oldest.Before(a.behind.Oldest) {
+		a.behind.Oldest = k.Oldest
+	}
+	a.behind.Left += k.Left
+}
+
 func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
@@ -100,6 +124,14 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 		}
 		metrics <- prometheus.MustNewConstMetric(
 			kindLimited, prometheus.GaugeValue, float64(a.runs.Waiting), label)
+	}
+	if a.behind != nil {
+		metrics <- prometheus.MustNewConstMetric(kindBacklog, prometheus.GaugeValue, float64(a.behind.Left), label)
+		age := 0.0
+		if a.behind.Left > 0 {
+			age = max(time.Since(a.behind.Oldest).Seconds(), 0)
+		}
+		metrics <- prometheus.MustNewConstMetric(kindBacklogAge, prometheus.GaugeValue, age, label)
 	}
 	if a.tasks != nil {
 		for state, n := range map[string]int{

@@ -52,11 +52,10 @@ type scheduler interface {
 	Find(ctx context.Context, q durable.Query) (durable.Found, error)
 }
 
-// A durableReading is what a scrape reads from a scheduler. catchUp is nil if it is not known.
+// A durableReading is what a scrape reads from a scheduler at once.
 type durableReading struct {
 	durable.Stats
-	failed  bool
-	catchUp *durable.CatchUp
+	failed bool
 }
 
 // A schedulerCollector collects what there is to say about one scheduler.
@@ -86,9 +85,6 @@ func (c *schedulerCollector) Collect(metrics chan<- prometheus.Metric) {
 	r := durableReading{Stats: c.of.Stats(), failed: c.of.Err() != nil}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if left, err := c.of.CatchUp(ctx); err == nil {
-		r.catchUp = &left
-	}
 	c.accounts.collect(r, metrics)
 	metrics <- histogram(commitDuration, r.Commits)
 	if r.Node != nil {
@@ -115,15 +111,10 @@ func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(desc, t.Count, t.Total.Seconds(), upTo)
 }
 
-// ofNode returns an account that only a node has, and ofCatchUp one that is not always known.
+// ofNode returns an account that only a node has.
 func ofNode(of func(n durable.NodeStats) float64) func(r durableReading) float64 {
 	value := known(of)
 	return func(r durableReading) float64 { return value(r.Node) }
-}
-
-func ofCatchUp(of func(c durable.CatchUp) float64) func(r durableReading) float64 {
-	value := known(of)
-	return func(r durableReading) float64 { return value(r.catchUp) }
 }
 
 // leased returns a time of the lease. A scheduler of [durable.Connect] has none.
@@ -179,15 +170,6 @@ var schedulerAccounts = []account[durableReading]{
 			}
 			return float64(r.StoreSize)
 		}),
-	newGauge("timewheel_durable_backlog_tasks", "Overdue tasks that have not been started.",
-		ofCatchUp(func(c durable.CatchUp) float64 { return float64(c.Left) })),
-	newGauge("timewheel_durable_backlog_age_seconds", "How long the oldest overdue task has been due; 0 if there is none.",
-		ofCatchUp(func(c durable.CatchUp) float64 {
-			if c.Left == 0 {
-				return 0
-			}
-			return max(time.Since(c.Oldest).Seconds(), 0)
-		})),
 
 	newGauge("timewheel_durable_lease_seconds", "Length of the lease of the node.",
 		ofNode(func(n durable.NodeStats) float64 { return leased(n, n.Lease) })),

@@ -211,7 +211,7 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 			StoreSize: int64(n),
 			Node:      &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
 		}
-		f.catchUp = durable.CatchUp{Left: n, Oldest: time.Now().Add(time.Hour)}
+		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "k", Left: n, Oldest: time.Now().Add(time.Hour)}}}
 	}, 13)
 }
 
@@ -227,9 +227,11 @@ func node() *fakeScheduler {
 				Claimed: 7, TakenOver: 8, StartsRefused: 9, EndsRefused: 10,
 			},
 		},
-		catchUp: durable.CatchUp{Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
-		kinds:   []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, Parked: 16}},
-		census:  durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
+		catchUp: durable.CatchUp{Kinds: []durable.KindCatchUp{
+			{Kind: "mail", Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
+		}},
+		kinds:  []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, Parked: 16}},
+		census: durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }
 
@@ -248,8 +250,6 @@ func TestSchedulerCollector_reportsTheNode(t *testing.T) {
 			"timewheel_durable_takeovers_total":                8,
 			"timewheel_durable_confirmations_refused_total":    9,
 			"timewheel_durable_acknowledgements_refused_total": 10,
-			"timewheel_durable_backlog_tasks":                  11,
-			"timewheel_durable_backlog_age_seconds":            12,
 		} {
 			m := find(t, c, name)
 			if got := m.GetCounter().GetValue() + m.GetGauge().GetValue(); got != want {
@@ -326,6 +326,12 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16} {
 			is(t, c, "timewheel_durable_kind_runs_"+name+"_total", map[string]float64{"mail": want})
 		}
+		const backlog, age = "timewheel_durable_kind_backlog_tasks", "timewheel_durable_kind_backlog_age_seconds"
+		f.kinds = append(f.kinds, durable.KindInfo{Kind: "sms"})
+		is(t, c, backlog, map[string]float64{"mail": 11, "sms": 0})
+		is(t, c, age, map[string]float64{"mail": 12, "sms": 0})
+		f.kinds = nil // it has got its handler just now
+		is(t, c, backlog, map[string]float64{"mail": 11})
 		// What is no text becomes text, and what has the same text then is one.
 		f.kinds = []durable.KindInfo{{Kind: "\xff", Started: 1}, {Kind: "\xfe", Started: 2}}
 		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"\uFFFD": 3})
@@ -345,9 +351,19 @@ func TestSchedulerCollector_manyKinds_areOther(t *testing.T) {
 			f.census.Kinds = append(f.census.Kinds, durable.KindCensus{Kind: kind, Tasks: 3, Failing: 1, Parked: 1, Paused: 1})
 		}
 		f.kinds = append(f.kinds, durable.KindInfo{Kind: "last", Started: 1000})
+		for _, k := range f.kinds[90:150] {
+			f.catchUp.Kinds = append(f.catchUp.Kinds, durable.KindCatchUp{
+				Kind: k.Kind, Left: 2, Oldest: time.Now().Add(-time.Duration(len(f.catchUp.Kinds)) * time.Second),
+			})
+		}
 		started := byLabels(t, c, "timewheel_durable_kind_runs_started_total")
 		if len(started) != 101 || started["last"] != 1000 || started["kind 098"] != 1 || started["other"] != 51 {
 			t.Errorf("%d kinds, the last %v, the other %v", len(started), started["last"], started["other"])
+		}
+		backlog, age := "timewheel_durable_kind_backlog_tasks", "timewheel_durable_kind_backlog_age_seconds"
+		if tasks, ages := byLabels(t, c, backlog), byLabels(t, c, age); len(tasks) != 101 || tasks["last"] != 0 ||
+			tasks["kind 098"] != 2 || tasks["other"] != 2*51 || ages["kind 098"] != 8 || ages["other"] != 59 {
+			t.Errorf("%d kinds have a backlog, the other %v for %v s", len(tasks), tasks["other"], ages["other"])
 		}
 		tasks := byLabels(t, c, "timewheel_durable_kind_tasks")
 		if len(tasks) != 400 || tasks["other scheduled"] != 51 || tasks["other parked"] != 51 || tasks["other paused"] != 51 {
@@ -421,7 +437,7 @@ func TestSchedulerCollector_engineHangs(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("a scrape takes %v", took)
 		}
-		is(t, c, "timewheel_durable_backlog_tasks", map[string]float64{})
+		is(t, c, "timewheel_durable_kind_backlog_tasks", map[string]float64{})
 		is(t, c, "timewheel_durable_engine_away", map[string]float64{"": 1})
 		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"mail": 13})
 	})
@@ -437,7 +453,6 @@ func TestSchedulerCollector_ofAStore_hasNoNode(t *testing.T) {
 			}
 		}
 	}
-	is(t, c, "timewheel_durable_backlog_age_seconds", map[string]float64{"": 0})
 }
 
 func TestAttempts(t *testing.T) {
@@ -550,10 +565,10 @@ func TestSchedulerCollector_series(t *testing.T) {
 		}
 		store, without := everything(), everything()
 		store.stats.Node = nil
-		without.kinds, without.census.Kinds = nil, nil
+		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{40, 69, 11, 62}; !slices.Equal(got, want) {
+		if want := []int{38, 67, 13, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

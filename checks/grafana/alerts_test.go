@@ -24,6 +24,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -198,21 +199,28 @@ var trials = map[string]trial{
 	},
 	"TimewheelDurableBacklogGrows": {
 		fires: `
-			timewheel_durable_backlog_tasks       100x60
-			timewheel_durable_backlog_age_seconds 60+15x60`,
-		after: every + 10*time.Minute,
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       100x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 60+15x60
+			timewheel_durable_kind_backlog_tasks{kind="sms"}        5000-20x60
+			timewheel_durable_kind_backlog_age_seconds{kind="sms"}  9000-15x60
+			timewheel_durable_kind_runs_limited{kind="sms"}         20x60`,
+		after: time.Minute + 10*time.Minute,
 		quiet: []string{`
-			timewheel_durable_backlog_tasks       1000-10x60
-			timewheel_durable_backlog_age_seconds 60+15x60`, `
-			timewheel_durable_backlog_tasks       5000x60
-			timewheel_durable_backlog_age_seconds 9000-15x60`, `
-			timewheel_durable_backlog_tasks       0x60
-			timewheel_durable_backlog_age_seconds 0x60`, `
-			timewheel_durable_backlog_tasks                  100x60
-			timewheel_durable_backlog_age_seconds            60+15x60
-			timewheel_durable_kind_runs_limited{kind="mail"} 20x60`, `
-			timewheel_durable_backlog_tasks       0x4 50x20 0x60
-			timewheel_durable_backlog_age_seconds 0x4 0+15x20 0x60`,
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       1000-10x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 60+15x60`, `
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       5000x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 9000-15x60`, `
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       0x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 0x60`, `
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       100x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 60+15x60
+			timewheel_durable_kind_runs_limited{kind="mail"}        20x60`, `
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       0x4 50x20 0x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 0x4 0+15x20 0x60`, `
+			timewheel_durable_kind_backlog_tasks{kind="mail"}       100x60
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 60+15x60
+			timewheel_durable_kind_backlog_tasks{kind="sms"}        5000-20x60
+			timewheel_durable_kind_backlog_age_seconds{kind="sms"}  9000-15x60`,
 		},
 	},
 	"TimewheelDurableKindUnhandled": {
@@ -509,6 +517,41 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 	}
 	if got := onScrapes(t, scrapes).names(); limited == 0 || !slices.Equal(got, []string{"TimewheelDurableBacklogGrows"}) {
 		t.Errorf("without the metric the alerts %q fire", got)
+	}
+}
+
+// While a kind waits for its limit, the workers are too few for another one, which has none. The alert names that.
+func TestAlerts_onABacklogNextToALimitedKind(t *testing.T) {
+	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
+		s, err := durable.Join(context.Background(), memengine.New(),
+			durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, registry, "orders", s, map[string]durable.Handler{
+			"slow": func(ctx context.Context, _ durable.Run) error {
+				select {
+				case <-time.After(time.Minute):
+				case <-ctx.Done():
+				}
+				return nil
+			},
+		})
+		limited := func(context.Context, durable.Run) error { return nil }
+		if err := s.Handle("limited", limited, durable.WithRate(1, 5*time.Minute, 1)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 90 {
+			for _, kind := range []string{"limited", "slow"} {
+				delay := time.Duration(i+1) * 20 * time.Second
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: delay})
+			}
+		}
+	})
+	const name = "TimewheelDurableBacklogGrows"
+	h := onScrapes(t, scrapes)
+	if a := h.said[name]; a == nil || a.Labels.Get("kind") != "slow" {
+		t.Errorf("the alerts at %v fire, and %s is %v", h.at, name, a)
 	}
 }
 

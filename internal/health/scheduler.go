@@ -49,16 +49,21 @@ type SchedulerReading struct {
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // of the runs that wait for a worker
-	Limited                   int           // due runs that wait for a limit of their kind, or fewer
 
 	Kinds    []KindReading
 	Orphans  []DueReading  // kinds that have no handler
 	Paused   []DueReading  // paused kinds; one without a name if all kinds are paused
 	Nodes    []NodeReading // none on a store
-	Left     int           // overdue tasks from before the start
-	LeftMore bool          // there are more than Left
-	Oldest   time.Time     // when the first of these was due
+	Left     Backlog       // of the kinds that no limit holds back
+	Limited  Backlog       // of the kinds whose runs wait for their limit
+	LeftMore bool          // there are more than these
 	Done     time.Time     // when all of these will have been started; zero if unknown
+}
+
+// A Backlog is overdue tasks.
+type Backlog struct {
+	Tasks  int
+	Oldest time.Time // when the first of these was due
 }
 
 // A KindReading is about the tasks of a kind.
@@ -138,8 +143,10 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, Finding{Paused, from, text})
 	}
 	all = few(all, "kinds are paused")
-	if now.Limited > 0 {
-		all = append(all, behind(now, past)...)
+	limited := func(r SchedulerReading) Backlog { return r.Limited }
+	for _, f := range behind(now, past, limited) {
+		f.Text += "; runs wait for the limit of their kind"
+		all = append(all, f)
 	}
 	return all
 }
@@ -371,25 +378,19 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
-	if now.Limited > 0 {
-		return nil // it is noted
-	}
-	return behind(now, past)
+	return behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
 }
 
-// behind reports what is overdue.
-func behind(now SchedulerReading, past []SchedulerReading) []Finding {
-	is := func(r SchedulerReading) bool { return r.Left > 0 && r.Time.Sub(r.Oldest) >= TooLong }
+// behind reports that a part of what is overdue has been so for long.
+func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerReading) Backlog) []Finding {
+	is := func(r SchedulerReading) bool { return part(r).Tasks > 0 && r.Time.Sub(part(r).Oldest) >= TooLong }
 	if !is(now) || now.Away != "" {
 		return nil
 	}
 	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s",
-		atLeast(now.LeftMore), count(now.Left, "overdue task"), ago(now.Time.Sub(now.Oldest)))
-	if now.Done.After(now.Time) {
+		atLeast(now.LeftMore), count(part(now).Tasks, "overdue task"), ago(now.Time.Sub(part(now).Oldest)))
+	if now.Done.After(now.Time) && part(now).Tasks == now.Left.Tasks+now.Limited.Tasks {
 		text += ", done in about " + Span(now.Done.Sub(now.Time))
-	}
-	if now.Limited > 0 {
-		text += "; runs wait for the limit of their kind"
 	}
 	return []Finding{{CatchingUp, since(now, past, is), text}}
 }

@@ -27,7 +27,7 @@ func TestJudgeScheduler(t *testing.T) {
 		return x
 	}
 	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
-	behind := r{Left: 12400, Oldest: ago(3 * h), Done: noon.Add(40 * s)}
+	behind := r{Left: Backlog{12400, ago(3 * h)}, Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
 	again.Started, before.Started = ago(h), ago(h)
@@ -46,7 +46,7 @@ func TestJudgeScheduler(t *testing.T) {
 			"The store has failed, and nothing has run: b c"}}},
 		{"the store failed before", at(0, r{Broken: "b"}), nil, []Finding{{StoreFailed, time.Time{},
 			"The store has failed, and nothing has run: b"}}},
-		{"the engine is away", at(0, r{Away: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: 1}),
+		{"the engine is away", at(0, r{Away: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: Backlog{Tasks: 1}}),
 			[]r{nodes(70*s, node("a", 1, 4*s), node("b", 2, 4*s)), at(61*s, r{Away: "refused"}), at(5*s, r{Away: "x"})},
 			[]Finding{{EngineAway, ago(61 * s), "The engine has not answered for 1 m 1 s, and nothing starts here: refused"}}},
 		{"a late lease", nodes(0, node("a", 1, 4*s), node("b", 2, 1900*time.Millisecond), node("c", 3, -s)), nil, []Finding{
@@ -97,10 +97,12 @@ func TestJudgeScheduler(t *testing.T) {
 		{"lost long ago", nodes(0, node("a", 1, 4*s)), []r{nodes(7*m, node("b", 2, s)), nodes(6*m, node("a", 1, 4*s))}, nil},
 		{"a backlog", at(0, behind), []r{at(m, r{}), at(30*s, behind)}, []Finding{{CatchingUp, ago(30 * s),
 			"Catching up: 12,400 overdue tasks left, the oldest due 3 h ago, done in about 40 s"}}},
-		{"a backlog of unknown size", at(0, r{Left: 1, LeftMore: true, Oldest: ago(m)}), nil, []Finding{{CatchingUp, time.Time{},
+		{"a backlog next to that of a limit", at(0, r{Left: Backlog{40, ago(m)}, Limited: Backlog{300, ago(h)}, Done: noon.Add(h)}), nil,
+			[]Finding{{CatchingUp, time.Time{}, "Catching up: 40 overdue tasks left, the oldest due 1 m ago"}}},
+		{"a backlog of unknown size", at(0, r{Left: Backlog{1, ago(m)}, LeftMore: true}), nil, []Finding{{CatchingUp, time.Time{},
 			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
-		{"due just now", at(0, r{Left: 5, Oldest: ago(s / 2)}), nil, nil},
-		{"the worst first", at(0, r{Parked: 1, Left: 1, Oldest: ago(m), Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []DueReading{{"o", 1, false, ago(m)}},
+		{"due just now", at(0, r{Left: Backlog{5, ago(s / 2)}}), nil, nil},
+		{"the worst first", at(0, r{Parked: 1, Left: Backlog{1, ago(m)}, Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []DueReading{{"o", 1, false, ago(m)}},
 			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1, OldestWait: 2 * s}), []r{at(2*s, r{})}, []Finding{
 			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has run out, and other nodes take its tasks over"},
 			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
@@ -135,8 +137,11 @@ func TestNotesOfScheduler(t *testing.T) {
 		}},
 		"none is due": {at(0, DueReading{Kind: "mail"}), []SchedulerReading{at(-5)}, []Finding{{Paused, noon, "Kind mail is paused"}}},
 		"all of them": {at(0, DueReading{Due: 12}), []SchedulerReading{at(-5, mail)}, []Finding{{Paused, noon, "All kinds are paused: 12 due tasks wait"}}},
-		"a backlog, and a limit": {SchedulerReading{Time: noon, Left: 300, Oldest: noon.Add(-time.Minute), Limited: 2}, nil,
+		"a backlog, and a limit": {SchedulerReading{Time: noon, Limited: Backlog{300, noon.Add(-time.Minute)}}, nil,
 			[]Finding{{CatchingUp, time.Time{}, "Catching up: 300 overdue tasks left, the oldest due 1 m ago; runs wait for the limit of their kind"}}},
+		"a limit alone, with an end": {SchedulerReading{Time: noon, Limited: Backlog{1, noon.Add(-time.Minute)}, Done: noon.Add(time.Hour)},
+			[]SchedulerReading{{Time: noon.Add(-5 * time.Second), Left: Backlog{1, noon.Add(-time.Hour)}}}, []Finding{{CatchingUp, noon,
+				"Catching up: 1 overdue task left, the oldest due 1 m ago, done in about 1 h; runs wait for the limit of their kind"}}},
 		"stopped": {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
