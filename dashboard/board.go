@@ -42,7 +42,7 @@ type scheduler interface {
 	Find(context.Context, durable.Query) (durable.Found, error)
 	Failures(context.Context) (durable.Failures, error)
 	Get(ctx context.Context, key string) (durable.Info, bool, error)
-	Bulk(context.Context, durable.Query, durable.Action) (int, error)
+	BulkStep(context.Context, durable.Query, durable.Action) (n int, next string, err error)
 	RemoveTask(ctx context.Context, key string) error
 	Reschedule(ctx context.Context, key string, d time.Duration) error
 	Pause(ctx context.Context, key string) error
@@ -522,19 +522,20 @@ func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 	return b.s.PauseKind(ctx, kind)
 }
 
-// bulk does the same to the tasks of the query, for a while. It returns to how many, and whether there may be
-// more.
-func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (n int, more bool, err error) {
+// bulk does the same to the tasks of the query, for a while. If there may be more it says where to continue: where
+// it has begun, if the scheduler did not answer in time.
+func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (done bulkJSON, err error) {
 	slice, cancel := context.WithTimeout(ctx, bulkTime)
 	defer cancel()
-	n, err = b.s.Bulk(slice, q, do)
+	q.For = bulkTime / 2
+	n, next, err := b.s.BulkStep(slice, q, do)
 	if err != nil && slice.Err() != nil && ctx.Err() == nil {
-		return n, true, nil
+		return bulkJSON{n, true, q.After}, nil
 	}
-	return n, false, err
+	return bulkJSON{n, next != "", next}, err
 }
 
-// bulkTime is how long a request about many tasks takes, at most.
+// bulkTime is how long a request about many tasks takes, at most. It looks for tasks in the first half of that.
 const bulkTime = 2 * time.Second
 
 func missedName(m durable.Missed) string {

@@ -336,8 +336,9 @@ type groupJSON struct {
 }
 
 type bulkJSON struct {
-	Tasks int  `json:"tasks"`
-	More  bool `json:"more"` // the time was up; the same request again does the rest
+	Tasks int    `json:"tasks"`
+	More  bool   `json:"more"` // the time was up; the same request again, after next, does the rest
+	Next  string `json:"next"`
 }
 
 // known returns the time, or nil if it is zero.

@@ -136,15 +136,16 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 		fail(w, http.StatusForbidden, entry.Err.Error())
 		return
 	}
-	var more bool
-	entry.Tasks, more, entry.Err = b.bulk(r.Context(), q, do)
+	var done bulkJSON
+	done, entry.Err = b.bulk(r.Context(), q, do)
+	entry.Tasks = done.Tasks
 	if do != durable.DoNothing {
 		h.note(r, entry)
 	}
 	if entry.Err != nil && entry.Tasks > 0 {
 		entry.Err = fmt.Errorf("%w; %d tasks were done before", entry.Err, entry.Tasks)
 	}
-	reply(w, bulkJSON{entry.Tasks, more}, entry.Err)
+	reply(w, done, entry.Err)
 }
 
 // pauseKind pauses or resumes the kind that is in the form, or all kinds.

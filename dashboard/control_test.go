@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -187,45 +188,68 @@ func TestScheduler_bulk(t *testing.T) {
 	})
 }
 
-// A slowBulk works until its time is up, and so needs several requests.
+// A slowBulk looks at a task in 100 ms, and so needs several requests. One in thirty is one that it looks for. A
+// hanging one answers when the time is up.
 type slowBulk struct {
 	*fakeScheduler
-	left int
+	tasks   int
+	hanging bool
 }
 
-func (f *slowBulk) Bulk(ctx context.Context, _ durable.Query, _ durable.Action) (n int, err error) {
-	for ; f.left > 0; n++ {
-		time.Sleep(100 * time.Millisecond)
-		if ctx.Err() != nil {
-			return n, ctx.Err()
-		}
-		f.left--
+func (f *slowBulk) BulkStep(ctx context.Context, q durable.Query, _ durable.Action,
+) (n int, next string, err error) {
+	if f.hanging {
+		<-ctx.Done()
+		return 0, "", ctx.Err()
 	}
-	return n, nil
+	began := time.Now()
+	at, _ := strconv.Atoi(q.After)
+	for ; at < f.tasks; at++ {
+		if time.Since(began) >= q.For {
+			return n, strconv.Itoa(at), ctx.Err()
+		}
+		if time.Sleep(100 * time.Millisecond); at%30 == 29 {
+			n++
+		}
+	}
+	return n, "", ctx.Err()
 }
 
+// However long it takes, and however little a request finds, the next one continues where it has come to.
 func TestBoard_bulkThatTakesLong_isInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowBulk{&fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, 50}
+		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, tasks: 90}
 		f.census = func() durable.Census { return durable.Census{} }
 		b := newBoard("tasks", f, nil)
+		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}},
+			AllowControl(func(*http.Request) error { return nil }))
 		total, parts := 0, 0
+		form := url.Values{"do": {"remove"}}
 		for more := true; more; parts++ {
-			var n int
-			var err error
-			if n, more, err = b.bulk(t.Context(), durable.Query{}, durable.DoRemove); err != nil {
-				t.Fatal(err)
+			began := time.Now()
+			got := answer[bulkJSON](t, ask(h, "POST", "/api/bulk", form), 200)
+			if took := time.Since(began); took > bulkTime || got.More != (got.Next != "") {
+				t.Fatalf("after %v there is %+v", took, got)
 			}
-			total += n
+			total, more = total+got.Tasks, got.More
+			form.Set("after", got.Next)
+			f.hanging = parts == 4
+			if f.hanging {
+				again := answer[bulkJSON](t, ask(h, "POST", "/api/bulk", form), 200)
+				if again != (bulkJSON{0, true, got.Next}) {
+					t.Errorf("when the scheduler does not answer there is %+v after %+v", again, got)
+				}
+			}
+			f.hanging = false
 		}
-		if total != 50 || parts != 3 {
+		if total != 3 || parts != 9 {
 			t.Errorf("it was done to %d tasks in %d parts", total, parts)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		f.left = 1
-		if _, more, err := b.bulk(gone, durable.Query{}, durable.DoRemove); err == nil || more {
-			t.Errorf("without a reader it returns %v, %v", more, err)
+		f.hanging = true
+		if done, err := b.bulk(gone, durable.Query{}, durable.DoRemove); err == nil || done.More {
+			t.Errorf("without a reader it returns %v, %v", done, err)
 		}
 	})
 }

@@ -136,8 +136,9 @@
 //	                              form with scheduler: PauseAll or ResumeAll
 //	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause or resume, for
 //	                              all tasks that the query finds. {"tasks": to how many it was done, "more":
-//	                              whether the time was up}; a request takes two seconds at most, and the same
-//	                              again does the rest. To run, the state must be scheduled, retrying or parked
+//	                              whether the time was up, "next"}; a request takes two seconds at most, and the
+//	                              same again, with next as after, does the rest. To run, the state must be
+//	                              scheduled, retrying or parked
 //
 // The state of a wheel is one object:
 //

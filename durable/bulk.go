@@ -14,9 +14,12 @@ import (
 // commits.
 const bulkAtOnce = 1024
 
-func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err error) {
+// bulk does an action to what it finds within that time, or to all if that is 0. next is where it has come to, or
+// empty at the end.
+func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Duration,
+) (n int, next string, err error) {
 	if do > DoResume {
-		return 0, fmt.Errorf("%w: unknown action %d", ErrInvalidTask, do)
+		return 0, "", fmt.Errorf("%w: unknown action %d", ErrInvalidTask, do)
 	}
 	now := s.below.now()
 	over := q.stretch(now)
@@ -29,13 +32,23 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 		}
 	}
 	if err := over.resume(q.After); err != nil {
-		return 0, err
+		return 0, "", err
 	}
+	n, whole, err := s.eachOf(ctx, &over, q, now, do, most)
+	if err == nil && !whole {
+		next = over.cursor()
+	}
+	return n, next, err
+}
+
+// eachOf does an action to each task of the stretch that fits the query, or counts them.
+func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int64, do Action, most time.Duration,
+) (n int, whole bool, err error) {
 	if do == DoNothing {
-		_, err = s.look(ctx, &over, q, now, 0, func(view) bool { n++; return true })
-		return n, err
+		end, err := s.look(ctx, over, q, now, most, func(view) bool { n++; return true })
+		return n, end.whole, err
 	}
-	return s.each(ctx, &over, q, now, func(v *view) *verb {
+	return s.each(ctx, over, q, now, most, func(v *view) *verb {
 		verb := &verb{
 			what: toRemove, key: v.rec.key, to: s.below.now(), kinds: &s.kinds, size: v.rec.size(), found: v, same: true,
 		}
@@ -51,24 +64,30 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action) (n int, err er
 	})
 }
 
-// each does a verb to each task of the stretch that fits the query, in steps. It returns to how many.
-func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, verb func(*view) *verb,
-) (n int, err error) {
-	for {
+// each does a verb to each task of the stretch that fits the query, in groups, until there is no more or it has
+// looked for that time. A time of 0 is never up. It returns to how many.
+func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
+	verb func(*view) *verb,
+) (n int, whole bool, err error) {
+	for begun := time.Now(); ; {
 		var page []view
 		size, began := 0, time.Now()
-		end, err := s.look(ctx, over, q, now, 0, func(v view) bool {
+		left := time.Duration(0)
+		if most > 0 {
+			left = max(most-time.Since(begun), 1)
+		}
+		end, err := s.look(ctx, over, q, now, left, func(v view) bool {
 			page = append(page, v)
 			size += v.rec.size()
 			// What is rare is not kept waiting.
 			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
 		})
 		if err != nil {
-			return n, err
+			return n, false, err
 		}
 		done, err := s.together(ctx, page, verb)
-		if n += done; err != nil || end.whole {
-			return n, err
+		if n += done; err != nil || end.whole || most > 0 && time.Since(begun) >= most {
+			return n, end.whole, err
 		}
 	}
 }

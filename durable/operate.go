@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ type Query struct {
 
 	After string        // Found.Next of the page before; empty for the first
 	Limit int           // tasks in a page, at most; 0 means 100
-	For   time.Duration // how long [Scheduler.Find] may look; 0 means 150 ms
+	For   time.Duration // how long [Scheduler.Find] or [Scheduler.BulkStep] may look; 0 means 150 ms
 }
 
 // Found is a page of tasks.
@@ -230,7 +231,14 @@ const (
 // is not counted. When ctx is done Bulk stops, and returns how many it has done. Doing it again continues with
 // the rest.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
-	return s.bulk(ctx, q, do)
+	n, _, err := s.bulk(ctx, q, do, 0)
+	return n, err
+}
+
+// BulkStep is a part of a Bulk. It looks for tasks for q.For, at one task at least, and returns to how many it
+// has done the action, and After of the next step of the same query and action. That is empty at the end.
+func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
+	return s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
 }
 
 // An Attempt is one call of a handler, after it has ended.

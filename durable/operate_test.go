@@ -351,6 +351,65 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 	})
 }
 
+// Steps that find next to nothing come to the end, each task is done once, and none is looked at twice.
+func TestBulkStep_continues(t *testing.T) {
+	const tasks, each = 2000, 100
+	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
+		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
+			return durable.Join(ctx, memengine.New(), opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := open(durable.WithLogger(testkit.Quiet()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Shutdown(ctx) }()
+			for _, kind := range []string{"often", "rare"} {
+				if err := s.Handle(kind, sleeper(0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var add []durable.Task
+			for i := range tasks {
+				kind := "often"
+				if i%each == 0 {
+					kind = "rare"
+				}
+				add = append(add, durable.Task{Key: fmt.Sprint(i), Kind: kind, Delay: hour + time.Duration(i)})
+			}
+			if err := s.AddTask(ctx, add...); err != nil {
+				t.Fatal(err)
+			}
+			for _, do := range []durable.Action{durable.DoNothing, durable.DoPause} {
+				q := durable.Query{Kind: "rare", State: durable.Scheduled, For: 1}
+				n, steps := 0, 0
+				for {
+					done, next, err := s.BulkStep(ctx, q, do)
+					if err != nil || steps > tasks {
+						t.Fatalf("%d steps, %v", steps, err)
+					}
+					n, steps = n+done, steps+1
+					if next == "" {
+						break
+					}
+					q.After = next
+				}
+				if n != tasks/each || steps < 2 {
+					t.Errorf("%d of %d were done in %d steps", n, tasks/each, steps)
+				}
+			}
+			if n, err := s.Bulk(ctx, durable.Query{State: durable.Paused}, durable.DoNothing); n != tasks/each || err != nil {
+				t.Errorf("%d are paused, %v", n, err)
+			}
+			if _, _, err := s.BulkStep(ctx, durable.Query{After: "?"}, durable.DoPause); !errors.Is(err, durable.ErrInvalidTask) {
+				t.Errorf("after what is no cursor: %v", err)
+			}
+		})
+	}
+}
+
 // Overdue tasks are worked off at the bounded rate, and CatchUp says so.
 func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	const tasks, perSecond = 5000, 100

@@ -38,7 +38,8 @@ func (s *Scheduler) eachPrefix(ctx context.Context, prefix string, verb func(*vi
 		return 0, err
 	}
 	over := stretch{order: byKey, from: prefix}
-	return s.each(ctx, &over, Query{Prefix: prefix}, s.below.now(), verb)
+	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.below.now(), 0, verb)
+	return n, err
 }
 
 // AllPrefix returns an iterator over the tasks whose key begins with prefix and is greater than after, in the

@@ -376,9 +376,8 @@ const bulk = { doing: "", number: 0, count: 0 };
 const verbOf = (action) => action === "run" && list.query.state === "parked" ? "unpark" : action;
 const tasksText = (n, more) => `${more ? "at least " : ""}${n.toLocaleString("en")} ${n === 1 ? "task" : "tasks"}`;
 
-async function postBulk(action, scheduler, q) {
-  const { after, ...rest } = q; // of all pages
-  return ask("api/bulk", { method: "POST", body: new URLSearchParams({ scheduler, ...rest, do: action }) });
+async function postBulk(action, scheduler, q, after = "") { // q.after is that of the page
+  return ask("api/bulk", { method: "POST", body: new URLSearchParams({ scheduler, ...q, after, do: action }) });
 }
 
 // calmBulk takes back what was asked for and not confirmed, or stops it.
@@ -395,7 +394,11 @@ async function countBulk(action) {
   say("Counting.", false, message);
   let answer;
   try {
-    answer = await postBulk("count", page.scheduler, list.query);
+    let after;
+    do {
+      after = answer?.next ?? "";
+      answer = await postBulk("count", page.scheduler, list.query, after);
+    } while (answer.more && answer.tasks === 0 && answer.next !== after && number === bulk.number);
     if (action === "pause" && !list.query.state) { // those that are paused already are left alone
       answer.tasks -= (await postBulk("count", page.scheduler, { ...list.query, state: "paused" })).tasks;
     }
@@ -405,7 +408,7 @@ async function countBulk(action) {
   }
   if (number !== bulk.number) return;
   if (answer.tasks === 0) {
-    say("No task is found any more.", false, message);
+    say(answer.more ? "The search took too long." : "No task is found any more.", answer.more, message);
     return;
   }
   bulk.doing = action;
@@ -427,14 +430,15 @@ async function doBulk() {
   $("bulk-sure").hidden = true;
   write($("bulk-stop"), "Stop");
   $("bulk-stop").focus();
-  let n = 0;
+  let n = 0, after = "";
   try {
     for (let more = true; more && (bulk.more || n < bulk.count);) {
       say(`${done}: ${n.toLocaleString("en")} of ${tasksText(bulk.count, bulk.more)}.`, false, message);
-      const answer = await postBulk(action, scheduler, q);
+      const answer = await postBulk(action, scheduler, q, after);
       n += answer.tasks;
       more = answer.more;
-      if (more && answer.tasks === 0) throw new Error("the search for the rest took too long.");
+      if (more && answer.tasks === 0 && answer.next === after) throw new Error("the search for the rest took too long.");
+      after = answer.next;
       if (number !== bulk.number) break;
     }
     const stopped = number !== bulk.number;
