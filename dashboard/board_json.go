@@ -62,6 +62,7 @@ type censusJSON struct {
 	Tasks   int        `json:"tasks"`
 	Failing int        `json:"failing"`
 	Parked  int        `json:"parked"`
+	Paused  int        `json:"paused"` // each by itself
 }
 
 func newCensusJSON(c durable.Census) censusJSON {
@@ -70,6 +71,7 @@ func newCensusJSON(c durable.Census) censusJSON {
 		j.Tasks += k.Tasks
 		j.Failing += k.Failing
 		j.Parked += k.Parked
+		j.Paused += k.Paused
 	}
 	return j
 }

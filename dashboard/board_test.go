@@ -495,6 +495,24 @@ func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
 	return durable.CatchUp{Left: left.Left, Oldest: left.Oldest, Kinds: []durable.KindCatchUp{left}}, nil
 }
 
+// The number of paused tasks is that of the list of them: those of a paused kind are not among them.
+func TestBoard_countsThePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		put(t, s, many(5, "ok", "ok", time.Hour)...)
+		put(t, s, many(7, "bad", "bad", time.Hour)...)
+		if err := errors.Join(s.Pause(t.Context(), "ok-001"), s.Pause(t.Context(), "ok-003"), s.PauseKind(t.Context(), "bad")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		listed := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=paused", nil), 200).Tasks
+		if c := stateOf(t, h).Census; c.Paused != 2 || len(listed) != c.Paused {
+			t.Errorf("the census is %+v, and the list has %d tasks", c, len(listed))
+		}
+	})
+}
+
 // What is overdue of a kind that waits for its limit is a note. The rest is a finding, though one kind waits.
 func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

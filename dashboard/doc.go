@@ -167,7 +167,7 @@
 //	stats                  fields of durable.Stats, in lower case; oldest_wait is in seconds; on a node, pending
 //	                       and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
-//	                       parked
+//	                       parked; paused, those that are by themselves
 //	paused                 whether all kinds are paused
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
 //	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no

@@ -209,7 +209,9 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`page.live && page.view === "scheduler"`)
-	js[any](p, `[...document.querySelectorAll("#states a")].find((a) => a.textContent.startsWith("Paused")).click()`)
+	const paused = `[...document.querySelectorAll("#states a")].find((a) => a.textContent.startsWith("Paused"))`
+	p.until(paused + `.textContent === "Paused1"`)
+	js[any](p, paused+`.click()`)
 	p.until(`$("listed").textContent === "heldmailpausedwhen it is resumed"`)
 	js[any](p, `document.querySelector("#listed a").click()`)
 	p.until(`!$("task").hidden && /none: it is paused/.test($("facts").textContent) && $("run").hidden && !$("remove").hidden`)

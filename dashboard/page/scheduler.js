@@ -81,7 +81,7 @@ const states = [
   { name: "Waiting", list: { state: "waiting" } }, // for a worker, a handler or an earlier task; nothing counts them all
   { name: "Running", list: { state: "running" }, count: (s) => s.nodes.length > 1 ? null : s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
-  { name: "Paused", list: { state: "paused" } },
+  { name: "Paused", list: { state: "paused" }, count: (s) => s.census.at ? s.census.paused : null }, // not those of a paused kind
   { name: "Repeating", list: { repeating: "true" } },
 ];
 
