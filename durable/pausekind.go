@@ -83,10 +83,12 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 
 // checkKind returns an error that wraps ErrInvalidTask if no kind has that name.
 func checkKind(name string) error {
-	if name == "" || len(name) > MaxKind {
-		return fmt.Errorf("%w: kind of %d bytes; 1 to %d are allowed", ErrInvalidTask, len(name), MaxKind)
-	}
-	if strings.Contains(name, classMark) {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: kind is empty", ErrInvalidTask)
+	case len(name) > MaxKind:
+		return fmt.Errorf("%w: kind of %d bytes; %d are allowed", ErrInvalidTask, len(name), MaxKind)
+	case strings.Contains(name, classMark):
 		return fmt.Errorf("%w: kind %q has the byte 0x1f, which separates the version of a payload", ErrInvalidTask, name)
 	}
 	return nil

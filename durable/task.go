@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -81,6 +80,7 @@ func (t *Task) validate() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
 	}
+	kind := checkKind(t.Kind)
 	switch {
 	case t.Key == "":
 		return invalid("key is empty")
@@ -88,10 +88,8 @@ func (t *Task) validate() error {
 		return invalid("key of %d bytes; %d are allowed", len(t.Key), MaxKey)
 	case t.Kind == "":
 		return invalid("kind of %q is empty", t.Key)
-	case len(t.Kind) > MaxKind:
-		return invalid("kind of %d bytes; %d are allowed", len(t.Kind), MaxKind)
-	case strings.Contains(t.Kind, classMark):
-		return invalid("kind %q has the byte 0x1f, which separates the version of a payload", t.Kind)
+	case kind != nil:
+		return kind
 	case len(t.Payload) > MaxPayload:
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
 	case len(t.Trace) > MaxTrace:
