@@ -47,8 +47,8 @@
 //	taken        the lease of a node has run out in the last five minutes, and others took its tasks over
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more
 //
-// It also notes which kinds are paused, and how many of their tasks are due; and a backlog, while runs wait for
-// a limit of their kind. That is wanted, and no finding: with notes alone, a scheduler is well.
+// It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
+// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well.
 //
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
