@@ -249,6 +249,36 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 	p.quiet(address)
 }
 
+// A count, and then the deed, of a search that finds rarely: each request continues where the one before has come to,
+// and when one comes no further, the page says so.
+func TestScheduler_bulkThatFindsRarely(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	must(t, s.Handle("mail", works), s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "mail", Delay: time.Hour}))
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live && page.view === "scheduler"`)
+	js[any](p, `location.hash = toList({ kind: "mail" })`)
+	p.until(`page.view === "list" && !$("bulk").hidden`)
+	js[any](p, `(() => {
+		const answers = [[0, "x"], [0, "y"], [2, "z"], [0, "u"], [1, "v"], [0, "v"]], real = ask;
+		window.sent = "";
+		ask = async (path, options) => {
+			if (path !== "api/bulk") return real(path, options);
+			sent += options.body.get("do") + ":" + options.body.get("after") + " ";
+			const [tasks, next] = answers.shift();
+			return { tasks, more: true, next };
+		};
+	})()`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-remove")))
+	p.until(`$("bulk-sure").textContent === "Yes, remove at least 2 tasks"`)
+	p.do(chromedp.Click(chromedp.CSS("#bulk-sure")))
+	p.until(`$("bulk-message").textContent === "Removed: 1 task. Then: the search for the rest took too long."`)
+	if got := js[string](p, `sent.trim()`); got != "count: count:x count:y remove: remove:u remove:v" {
+		t.Errorf("asked for is %q", got)
+	}
+	p.quiet(address)
+}
+
 // A backlog after downtime, which drains at a bounded rate.
 func TestScheduler_backlog(t *testing.T) {
 	store := memstore.New()
