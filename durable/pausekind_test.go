@@ -425,6 +425,35 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	})
 }
 
+// What a node knows of the pauses may become too old while the engine confirms a start. The start does not begin, and
+// is no attempt.
+func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s := c.nodes[0]
+		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
+		time.Sleep(600 * time.Millisecond) // it has read the settings, which are good for two seconds
+		s.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Confirm" {
+				return memengine.Fault{Delay: 200 * time.Millisecond}
+			}
+			return memengine.Fault{Fail: method == "Settings"}
+		})
+		c.must(other.PauseKind(ctx, "note"))
+		time.Sleep(4 * time.Second)
+		s.link.SetFaults(nil)
+		time.Sleep(time.Second)
+		unstarted(t, c.engine, "a")
+		c.must(other.ResumeKind(ctx, "note"))
+		time.Sleep(3 * time.Second)
+		c.must(other.Shutdown(ctx))
+		c.attempted("a1")
+	})
+}
+
 // A start whose confirmation was lost, as its kind was paused, is no attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
