@@ -319,6 +319,9 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 		if n != 0 || !errors.Is(err, timewheel.ErrInvalidTask) {
 			t.Errorf("ReschedulePrefix by a negative delay is %d, %v", n, err)
 		}
+		if _, err := tw.ReschedulePrefix(t.Context(), "none", -1); !errors.Is(err, timewheel.ErrInvalidTask) {
+			t.Errorf("ReschedulePrefix of no task by a negative delay: %v", err)
+		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := errors.New("enough")
 		cancel(cause)
