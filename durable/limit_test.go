@@ -257,7 +257,8 @@ func TestLimit_ofAllNodes(t *testing.T) {
 	})
 }
 
-// A node that joins takes no share before a node with a longer lease, which renews it less often, must have seen it.
+// A node that joins takes no share before a node with a longer lease, which renews it less often, must have
+// seen it.
 func TestLimit_ofAllNodes_whoseLeasesDiffer(t *testing.T) {
 	const n, took, long = 4, 300 * time.Millisecond, 10 * lease
 	inCluster(t, 0, func(t *testing.T, c *cluster) {

@@ -28,8 +28,8 @@ func TestPark_ofNil_isNil(t *testing.T) {
 	}
 }
 
-// The outer of two says what becomes of the task, and an error that panics is one that says nothing. So is a Done that
-// is joined with an error.
+// The outer of two says what becomes of the task, and an error that panics is one that says nothing. So is a
+// Done that is joined with an error.
 func TestPark_withinAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("k", func(_ context.Context, run durable.Run) error {

@@ -425,8 +425,8 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	})
 }
 
-// What a node knows of the pauses may become too old while the engine confirms a start. The start does not begin, and
-// is no attempt.
+// What a node knows of the pauses may become too old while the engine confirms a start. The start does not
+// begin, and is no attempt.
 func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		s := c.nodes[0]

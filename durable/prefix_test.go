@@ -84,7 +84,8 @@ func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 	})
 }
 
-// When all tasks of a step are removed by something else before it is done, the steps after it are done all the same.
+// When all tasks of a step are removed by something else before it is done, the steps after it are done all the
+// same.
 func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		const tasks, gone = 1500, 1200

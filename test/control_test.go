@@ -336,7 +336,8 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 	})
 }
 
-// A hooked is a context whose Err calls a function first. RemovePrefix and ReschedulePrefix ask for it before each key.
+// A hooked is a context whose Err calls a function first. RemovePrefix and ReschedulePrefix ask for it before
+// each key.
 type hooked struct {
 	context.Context
 	before func()
