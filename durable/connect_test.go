@@ -51,8 +51,13 @@ func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 		if err := s.AddTask(ctx, task); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		if i := c.info("a"); i.PayloadVersion != 2 || len(c.runs()) != 0 { // the node has a handler of the first form
+		added, _, err := c.engine.Get(ctx, "a")
+		time.Sleep(time.Minute) // the node has a handler of the first form, and does not even claim the task
+		left, _, failed := c.engine.Get(ctx, "a")
+		if err = errors.Join(err, failed); err != nil || left.Revision != added.Revision {
+			t.Errorf("%+v, %v", left, err)
+		}
+		if i := c.info("a"); i.PayloadVersion != 2 || len(c.runs()) != 0 {
 			t.Errorf("%+v", i)
 		}
 		if err := s.Shutdown(ctx); err != nil {
