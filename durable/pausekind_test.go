@@ -686,7 +686,7 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
 		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
 		c.must(s.PauseKind(ctx, "note"))
-		time.Sleep(80 * time.Millisecond)
+		time.Sleep(70 * time.Millisecond) // b is not due yet
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
