@@ -108,9 +108,12 @@ func walk(t *testing.T, from, until time.Time) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var set []int // when the clock has been set
 		for m := range local {
 			_, offset := from.Add(time.Duration(m) * time.Minute).In(in).Zone()
-			local[m] = m + around + offset/60
+			if local[m] = m + around + offset/60; m > 0 && local[m] != local[m-1]+1 {
+				set = append(set, m)
+			}
 		}
 		for i, c := range calendars {
 			var want []int
@@ -146,6 +149,16 @@ func walk(t *testing.T, from, until time.Time) {
 					return from.Add(time.Duration(all[at]) * time.Minute).In(in).String()
 				}
 				t.Errorf("%s, %s: run %d is at %s, want %s", zone, c.spec, at, when(got), when(want))
+			}
+			for _, m := range set { // from any time around that, at which there need not be a run
+				m = min(max(m-180+rnd.IntN(360), 0), minutes-1)
+				after := from.Add(time.Duration(m)*time.Minute + time.Duration(rnd.IntN(int(time.Minute))))
+				i, _ := slices.BinarySearch(want, m+1)
+				at := calendar.next(after)
+				last := i == len(want)
+				if last && at.Before(until) || !last && !at.Equal(from.Add(time.Duration(want[i])*time.Minute)) {
+					t.Errorf("%s, %s: after %v comes %v", zone, c.spec, after.In(in), at)
+				}
 			}
 			for range min(len(got), 3) {
 				i := rnd.IntN(len(got))
@@ -208,7 +221,7 @@ func TestNext_whenTheClocksAreSet(t *testing.T) {
 func TestNext_wrong(t *testing.T) {
 	for _, spec := range []string{
 		"", " ", "@", "@every 1h", "@reboot", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *",
-		"* * * 13 *", "* * * * 8", "*/0 * * * *", "a * * * *", ", * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
+		"* * * 13 *", "* * * * 7", "*/0 * * * *", "a * * * *", ", * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
 		"CRON_TZ=",
 		"CRON_TZ=UTC",
 		"CRON_TZ= * * * * *", "CRON_TZ=Europe/Atlantis * * * * *", "CRON_TZ=Local * * * * *",

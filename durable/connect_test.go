@@ -26,6 +26,46 @@ func (c *cluster) connect() (*durable.Scheduler, *memengine.Link) {
 	return s, link
 }
 
+// A program that only adds tasks needs their kinds, as a node does, and what they are told of the payload's
+// form.
+func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s, _ := c.connect()
+		task := durable.Task{Key: "a", Kind: "note", Delay: sec}
+		for _, add := range []func() error{
+			func() error { return s.AddTask(ctx, task) },
+			func() error { return s.SetTask(ctx, task) },
+		} {
+			if err := add(); !errors.Is(err, durable.ErrUnknownKind) {
+				t.Errorf("a task of a kind that has no handler there: %v", err)
+			}
+		}
+		never := func(context.Context, durable.Run) error {
+			t.Error("a handler is called that Connect was given")
+			return nil
+		}
+		upgrade := func(payload []byte, _ int) ([]byte, error) { return payload, nil }
+		if err := s.Handle("note", never, durable.WithPayloadVersion(2, upgrade)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AddTask(ctx, task); err != nil {
+			t.Fatal(err)
+		}
+		added, _, err := c.engine.Get(ctx, "a")
+		time.Sleep(time.Minute) // the node has a handler of the first form, and does not even claim the task
+		left, _, failed := c.engine.Get(ctx, "a")
+		if err = errors.Join(err, failed); err != nil || left.Revision != added.Revision {
+			t.Errorf("%+v, %v", left, err)
+		}
+		if i := c.info("a"); i.PayloadVersion != 2 || len(c.runs()) != 0 {
+			t.Errorf("%+v", i)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // It does every verb and is no member, so no node shares the catch-up with it.
 func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

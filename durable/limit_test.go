@@ -310,6 +310,44 @@ func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 	})
 }
 
+// A node that joins takes no share before a node with a longer lease, which renews it less often, must have
+// seen it.
+func TestLimit_ofAllNodes_whoseLeasesDiffer(t *testing.T) {
+	const n, took, long = 4, 300 * time.Millisecond, 10 * lease
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		running, most := 0, 0
+		join := func(opts ...durable.Option) {
+			c.join("note", opts...).handle("k", func(context.Context, durable.Run) error {
+				c.mu.Lock()
+				running++
+				most = max(most, running)
+				c.mu.Unlock()
+				time.Sleep(took)
+				c.mu.Lock()
+				running--
+				c.mu.Unlock()
+				return nil
+			}, durable.WithClusterConcurrency(n))
+		}
+		join(durable.WithLease(long))
+		for i := range 1000 {
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(long/4 + sec) // until it has just renewed its lease
+		join()
+		testkit.Settle(2 * long)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		on := make(map[string]int)
+		for _, call := range c.calls {
+			on[call.node]++
+		}
+		if most != n || len(on) != 2 {
+			t.Errorf("%d ran at the same time, want %d, on %v", most, n, on)
+		}
+	})
+}
+
 // The nodes together start no more than the rate allows.
 func TestLimit_rateOfAllNodes(t *testing.T) {
 	const n, burst = 40, 4

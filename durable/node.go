@@ -119,6 +119,9 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 // Connect returns a scheduler that does every verb on the tasks of the engine and answers every question about
 // them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
 // that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
+//
+// AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
+// adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
 func Connect(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, engine, opts, (*node).askTime)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Park returns an error with which a handler parks its task at once: no attempt is left, for another would
-// fail as well. It returns nil if err is nil. It is found in an error that wraps it.
+// Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
+// as well. It returns nil if err is nil. It is found in an error that wraps it. If an error wraps another Park
+// or [RetryAfter], the outer one counts.
 func Park(err error) error {
 	if err == nil {
 		return nil

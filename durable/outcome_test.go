@@ -28,7 +28,8 @@ func TestPark_ofNil_isNil(t *testing.T) {
 	}
 }
 
-// The outer of two says what becomes of the task, and an error that panics is one that says nothing.
+// The outer of two says what becomes of the task, and an error that panics is one that says nothing. So is a
+// Done that is joined with an error.
 func TestPark_withinAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("k", func(_ context.Context, run durable.Run) error {
@@ -37,9 +38,10 @@ func TestPark_withinAnother(t *testing.T) {
 				"retry": durable.RetryAfter(time.Hour, durable.Park(errFail)),
 				"joint": errors.Join(errFail, fmt.Errorf("and %w", durable.Park(errFail))),
 				"panic": panicking{},
+				"done":  errors.Join(durable.Done("half of it"), errFail),
 			}[run.Key]
 		}, durable.WithRetry(2, time.Minute, time.Minute))
-		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false} {
+		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false, "done": false} {
 			r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second})
 			time.Sleep(2 * time.Second)
 			if calls := r.runs(); len(calls) != 1 {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -425,6 +426,35 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	})
 }
 
+// What a node knows of the pauses may become too old while the engine confirms a start. The start does not
+// begin, and is no attempt.
+func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		s := c.nodes[0]
+		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
+		time.Sleep(600 * time.Millisecond) // it has read the settings, which are good for two seconds
+		s.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Confirm" {
+				return memengine.Fault{Delay: 200 * time.Millisecond}
+			}
+			return memengine.Fault{Fail: method == "Settings"}
+		})
+		c.must(other.PauseKind(ctx, "note"))
+		time.Sleep(4 * time.Second)
+		s.link.SetFaults(nil)
+		time.Sleep(time.Second)
+		unstarted(t, c.engine, "a")
+		c.must(other.ResumeKind(ctx, "note"))
+		time.Sleep(3 * time.Second)
+		c.must(other.Shutdown(ctx))
+		c.attempted("a1")
+	})
+}
+
 // A start whose confirmation was lost, as its kind was paused, is no attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
@@ -442,6 +472,156 @@ func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 			c.attempted("a1")
 		})
 	}
+}
+
+// A slowToCommit is a store whose commits take a time.
+type slowToCommit struct {
+	*memstore.Store
+	takes time.Duration
+}
+
+func (s slowToCommit) Commit(changes []durable.Change) error {
+	time.Sleep(s.takes)
+	return s.Store.Commit(changes)
+}
+
+// On a store, the start of an overdue run may be counted in the commit that pauses its kind. The run does not begin,
+// and is no attempt.
+func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		var mu sync.Mutex // protects ran
+		var ran []string
+		runs := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(ran)
+		}
+		open := func(takes time.Duration) *durable.Scheduler {
+			t.Helper()
+			s, err := durable.New(slowToCommit{store, takes}, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Handle("k", func(_ context.Context, run durable.Run) error {
+				mu.Lock()
+				ran = append(ran, fmt.Sprint(run.Key, run.Attempt))
+				mu.Unlock()
+				time.Sleep(time.Second)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := open(time.Second)
+		if err := s.Handle("other", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second},
+			durable.Task{Key: "b", Kind: "k", Delay: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for len(runs()) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(500 * time.Millisecond)
+		var both sync.WaitGroup
+		both.Go(func() { // the keeper is busy with that when a has run, and the worker comes to b
+			if err := s.AddTask(ctx, durable.Task{Key: "c", Kind: "other", Delay: time.Hour}); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(700 * time.Millisecond)
+		if err := s.PauseKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		both.Wait()
+		time.Sleep(time.Minute)
+		if want := []string{"a1"}; !slices.Equal(runs(), want) {
+			t.Errorf("%q ran before the pause, want %q", runs(), want)
+		}
+		store = store.Reopen() // a crash
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = s.Shutdown(gone)
+		s = open(0)
+		if err := errors.Join(s.Start(), s.ResumeKind(ctx, "k")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if want := []string{"a1", "b1"}; !slices.Equal(runs(), want) {
+			t.Errorf("%q ran, want %q", runs(), want)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lateReader answers with settings that it has read a while ago.
+type lateReader struct {
+	durable.Engine
+	late     time.Duration
+	restored atomic.Bool // from a copy that was made before there were settings
+}
+
+func (l *lateReader) Settings(ctx context.Context) ([]byte, int64, error) {
+	data, revision, err := l.Engine.Settings(ctx)
+	if l.restored.Load() {
+		data, revision = nil, 0
+	}
+	time.Sleep(l.late)
+	return data, revision, err
+}
+
+// An answer that comes late ends no pause that was made meanwhile.
+func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		s := c.joinOver(func(to durable.Engine) durable.Engine {
+			return &lateReader{Engine: to, late: 300 * time.Millisecond}
+		}, "note")
+		s.add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
+		for i := range 30 { // at other times between two readings
+			time.Sleep(3*time.Second + time.Duration(i)*17*time.Millisecond)
+			c.must(s.PauseKind(ctx, "note"))
+			time.Sleep(100 * time.Millisecond) // a run that was confirmed before begins within that
+			if before := len(c.runs()); before == 0 {
+				t.Errorf("nothing ran before pause %d", i)
+			}
+			time.Sleep(2 * time.Second)
+			if after := c.runs(); len(after) != 0 {
+				t.Errorf("pause %d: %d runs, the first at %v", i, len(after), after[0].at)
+			}
+			c.must(s.ResumeKind(ctx, "note"))
+		}
+	})
+}
+
+// An engine that was restored from a copy has older settings. They hold.
+func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		var over *lateReader
+		s := c.joinOver(func(to durable.Engine) durable.Engine {
+			over = &lateReader{Engine: to}
+			return over
+		}, "note")
+		c.must(s.PauseKind(ctx, "note"))
+		s.add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
+		time.Sleep(5 * time.Second)
+		over.restored.Store(true)
+		time.Sleep(10 * time.Second)
+		if n := len(c.runs()); n < 5 {
+			t.Errorf("%d runs after the engine was restored", n)
+		}
+	})
 }
 
 // A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
@@ -506,7 +686,7 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
 		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
 		c.must(s.PauseKind(ctx, "note"))
-		time.Sleep(80 * time.Millisecond)
+		time.Sleep(70 * time.Millisecond) // b is not due yet
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}

@@ -84,6 +84,40 @@ func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 	})
 }
 
+// When all tasks of a step are removed by something else before it is done, the steps after it are done all the
+// same.
+func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		const tasks, gone = 1500, 1200
+		s := c.nodes[0]
+		var all []durable.Task
+		var removals durable.Batch
+		for i := range tasks {
+			task := durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+			if all = append(all, task); i < gone {
+				removals = append(removals, durable.Write{Record: durable.Record{Key: task.Key}, If: durable.Always})
+			}
+		}
+		s.add(all...)
+		removed := false
+		s.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Commit" && !removed {
+				removed = true
+				if _, err := c.engine.Commit(ctx, 0, []durable.Batch{removals}); err != nil {
+					t.Error(err)
+				}
+			}
+			return memengine.Fault{}
+		})
+		if n, err := s.RemovePrefix(ctx, "k"); n != tasks-gone || err != nil {
+			t.Errorf("RemovePrefix: %d, %v", n, err)
+		}
+		for i, err := range s.All(ctx) {
+			t.Errorf("left is %+v, %v", i, err)
+		}
+	})
+}
+
 // When ctx is done, what was done so far is counted, and a further call does the rest.
 func TestRemovePrefix_untilItsContextIsDone_isContinued(t *testing.T) {
 	onSlowOnes(t, func(t *testing.T, s *durable.Scheduler) {

@@ -27,10 +27,12 @@ const (
 
 // A Task is what [Scheduler.AddTask] adds. One of Interval, Cron, Delay and At must say when it is due.
 //
-// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in
-// "0 9 * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. The times are those of UTC, or of
-// the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both fields for the day are restricted, a day
-// fits if it matches one of them. The clock is that of the zone, which is set forward and back:
+// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9
+// * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a *, or numbers, ranges and
+// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6 from Sunday on, or SUN to SAT, and 7 is none.
+// The times are those of UTC, or of the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both fields
+// for the day are restricted, a day fits if it matches one of them. The clock is that of the zone, which is set
+// forward and back:
 //
 //   - If the hour is a *, a run is due whenever the clock shows a minute that matches: also when it shows
 //     that for the second time, and not when it skips that.

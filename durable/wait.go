@@ -35,13 +35,17 @@ func (e *RunningError) Unwrap() error { return e.err }
 // any more, on whatever node. It reports whether one was. It also waits for the runs of tasks that had the key
 // before. [Scheduler.Cancel] beforehand makes the wait shorter.
 //
-// If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a run
-// has ended, the error is a [*RunningError] that says which, and where. If it is done before every node has
-// answered, and none has named a run, the error wraps that of ctx alone. The task is removed in both cases. A run
-// on a node whose lease has run out counts as ended when the node has been reaped, and one on a node that was shut
-// down when the node has left. The context of such a run is done, but a handler that ignores it may still be
-// running. On an engine the answer of another node takes up to half a second, and a wait ends after twelve hours.
-// A handler or an observer that calls RemoveTaskWait with its own key waits for itself, until ctx is done.
+// If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a
+// run has ended, the error is a [*RunningError] that says which, and where. If it is done before every node has
+// answered, and none has named a run, the error wraps that of ctx alone. The task is removed in both cases. It
+// may still be there only if ctx is done earlier: then the error is that of RemoveTask. A further call waits
+// for the same runs.
+//
+// A run on a node whose lease has run out counts as ended when the node has been reaped, and one on a node that
+// was shut down when the node has left. The context of such a run is done, but a handler that ignores it may
+// still be running. On an engine the answer of another node takes up to half a second, and a wait ends after
+// twelve hours. A handler or an observer that calls RemoveTaskWait with its own key waits for itself, until ctx
+// is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.RemoveTask(ctx, key)
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {

@@ -283,7 +283,11 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
 		for i := range 1000 {
-			must(t, tw.AddTask(once(fmt.Sprintf("%c/%03d", 'a'+i%4, i), time.Hour, j.job)))
+			key := fmt.Sprintf("%c/%03d", 'a'+i%4, i)
+			if i%4 == 0 {
+				key += "/b/c/" // other prefixes, but not where the key begins
+			}
+			must(t, tw.AddTask(once(key, time.Hour, j.job)))
 		}
 		tw.AfterFunc(time.Hour, func() {})
 		must(t, tw.Pause("b/001"))
@@ -315,6 +319,9 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 		if n != 0 || !errors.Is(err, timewheel.ErrInvalidTask) {
 			t.Errorf("ReschedulePrefix by a negative delay is %d, %v", n, err)
 		}
+		if _, err := tw.ReschedulePrefix(t.Context(), "none", -1); !errors.Is(err, timewheel.ErrInvalidTask) {
+			t.Errorf("ReschedulePrefix of no task by a negative delay: %v", err)
+		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := errors.New("enough")
 		cancel(cause)
@@ -326,6 +333,67 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 		}
 		balanced(t, tw, 1001)
 		wantEqual(t, "live tasks", tw.Len(), 1) // the timer
+	})
+}
+
+// A hooked is a context whose Err calls a function first. RemovePrefix and ReschedulePrefix ask for it before
+// each key.
+type hooked struct {
+	context.Context
+	before func()
+}
+
+func (h hooked) Err() error {
+	h.before()
+	return h.Context.Err()
+}
+
+func TestK9_prefix_whileTasksAreRemoved_hitsAllTheOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			do   func(tw *timewheel.TimeWheel, ctx context.Context) (int, error)
+			left int // of those that are live all the while
+		}{
+			{"RemovePrefix", func(tw *timewheel.TimeWheel, ctx context.Context) (int, error) {
+				return tw.RemovePrefix(ctx, "k")
+			}, 0},
+			{"ReschedulePrefix", func(tw *timewheel.TimeWheel, ctx context.Context) (int, error) {
+				return tw.ReschedulePrefix(ctx, "k", time.Minute)
+			}, 150},
+			{"AllPrefix", func(tw *timewheel.TimeWheel, ctx context.Context) (n int, err error) {
+				for info := range tw.AllPrefix("k") {
+					if !tw.Exist(info.Key) {
+						t.Errorf("AllPrefix yields %+v, which is not live", info)
+					}
+					n++
+					err = ctx.Err()
+				}
+				return n, err
+			}, 150},
+		} {
+			tw := startWheel(t, 10*ms, 16)
+			for i := range 200 {
+				must(t, tw.AddTask(once(fmt.Sprintf("k%03d", i), time.Hour, nothing)))
+			}
+			removed := false
+			n, err := c.do(tw, hooked{t.Context(), func() {
+				if removed {
+					return
+				}
+				removed = true
+				for i := range 200 {
+					if i%4 == 0 {
+						must(t, tw.RemoveTask(fmt.Sprintf("k%03d", i)))
+					}
+				}
+			}})
+			if n < 150 || n > 151 || err != nil { // the first of AllPrefix may be one that is removed then
+				t.Errorf("%s is %d, %v, want 150", c.name, n, err)
+			}
+			wantEqual(t, c.name+": live tasks", tw.Len(), c.left)
+			balanced(t, tw, 200)
+		}
 	})
 }
 

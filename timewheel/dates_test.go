@@ -125,6 +125,25 @@ func TestT7_setBeforeStart_isSeenAtStart(t *testing.T) {
 	})
 }
 
+// What is overdue by both clocks when the wheel starts, or after a stall, keeps the order of its ticks.
+func TestT7_overdueWhenTheClockIsSet_runsInTheOrderOfItsTicks(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		keys := []string{"1", "2", "3", "4", "5", "6", "7", "8"}
+		for i := range keys {
+			w.dated(keys[len(keys)-1-i], time.Duration(len(keys)-i)*time.Second)
+		}
+		w.advance(time.Minute)
+		w.hand.SetWall(time.Hour)
+		w.Start()
+		w.advance(time.Second)
+		var ticks [][]string
+		for _, key := range keys {
+			ticks = append(ticks, []string{key})
+		}
+		w.wantTicks(ticks...)
+	})
+}
+
 // What is given another time, or another task, no longer follows the wall clock.
 func TestT7_movedPausedOrReplaced_followsNoMore(t *testing.T) {
 	for name, do := range map[string]func(w *rig) error{

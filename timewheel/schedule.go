@@ -81,8 +81,8 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 // means the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error
 // wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
-	if d < 0 {
-		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
+	if err := checkDelay(d); err != nil {
+		return err
 	}
 	if tw.stopped.Load() {
 		return ErrStopped
@@ -95,6 +95,13 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 		}
 	}
 	return notFound(key)
+}
+
+func checkDelay(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
+	}
+	return nil
 }
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }

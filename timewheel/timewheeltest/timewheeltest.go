@@ -6,8 +6,11 @@
 // bubble, too.
 //
 // [Advance] serves any scheduler of this module: a wheel, a durable scheduler on a store in memory
-// (durable/memstore), or several nodes of a cluster (durable/memengine). A durable scheduler lists its tasks
-// in due order itself, with All.
+// (durable/memstore), or several nodes of a cluster (durable/memengine). The other functions are for a wheel,
+// which must have been started. A durable scheduler lists its tasks in due order itself, with All: those that
+// are parked or paused are last. What is due on it by now has run after Advance of its tick, which is 10 ms
+// unless durable.WithTick was given. A task that was added on another node may take 100 ms more. A day of a
+// store passes in milliseconds, that of a node in seconds, for it asks its engine ten times a second.
 package timewheeltest
 
 import (
@@ -28,14 +31,16 @@ func Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// RunDue has everything run that is due by now. One tick of the wheel passes.
+// RunDue has everything run that is due by now. One tick of the wheel passes. On a wheel that is not running
+// nothing runs.
 func RunDue(tw *timewheel.TimeWheel) { Advance(tw.Hand().Tick) }
 
 // RunNext lets time pass until the first task of [Next] is due, and has everything run that is due then. It
-// returns that task as it was before, and false if there is none.
+// returns that task as it was before, and false if there is none, or the wheel is not running: it was not
+// started, or was stopped.
 func RunNext(tw *timewheel.TimeWheel) (timewheel.Info, bool) {
 	next := Next(tw)
-	if len(next) == 0 {
+	if len(next) == 0 || !tw.IsRunning() {
 		return timewheel.Info{}, false
 	}
 	Advance(time.Until(next[0].Next))

@@ -56,3 +56,25 @@ func TestRunNext_runsTheTasksInTheOrderOfNext(t *testing.T) {
 		}
 	})
 }
+
+// A loop over RunNext ends also if nothing will ever run.
+func TestRunNext_onAWheelThatIsNotRunning_saysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)
+		defer tw.Stop()
+		job := func(*timewheel.Task) { t.Error("it runs") }
+		if err := tw.AddTask(&timewheel.Task{Key: "k", Delay: time.Hour, Job: job}); err != nil {
+			t.Fatal(err)
+		}
+		for _, turn := range []func(){func() {}, func() { tw.Start(); tw.Stop() }} {
+			turn()
+			began := time.Now()
+			if info, ok := timewheeltest.RunNext(tw); ok || time.Since(began) != 0 {
+				t.Errorf("RunNext is %+v after %v", info, time.Since(began))
+			}
+			if len(timewheeltest.Next(tw)) != 1 {
+				t.Error("Next does not list the task")
+			}
+		}
+	})
+}

@@ -31,7 +31,8 @@ func removesAndWaits(t *testing.T, r *rig) {
 		r.gone("a")
 	}
 	for i := range len(r.all) {
-		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second, Interval: time.Hour, Times: durable.Forever})
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour, Interval: time.Hour, Times: durable.Forever})
+		r.must(r.on().Reschedule(ctx, "a", time.Second)) // another number than that of a first run
 		calls := r.ran(2 * time.Second)
 		if len(calls) != 1 {
 			t.Fatalf("there are %d runs", len(calls))
