@@ -61,10 +61,12 @@ func (k *keeper) feed() time.Duration {
 		again = 0
 	}
 	for _, g := range k.kinds.gated() {
-		if g.cut && g.drained() {
-			k.readOn(g)
-			again = 0
+		unread, next := g.unread(k.ahead.at)
+		for i := range unread {
+			k.readOn(g, &unread[i])
+			next = 0
 		}
+		again = min(again, next)
 	}
 	again = min(again, k.backlog.hire())
 	k.reportUnhandled()
@@ -126,25 +128,32 @@ func (k *keeper) takeIn(g *group, rec *record) {
 
 // readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
 // feedAtOnce tasks of any kind.
-func (k *keeper) readOn(of *gate) {
+func (k *keeper) readOn(of *gate, r *reading) {
+	of.read(r)
 	g := &group{k: k}
-	n := 0
-	for rec, err := range decoded(k.store.Due(of.at, k.ahead.at.Due)) {
+	at, n := r.from, 0
+	for rec, err := range decoded(k.store.Due(r.from, r.until.Due)) {
 		if err != nil {
 			_ = k.fail(err)
 			return
 		}
-		if n == feedAtOnce || of.room() == 0 {
+		if p := rec.position(); r.until.before(p) {
+			break
+		} else if at = p; rec.kind == of.name {
+			if of.admit(rec) {
+				k.takeIn(g, rec)
+			}
+			if !of.goesOn(r) {
+				n = feedAtOnce
+			}
+		}
+		if n++; n >= feedAtOnce {
+			of.end(r, at, k.ahead.at)
 			_ = k.commit(g)
 			return
 		}
-		n++
-		of.at = rec.position()
-		if rec.kind == of.name {
-			k.takeIn(g, rec)
-		}
 	}
-	of.cut = false
+	of.end(r, r.until, k.ahead.at)
 	_ = k.commit(g)
 }
 

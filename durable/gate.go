@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/btree"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -30,10 +29,10 @@ type gate struct {
 	backlog *backlog
 	total   *gateTotal
 
-	mu      sync.Mutex           // protects below
-	held    *btree.BTreeG[*live] // in memory, and not begun
-	bytes   int                  // about how many bytes those take
-	queue   turns                // of these, those that wait for the gate
+	mu      sync.Mutex // protects below
+	held    shares     // in memory, and not begun
+	bytes   int        // about how many bytes those take
+	queue   turns      // of these, those that wait for the gate
 	running int
 	part    part             // in the limits of all nodes
 	most    int              // may be running at once
@@ -42,10 +41,6 @@ type gate struct {
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
 	looked  time.Time        // when nothing was seen to wait for workers
-
-	// The keeper's own. If it is cut, the tasks beyond the position are in the store alone.
-	cut bool
-	at  Position
 
 	// Of a node, which protects these. See [node.divideLocked].
 	claimed  cursor
@@ -69,7 +64,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newTurns(),
+		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newShares(), queue: newTurns(),
 	}
 	if b.shared {
 		g.setPartLocked(part{})
@@ -280,7 +275,7 @@ func (g *gate) hold(l *live) {
 }
 
 func (g *gate) holdLocked(l *live) {
-	if _, held := g.held.ReplaceOrInsert(l); !held {
+	if !g.held.has(l) && g.held.add(l) {
 		g.countLocked(l, 1)
 	}
 }
@@ -289,16 +284,16 @@ func (g *gate) holdLocked(l *live) {
 func (g *gate) remove(l *live) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if in, ok := g.held.Get(l); ok && in == l {
+	if g.held.has(l) {
 		g.removeLocked(l)
 	}
 }
 
 func (g *gate) removeLocked(l *live) {
-	g.held.Delete(l)
+	g.held.remove(l)
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if g.wanted && g.drainedLocked() {
+	if g.wanted && (g.drainedLocked() || g.held.few(l.rec.group)) {
 		g.wanted = false
 		g.backlog.call()
 	}
@@ -330,7 +325,7 @@ func (g *gate) boundLocked() int {
 }
 
 func (g *gate) drainedLocked() bool {
-	return 2*g.held.Len() <= g.boundLocked() && 2*g.bytes <= gateBytes
+	return 2*g.held.len() <= g.boundLocked() && 2*g.bytes <= gateBytes
 }
 
 // room returns how many more tasks the gate takes.
@@ -340,7 +335,7 @@ func (g *gate) room() int {
 	if g.bytes >= gateBytes {
 		return 0
 	}
-	return max(g.boundLocked()-g.held.Len(), 0)
+	return max(g.boundLocked()-g.held.len(), 0)
 }
 
 // drained reports whether it is time to fill the gate. If it is not, the backend is called when it is.
@@ -351,28 +346,75 @@ func (g *gate) drained() bool {
 	return !g.wanted
 }
 
-// excess returns a live that is to leave the memory, if there are too many: the one that is due last. The gate
-// of a keeper is cut before it.
+// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due last. What
+// the gate of a keeper leaves is cut off.
 func (g *gate) excess() *live {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := g.held.Len()
+	n := g.held.len()
 	if n <= g.boundLocked() && (g.backlog.shared || n <= 1 || g.bytes <= gateBytes) {
 		return nil
 	}
-	l, _ := g.held.DeleteMax()
+	var l *live
+	if g.backlog.shared {
+		l, _ = g.held.all.Max()
+		g.held.remove(l)
+	} else {
+		l = g.held.surplus(time.Now().UnixNano())
+		g.held.leave(l)
+	}
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if last, ok := g.held.Max(); ok && !g.backlog.shared {
-		if at := last.rec.position(); !g.cut || at.before(g.at) {
-			g.cut, g.at = true, at
-		}
-	}
 	return l
 }
 
 // beyond reports whether the task is left in the store.
-func (g *gate) beyond(rec *record) bool { return g.cut && g.at.before(rec.position()) }
+func (g *gate) beyond(rec *record) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held.beyond(rec)
+}
+
+// unread returns what a keeper is to read for the gate, of what its feeds have passed, and when to come back. If that
+// may be sooner, the keeper is called.
+func (g *gate) unread(fed Position) ([]reading, time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.held.own.is && g.held.cuts == 0 {
+		return nil, forever
+	}
+	all, again := g.held.next(time.Now().UnixNano(), fed, g.drainedLocked())
+	g.wanted = len(all) == 0
+	return all, again
+}
+
+// read begins a reading.
+func (g *gate) read(r *reading) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held.begin(r)
+}
+
+// admit reports whether the next task in the reading may be held.
+func (g *gate) admit(rec *record) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held.admit(rec, time.Now().UnixNano(), g.held.len() < g.boundLocked() && g.bytes < gateBytes)
+}
+
+// goesOn reports whether the reading may have more to be held.
+func (g *gate) goesOn(r *reading) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held.goesOn(r)
+}
+
+// end ends the reading, which has come to the position, of what has been passed.
+func (g *gate) end(r *reading, at, fed Position) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held.end(r, at, fed)
+}
 
 // waiting returns how many due runs wait for the limits.
 func (g *gate) waiting() int {

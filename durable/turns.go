@@ -3,31 +3,36 @@
 package durable
 
 import (
-	"slices"
+	"container/list"
 
 	"github.com/google/btree"
 )
 
 // turns is a queue in which the groups take turns. Those of one group are in due order.
 type turns struct {
-	of   map[string]*btree.BTreeG[*live] // by group; none of them is empty
-	line []string                        // the groups in the order of their turns
+	of   map[string]*turn // by group; none of them is empty
+	line *list.List       // of the turns, in their order
 	free *btree.FreeListG[*live]
 	n    int
 }
 
+type turn struct {
+	lives *btree.BTreeG[*live]
+	at    *list.Element // in line
+}
+
 func newTurns() turns {
-	return turns{of: make(map[string]*btree.BTreeG[*live]), free: btree.NewFreeListG[*live](32)}
+	return turns{of: make(map[string]*turn), line: list.New(), free: btree.NewFreeListG[*live](32)}
 }
 
 func (t *turns) add(l *live) {
 	group := t.of[l.rec.group]
 	if group == nil {
-		group = btree.NewWithFreeListG(32, dueBefore, t.free)
+		group = &turn{lives: btree.NewWithFreeListG(32, dueBefore, t.free)}
+		group.at = t.line.PushBack(group)
 		t.of[l.rec.group] = group
-		t.line = append(t.line, l.rec.group)
 	}
-	if _, had := group.ReplaceOrInsert(l); !had {
+	if _, had := group.lives.ReplaceOrInsert(l); !had {
 		t.n++
 	}
 }
@@ -38,22 +43,20 @@ func (t *turns) remove(l *live) {
 	if group == nil {
 		return
 	}
-	if _, had := group.Delete(l); !had {
+	if _, had := group.lives.Delete(l); !had {
 		return
 	}
-	if t.n--; group.Len() == 0 {
+	if t.n--; group.lives.Len() == 0 {
 		delete(t.of, l.rec.group)
-		i := slices.Index(t.line, l.rec.group)
-		t.line = slices.Delete(t.line, i, i+1)
+		t.line.Remove(group.at)
 	}
 }
 
 // next takes out a live of the group whose turn it is. There is one.
 func (t *turns) next() *live {
-	name := t.line[0]
-	l, _ := t.of[name].Min()
-	copy(t.line, t.line[1:])
-	t.line[len(t.line)-1] = name
+	group := t.line.Front().Value.(*turn)
+	t.line.MoveToBack(group.at)
+	l, _ := group.lives.Min()
 	t.remove(l)
 	return l
 }
