@@ -28,6 +28,7 @@ type gate struct {
 	classes []string // of the tasks that pass
 	backlog *backlog
 	total   *gateTotal
+	overdue turns // in the backlog, which protects it
 
 	mu      sync.Mutex // protects below
 	held    shares     // in memory, and not begun
@@ -65,6 +66,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
 		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newShares(), queue: newTurns(),
+		overdue: newTurns(),
 	}
 	if b.shared {
 		g.setPartLocked(part{})

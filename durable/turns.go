@@ -37,26 +37,26 @@ func (t *turns) add(l *live) {
 	}
 }
 
-// remove takes out the live, if it is in.
-func (t *turns) remove(l *live) {
+// remove takes out the live, and reports whether it was in.
+func (t *turns) remove(l *live) bool {
 	group := t.of[l.rec.group]
 	if group == nil {
-		return
+		return false
 	}
 	if _, had := group.lives.Delete(l); !had {
-		return
+		return false
 	}
 	if t.n--; group.lives.Len() == 0 {
 		delete(t.of, l.rec.group)
 		t.line.Remove(group.at)
 	}
+	return true
 }
 
-// next takes out a live of the group whose turn it is. There is one.
+// next returns the live that comes next, of the group whose turn it is. There is one. The caller takes it out.
 func (t *turns) next() *live {
 	group := t.line.Front().Value.(*turn)
 	t.line.MoveToBack(group.at)
 	l, _ := group.lives.Min()
-	t.remove(l)
 	return l
 }
