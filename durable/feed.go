@@ -61,10 +61,9 @@ func (k *keeper) feed() time.Duration {
 		again = 0
 	}
 	for _, g := range k.kinds.gated() {
-		unread, next := g.unread(k.ahead.at)
-		for i := range unread {
-			k.readOn(g, &unread[i])
-			next = 0
+		r, next := g.read(k.ahead.at)
+		if r != nil {
+			k.readOn(g, r)
 		}
 		again = min(again, next)
 	}
@@ -129,7 +128,6 @@ func (k *keeper) takeIn(g *group, rec *record) {
 // readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
 // feedAtOnce tasks of any kind.
 func (k *keeper) readOn(of *gate, r *reading) {
-	of.read(r)
 	g := &group{k: k}
 	at, n := r.from, 0
 	for rec, err := range decoded(k.store.Due(r.from, r.until.Due)) {
@@ -140,7 +138,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 		if p := rec.position(); r.until.before(p) {
 			break
 		} else if at = p; rec.kind == of.name {
-			if of.admit(rec) {
+			if of.admit(r, rec) {
 				k.takeIn(g, rec)
 			}
 			if !of.goesOn(r) {

@@ -295,7 +295,7 @@ func (g *gate) removeLocked(l *live) {
 	g.held.remove(l)
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if g.wanted && (g.drainedLocked() || g.held.few(l.rec.group)) {
+	if g.wanted && (g.drainedLocked() || g.held.lacks(l.rec.group)) {
 		g.wanted = false
 		g.backlog.call()
 	}
@@ -362,56 +362,48 @@ func (g *gate) excess() *live {
 		l, _ = g.held.all.Max()
 		g.held.remove(l)
 	} else {
-		l = g.held.surplus(time.Now().UnixNano())
-		g.held.leave(l)
+		l = g.held.leave(time.Now().UnixNano())
 	}
 	g.queue.remove(l)
 	g.countLocked(l, -1)
 	return l
 }
 
-// beyond reports whether the task is left in the store.
+// beyond reports whether the task is left to the store.
 func (g *gate) beyond(rec *record) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held.beyond(rec)
 }
 
-// unread returns what a keeper is to read for the gate, of what its feeds have passed, and when to come back. If that
-// may be sooner, the keeper is called.
-func (g *gate) unread(fed Position) ([]reading, time.Duration) {
+// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is none, and when to
+// come back. If it is time before, the keeper is called.
+func (g *gate) read(fed Position) (r *reading, again time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.held.own.is && g.held.cuts == 0 {
-		return nil, forever
+	if again = forever; g.held.isCut() {
+		r, again = g.held.begin(time.Now().UnixNano(), fed, g.drainedLocked())
 	}
-	all, again := g.held.next(time.Now().UnixNano(), fed, g.drainedLocked())
-	g.wanted = len(all) == 0
-	return all, again
+	g.wanted = r == nil
+	return r, again
 }
 
-// read begins a reading.
-func (g *gate) read(r *reading) {
+// admit reports whether the next task of a reading may be held.
+func (g *gate) admit(r *reading, rec *record) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.held.begin(r)
+	room := g.held.len() < g.boundLocked() && g.bytes < gateBytes
+	return g.held.admit(r, rec, time.Now().UnixNano(), room)
 }
 
-// admit reports whether the next task in the reading may be held.
-func (g *gate) admit(rec *record) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.held.admit(rec, time.Now().UnixNano(), g.held.len() < g.boundLocked() && g.bytes < gateBytes)
-}
-
-// goesOn reports whether the reading may have more to be held.
+// goesOn reports whether the reading may hold more.
 func (g *gate) goesOn(r *reading) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.held.goesOn(r)
+	return r.of.cut.reading
 }
 
-// end ends the reading, which has come to the position, of what has been passed.
+// end notes that a reading has come to the position.
 func (g *gate) end(r *reading, at, fed Position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

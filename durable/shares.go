@@ -8,43 +8,44 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are what a gate holds, by group. When a keeper's gate holds too much, something is left to the store: the
-// task that is due last of the group that holds most. That group is cut there, and the others are read on. So a group
-// with a million of tasks delays no other.
+// shares are what a gate holds, by group. When the gate of a keeper holds too much, a task is left to the
+// store: the one that is due last in the group that holds most. The group is cut there, and the others are read
+// on. So a group that has a million due delays no other.
 //
-// What is due soon goes before what is not, whatever its group: while a group has more due than is held, the tasks
-// of the next minute take no room.
+// What is due soon displaces what is not, whatever the groups: a group that has a million due now needs the
+// room more than what others have due in a minute.
 //
-// When every group holds but one, the gate itself is cut, for all groups that are not.
+// If every group holds one task, or too many are cut, the rest is cut: the groups that are not cut themselves.
 type shares struct {
 	all    *btree.BTreeG[*live]
-	of     map[string]*share     // by group: of those that hold something or are cut
-	bySize *btree.BTreeG[*share] // those that hold fewest first, of them the one that was read for least recently
+	of     map[string]*share     // the groups that hold something or are cut
+	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
 	free   *btree.FreeListG[*live]
-	begun  uint64 // readings, and shares
+	reads  uint64 // begun, and shares made
 
-	// A keeper's:
-	own  cut // of the groups that are not cut
-	cuts int // of groups; mostQueued at most
+	// The keeper's own.
+	rest     share // without tasks
+	cuts     int   // of groups; mostQueued at most
+	restLast bool  // the last reading was for the rest
 }
 
 // A share is that of one group.
 type share struct {
 	group string
-	held  *btree.BTreeG[*live] // in due order
-	read  uint64               // when it was read for
+	held  *btree.BTreeG[*live]
+	read  uint64 // the last reading for it
 	cut   cut
 }
 
-// A cut is the position beyond which tasks are in the store alone.
+// A cut is a position beyond which tasks are in the store alone.
 type cut struct {
 	is bool
 	at Position
 
-	reading bool // what lies between it and where a stretch is being read has been read
+	reading bool // what lies between it and where a reading has come to has been read
 }
 
-// gateAhead is how long before it is due a task is soon due. What a full gate has left is read that long before.
+// gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
 const gateAhead = 100 * time.Millisecond
 
 func newShares() shares {
@@ -59,7 +60,7 @@ func newShares() shares {
 	}
 }
 
-// change calls f, which changes what the share is ordered by.
+// change calls f, which changes the order or the end of the share.
 func (s *shares) change(of *share, f func()) {
 	s.bySize.Delete(of)
 	if f(); of.held.Len() == 0 && !of.cut.is {
@@ -73,8 +74,8 @@ func (s *shares) change(of *share, f func()) {
 func (s *shares) add(l *live) bool {
 	of := s.of[l.rec.group]
 	if of == nil {
-		s.begun++
-		of = &share{group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.begun}
+		s.reads++
+		of = &share{group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads}
 		s.of[of.group] = of
 	}
 	s.change(of, func() { of.held.ReplaceOrInsert(l) })
@@ -96,7 +97,7 @@ func (s *shares) has(l *live) bool {
 
 func (s *shares) len() int { return s.all.Len() }
 
-// most returns how many the group holds that holds most.
+// most returns how many tasks the group has that has most.
 func (s *shares) most() int {
 	if of, ok := s.bySize.Max(); ok {
 		return of.held.Len()
@@ -104,48 +105,42 @@ func (s *shares) most() int {
 	return 0
 }
 
-// spare reports whether something is held that is due only after then. It gives way to what is due before.
-func (s *shares) spare(then int64) bool {
+// hasAfter reports whether a task is due only after that time.
+func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
-	return ok && last.rec.due > then
+	return ok && last.rec.due > due
 }
 
-// surplus returns what is to be left to the store. Something is held.
-func (s *shares) surplus(now int64) *live {
-	last, _ := s.all.Max()
+// leave takes out the task that is to be left to the store, and cuts before it. There is one.
+func (s *shares) leave(now int64) *live {
+	ahead := later(now, gateAhead)
 	of, _ := s.bySize.Max()
-	l, _ := of.held.Max()
-	if soon := later(now, gateAhead); of.held.Len() == 1 || l.rec.due <= soon && last.rec.due > soon {
-		return last
+	out, _ := of.held.Max()
+	if of.held.Len() == 1 || out.rec.due <= ahead && s.hasAfter(ahead) {
+		out, _ = s.all.Max()
+		of = s.of[out.rec.group]
 	}
-	return l
-}
-
-// leave takes out a surplus, and cuts before it.
-func (s *shares) leave(l *live) {
-	s.remove(l)
-	of := s.of[l.rec.group]
-	if of == nil || of.held.Len() == 0 {
-		if last, ok := s.all.Max(); ok {
-			s.own.set(last)
-		}
-		return
-	}
-	last, _ := of.held.Max()
+	s.remove(out)
+	last, ok := of.held.Max()
 	switch {
+	case !ok:
+		of = &s.rest
+		last, ok = s.all.Max()
 	case of.cut.is:
 	case s.cuts < mostQueued:
 		s.cuts++
 	default:
-		s.own.set(last)
-		return
+		of = &s.rest
 	}
-	of.cut.set(last)
+	if ok {
+		of.cut.set(last.rec.position())
+	}
+	return out
 }
 
-// set cuts after the live, if that is before the cut.
-func (c *cut) set(last *live) {
-	if at := last.rec.position(); !c.is || at.before(c.at) {
+// set cuts at the position, unless it is cut before.
+func (c *cut) set(at Position) {
+	if !c.is || at.before(c.at) {
 		*c = cut{is: true, at: at}
 	}
 }
@@ -158,149 +153,132 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = cut{} })
 }
 
-// few reports whether the group is to be read on, as far as can be told without a look at the clock.
-func (s *shares) few(group string) bool {
+// isCut reports whether anything is left to the store.
+func (s *shares) isCut() bool { return s.rest.cut.is || s.cuts > 0 }
+
+// beyond reports whether the task is left to the store.
+func (s *shares) beyond(rec *record) bool {
+	p, of := rec.position(), s.of[rec.group]
+	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
+}
+
+// lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
+func (s *shares) lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut.is && (of.held.Len() == 0 || 2*of.held.Len() < s.most())
 }
 
-// beyond reports whether the task of that position is left in the store.
-func (s *shares) beyond(rec *record) bool {
-	p := rec.position()
-	of := s.of[rec.group]
-	return s.own.before(p) || of != nil && of.cut.before(p)
-}
-
-// A reading is a stretch of the store that is to be read for a gate.
+// A reading is a stretch of the store that is read for a share.
 type reading struct {
-	of          *share // for whose cut; nil for that of the groups that are not cut
+	of          *share
 	from, until Position
 }
 
-// next returns what is to be read, of what the feed has passed, and when to come back. What is due soon comes first,
-// and of that the group that holds fewest. It is read if the gate is drained, if something that is held is due later
-// (spare), or if another group holds more than twice as many. What is due later is read if the gate is drained.
-func (s *shares) next(now int64, fed Position, drained bool) (all []reading, again time.Duration) {
+// begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
+//
+// What is due soon comes first: for the group that has the fewest tasks or, in turn, for the rest. It is read if
+// the gate is drained, or if other tasks make way. What is due later is read if the gate is drained.
+func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
-	most, spare := s.most(), s.spare(ahead)
-	again = forever
-	due := false // something that is due soon is left
-	isDue := func(c *cut) bool {
-		if c.at.Due > soon {
-			again = min(again, time.Duration(c.at.Due-soon))
+	again := forever
+	isDue := func(of *share) bool {
+		if of.cut.at.Due > soon {
+			again = min(again, time.Duration(of.cut.at.Due-soon))
 			return false
 		}
-		due = true
 		return true
 	}
-	add := func(of *share, c *cut) {
-		r := reading{of: of, from: c.at, until: fed}
-		if of != nil && s.own.before(r.until) {
-			r.until = s.own.at
-		}
-		if due && end(ahead).before(r.until) {
-			r.until = end(ahead)
-		}
-		all = append(all, r)
-	}
-	var covered []*share // by the cut of the others
-	var least, first *share
+	spare := s.hasAfter(ahead)
+	var next, nextLater *share
+	var covered []*share // by the cut of the rest
 	s.bySize.Ascend(func(of *share) bool {
-		if !of.cut.is {
-			return true
-		}
-		if s.own.is && !of.cut.at.before(s.own.at) {
+		switch n := of.held.Len(); {
+		case !of.cut.is:
+		case s.rest.cut.is && !of.cut.at.before(s.rest.cut.at):
 			covered = append(covered, of)
-			return true
-		}
-		if n := of.held.Len(); isDue(&of.cut) && first == nil &&
-			(drained || spare && n < mostQueued/4 || most > 1 && 2*n < most) {
-			first = of
-		}
-		if least == nil {
-			least = of
+		case !isDue(of):
+			if nextLater == nil {
+				nextLater = of
+			}
+		case next == nil && (drained || spare && n < mostQueued/4 || s.most() > max(1, 2*n)):
+			next = of
 		}
 		return true
 	})
 	for _, of := range covered {
 		s.lift(of)
 	}
-	own := s.own.is && isDue(&s.own) && (drained || spare || most > 1 && s.cuts < mostQueued)
-	if drained && !due {
-		first, own = least, s.own.is
+	rest := s.rest.cut.is && isDue(&s.rest) && (drained || spare || s.most() > 1 && s.cuts < mostQueued)
+	until := end(ahead)
+	if drained && next == nil && !rest {
+		next, rest, until = nextLater, s.rest.cut.is, fed
 	}
-	if first != nil {
-		add(first, &first.cut)
+	if s.restLast = rest && (next == nil || !s.restLast); s.restLast {
+		next = &s.rest
+	} else if s.rest.cut.before(until) {
+		until = s.rest.cut.at
 	}
-	if own {
-		add(nil, &s.own)
+	if next == nil {
+		return nil, again
 	}
-	return all, again
+	if fed.before(until) {
+		until = fed
+	}
+	return s.beginFor(next, until), 0
 }
 
-// begin begins a reading, for all groups whose cut lies in it.
-func (s *shares) begin(r *reading) {
-	s.own.reading = r.of == nil
-	if r.of == nil {
-		return
+// beginFor begins a reading for the share. What it meets of other groups that are cut no earlier is read, too.
+func (s *shares) beginFor(of *share, until Position) *reading {
+	r := &reading{of: of, from: of.cut.at, until: until}
+	if of.cut.reading = true; of == &s.rest {
+		return r
 	}
-	s.begun++
-	s.change(r.of, func() { r.of.read = s.begun })
-	for _, of := range s.of {
-		of.cut.reading = of.cut.is && !of.cut.at.before(r.from)
+	s.reads++
+	s.change(of, func() { of.read = s.reads })
+	for _, other := range s.of {
+		other.cut.reading = other.cut.is && !other.cut.at.before(r.from)
 	}
+	return r
 }
 
-// admit reports whether the task, which comes next in the reading, may be held.
-func (s *shares) admit(rec *record, now int64, room bool) bool {
-	of, c, n := s.of[rec.group], &s.own, 0
-	if of != nil {
-		n = of.held.Len()
-		if !s.own.reading {
-			c = &of.cut
+// admit reports whether the next task of a reading may be held.
+func (s *shares) admit(r *reading, rec *record, now int64, room bool) bool {
+	by, n := s.of[rec.group], 0
+	if by != nil {
+		n = by.held.Len()
+	}
+	if r.of == &s.rest {
+		by = r.of
+	}
+	if at := rec.position(); by != nil && by.cut.reading && by.cut.before(at) {
+		ahead := later(now, gateAhead)
+		makeWay := s.hasAfter(ahead) || s.most() > n+1 || by == &s.rest && s.most() > 1
+		if by.cut.reading = room || rec.due <= ahead && makeWay; by.cut.reading {
+			by.cut.at = at
+			return true
 		}
 	}
-	at := rec.position()
-	if !c.reading || !c.before(at) {
-		return false
-	}
-	ahead := later(now, gateAhead)
-	takes := room || rec.due <= ahead && (s.spare(ahead) || n+1 < s.most() || c == &s.own && s.most() > 1)
-	if c.reading = takes; takes {
-		c.at = at
-	}
-	return takes
+	return false
 }
 
-// goesOn reports whether there is more to be held in the reading.
-func (s *shares) goesOn(r *reading) bool {
-	if r.of == nil {
-		return s.own.reading
-	}
-	return r.of.cut.reading
-}
-
-// end notes that the reading has come to the position. A cut that is at the end of what has been passed is lifted.
+// end notes that a reading has come to the position, and lifts the cuts at the end of what the feed has passed.
 func (s *shares) end(r *reading, at, fed Position) {
-	if s.own.reading {
-		s.own.at, s.own.reading = at, false
-		if !at.before(fed) {
-			s.own = cut{}
+	if r.of == &s.rest {
+		if r.of.cut.reading {
+			r.of.cut = cut{is: at.before(fed), at: at}
 		}
 		return
 	}
-	if r.of == nil {
-		return
-	}
 	for _, of := range s.of {
-		if c := &of.cut; c.reading {
-			c.reading = false
-			if c.at.before(at) {
-				c.at = at
-			}
-			if !c.at.before(fed) && !s.own.is {
-				s.lift(of)
-			}
+		if !of.cut.reading {
+			continue
+		}
+		of.cut.reading = false
+		if of.cut.at.before(at) {
+			of.cut.at = at
+		}
+		if !at.before(fed) {
+			s.lift(of)
 		}
 	}
 }

@@ -146,8 +146,9 @@ func TestLimit_ofManyGroups(t *testing.T) {
 						t.Fatalf("%d are held, of %d groups", held, known)
 					}
 				}
-				if calls := r.runs(); len(calls) != each*groups+gateMost || r.Len() != 0 {
-					t.Errorf("%d have run, %d are left", len(calls), r.Len())
+				held, known := durable.Held(r.Scheduler, "k")
+				if calls := r.runs(); len(calls) != each*groups+gateMost || r.Len() != 0 || held+known != 0 {
+					t.Errorf("%d have run, %d are left, %d are held, of %d groups", len(calls), r.Len(), held, known)
 				}
 			})
 		})
