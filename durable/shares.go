@@ -190,12 +190,10 @@ func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Du
 	}
 	spare := s.hasAfter(ahead)
 	var next, nextLater *share
-	var covered []*share // by the cut of the rest
 	s.bySize.Ascend(func(of *share) bool {
 		switch n := of.held.Len(); {
 		case !of.cut.is:
-		case s.rest.cut.is && !of.cut.at.before(s.rest.cut.at):
-			covered = append(covered, of)
+		case s.rest.cut.is && !of.cut.at.before(s.rest.cut.at): // the rest is to be read first
 		case !isDue(of):
 			if nextLater == nil {
 				nextLater = of
@@ -205,9 +203,6 @@ func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Du
 		}
 		return true
 	})
-	for _, of := range covered {
-		s.lift(of)
-	}
 	rest := s.rest.cut.is && isDue(&s.rest) && (drained || spare || s.most() > 1 && s.cuts < mostQueued)
 	until := end(ahead)
 	if drained && next == nil && !rest {

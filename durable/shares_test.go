@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,71 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	}
 }
 
+// The tasks of a group run in due order, those that are added while others of it are left to the store as well. With
+// one task each, more groups than there is room for are no different.
+func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
+	const many = 2 * gateMost
+	for name, group := range map[string]func(i int) int{
+		"two groups":  func(i int) int { return i % 2 },
+		"many groups": func(i int) int { return i },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(tick), durable.WithConcurrency(1))
+				add := func(i int, delay time.Duration) {
+					g := fmt.Sprint(group(i % many))
+					r.add(durable.Task{Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Delay: delay})
+				}
+				for i := range many {
+					add(i, sec+time.Duration(i))
+				}
+				testkit.Settle(sec + 2*tick) // what is due at one tick is queued in any order
+				first := r.runs()
+				testkit.Settle(many / 8 * tick)
+				for i := range many {
+					add(many+i, time.Duration(1+i))
+					if i%10 == 0 {
+						testkit.Settle(tick)
+					}
+				}
+				testkit.Settle(hour)
+				last, calls := make(map[string]time.Time), r.runs()
+				for _, c := range calls {
+					if g := groupOf(c); c.Due.Before(last[g]) {
+						t.Fatalf("%s, due at %v, has run after one of %v", c.Key, c.Due, last[g])
+					} else {
+						last[g] = c.Due
+					}
+				}
+				if ran := len(first) + len(calls); ran != 2*many {
+					t.Errorf("%d have run", ran)
+				}
+			})
+		})
+	}
+}
+
+// Payloads of which few are held are left to the store, and lost as little.
+func TestLimit_ofLargePayloads(t *testing.T) {
+	const tasks = 400
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		draw := rand.New(rand.NewPCG(3, 4))
+		r.handle("k", sleeper(tick), durable.WithConcurrency(2))
+		for i := range tasks {
+			g := fmt.Sprint(draw.IntN(3))
+			size := 1 << draw.IntN(20)
+			r.add(durable.Task{
+				Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Payload: make([]byte, size),
+				Delay: sec + time.Duration(draw.Int64N(int64(sec))),
+			})
+		}
+		testkit.Settle(hour)
+		if calls := r.runs(); len(calls) != tasks || r.Len() != 0 {
+			t.Errorf("%d have run, %d are left", len(calls), r.Len())
+		}
+	})
+}
+
 // Two groups with more than is held take turns until one of them has none left.
 func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
 	const many, most = 5 * gateMost, 40
@@ -172,6 +238,28 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 		late := r.late(r.runs(), "k")
 		if len(late) != others || late[len(late)-1] > others/10*(took+took/10)+2*tick {
 			t.Errorf("%d ran, up to %v late", len(late), late)
+		}
+	})
+}
+
+// What falls due while another group has more due than is held takes its turns from then on.
+func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
+	const many, others, took = 5 * gateMost, gateMost - 100, 100 * time.Millisecond
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(took), durable.WithConcurrency(10))
+		for i := range others {
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
+		}
+		r.addGroup("many", many, 10*sec)
+		testkit.Settle(40*sec + 2*tick)
+		r.runs()
+		testkit.Settle(5 * sec)
+		count := make(map[string]int)
+		for _, c := range r.runs() {
+			count[groupOf(c)]++
+		}
+		if count["other"] < 400 || count["many"] > 50 {
+			t.Errorf("%v", count)
 		}
 	})
 }
