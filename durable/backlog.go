@@ -117,7 +117,7 @@ func (b *backlog) countLocked(l *live, n int) {
 
 func (b *backlog) removeLocked(l *live) {
 	b.queue.Delete(l)
-	if g := b.kinds.gate(l.rec); g == nil || !g.overdue.remove(l) { // it may have come before the gate
+	if g := b.kinds.gate(l.rec); g == nil || !g.overdue.remove(l) { // or it was added before the gate
 		b.countLocked(l, -1)
 	}
 	b.left.Store(int64(b.queue.Len()))
@@ -184,8 +184,8 @@ func (b *backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task, or nil if it must wait. If its kind has a limit, it is one of the group whose turn it
-// is.
+// take returns the oldest task, or nil if it must wait. If the oldest is of a kind with a limit, take returns the
+// oldest of the group whose turn it is.
 func (b *backlog) take() *live {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 //   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
 //   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
 //
-// Few of the tasks of the kind are in memory, whether they are due or not: those that are due first. A keeper
-// leaves the others in the store, and a node leaves them to the engine, until half of the few have begun. So
-// what waits for a limit takes no room that other kinds need.
+// Few of the tasks of the kind are in memory, whether they are due or not: of a node those that are due first, of
+// a keeper a share for each group (shares.go). A keeper leaves the others in the store, and a node leaves them to
+// the engine, until half of the few have begun. So what waits for a limit takes no room that other kinds need.
 type gate struct {
 	name    string   // of the kind
 	kind    *kind    // its limits do not change
@@ -348,8 +348,8 @@ func (g *gate) drained() bool {
 	return !g.wanted
 }
 
-// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due last. What
-// the gate of a keeper leaves is cut off.
+// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due last.
+// The gate of a keeper is cut before it.
 func (g *gate) excess() *live {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -376,8 +376,8 @@ func (g *gate) beyond(rec *record) bool {
 	return g.held.beyond(rec)
 }
 
-// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is none, and when to
-// come back. If it is time before, the keeper is called.
+// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is nothing to read,
+// and when to come back. The keeper is called if that is sooner.
 func (g *gate) read(fed Position) (r *reading, again time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

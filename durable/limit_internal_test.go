@@ -78,3 +78,22 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 		t.Errorf("%d groups", len(s.of))
 	}
 }
+
+// What is left of a group and what is left of the rest are read in turn, however long that takes.
+func TestShares_readingsTakeTurns(t *testing.T) {
+	s := newShares()
+	for due, group := range []string{"a", "a", "b", "c"} {
+		if s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}}); due%2 == 1 {
+			s.leave(0) // of a, and then of the rest
+		}
+	}
+	var last *share
+	for range 4 {
+		r, _ := s.begin(10, Position{Due: 20}, true)
+		if (r.of == &s.rest) == (last == &s.rest) {
+			t.Errorf("two readings in a row for %q", r.of.group)
+		}
+		last = r.of
+		s.end(r, r.from, Position{Due: 20})
+	}
+}

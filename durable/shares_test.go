@@ -123,10 +123,8 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 				first := r.runs()
 				testkit.Settle(many / 8 * tick)
 				for i := range many {
-					add(many+i, time.Duration(1+i))
-					if i%10 == 0 {
-						testkit.Settle(tick)
-					}
+					add(many+i, 1) // as many as run, so that there is always something of the group in memory
+					testkit.Settle(tick)
 				}
 				testkit.Settle(hour)
 				last, calls := make(map[string]time.Time), r.runs()
@@ -244,21 +242,22 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 
 // What falls due while another group has more due than is held takes its turns from then on.
 func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
-	const many, others, took = 5 * gateMost, gateMost - 100, 100 * time.Millisecond
+	const many, others = 5 * gateMost, 2 * gateMost
 	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", sleeper(took), durable.WithConcurrency(10))
+		r.handle("k", sleeper(sec/10), durable.WithConcurrency(10))
+		r.addGroup("many", many, sec)
+		testkit.Settle(3 * sec)
 		for i := range others {
-			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 17 * sec})
 		}
-		r.addGroup("many", many, 10*sec)
-		testkit.Settle(40*sec + 2*tick)
+		testkit.Settle(17*sec + 2*tick)
 		r.runs()
 		testkit.Settle(5 * sec)
 		count := make(map[string]int)
 		for _, c := range r.runs() {
 			count[groupOf(c)]++
 		}
-		if count["other"] < 400 || count["many"] > 50 {
+		if count["other"] < 480 || count["many"] > 20 {
 			t.Errorf("%v", count)
 		}
 	})
