@@ -262,3 +262,22 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 		}
 	})
 }
+
+// What is left to the store is read in time, and when there is room, although no run ends and nothing else happens.
+func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
+	const many = gateMost / 2
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(hour), durable.WithConcurrency(2*many))
+		for i := range 2*many - 1 {
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 50 * sec})
+		}
+		r.addGroup("many", many, 10*sec)
+		r.add(durable.Task{Key: "many:last", Kind: "k", Group: "many", Delay: 25 * sec})
+		testkit.Settle(10*sec + 2*tick)
+		if calls := r.runs(); len(calls) != many {
+			t.Errorf("%d of %d have run", len(calls), many)
+		}
+		testkit.Settle(15 * sec)
+		r.ranAt("many:last", 25*sec)
+	}, durable.WithPoolSize(2*many))
+}
