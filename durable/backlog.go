@@ -184,8 +184,8 @@ func (b *backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task, or nil if it must wait. If the oldest is of a kind with a limit, take returns the
-// oldest of the group whose turn it is.
+// take returns the oldest task, or nil if it must wait. If the oldest is of a kind with a limit, take returns
+// the oldest of the group whose turn it is.
 func (b *backlog) take() *live {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the
 // overdue feed, which is read again from its beginning and passes over what is in memory.
 //
-// What the gate of a kind has no room for is passed over as well, and read on from there when it has room, or when
-// it has less of a group than of the others.
+// What the gate of a kind has no room for is passed over as well, and read on from there when it has room, or
+// when it has less of a group than of the others.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at

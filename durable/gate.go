@@ -19,9 +19,10 @@ import (
 //   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
 //   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
 //
-// Few of the tasks of the kind are in memory, whether they are due or not: of a node those that are due first, of
-// a keeper a share for each group (shares.go). A keeper leaves the others in the store, and a node leaves them to
-// the engine, until half of the few have begun. So what waits for a limit takes no room that other kinds need.
+// Few of the tasks of the kind are in memory, whether they are due or not: of a node those that are due
+// first, of a keeper a share for each group (shares.go). A keeper leaves the others in the store, and a node
+// leaves them to the engine, until half of the few have begun. So what waits for a limit takes no room that
+// other kinds need.
 type gate struct {
 	name    string   // of the kind
 	kind    *kind    // its limits do not change
@@ -65,8 +66,8 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newShares(), queue: newTurns(),
-		overdue: newTurns(),
+		name: name, kind: k, classes: k.classes(name), backlog: b, total: total,
+		overdue: newTurns(), held: newShares(), queue: newTurns(),
 	}
 	if b.shared {
 		g.setPartLocked(part{})
@@ -348,8 +349,8 @@ func (g *gate) drained() bool {
 	return !g.wanted
 }
 
-// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due last.
-// The gate of a keeper is cut before it.
+// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due
+// last. The gate of a keeper is cut before it.
 func (g *gate) excess() *live {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -176,8 +176,8 @@ type reading struct {
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
 //
-// What is due soon comes first: for the group that has the fewest tasks or, in turn, for the rest. It is read if
-// the gate is drained, or if other tasks make way. What is due later is read if the gate is drained.
+// What is due soon comes first: for the group that has the fewest tasks or, in turn, for the rest. It is read
+// if the gate is drained, or if other tasks make way. What is due later is read if the gate is drained.
 func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
 	again := forever

@@ -13,14 +13,15 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// addGroup adds n tasks of the kind "k", due a microsecond after each other. Their keys begin with the group and a
-// colon.
+// addGroup adds n tasks of the kind "k", due a microsecond after each other. Their keys begin with the group
+// and a colon.
 func (r *rig) addGroup(group string, n int, delay time.Duration) {
 	r.t.Helper()
 	tasks := make([]durable.Task, n)
 	for i := range tasks {
 		tasks[i] = durable.Task{
-			Key: fmt.Sprintf("%s:%d", group, i), Kind: "k", Group: group, Delay: delay + time.Duration(i)*time.Microsecond,
+			Key: fmt.Sprintf("%s:%d", group, i), Kind: "k", Group: group,
+			Delay: delay + time.Duration(i)*time.Microsecond,
 		}
 	}
 	r.add(tasks...)
@@ -101,8 +102,8 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	}
 }
 
-// The tasks of a group run in due order, those that are added while others of it are left to the store as well. With
-// one task each, more groups than there is room for are no different.
+// The tasks of a group run in due order, those that are added while others of it are left to the store as
+// well. With one task each, more groups than there is room for are no different.
 func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 	const many = 2 * gateMost
 	for name, group := range map[string]func(i int) int{
@@ -200,7 +201,8 @@ func TestLimit_ofManyGroups(t *testing.T) {
 						if name == "interleaved" {
 							delay = sec + time.Duration(j)*sec
 						}
-						r.add(durable.Task{Key: fmt.Sprint(j, ":", i), Kind: "k", Group: fmt.Sprint(i), Delay: delay})
+						key, group := fmt.Sprint(j, ":", i), fmt.Sprint(i)
+						r.add(durable.Task{Key: key, Kind: "k", Group: group, Delay: delay})
 					}
 				}
 				r.addGroup("many", gateMost, sec)
@@ -212,7 +214,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 				}
 				held, known := durable.Held(r.Scheduler, "k")
 				if calls := r.runs(); len(calls) != each*groups+gateMost || r.Len() != 0 || held+known != 0 {
-					t.Errorf("%d have run, %d are left, %d are held, of %d groups", len(calls), r.Len(), held, known)
+					t.Errorf("%d have run, %d are left, %d held, of %d groups", len(calls), r.Len(), held, known)
 				}
 			})
 		})
@@ -263,7 +265,8 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 	})
 }
 
-// What is left to the store is read in time, and when there is room, although no run ends and nothing else happens.
+// What is left to the store is read in time, and when there is room, although no run ends and nothing else
+// happens.
 func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 	const many = gateMost / 2
 	inOneBubble(t, func(t *testing.T, r *rig) {
