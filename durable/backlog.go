@@ -28,14 +28,15 @@ type backlog struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	workers int          // of the wheel
-	most    int          // tasks in the queue
+	most    int          // tasks of the kinds without a limit in the queue
 	shared  bool         // what it does not take can run on another node
 	call    func()       // wakes the backend up
 	left    atomic.Int64 // tasks in the queue, for workers that need not look further
 
 	mu      sync.Mutex // protects below
 	queue   *btree.BTreeG[*live]
-	size    int           // about how many bytes the queue takes
+	n       int           // tasks of the kinds without a limit; the gates bound the others
+	size    int           // about how many bytes those take
 	each    time.Duration // the rate: one run each so often
 	asked   int           // workers that were asked for and have not begun
 	looked  time.Time     // when nothing was seen to wait in the wheel
@@ -91,7 +92,11 @@ func (b *backlog) add(l *live) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queue.ReplaceOrInsert(l)
-	b.size += l.rec.size()
+	if g := b.kinds.gate(l.rec); g != nil {
+		g.overdue.add(l)
+	} else {
+		b.countLocked(l, 1)
+	}
 	b.left.Store(int64(b.queue.Len()))
 }
 
@@ -104,9 +109,17 @@ func (b *backlog) remove(l *live) {
 	}
 }
 
+// countLocked counts a task of a kind without a limit.
+func (b *backlog) countLocked(l *live, n int) {
+	b.n += n
+	b.size += n * l.rec.size()
+}
+
 func (b *backlog) removeLocked(l *live) {
 	b.queue.Delete(l)
-	b.size -= l.rec.size()
+	if g := b.kinds.gate(l.rec); g == nil || !g.overdue.remove(l) { // or it was added before the gate
+		b.countLocked(l, -1)
+	}
 	b.left.Store(int64(b.queue.Len()))
 }
 
@@ -118,8 +131,8 @@ func (b *backlog) room() int {
 }
 
 func (b *backlog) roomLocked() int {
-	if n := b.queue.Len(); n <= b.most/2 && b.size <= queuedBytes/2 {
-		return b.most - n
+	if b.n <= b.most/2 && b.size <= queuedBytes/2 {
+		return b.most - b.n
 	}
 	return 0
 }
@@ -171,7 +184,8 @@ func (b *backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task, or nil if it must wait.
+// take returns the oldest task, or nil if it must wait. If the oldest is of a kind with a limit, take returns
+// the oldest of the group whose turn it is.
 func (b *backlog) take() *live {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,6 +199,9 @@ func (b *backlog) take() *live {
 			return nil
 		}
 		b.looked = now
+	}
+	if g := b.kinds.gate(l.rec); g != nil && g.overdue.n > 0 {
+		l = g.overdue.next()
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()

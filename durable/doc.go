@@ -93,11 +93,16 @@
 //
 //	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
 //
-// Tasks that have a [Task].Group, such as a tenant, take turns: when a run of the kind may begin, it is that of
-// the next group, and in that the task that is due first. Tasks without one are a group, too. A scheduler knows
-// the groups of what it has in memory: of the 2,048 tasks of the kind that are due first, or of those that a node
-// has claimed, which may be as few as it runs at the same time. A group that has more than those before the
-// others delays them.
+// Tasks that have a [Task].Group, such as a tenant, take turns: when a run of the kind may begin, it is that
+// of the next group, and in that the task that is due first. Tasks without one are a group, too. So a group
+// that has a million due delays the others by one run each. The limit must be what they wait for: if the runs
+// of all kinds take all workers ([WithPoolSize]), what falls due waits for a worker, whatever its group.
+//
+// On a store that holds whatever is due, with 2,048 tasks of the kind in memory. The rest is read as these
+// run, first for the groups that have fewest in memory. A group of which nothing has been read yet misses its
+// turns: to pass over a million tasks of another takes some seconds. If more than 2,048 groups have something
+// due, those that are due first take turns, and others join when half of them have run. A node knows the
+// groups of what it has claimed, which may be as few tasks as it runs at the same time.
 //
 // # Calendars
 //
@@ -190,10 +195,10 @@
 // paused is in the settings, a document that a store or an engine keeps in addition to the tasks
 // (pausekind.go).
 //
-// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker. A
-// gate holds few of the tasks of its kind in memory, those that are due first. A keeper reads the others from
-// the store once more when half of the few have begun. A node claims the tasks of such a kind by themselves, as
-// many as the gate has room for, and leaves the others to the engine.
+// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker.
+// A gate holds few of the tasks of its kind in memory. Each group has a share of these, beyond which a keeper
+// leaves the tasks in the store, and reads on there as they run (shares.go). A node claims the tasks of such
+// a kind by themselves, as many as the gate has room for, and leaves the others to the engine.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //

@@ -18,7 +18,8 @@ import (
 // counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the
 // overdue feed, which is read again from its beginning and passes over what is in memory.
 //
-// What the gate of a kind has no room for is passed over as well, and read on from there when it has room.
+// What the gate of a kind has no room for is passed over as well, and read on from there when it has room, or
+// when it has less of a group than of the others.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at
@@ -61,10 +62,11 @@ func (k *keeper) feed() time.Duration {
 		again = 0
 	}
 	for _, g := range k.kinds.gated() {
-		if g.cut && g.drained() {
-			k.readOn(g)
-			again = 0
+		r, next := g.read(k.ahead.at)
+		if r != nil {
+			k.readOn(g, r)
 		}
+		again = min(again, next)
 	}
 	again = min(again, k.backlog.hire())
 	k.reportUnhandled()
@@ -126,25 +128,31 @@ func (k *keeper) takeIn(g *group, rec *record) {
 
 // readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
 // feedAtOnce tasks of any kind.
-func (k *keeper) readOn(of *gate) {
+func (k *keeper) readOn(of *gate, r *reading) {
 	g := &group{k: k}
-	n := 0
-	for rec, err := range decoded(k.store.Due(of.at, k.ahead.at.Due)) {
+	at, n := r.from, 0
+	for rec, err := range decoded(k.store.Due(r.from, r.until.Due)) {
 		if err != nil {
 			_ = k.fail(err)
 			return
 		}
-		if n == feedAtOnce || of.room() == 0 {
+		if p := rec.position(); r.until.before(p) {
+			break
+		} else if at = p; rec.kind == of.name {
+			if of.admit(r, rec) {
+				k.takeIn(g, rec)
+			}
+			if !of.goesOn(r) {
+				n = feedAtOnce
+			}
+		}
+		if n++; n >= feedAtOnce {
+			of.end(r, at, k.ahead.at)
 			_ = k.commit(g)
 			return
 		}
-		n++
-		of.at = rec.position()
-		if rec.kind == of.name {
-			k.takeIn(g, rec)
-		}
 	}
-	of.cut = false
+	of.end(r, r.until, k.ahead.at)
 	_ = k.commit(g)
 }
 

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/btree"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -20,20 +19,22 @@ import (
 //   - If it waits for a rate, the wheel sends a worker when the rate allows the next run.
 //   - A queued live is in the state waits. Whatever removes, replaces or moves it takes it out of the queue.
 //
-// Few of the tasks of the kind are in memory, whether they are due or not: those that are due first. A keeper
-// leaves the others in the store, and a node leaves them to the engine, until half of the few have begun. So
-// what waits for a limit takes no room that other kinds need.
+// Few of the tasks of the kind are in memory, whether they are due or not: of a node those that are due
+// first, of a keeper a share for each group (shares.go). A keeper leaves the others in the store, and a node
+// leaves them to the engine, until half of the few have begun. So what waits for a limit takes no room that
+// other kinds need.
 type gate struct {
 	name    string   // of the kind
 	kind    *kind    // its limits do not change
 	classes []string // of the tasks that pass
 	backlog *backlog
 	total   *gateTotal
+	overdue turns // in the backlog, which protects it
 
-	mu      sync.Mutex           // protects below
-	held    *btree.BTreeG[*live] // in memory, and not begun
-	bytes   int                  // about how many bytes those take
-	queue   turns                // of these, those that wait for the gate
+	mu      sync.Mutex // protects below
+	held    shares     // in memory, and not begun
+	bytes   int        // about how many bytes those take
+	queue   turns      // of these, those that wait for the gate
 	running int
 	part    part             // in the limits of all nodes
 	most    int              // may be running at once
@@ -42,10 +43,6 @@ type gate struct {
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
 	looked  time.Time        // when nothing was seen to wait for workers
-
-	// The keeper's own. If it is cut, the tasks beyond the position are in the store alone.
-	cut bool
-	at  Position
 
 	// Of a node, which protects these. See [node.divideLocked].
 	claimed  cursor
@@ -69,7 +66,8 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total, held: newLives(), queue: newTurns(),
+		name: name, kind: k, classes: k.classes(name), backlog: b, total: total,
+		overdue: newTurns(), held: newShares(), queue: newTurns(),
 	}
 	if b.shared {
 		g.setPartLocked(part{})
@@ -280,7 +278,7 @@ func (g *gate) hold(l *live) {
 }
 
 func (g *gate) holdLocked(l *live) {
-	if _, held := g.held.ReplaceOrInsert(l); !held {
+	if !g.held.has(l) && g.held.add(l) {
 		g.countLocked(l, 1)
 	}
 }
@@ -289,16 +287,16 @@ func (g *gate) holdLocked(l *live) {
 func (g *gate) remove(l *live) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if in, ok := g.held.Get(l); ok && in == l {
+	if g.held.has(l) {
 		g.removeLocked(l)
 	}
 }
 
 func (g *gate) removeLocked(l *live) {
-	g.held.Delete(l)
+	g.held.remove(l)
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if g.wanted && g.drainedLocked() {
+	if g.wanted && (g.drainedLocked() || g.held.lacks(l.rec.group)) {
 		g.wanted = false
 		g.backlog.call()
 	}
@@ -330,7 +328,7 @@ func (g *gate) boundLocked() int {
 }
 
 func (g *gate) drainedLocked() bool {
-	return 2*g.held.Len() <= g.boundLocked() && 2*g.bytes <= gateBytes
+	return 2*g.held.len() <= g.boundLocked() && 2*g.bytes <= gateBytes
 }
 
 // room returns how many more tasks the gate takes.
@@ -340,7 +338,7 @@ func (g *gate) room() int {
 	if g.bytes >= gateBytes {
 		return 0
 	}
-	return max(g.boundLocked()-g.held.Len(), 0)
+	return max(g.boundLocked()-g.held.len(), 0)
 }
 
 // drained reports whether it is time to fill the gate. If it is not, the backend is called when it is.
@@ -351,28 +349,67 @@ func (g *gate) drained() bool {
 	return !g.wanted
 }
 
-// excess returns a live that is to leave the memory, if there are too many: the one that is due last. The gate
-// of a keeper is cut before it.
+// excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due
+// last. The gate of a keeper is cut before it.
 func (g *gate) excess() *live {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := g.held.Len()
+	n := g.held.len()
 	if n <= g.boundLocked() && (g.backlog.shared || n <= 1 || g.bytes <= gateBytes) {
 		return nil
 	}
-	l, _ := g.held.DeleteMax()
+	var l *live
+	if g.backlog.shared {
+		l, _ = g.held.all.Max()
+		g.held.remove(l)
+	} else {
+		l = g.held.leave(time.Now().UnixNano())
+	}
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if last, ok := g.held.Max(); ok && !g.backlog.shared {
-		if at := last.rec.position(); !g.cut || at.before(g.at) {
-			g.cut, g.at = true, at
-		}
-	}
 	return l
 }
 
-// beyond reports whether the task is left in the store.
-func (g *gate) beyond(rec *record) bool { return g.cut && g.at.before(rec.position()) }
+// beyond reports whether the task is left to the store.
+func (g *gate) beyond(rec *record) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held.beyond(rec)
+}
+
+// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is nothing to read,
+// and when to come back. The keeper is called if that is sooner.
+func (g *gate) read(fed Position) (r *reading, again time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if again = forever; g.held.isCut() {
+		r, again = g.held.begin(time.Now().UnixNano(), fed, g.drainedLocked())
+	}
+	g.wanted = r == nil
+	return r, again
+}
+
+// admit reports whether the next task of a reading may be held.
+func (g *gate) admit(r *reading, rec *record) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	room := g.held.len() < g.boundLocked() && g.bytes < gateBytes
+	return g.held.admit(r, rec, time.Now().UnixNano(), room)
+}
+
+// goesOn reports whether the reading may hold more.
+func (g *gate) goesOn(r *reading) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return r.of.cut.reading
+}
+
+// end notes that a reading has come to the position.
+func (g *gate) end(r *reading, at, fed Position) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held.end(r, at, fed)
+}
 
 // waiting returns how many due runs wait for the limits.
 func (g *gate) waiting() int {

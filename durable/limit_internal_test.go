@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -59,5 +60,40 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	r.Kinds = r.Kinds[:3]
 	if whole := (Membership{Report: r.encode()}).report(); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
 		t.Errorf("%+v", whole)
+	}
+}
+
+// However many groups are cut and hold nothing, those that a gate knows are bounded.
+func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
+	s := newShares()
+	for i := range 3 * mostQueued {
+		group := fmt.Sprint(i)
+		one := &live{rec: &record{group: group, key: group, due: 1}}
+		s.add(one)
+		s.add(&live{rec: &record{group: group, key: group, due: 2}})
+		s.leave(0)
+		s.remove(one)
+	}
+	if len(s.of) > mostQueued || !s.beyond(&record{group: "x", key: "x", due: 2}) {
+		t.Errorf("%d groups", len(s.of))
+	}
+}
+
+// What is left of a group and what is left of the rest are read in turn, however long that takes.
+func TestShares_readingsTakeTurns(t *testing.T) {
+	s := newShares()
+	for due, group := range []string{"a", "a", "b", "c"} {
+		if s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}}); due%2 == 1 {
+			s.leave(0) // of a, and then of the rest
+		}
+	}
+	var last *share
+	for range 4 {
+		r, _ := s.begin(10, Position{Due: 20}, true)
+		if (r.of == &s.rest) == (last == &s.rest) {
+			t.Errorf("two readings in a row for %q", r.of.group)
+		}
+		last = r.of
+		s.end(r, r.from, Position{Due: 20})
 	}
 }

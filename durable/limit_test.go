@@ -125,6 +125,9 @@ func TestLimit_whileTasksChange(t *testing.T) {
 			}
 		}
 		delay := func() time.Duration { return time.Duration(draw.Int64N(int64(20 * sec))) }
+		group := func() string { // half are of one, and a quarter of none
+			return []string{"most", "most", "", fmt.Sprint(draw.IntN(keys))}[draw.IntN(4)]
+		}
 		for step := range steps {
 			key := fmt.Sprint(draw.IntN(keys))
 			d := delay()
@@ -141,7 +144,7 @@ func TestLimit_whileTasksChange(t *testing.T) {
 					due[key] = at
 				}
 			default:
-				task := durable.Task{Key: key, Kind: string('a' + byte(draw.IntN(2))), Delay: max(d, 1)}
+				task := durable.Task{Key: key, Kind: string('a' + byte(draw.IntN(2))), Group: group(), Delay: max(d, 1)}
 				if err := r.AddTask(ctx, task); err == nil {
 					ran()
 					due[key] = at

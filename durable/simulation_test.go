@@ -293,6 +293,7 @@ func jitter(key string) time.Duration { return time.Duration(len(key)) * 100 * t
 // task returns a new task.
 func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	task := durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64())}
+	task.Group = key[:1+len(key)%2]
 	if i := rnd.IntN(10); i < 8 {
 		task.Kind = []string{"bounded", "bounded", "bounded", "bounded", "limited", "limited", "shared", "shared"}[i]
 	}

@@ -67,7 +67,7 @@ type Task struct {
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 
 	// Group is what the task belongs to, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
-	// WithConcurrency, the groups take turns. See the section on limits.
+	// WithConcurrency, the groups take turns, however much one of them has due. See the section on limits.
 	Group string
 
 	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler,

@@ -3,57 +3,60 @@
 package durable
 
 import (
-	"slices"
+	"container/list"
 
 	"github.com/google/btree"
 )
 
 // turns is a queue in which the groups take turns. Those of one group are in due order.
 type turns struct {
-	of   map[string]*btree.BTreeG[*live] // by group; none of them is empty
-	line []string                        // the groups in the order of their turns
+	of   map[string]*turn // by group; none of them is empty
+	line *list.List       // of the turns, in their order
 	free *btree.FreeListG[*live]
 	n    int
 }
 
+type turn struct {
+	lives *btree.BTreeG[*live]
+	at    *list.Element // in line
+}
+
 func newTurns() turns {
-	return turns{of: make(map[string]*btree.BTreeG[*live]), free: btree.NewFreeListG[*live](32)}
+	return turns{of: make(map[string]*turn), line: list.New(), free: btree.NewFreeListG[*live](32)}
 }
 
 func (t *turns) add(l *live) {
 	group := t.of[l.rec.group]
 	if group == nil {
-		group = btree.NewWithFreeListG(32, dueBefore, t.free)
+		group = &turn{lives: btree.NewWithFreeListG(32, dueBefore, t.free)}
+		group.at = t.line.PushBack(group)
 		t.of[l.rec.group] = group
-		t.line = append(t.line, l.rec.group)
 	}
-	if _, had := group.ReplaceOrInsert(l); !had {
+	if _, had := group.lives.ReplaceOrInsert(l); !had {
 		t.n++
 	}
 }
 
-// remove takes out the live, if it is in.
-func (t *turns) remove(l *live) {
+// remove takes out the live, and reports whether it was in.
+func (t *turns) remove(l *live) bool {
 	group := t.of[l.rec.group]
 	if group == nil {
-		return
+		return false
 	}
-	if _, had := group.Delete(l); !had {
-		return
+	if _, had := group.lives.Delete(l); !had {
+		return false
 	}
-	if t.n--; group.Len() == 0 {
+	if t.n--; group.lives.Len() == 0 {
 		delete(t.of, l.rec.group)
-		i := slices.Index(t.line, l.rec.group)
-		t.line = slices.Delete(t.line, i, i+1)
+		t.line.Remove(group.at)
 	}
+	return true
 }
 
-// next takes out a live of the group whose turn it is. There is one.
+// next returns the live that comes next, of the group whose turn it is. There is one. The caller takes it out.
 func (t *turns) next() *live {
-	name := t.line[0]
-	l, _ := t.of[name].Min()
-	copy(t.line, t.line[1:])
-	t.line[len(t.line)-1] = name
-	t.remove(l)
+	group := t.line.Front().Value.(*turn)
+	t.line.MoveToBack(group.at)
+	l, _ := group.lives.Min()
 	return l
 }

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// addGroup adds n tasks of the kind "k", due a microsecond after each other. Their keys begin with the group
+// and a colon.
+func (r *rig) addGroup(group string, n int, delay time.Duration) {
+	r.t.Helper()
+	tasks := make([]durable.Task, n)
+	for i := range tasks {
+		tasks[i] = durable.Task{
+			Key: fmt.Sprintf("%s:%d", group, i), Kind: "k", Group: group,
+			Delay: delay + time.Duration(i)*time.Microsecond,
+		}
+	}
+	r.add(tasks...)
+}
+
+// groupOf returns the group of a call of a task of addGroup.
+func groupOf(c call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
+
+// A group delays the others by one run each, whatever it has due before them, however that comes into memory.
+func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
+	const many, groups, few = 5 * gateMost, 5, 10
+	for _, name := range []string{"many", ""} {
+		work := func(r *rig) { r.handle("k", sleeper(sec/10), durable.WithConcurrency(1)) }
+		add := func(r *rig) {
+			r.addGroup(name, many, sec)
+			for i := range groups {
+				r.addGroup(fmt.Sprint("few", i), few, 3*sec)
+			}
+		}
+		ran := func(t *testing.T, r *rig) {
+			t.Helper()
+			r.runs()
+			testkit.Settle(sec * few * (groups + 2) / 10)
+			count := make(map[string]int)
+			for _, c := range r.runs() {
+				count[groupOf(c)]++
+			}
+			for i := range groups {
+				if n := count[fmt.Sprint("few", i)]; n != few {
+					t.Errorf("%d of group %d ran: %v", n, i, count)
+				}
+			}
+			if count[name] < few {
+				t.Errorf("%v", count)
+			}
+		}
+		t.Run("due now/"+name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				work(r)
+				add(r)
+				testkit.Settle(3*sec - tick)
+				ran(t, r)
+			})
+		})
+		t.Run("overdue/"+name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(0))
+				add(r)
+				r.crash()
+				testkit.Settle(hour)
+				work(r)
+				r.start()
+				ran(t, r)
+			})
+		})
+		t.Run("handled late/"+name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(0))
+				add(r)
+				r.crash()
+				r.start()
+				testkit.Settle(hour)
+				work(r)
+				ran(t, r)
+			})
+		})
+		t.Run("caught up slowly/"+name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(0))
+				add(r)
+				r.crash()
+				testkit.Settle(hour)
+				r.handle("k", sleeper(tick), durable.WithConcurrency(1))
+				r.start()
+				ran(t, r)
+			}, durable.WithCatchUp(11))
+		})
+	}
+}
+
+// The tasks of a group run in due order, those that are added while others of it are left to the store as
+// well. With one task each, more groups than there is room for are no different.
+func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
+	const many = 2 * gateMost
+	for name, group := range map[string]func(i int) int{
+		"two groups":  func(i int) int { return i % 2 },
+		"many groups": func(i int) int { return i },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(tick), durable.WithConcurrency(1))
+				add := func(i int, delay time.Duration) {
+					g := fmt.Sprint(group(i % many))
+					r.add(durable.Task{Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Delay: delay})
+				}
+				for i := range many {
+					add(i, sec+time.Duration(i))
+				}
+				testkit.Settle(sec + 2*tick) // what is due at one tick is queued in any order
+				first := r.runs()
+				testkit.Settle(many / 8 * tick)
+				for i := range many {
+					add(many+i, 1) // as many as run, so that there is always something of the group in memory
+					testkit.Settle(tick)
+				}
+				testkit.Settle(hour)
+				last, calls := make(map[string]time.Time), r.runs()
+				for _, c := range calls {
+					if g := groupOf(c); c.Due.Before(last[g]) {
+						t.Fatalf("%s, due at %v, has run after one of %v", c.Key, c.Due, last[g])
+					} else {
+						last[g] = c.Due
+					}
+				}
+				if ran := len(first) + len(calls); ran != 2*many {
+					t.Errorf("%d have run", ran)
+				}
+			})
+		})
+	}
+}
+
+// Payloads of which few are held are left to the store, and lost as little.
+func TestLimit_ofLargePayloads(t *testing.T) {
+	const tasks = 400
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		draw := rand.New(rand.NewPCG(3, 4))
+		r.handle("k", sleeper(tick), durable.WithConcurrency(2))
+		for i := range tasks {
+			g := fmt.Sprint(draw.IntN(3))
+			size := 1 << draw.IntN(20)
+			r.add(durable.Task{
+				Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Payload: make([]byte, size),
+				Delay: sec + time.Duration(draw.Int64N(int64(sec))),
+			})
+		}
+		testkit.Settle(hour)
+		if calls := r.runs(); len(calls) != tasks || r.Len() != 0 {
+			t.Errorf("%d have run, %d are left", len(calls), r.Len())
+		}
+	})
+}
+
+// Two groups with more than is held take turns until one of them has none left.
+func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
+	const many, most = 5 * gateMost, 40
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(tick), durable.WithConcurrency(20))
+		r.addGroup("b", many, 3*sec) // after all of the other
+		r.addGroup("a", many, 2*sec)
+		testkit.Settle(3*sec + 2*tick)
+		r.runs()
+		testkit.Settle(hour)
+		count, left := make(map[string]int), r.Len()
+		for _, c := range r.runs() {
+			count[groupOf(c)]++
+			if d := count["a"] - count["b"]; (d < -most || d > most) && count["a"] < many-2*gateMost {
+				t.Fatalf("%v", count)
+			}
+		}
+		if left != 0 {
+			t.Errorf("%d are left", left)
+		}
+	})
+}
+
+// More groups than there is room for all run, in bounded memory.
+func TestLimit_ofManyGroups(t *testing.T) {
+	const groups, each = 3 * gateMost, 2
+	for _, name := range []string{"one after the other", "interleaved"} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("k", sleeper(tick), durable.WithConcurrency(20))
+				for i := range groups {
+					delay := sec + time.Duration(i)*time.Millisecond
+					for j := range each {
+						if name == "interleaved" {
+							delay = sec + time.Duration(j)*sec
+						}
+						key, group := fmt.Sprint(j, ":", i), fmt.Sprint(i)
+						r.add(durable.Task{Key: key, Kind: "k", Group: group, Delay: delay})
+					}
+				}
+				r.addGroup("many", gateMost, sec)
+				for range 100 {
+					testkit.Settle(sec / 5)
+					if held, known := durable.Held(r.Scheduler, "k"); held > gateMost || known > 2*gateMost {
+						t.Fatalf("%d are held, of %d groups", held, known)
+					}
+				}
+				held, known := durable.Held(r.Scheduler, "k")
+				if calls := r.runs(); len(calls) != each*groups+gateMost || r.Len() != 0 || held+known != 0 {
+					t.Errorf("%d have run, %d are left, %d held, of %d groups", len(calls), r.Len(), held, known)
+				}
+			})
+		})
+	}
+}
+
+// While a group has more due than is held, what others have due later takes no room from it.
+func TestLimit_ofWhatIsDueLater(t *testing.T) {
+	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(took), durable.WithConcurrency(10))
+		for i := range others {
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
+		}
+		r.addGroup("many", many, 10*sec)
+		testkit.Settle(10*sec + many/10*(took+took/10))
+		if calls := r.runs(); len(calls) != many {
+			t.Errorf("%d of %d have run", len(calls), many)
+		}
+		testkit.Settle(20*sec + others/10*took)
+		late := r.late(r.runs(), "k")
+		if len(late) != others || late[len(late)-1] > others/10*(took+took/10)+2*tick {
+			t.Errorf("%d ran, up to %v late", len(late), late)
+		}
+	})
+}
+
+// What falls due while another group has more due than is held takes its turns from then on.
+func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
+	const many, others = 5 * gateMost, 2 * gateMost
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(sec/10), durable.WithConcurrency(10))
+		r.addGroup("many", many, sec)
+		testkit.Settle(3 * sec)
+		for i := range others {
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 17 * sec})
+		}
+		testkit.Settle(17*sec + 2*tick)
+		r.runs()
+		testkit.Settle(5 * sec)
+		count := make(map[string]int)
+		for _, c := range r.runs() {
+			count[groupOf(c)]++
+		}
+		if count["other"] < 480 || count["many"] > 20 {
+			t.Errorf("%v", count)
+		}
+	})
+}
+
+// What is left to the store is read in time, and when there is room, although no run ends and nothing else
+// happens.
+func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
+	const many = gateMost / 2
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(hour), durable.WithConcurrency(2*many))
+		for i := range 2*many - 1 {
+			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 50 * sec})
+		}
+		r.addGroup("many", many, 10*sec)
+		r.add(durable.Task{Key: "many:last", Kind: "k", Group: "many", Delay: 25 * sec})
+		testkit.Settle(10*sec + 2*tick)
+		if calls := r.runs(); len(calls) != many {
+			t.Errorf("%d of %d have run", len(calls), many)
+		}
+		testkit.Settle(15 * sec)
+		r.ranAt("many:last", 25*sec)
+	}, durable.WithPoolSize(2*many))
+}
