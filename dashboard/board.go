@@ -247,7 +247,7 @@ func (b *board) fill(r *reading, counted time.Time) {
 	}
 }
 
-// divideBehind tells what is overdue of kinds that wait for their limit from the rest.
+// divideBehind separates what is overdue of kinds that wait for their limit from the rest.
 func (r *reading) divideBehind() {
 	waits := make(map[string]bool)
 	for _, k := range r.kinds {

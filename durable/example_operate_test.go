@@ -68,8 +68,12 @@ func Example_operate() {
 	}
 	n, err := s.Bulk(ctx, q, durable.DoNothing) // how many it would be
 	fmt.Println(n, err)
-	n, err = s.Bulk(ctx, q, durable.DoRemove)
-	fmt.Println(n, err)
+	for more := true; more; more = q.After != "" { // in steps, as a page does it; Bulk removes all at once
+		if n, q.After, err = s.BulkStep(ctx, q, durable.DoRemove); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(n)
 	n, err = s.Bulk(ctx, q, durable.DoRunNow) // none is left
 	fmt.Println(n, err)
 	for _, k := range s.Kinds() {
@@ -77,12 +81,15 @@ func Example_operate() {
 	}
 	behind, err := s.CatchUp(ctx)
 	fmt.Println(behind.Left, err)
+	for _, k := range behind.Kinds { // none is overdue
+		fmt.Println(k.Kind, k.Left, time.Since(k.Oldest))
+	}
 	// Output:
 	// mail dial #.#.#.#: connection refused 2
 	// mail:1 parked dial 10.0.0.1: connection refused
 	// mail:2 parked dial 10.0.0.2: connection refused
 	// 2 <nil>
-	// 2 <nil>
+	// 2
 	// 0 <nil>
 	// mail 2 2 2
 	// 0 <nil>
