@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"math"
 	"time"
@@ -89,7 +90,8 @@ func (n *node) claimOverdue(t *term, kinds []string, most int, until int64) {
 }
 
 // claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by
-// themselves, so that they take no room in the claims of the others. It returns when to come back.
+// themselves, so that they take no room in the claims of the others. If there is more than that, the groups take
+// turns, and what they leave is claimed in due order. It returns when to come back.
 func (n *node) claimFor(g *gate) time.Duration {
 	if !g.drained() || n.kinds.pauses().Has(g.name) {
 		return claimEvery
@@ -99,6 +101,12 @@ func (n *node) claimFor(g *gate) time.Duration {
 		return claimEvery
 	}
 	now := n.clock.earliest(n.own())
+	if g.crowded {
+		n.claimTurns(t, g, now, most)
+		if most = min(most, g.room()); most <= 0 && !g.drained() {
+			return claimEvery // it calls
+		}
+	}
 	over := now - int64(overdueAfter)
 	after := n.from(&g.claimed)
 	got, ok := n.claimSome(t, g.classes, after, now+int64(lookAhead), most, over)
@@ -108,10 +116,19 @@ func (n *node) claimFor(g *gate) time.Duration {
 	if !ok {
 		return claimEvery
 	}
+	g.crowded = len(got) == most && got[most-1].Due <= now
 	if len(got) == most && g.drained() { // else it calls
 		return 0
 	}
 	return claimEvery
+}
+
+// claimTurns claims what is due for a gate, the groups in turns.
+func (n *node) claimTurns(t *term, g *gate, now int64, most int) {
+	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) (got []Stored, at int64, err error) {
+		got, g.group, at, err = n.engine.ClaimTurns(ctx, t.id, g.classes, g.group, now, most)
+		return got, at, err
+	})
 }
 
 // room returns the term, or nil if nothing is to be claimed, and how much may be.
@@ -217,10 +234,17 @@ func (n *node) giveBack(t *term, claims []Claim) {
 
 // claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
 func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]Stored, bool) {
+	return n.claimed(t, over, func(ctx context.Context) ([]Stored, int64, error) {
+		return n.engine.Claim(ctx, t.id, kinds, after, until, most)
+	})
+}
+
+// claimed puts in memory what a call to the engine gives, as claimSome does. The call returns the engine's time, too.
+func (n *node) claimed(t *term, over int64, claim func(context.Context) ([]Stored, int64, error)) ([]Stored, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	asked := n.own()
-	got, now, err := n.engine.Claim(ctx, t.id, kinds, after, until, most)
+	got, now, err := claim(ctx)
 	if err != nil {
 		n.failed(t, err)
 		return nil, false

@@ -98,11 +98,13 @@
 // that has a million due delays the others by one run each. The limit must be what they wait for: if the runs
 // of all kinds take all workers ([WithPoolSize]), what falls due waits for a worker, whatever its group.
 //
-// On a store that holds whatever is due, with 2,048 tasks of the kind in memory. The rest is read as these
-// run, first for the groups that have fewest in memory. A group of which nothing has been read yet misses its
-// turns: to pass over a million tasks of another takes some seconds. If more than 2,048 groups have something
-// due, those that are due first take turns, and others join when half of them have run. A node knows the
-// groups of what it has claimed, which may be as few tasks as it runs at the same time.
+// On a store 2,048 tasks of the kind are in memory. The rest is read as these run, first for the groups that
+// have fewest in memory. A group of which nothing has been read yet misses its turns: to pass over a million
+// tasks of another takes some seconds. If more than 2,048 groups have something due, those that are due first
+// take turns, and others join when half of them have run.
+//
+// On an engine each node claims in turns what is due. It goes on where it has come to, and looks at a thousand
+// groups at a time, also of those that have nothing due.
 //
 // # Calendars
 //

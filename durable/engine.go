@@ -93,10 +93,19 @@ type Engine interface {
 
 	// Claim gives the member free tasks of these kinds, at most that many, that are due after the first time and
 	// not after the second, earliest first. It leaves out tasks that another transaction has
-	// locked. It gives nothing to a member whose lease has run out.
+	// locked. It gives nothing to a member whose lease has run out. Its cost does not depend on how many tasks of
+	// other kinds there are.
 	Claim(ctx context.Context, by MemberID, kinds []string, after, until int64, most int) (got []Stored, now int64, err error)
 
-	// LeaveOut makes Claim leave out, for this member, the records of that version and of later ones. The version is
+	// ClaimTurns is Claim with the groups in turns. It goes on after the group, in the order of the groups' names; the
+	// tasks without a group are the last one. Of each group that has such a task it gives the earliest, up to that many
+	// in all. If it has come from the beginning, where group is empty, to the end, it gives about the same number of
+	// each, as far as they have as many. It may look at a thousand groups only. next is the group that it has
+	// come to, or empty after the last.
+	ClaimTurns(ctx context.Context, by MemberID, kinds []string, group string, until int64, most int) (got []Stored,
+		next string, now int64, err error)
+
+	// LeaveOut makes Claim and ClaimTurns leave out, for this member, the records of that version and of later ones. The version is
 	// the first byte of Data. The node cannot read them. It lasts until the member is gone.
 	LeaveOut(by MemberID, version byte)
 
@@ -164,6 +173,7 @@ type MemberID int64
 type Stored struct {
 	Record
 	Kind     string   // by what it is claimed: the kind of the task, and the version of its payload from 2 on
+	Group    string   // of the task, or empty
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
 	Starts   int      // claims of which a start was confirmed since the record was written
@@ -211,7 +221,8 @@ type Batch []Write
 // A Write puts the record of a key, or deletes it.
 type Write struct {
 	Record        // Due and Data are those to put; nil Data deletes the record
-	Kind   string // of the record to put, as in Stored
+	Kind   string // of the record to put, as in Stored,
+	Group  string // and this
 
 	If       Condition
 	Revision int64 // for IfUnchanged and IfUnstarted

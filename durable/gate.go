@@ -46,7 +46,9 @@ type gate struct {
 
 	// Of a node, which protects these. See [node.divideLocked].
 	claimed  cursor
-	reported int64 // when the others could know that this node has the kind, by its own time; 0 if they cannot
+	crowded  bool   // more of it is overdue than was claimed: the groups take turns
+	group    string // to go on after
+	reported int64  // when the others could know that this node has the kind, by its own time; 0 if they cannot
 }
 
 // A gateTotal counts what is held at all gates of a scheduler.

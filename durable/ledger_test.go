@@ -620,6 +620,18 @@ func (l *ledger) lost() {
 	}
 }
 
+func (l *ledger) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) ([]durable.Stored, string, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	got, next, now, err := l.engine.ClaimTurns(ctx, by, kinds, group, until, most)
+	for _, s := range got {
+		l.seen(s.Record, s.Revision)
+	}
+	return got, next, now, err
+}
+
 func (l *ledger) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
 ) ([]durable.Stored, int64, error) {
 	l.mu.Lock()

@@ -53,7 +53,7 @@ func completion(next, was *record, fence int64) Write {
 
 // write returns the write that puts the record.
 func (r *record) write(on Condition, revision int64) Write {
-	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: class(r.kind, r.version),
+	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
 		If: on, Revision: revision, Failing: r.failing()}
 }
 

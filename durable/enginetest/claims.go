@@ -5,6 +5,7 @@ package enginetest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,9 @@ func claimGives(s *subject) {
 		w := add(fmt.Sprintf("k%02d", i), int64(10+i/2)) // two of each due time from 10 to 19
 		if i%2 == 1 {
 			w.Kind = "odd"
+		}
+		if i%3 == 0 {
+			w.Group = fmt.Sprint("group ", i%4)
 		}
 		s.write(0, w)
 	}
@@ -119,6 +123,43 @@ func claimGives(s *subject) {
 	got, _, err := s.Claim(s.ctx, id, []string{"changed"}, -1, ahead, 10)
 	if err != nil || len(got) != 1 {
 		s.t.Errorf("claimed of the new kind are %s, %v", keys(got), err)
+	}
+}
+
+// Of several kinds, with groups and without, the tasks that are due first are claimed.
+func claimsEarliest(s *subject) {
+	id := s.join("a", long)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var batch durable.Batch
+	for i := range 600 {
+		w := of([]string{"", "", "a", "b"}[rnd.IntN(4)], add(fmt.Sprint(i), int64(rnd.IntN(200))))
+		w.Kind = fmt.Sprint("kind ", rnd.IntN(5)*rnd.IntN(5))
+		batch = append(batch, w)
+	}
+	s.commit(0, batch...)
+	free := s.due(durable.Position{Due: durable.None}, ahead)
+	for len(free) > 0 {
+		var kinds []string
+		for i := range 17 {
+			if most := rnd.IntN(17); i <= most {
+				kinds = append(kinds, fmt.Sprint("kind ", i))
+			}
+		}
+		after, until, most := int64(rnd.IntN(250)-51), int64(rnd.IntN(250)), rnd.IntN(40)
+		var want []durable.Stored
+		free = slices.DeleteFunc(free, func(t durable.Stored) bool {
+			is := len(want) < most && t.Due > after && t.Due <= until && slices.Contains(kinds, t.Kind)
+			if is {
+				want = append(want, t)
+			}
+			return is
+		})
+		got, _, err := s.Claim(s.ctx, id, kinds, after, until, most)
+		s.check(err)
+		if keys(got) != keys(want) {
+			s.t.Fatalf("of %q after %d until %d at most %d, claimed are %s, want %s",
+				kinds, after, until, most, keys(got), keys(want))
+		}
 	}
 }
 

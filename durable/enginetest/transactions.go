@@ -197,6 +197,38 @@ func claimMeetsLock(s *subject) {
 	}
 }
 
+// What is locked is passed over, and others are claimed in its place: of the same kind or group, or of another.
+func claimsMeetLocks(s *subject) {
+	var locked, batch durable.Batch
+	for i := range 12 {
+		w := of([]string{"g", ""}[i%2], add(fmt.Sprintf("locked %02d", i), int64(i)))
+		w.Kind = "other"
+		locked = append(locked, w)
+	}
+	for i := range 20 {
+		batch = append(batch, add(fmt.Sprintf("free %02d", i), int64(100+i)))
+	}
+	s.commit(0, append(locked, batch...)...)
+	id := s.join("a", long)
+	for i := range locked {
+		locked[i].If = durable.IfPresent
+	}
+	tx := s.begin(locked[:10]...)
+	got, _, err := s.Claim(s.ctx, id, []string{"other", kind}, -1, ahead, 6)
+	s.check(err)
+	if keys(got) != `"locked 10" "locked 11" "free 00" "free 01" "free 02" "free 03" ` {
+		s.t.Errorf("claimed are %s", keys(got))
+	}
+	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(got[0]), claimOf(got[1])}))
+	if got := s.turns(id, []string{"other"}, "", ahead, 3); got != "locked 10 locked 11" {
+		s.t.Errorf("claimed in turns are %q", got)
+	}
+	tx.Rollback()
+	if got := s.turns(id, []string{"other"}, "", ahead, 3); got != "locked 00 locked 01" {
+		s.t.Errorf("claimed in turns after the lock are %q", got)
+	}
+}
+
 // A run is completed in a transaction, at the revision of its start, and so only by the member that holds it.
 func completion(s *subject) {
 	s.add(2, 0)

@@ -477,7 +477,8 @@ func byPosition(a, b durable.Stored) int {
 func dueOrder(s *subject) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, key := range odd {
-		w := add(key, int64(rnd.IntN(4))) // ties are in the order of the bytes
+		w := of([]string{"", "g"}[rnd.IntN(2)], add(key, int64(rnd.IntN(4)))) // ties are in the order of the bytes
+		w.Kind = []string{kind, "other", "other\x00"}[rnd.IntN(3)]
 		s.write(0, w)
 	}
 	s.write(0, add("parked", math.MaxInt64))

@@ -231,6 +231,22 @@ func (l *Link) Claim(ctx context.Context, by durable.MemberID, kinds []string, a
 	return a.v, a.now, err
 }
 
+func (l *Link) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) (got []durable.Stored, next string, now int64, err error) {
+	kinds = slices.Clone(kinds)
+	type answer struct {
+		got  []durable.Stored
+		next string
+		now  int64
+	}
+	a, err := ask(ctx, l, "ClaimTurns", func(ctx context.Context) (a answer, err error) {
+		a.got, a.next, a.now, err = l.to.ClaimTurns(ctx, by, kinds, group, until, most)
+		return a, err
+	})
+	return a.got, a.next, a.now, err
+}
+
 // LeaveOut always arrives.
 func (l *Link) LeaveOut(by durable.MemberID, version byte) { l.to.LeaveOut(by, version) }
 

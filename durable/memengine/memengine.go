@@ -30,7 +30,8 @@ type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
 	tasks    map[string]*durable.Stored
 	order    *tree // all tasks, by due time and key
-	free     *tree // the tasks without an owner, as well
+	free     *tree // the tasks without an owner, as well,
+	turns    *tree // and those by group, due time and key
 	keys     *tree // all tasks, by key
 	failing  *tree // those that are failing, by key
 	members  map[durable.MemberID]*member
@@ -63,6 +64,7 @@ func New() *Engine {
 		tasks:   make(map[string]*durable.Stored),
 		order:   btree.NewG(32, before),
 		free:    btree.NewG(32, before),
+		turns:   btree.NewG(32, byGroup),
 		keys:    btree.NewG(32, byKey),
 		failing: btree.NewG(32, byKey),
 		members: make(map[durable.MemberID]*member), questions: make(map[int64]*asked),
@@ -73,6 +75,10 @@ func New() *Engine {
 // A stored task in the maps and trees never changes: a change replaces it.
 func before(a, b *durable.Stored) bool {
 	return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key
+}
+
+func byGroup(a, b *durable.Stored) bool {
+	return a.Group < b.Group || a.Group == b.Group && before(a, b)
 }
 
 func byKey(a, b *durable.Stored) bool { return a.Key < b.Key }
@@ -138,7 +144,7 @@ func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
 		e.put(w.Key, nil, false)
 		return done
 	}
-	next := durable.Stored{Record: w.Record, Kind: w.Kind}
+	next := durable.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
 	next.Data = slices.Clone(w.Data)
 	if m := e.members[by]; w.Hold && m != nil && e.leased(m) {
 		next.Owner = by
@@ -157,6 +163,7 @@ func (e *Engine) put(key string, next *durable.Stored, failing bool) int64 {
 		e.failing.Delete(old)
 		if old.Owner == 0 {
 			e.free.Delete(old)
+			e.turns.Delete(old)
 		} else if m := e.members[old.Owner]; m != nil {
 			delete(m.claims, key)
 		}
@@ -175,6 +182,7 @@ func (e *Engine) put(key string, next *durable.Stored, failing bool) int64 {
 	}
 	if next.Owner == 0 {
 		e.free.ReplaceOrInsert(next)
+		e.turns.ReplaceOrInsert(next)
 	} else {
 		e.members[next.Owner].claims[key] = true
 	}
@@ -418,15 +426,78 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		if s.Due > until || len(found) >= most {
 			return false
 		}
-		if e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) && (len(s.Data) == 0 || int(s.Data[0]) < m.below) {
+		if e.claimable(m, kinds, s) {
 			found = append(found, s)
 		}
 		return true
 	})
+	return e.giveAll(found, by), now, nil
+}
+
+// claimable reports whether the member may claim the task, which is free, for these kinds.
+func (e *Engine) claimable(m *member, kinds []string, s *durable.Stored) bool {
+	return e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) && (len(s.Data) == 0 || int(s.Data[0]) < m.below)
+}
+
+func (e *Engine) giveAll(found []*durable.Stored, to durable.MemberID) (got []durable.Stored) {
 	for _, s := range found {
-		got = append(got, clone(e.give(s, by)))
+		got = append(got, clone(e.give(s, to)))
 	}
-	return got, now, nil
+	return got
+}
+
+func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) (got []durable.Stored, next string, now int64, err error) {
+	m, err := e.lockAs(ctx, by)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	defer e.mu.Unlock()
+	now = e.now()
+	if !e.leased(m) || most <= 0 {
+		return nil, group, now, nil
+	}
+	var firsts []*durable.Stored // of each group
+	next = group
+	for ended := false; !ended && len(firsts) < most; {
+		next = e.groupAfter(next)
+		firsts = append(firsts, e.firstOf(m, kinds, next, until, 1)...)
+		ended = next == ""
+	}
+	if group == "" && next == "" && len(firsts) > 0 {
+		each := max(most/len(firsts), 1)
+		var more []*durable.Stored
+		for _, s := range firsts {
+			more = append(more, e.firstOf(m, kinds, s.Group, until, each)...)
+		}
+		firsts = more
+	}
+	return e.giveAll(firsts, by), next, now, nil
+}
+
+// groupAfter returns the next group that has a free task, or that of the tasks without one, which is empty.
+func (e *Engine) groupAfter(group string) (next string) {
+	e.turns.AscendGreaterOrEqual(&durable.Stored{Group: group + "\x00"}, func(s *durable.Stored) bool {
+		next = s.Group
+		return false
+	})
+	return next
+}
+
+// firstOf returns the earliest tasks of the group that the member may claim, at most that many.
+func (e *Engine) firstOf(m *member, kinds []string, group string, until int64, most int) (found []*durable.Stored) {
+	from := &durable.Stored{Group: group, Record: durable.Record{Due: math.MinInt64}}
+	e.turns.AscendGreaterOrEqual(from, func(s *durable.Stored) bool {
+		if s.Group != group || s.Due > until || len(found) == most {
+			return false
+		}
+		if e.claimable(m, kinds, s) {
+			found = append(found, s)
+		}
+		return true
+	})
+	return found
 }
 
 func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
@@ -485,6 +556,7 @@ func (e *Engine) replace(next *durable.Stored) {
 	}
 	if next.Owner == 0 {
 		e.free.ReplaceOrInsert(next)
+		e.turns.ReplaceOrInsert(next)
 	}
 }
 

@@ -53,7 +53,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...durable.Write) (unmet []strin
 		if w.Data = slices.Clone(w.Data); w.Data == nil {
 			tx.keys[w.Key] = nil
 		} else {
-			tx.keys[w.Key] = &durable.Stored{Record: w.Record, Kind: w.Kind}
+			tx.keys[w.Key] = &durable.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
 		}
 		tx.writes = append(tx.writes, w)
 	}

@@ -164,10 +164,10 @@ func notDone(err error) bool {
 // arguments returns the arguments of the statement for the batches, and whether each has one write at most.
 func (g *group) arguments(these []int) (args []any, single bool) {
 	var (
-		keys, kinds, datas  [][]byte
-		batches, conditions []int32
-		revisions, dues     []int64
-		holds, failing      []bool
+		keys, kinds, groups, datas [][]byte
+		batches, conditions        []int32
+		revisions, dues            []int64
+		holds, failing             []bool
 	)
 	single = true
 	for _, i := range these {
@@ -179,12 +179,14 @@ func (g *group) arguments(these []int) (args []any, single bool) {
 			revisions = append(revisions, w.Revision)
 			dues = append(dues, w.Due)
 			kinds = append(kinds, []byte(w.Kind))
+			groups = append(groups, []byte(w.Group))
 			datas = append(datas, w.Data)
 			holds = append(holds, w.Hold)
 			failing = append(failing, w.Failing)
 		}
 	}
-	return []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing}, single
+	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups}
+	return args, single
 }
 
 // A write is what has become of a write: done, or its condition unmet, or neither.

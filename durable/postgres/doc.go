@@ -23,13 +23,14 @@
 // migrates them. [Migrate] does so by hand, and [Schema] returns the SQL for another migration tool. Migrations
 // only add, so programs of the version before continue to work while new ones are started. A program refuses a
 // schema that a later version has made. One that knows version 2 alone and is still running does not know what is
-// paused, and runs it: replace all of them before a pause is relied on.
+// paused, and runs it: replace all of them before a pause is relied on. One that knows version 3 writes no
+// groups, and its claims are slow while many tasks wait.
 //
 // # Connections
 //
 // An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It keeps no state
-// in a session: no LISTEN, no advisory lock, no temporary table, and settings are for one transaction. So it
-// works behind a pooler in transaction mode. By default it uses no named prepared statements either. A URL with
+// in a session: no LISTEN, no temporary table, and settings and locks are for one transaction. So it works behind
+// a pooler in transaction mode. By default it uses no named prepared statements either. A URL with
 // default_query_exec_mode=cache_statement makes it use them, for a direct connection or a pooler that knows
 // them.
 //

@@ -34,24 +34,33 @@ func (e *Engine) Text(sql string) string { return e.config.sql(sql) }
 // ClaimSQL returns the statement of a claim.
 func ClaimSQL(e *Engine) string { return e.sql.claim }
 
+// TurnsSQL returns the statement of a claim in turns.
+func TurnsSQL(e *Engine) string { return e.sql.turns }
+
+// DueSQL returns the statement of a page of a walk in due order.
+func DueSQL(e *Engine) string { return e.sql.due }
+
 // ConfirmSQL returns the statement of a confirmation.
 func ConfirmSQL(e *Engine) string { return e.sql.confirm }
 
 // SetSQL returns the statements before that in its transaction.
 func SetSQL(e *Engine) []string { return []string{e.sql.set, e.sql.setOrdered} }
 
+// swap replaces a part of a statement.
+func (e *Engine) swap(in *string, what, with string) {
+	what, with = e.config.statement(what), e.config.statement(with)
+	if !strings.Contains(*in, what) {
+		panic("there is no " + what)
+	}
+	*in = strings.Replace(*in, what, with, 1)
+}
+
 const slowDead = "CASE WHEN (SELECT pg_sleep(0.01)::text = '') THEN until < $now END"
 
 // Break takes a detail out of the engine's statements, to see that the tests find it. Other names change
 // nothing. The numbers are those of the details in the design of the cluster.
 func (e *Engine) Break(detail string) {
-	swap := func(in *string, what, with string) {
-		what, with = e.config.statement(what), e.config.statement(with)
-		if !strings.Contains(*in, what) {
-			panic("there is no " + what)
-		}
-		*in = strings.Replace(*in, what, with, 1)
-	}
+	swap := e.swap
 	switch detail {
 	case "2 the fence checks neither owner nor lease":
 		swap(&e.sql.confirm, "AND t.owner IS NOT DISTINCT FROM $1", "")
@@ -98,26 +107,62 @@ func FailingSQL(e *Engine) string { return e.sql.failing }
 // CommitSQL returns the statement of a commit.
 func CommitSQL(e *Engine) string { return e.sql.commit }
 
-// OpenVersion1 opens an engine of a program of version 1, on a schema of that version, which it makes.
-func OpenVersion1(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+// Schema3 is the SQL that makes the schema of version 3.
+var Schema3 = Schema2 + Settings + "UPDATE $schema.version SET version = 3;"
+
+// Settings is the SQL that makes the tables of version 3.
+var Settings = migrations[2]
+
+// BeVersion3 makes the engine that of a program of version 3, which knows no groups, and so has no ClaimTurns.
+func (e *Engine) BeVersion3() {
+	sql := e.config.statement
+	e.sql.claim = sql(`
+WITH me AS MATERIALIZED (
+	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+), free AS MATERIALIZED (
+	SELECT t.key FROM $schema.task t
+	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
+		AND substr(t.data, 1, 1) < $6 AND EXISTS (SELECT FROM me)
+	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
+WHERE t.key = free.key RETURNING $row`)
+	e.sql.due = sql(`
+SELECT $row FROM (
+	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
+	ORDER BY owner, due, key LIMIT $4)
+	UNION ALL
+	(SELECT * FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3
+	ORDER BY due, key LIMIT $4)
+) t ORDER BY t.due, t.key LIMIT $4`)
+	for _, in := range []*string{&e.sql.claim, &e.sql.due, &e.sql.get, &e.sql.getMany, &e.sql.byKey, &e.sql.failing,
+		&e.sql.claimed, &e.sql.getTx} {
+		e.swap(in, "coalesce(t.grp, '')", "''::bytea")
+	}
+	e.swap(&e.sql.commit, "failing, grp)\n", "failing)\n")
+	e.swap(&e.sql.commit, ",\n\t\tnullif(grp, '')", "")
+	e.swap(&e.sql.commit, ", grp = nullif(todo.grp, '')", "")
+	e.swap(&e.sql.insertTx, ", grp)\nVALUES ($1, $2, $next, $3, $4, nullif($5::bytea, ''))",
+		") SELECT $1, $2, $next, $3, $4 WHERE $5::bytea IS NOT NULL")
+}
+
+// BeVersion1 makes the engine that of a program of version 1.
+func (e *Engine) BeVersion1() {
+	e.swap(&e.sql.commit, "data, failing)\n", "data)\n")
+	e.swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
+	e.swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
+	e.swap(&e.sql.renew, ", report = $2 WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
+	e.swap(&e.sql.updateTx, ", failing = NULL", "")
+}
+
+// OpenOld opens an engine of a program of version 3 on a schema that it makes with the SQL.
+func OpenOld(ctx context.Context, url, sql string, opts ...Option) (*Engine, error) {
 	e, err := Open(ctx, url, opts...)
 	if err != nil {
 		return nil, err
 	}
-	swap := func(in *string, what, with string) {
-		if !strings.Contains(*in, what) {
-			panic("there is no " + what)
-		}
-		*in = strings.Replace(*in, what, with, 1)
-	}
-	swap(&e.sql.commit, "data, failing)\n", "data)\n")
-	swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
-	swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
-	swap(&e.sql.renew, ", report = $2 WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
-	swap(&e.sql.updateTx, ", failing = NULL", "")
-	_, err = e.verbs.Exec(ctx, e.Text("ALTER TABLE $schema.member DROP COLUMN report; DROP INDEX $schema.task_failing; "+
-		"ALTER TABLE $schema.task DROP COLUMN failing; UPDATE $schema.version SET version = 1"),
-		pgx.QueryExecModeSimpleProtocol)
+	e.BeVersion3()
+	_, err = e.verbs.Exec(ctx, e.Text("DROP SCHEMA $schema CASCADE; "+sql), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		e.Close()
 		return nil, err

@@ -159,14 +159,31 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 // Claim gives tasks to the member. See durable.Engine.
 func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
 ) (got []durable.Stored, now int64, err error) {
-	b := e.batch()
-	names := make([][]byte, len(kinds))
-	for i, kind := range kinds {
-		names[i] = []byte(kind)
+	return e.give(ctx, by, e.sql.claim, int64(by), names(kinds), after, until, max(most, 0), e.versionsBelow(by))
+}
+
+// ClaimTurns gives tasks to the member, of one group after another. While the version of the kind's payload
+// changes, and a group may have more than one task, it gives the tasks of the one version before those of the
+// other. See durable.Engine.
+func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) (got []durable.Stored, next string, now int64, err error) {
+	next = group
+	got, now, err = e.give(ctx, by, e.sql.turns,
+		int64(by), names(kinds), []byte(group), until, most, e.versionsBelow(by))
+	if i := slices.IndexFunc(got, func(s durable.Stored) bool { return s.Revision == 0 }); i >= 0 {
+		next = got[i].Key
+		got = slices.Delete(got, i, i+1)
 	}
+	return got, next, now, err
+}
+
+// give runs a statement that gives tasks to the member, and returns them in due order.
+func (e *Engine) give(ctx context.Context, by durable.MemberID, statement string, args ...any,
+) (got []durable.Stored, now int64, err error) {
+	b := e.batch()
 	b.Queue(e.sql.setOrdered)
-	args := []any{int64(by), names, after, until, max(most, 0), e.versionsBelow(by)}
-	b.Queue(e.sql.claim, args...).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
 		got, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})
@@ -177,6 +194,15 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	return got, now, nil
+}
+
+// names returns texts as bytes, for they need not be UTF-8.
+func names(texts []string) [][]byte {
+	all := make([][]byte, len(texts))
+	for i, text := range texts {
+		all[i] = []byte(text)
+	}
+	return all
 }
 
 // LeaveOut makes Claim leave out records. See durable.Engine.

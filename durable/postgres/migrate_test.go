@@ -162,6 +162,16 @@ func works(t *testing.T, e *postgres.Engine) {
 		t.Fatalf("confirmed is %v, %v", held, err)
 	}
 	commit(t, e, 0, remove("k"))
+	for _, key := range []string{"a", "b"} {
+		w := add(key, now)
+		w.Group = "\x00\xff"
+		commit(t, e, 0, w)
+	}
+	got, next, _, err := e.ClaimTurns(ctx, id, []string{"kind"}, "", now, 2)
+	if err != nil || len(got) != 2 || next != "" || got[0].Group != "\x00\xff" {
+		t.Fatalf("claimed in turns are %v, then %q, %v", got, next, err)
+	}
+	commit(t, e, 0, remove("a"), remove("b"))
 	if done, err := e.SetSettings(ctx, []byte("{}"), 0); err != nil || !done {
 		t.Fatalf("settings are set: %v, %v", done, err)
 	}

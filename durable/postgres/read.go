@@ -16,9 +16,9 @@ import (
 
 // scan reads a task. further is read of what follows it in the row.
 func scan(row pgx.CollectableRow, further ...any) (s durable.Stored, err error) {
-	var key, kind []byte
-	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts}, further...)...)
-	s.Key, s.Kind = string(key), string(kind)
+	var key, kind, group []byte
+	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group}, further...)...)
+	s.Key, s.Kind, s.Group = string(key), string(kind), string(group)
 	return s, err
 }
 
@@ -39,12 +39,8 @@ func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool
 
 // GetMany reads the tasks of the keys with one statement. See durable.Engine.
 func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.Stored, err error) {
-	args := make([][]byte, len(keys))
-	for i, key := range keys {
-		args[i] = []byte(key)
-	}
 	b := e.batch()
-	b.Queue(e.sql.getMany, args).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(e.sql.getMany, names(keys)).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})

@@ -17,12 +17,14 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// openVersion1 opens an engine of a program of version 1 on a schema of that version.
+// openVersion1 opens an engine of a program of version 1 on a schema of that version. There are the tables of version
+// 3, too, which a scheduler reads.
 func openVersion1(t *testing.T, at postgres.Option) *postgres.Engine {
 	t.Helper()
-	e, err := postgres.OpenVersion1(t.Context(), server(t), at)
+	e, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema1+postgres.Settings, at)
 	check(t, err)
 	t.Cleanup(e.Close)
+	e.BeVersion1()
 	return e
 }
 
@@ -224,4 +226,83 @@ func censusOf(t *testing.T, s *durable.Scheduler) []durable.KindCensus {
 	c, err := s.Census(t.Context())
 	check(t, err)
 	return c.Kinds
+}
+
+// While the indexes of a migration are made, which may wait for a user's transaction, programs of the version before
+// work on. One that dies meanwhile leaves an index that is not valid, and the next makes another.
+func TestMigrate_whileIndexesAreMade_holdsNobodyUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	at := schema()
+	watch := connect(t, server(t))
+	text := func(sql string) string { return postgres.Text(sql, at) }
+	old, err := postgres.OpenOld(ctx, server(t), postgres.Schema3, at)
+	check(t, err)
+	defer old.Close()
+	// The isolation of the database must not matter.
+	url := server(t) + "&default_transaction_isolation=serializable"
+	migrate := func() chan error {
+		migrated := make(chan error, 1)
+		go func() {
+			conn, err := pgx.Connect(ctx, url)
+			if err == nil {
+				err = errors.Join(postgres.Migrate(ctx, conn, at), conn.Close(context.Background()))
+			}
+			migrated <- err
+		}()
+		return migrated
+	}
+	index := func(name string) (there, valid bool) {
+		t.Helper()
+		check(t, watch.QueryRow(ctx, "SELECT count(*) > 0, coalesce(bool_and(indisvalid), false) FROM pg_index "+
+			"WHERE indexrelid = to_regclass($1)", text("$schema."+name)).Scan(&there, &valid))
+		return there, valid
+	}
+	const first = "task_owner_kind_due"
+	await1 := func() {
+		t.Helper()
+		await(t, func() error {
+			if there, valid := index(first); !there || valid {
+				return fmt.Errorf("the index is there: %v, and valid: %v; want one that is not valid", there, valid)
+			}
+			return nil
+		})
+	}
+	user := connect(t, shared.URL())
+	exec(t, user, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, user, "SELECT count(*) FROM pg_class")
+	dies := migrate()
+	await1()
+	id, now, err := old.Join(ctx, "old", time.Hour)
+	check(t, err)
+	works := func(key string) {
+		t.Helper()
+		_, _, err := old.Renew(ctx, id, nil)
+		check(t, err)
+		_, err = old.Commit(ctx, 0, []durable.Batch{{add(key, now)}})
+		check(t, err)
+		if got, _, err := old.Claim(ctx, id, []string{"kind"}, 0, now, 10); err != nil || len(got) != 1 {
+			t.Errorf("claimed are %v, %v", got, err)
+		}
+	}
+	works("a")
+	migrated := []chan error{migrate(), migrate()}
+	exec(t, watch, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%'")
+	if err := <-dies; err == nil {
+		t.Error("a migration whose session was ended returns nil")
+	}
+	works("b")
+	exec(t, user, "ROLLBACK")
+	for _, m := range migrated {
+		check(t, <-m)
+	}
+	for name, want := range map[string]bool{first: true, "task_group": true, "task_owner_due_key": false} {
+		if there, valid := index(name); there != want || valid != want {
+			t.Errorf("the index %s is there: %v, and valid: %v", name, there, valid)
+		}
+	}
+	works("c")
+	if n := length(t, open(t, at, postgres.WithoutMigration())); n != 3 {
+		t.Errorf("there are %d tasks, want 3", n)
+	}
 }

@@ -15,7 +15,7 @@ import (
 
 // A version2 is the engine of a program of version 2: it knows no settings, and uses the tables of that version
 // alone.
-type version2 struct{ *postgres.Engine }
+type version2 struct{ version3 }
 
 func (version2) Settings(context.Context) ([]byte, int64, error) { return nil, 0, nil }
 
@@ -31,7 +31,9 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()
 	conn := connect(t, server(t))
 	text := func(sql string) string { return postgres.Text(sql, at) }
-	exec(t, conn, text(postgres.Schema2))
+	old, err := postgres.OpenOld(ctx, server(t), postgres.Schema2, at)
+	check(t, err)
+	defer old.Close()
 	if _, err := postgres.Open(ctx, shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
 		t.Errorf("an older schema: %v", err)
 	}
@@ -40,8 +42,6 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	exec(t, conn, text("INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, 1, 'new', $3)"),
 		[]byte(w.Key), w.Due, w.Data)
 
-	old := open(t, at)
-	exec(t, conn, text("DROP TABLE $schema.settings, $schema.question; UPDATE $schema.version SET version = 2")) // as it was for it
 	join := func(e durable.Engine, kind string) (*durable.Scheduler, chan durable.Run) {
 		t.Helper()
 		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithNode(kind))
@@ -69,7 +69,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 			t.Fatalf("%q does not run", want)
 		}
 	}
-	s, ranOld := join(version2{old}, "old")
+	s, ranOld := join(version2{version3{old}}, "old")
 	added(s, "during", "old")
 	is(ranOld, "during")
 

@@ -10,7 +10,9 @@ import (
 )
 
 // The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
-// reads of a task, $failing whether it is failing, and $now the server's time.
+// reads of a task, $failing whether it is failing, and $now the server's time. A range is what nobody holds of a
+// kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
+// which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
 type statements struct {
 	set            string
 	setLockTimeout string
@@ -36,6 +38,7 @@ type statements struct {
 	deleteGone   string
 
 	claim     string
+	turns     string
 	claimed   string
 	confirm   string
 	release   string
@@ -67,9 +70,15 @@ func (c config) statement(text string) string {
 		"$now", c.now,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
-		"$row", "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts", // see scan
+		"$row", rowSQL, // see scan
+		"$inRange", "t.owner IS NULL AND t.kind = r.kind AND (t.grp IS NULL) = r.plain",
+		"$rangeOrder", "t.owner, t.kind, t.grp IS NULL, t.due, t.key",
+		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
+		"$groupOrder", "t.kind, t.grp, t.due, t.key",
 	).Replace(text)
 }
+
+const rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, '')"
 
 func (c config) statements() statements {
 	sql := c.statement
@@ -80,9 +89,10 @@ func (c config) statements() statements {
 	set_config('plan_cache_mode', 'force_custom_plan', true)`),
 		setLockTimeout: sql(fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds())),
 		// A table that was never analyzed looks to the planner as if few of its tasks had no owner. It would then
-		// sort what an index has in order.
+		// sort what an index has in order. If few tasks are left of many, it would read all of them for a join.
 		setOrdered: sql(`SELECT set_config('enable_bitmapscan', 'off', true),
-	set_config('enable_sort', 'off', true)`),
+	set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+	set_config('enable_mergejoin', 'off', true)`),
 		setNoSync: sql(`SELECT set_config('synchronous_commit', 'off', true)`),
 
 		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
@@ -101,8 +111,8 @@ func (c config) statements() statements {
 		commit: sql(`
 WITH q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
-		$8::bool[], $10::bool[]) WITH ORDINALITY
-		AS q(key, batch, cond, revision, due, kind, data, hold, failing, n)
+		$8::bool[], $10::bool[], $11::bytea[]) WITH ORDINALITY
+		AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, n)
 ), me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
 ), old AS MATERIALIZED (
@@ -118,14 +128,15 @@ WITH q AS MATERIALIZED (
 			ELSE false END AS unmet
 		FROM q LEFT JOIN old ON old.key = q.key) c
 ), ins AS (
-	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing)
-	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, CASE WHEN failing THEN due END
+	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing, grp)
+	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, CASE WHEN failing THEN due END,
+		nullif(grp, '')
 	FROM todo WHERE NOT refused AND NOT there AND data IS NOT NULL ORDER BY key
 	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
 ), upd AS (
 	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
 		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END,
-		failing = CASE WHEN todo.failing THEN todo.due END
+		failing = CASE WHEN todo.failing THEN todo.due END, grp = nullif(todo.grp, '')
 	FROM todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NOT NULL
 	RETURNING t.key, t.revision, t.owner
 ), del AS (
@@ -144,15 +155,27 @@ FROM todo LEFT JOIN done ON done.key = todo.key`),
 		get:     sql(`SELECT $row FROM $schema.task t WHERE t.key = $1`),
 		getMany: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
-		// The index has the tasks of each owner in order. The tasks with an owner are few.
+		// The index has the tasks of each range in order. The ranges are few, and so are the tasks with an owner.
+		//
+		//	r     the ranges in which there is a task
+		//	page  the first tasks of all of them
 		due: sql(`
-SELECT $row FROM (
-	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
-	ORDER BY owner, due, key LIMIT $4)
+WITH RECURSIVE r(kind, plain) AS (
+	(SELECT t.kind, t.grp IS NULL FROM $schema.task t WHERE t.owner IS NULL ORDER BY $rangeOrder LIMIT 1)
 	UNION ALL
-	(SELECT * FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3
-	ORDER BY due, key LIMIT $4)
-) t ORDER BY t.due, t.key LIMIT $4`),
+	SELECT n.* FROM r, LATERAL (
+		SELECT t.kind, t.grp IS NULL FROM $schema.task t
+		WHERE t.owner IS NULL AND (t.kind, t.grp IS NULL) > (r.kind, r.plain) ORDER BY $rangeOrder LIMIT 1) n
+), page AS MATERIALIZED (
+	SELECT due, key FROM (
+		SELECT t.* FROM r, LATERAL (
+			SELECT t.due, t.key FROM $schema.task t WHERE $inRange AND (t.due, t.key) > ($1, $2) AND t.due <= $3
+			ORDER BY $rangeOrder LIMIT $4) t
+		UNION ALL
+		SELECT due, key FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3) t
+	ORDER BY due, key LIMIT $4
+)
+SELECT $row FROM page JOIN $schema.task t ON t.key = page.key ORDER BY t.due, t.key`),
 
 		byKey: sql(`SELECT $row FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2`),
 
@@ -215,19 +238,98 @@ DELETE FROM $schema.member WHERE id IN (
 	SELECT m.id FROM $schema.member m WHERE m.gone AND NOT EXISTS (SELECT FROM $schema.task t WHERE t.owner = m.id)
 	ORDER BY m.id FOR UPDATE SKIP LOCKED)`),
 
-		// The lower bound keeps the claim away from the index entries of tasks that are gone. The order begins with
-		// the owner, who is the same, because the planner then finds it in the index.
+		// Each range is walked by itself, for no index has several in order of due time. The order begins with
+		// columns that are the same in a range, because the planner then finds it in the index. The lower bound
+		// keeps the claim away from the index entries of tasks that are gone. No more tasks are locked than claimed,
+		// for a lock writes to the task.
+		//
+		//	me       the member, as in commit. It is locked before the tasks
+		//	r        the ranges in which a task is due
+		//	share    how many tasks of each range are among the first. One range has all
+		//	free     as many of each range, locked. What another transaction has locked is passed over
+		//	missing  how many those are too few, because a range has fewer that are not locked
+		//	more     as many others
 		claim: sql(`
 WITH me AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+), r AS MATERIALIZED (
+	SELECT r.* FROM me, (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
+		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t
+), share AS MATERIALIZED (
+	SELECT kind, plain, $5::bigint AS n FROM r WHERE (SELECT count(*) FROM r) = 1
+	UNION ALL
+	SELECT kind, plain, count(*) FROM (
+		SELECT r.* FROM r, LATERAL (
+			SELECT t.due, t.key FROM $schema.task t
+			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+			ORDER BY $rangeOrder LIMIT $5) t
+		WHERE (SELECT count(*) FROM r) > 1 ORDER BY t.due, t.key LIMIT $5) first
+	GROUP BY kind, plain
 ), free AS MATERIALIZED (
-	SELECT t.key FROM $schema.task t
-	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
-		AND substr(t.data, 1, 1) < $6 AND EXISTS (SELECT FROM me)
-	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
+	SELECT t.key FROM share r, LATERAL (
+		SELECT t.key FROM $schema.task t
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+		ORDER BY $rangeOrder LIMIT r.n FOR NO KEY UPDATE SKIP LOCKED) t
+), missing AS MATERIALIZED (
+	SELECT sum(n) - (SELECT count(*) FROM free) AS n FROM share WHERE (SELECT count(*) FROM r) > 1
+), more AS MATERIALIZED (
+	SELECT t.key FROM r, LATERAL (
+		SELECT t.key FROM $schema.task t
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+			AND t.key NOT IN (SELECT key FROM free)
+		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
+	LIMIT (SELECT coalesce(n, 0) FROM missing)
 )
-UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
-WHERE t.key = free.key RETURNING $row`),
+UPDATE $schema.task t SET owner = me.id, revision = $next
+FROM (SELECT key FROM free UNION ALL SELECT key FROM more) c, me WHERE t.key = c.key RETURNING $row`),
+
+		// The last row is no task, and has no revision. Its key is the group that the walk has come to.
+		//
+		//	walk  a row for each group: its name, NULL for the tasks without one, which are the last group; the kinds
+		//	      of which it has a task that is due, the earliest first; how many groups have been looked at; and
+		//	      how many of them have such a task
+		//	last  the group that the walk has come to, and how many tasks of each to claim
+		//	free  these tasks, locked
+		turns: sql(`
+WITH RECURSIVE me AS MATERIALIZED (
+	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+), walk(grp, kinds, looked, found) AS (
+	SELECT $3::bytea, '{}'::bytea[], 0, 0 FROM me WHERE $5 > 0
+	UNION ALL
+	SELECT n.grp, d.kinds, looked + 1, found + (d.kinds <> '{}')::int FROM walk w, LATERAL (
+		SELECT (SELECT t.grp FROM unnest($2::bytea[]) k(kind), LATERAL (
+			SELECT t.grp FROM $schema.task t
+			WHERE t.owner IS NULL AND t.kind = k.kind AND t.grp IS NOT NULL AND t.grp > w.grp
+			ORDER BY $groupOrder LIMIT 1) t ORDER BY t.grp LIMIT 1) OFFSET 0) n(grp), LATERAL (
+		SELECT ARRAY(SELECT r.kind FROM (SELECT kind, n.grp, true AS plain FROM unnest($2::bytea[]) kind) r, LATERAL (
+			(SELECT t.due, t.key FROM $schema.task t
+			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) < $6 ORDER BY $groupOrder LIMIT 1)
+			UNION ALL
+			(SELECT t.due, t.key FROM $schema.task t
+			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+			ORDER BY $rangeOrder LIMIT 1)
+		) t ORDER BY t.due, t.key) AS kinds OFFSET 0) d
+	WHERE w.grp IS NOT NULL AND looked < 1024 AND found < $5
+), last AS MATERIALIZED (
+	SELECT grp, CASE WHEN $3::bytea = '' AND grp IS NULL THEN greatest($5 / greatest(found, 1), 1) ELSE 1 END AS n
+	FROM walk ORDER BY looked DESC LIMIT 1
+), free AS MATERIALIZED (
+	SELECT t.key FROM walk, LATERAL (
+		SELECT t.key FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
+			SELECT * FROM (
+				SELECT t.key FROM $schema.task t
+				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+				ORDER BY $groupOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t
+			UNION ALL
+			SELECT * FROM (
+				SELECT t.key FROM $schema.task t
+				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
+		LIMIT (SELECT n FROM last)) t
+), given AS (
+	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me WHERE t.key = free.key RETURNING $row
+)
+SELECT * FROM given UNION ALL SELECT coalesce(grp, ''), 0, '', '', 0, 0, 0, '' FROM last`),
 
 		claimed: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
 
@@ -287,7 +389,8 @@ WHERE q.id = $1`),
 		// In a transaction of the user. The arguments are bytes, int64 and strings alone, as every driver has them.
 		now: sql(`SELECT $now`),
 		insertTx: sql(`
-INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, $next, $3, $4)
+INSERT INTO $schema.task (key, due, revision, kind, data, grp)
+VALUES ($1, $2, $next, $3, $4, nullif($5::bytea, ''))
 ON CONFLICT (key) DO NOTHING RETURNING revision`),
 		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key = $1 AND revision = $2 RETURNING revision`),
 		deleteTx:   sql(`DELETE FROM $schema.task WHERE key = $1 RETURNING revision`),

@@ -82,7 +82,8 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	slices.SortFunc(writes, func(a, b durable.Write) int { return strings.Compare(a.Key, b.Key) })
 	revisions := make([]int64, len(writes)) // 0 where the key was taken
 	for i, w := range writes {
-		added, err := one(ctx, tx, e.sql.insertTx, []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data}, &revisions[i])
+		args := []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data, []byte(w.Group)}
+		added, err := one(ctx, tx, e.sql.insertTx, args, &revisions[i])
 		if err != nil {
 			return explain("add task", err)
 		}
@@ -122,10 +123,10 @@ func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKey
 // durable.ErrTaskKeyNotFound if there is no task of the key.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
 	var stored durable.Stored
-	var found, kind []byte
+	var found, kind, group []byte
 	var owner, now int64
 	ok, err := one(ctx, tx, e.sql.getTx, []any{[]byte(key)},
-		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &now)
+		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &group, &now)
 	switch {
 	case err != nil:
 		return explain("reschedule", err)

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// of makes a write one of a group.
+func of(group string, w durable.Write) durable.Write {
+	w.Group = group
+	return w
+}
+
+// turns claims in turns, and returns what is claimed, in due order, and the group to go on after.
+func (s *subject) turns(by durable.MemberID, kinds []string, group string, until int64, most int) string {
+	s.t.Helper()
+	got, next, _, err := s.ClaimTurns(s.ctx, by, kinds, group, until, most)
+	s.check(err)
+	slices.SortFunc(got, func(a, b durable.Stored) int {
+		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
+	})
+	for _, task := range got {
+		if now := s.get(task.Key); now.Owner != by || task.Owner != by || now.Revision != task.Revision ||
+			now.Group != task.Group || now.Kind != task.Kind || string(now.Data) != string(task.Data) {
+			s.t.Errorf("claimed is %+v, and the task is %+v", task, now)
+		}
+	}
+	var said []string
+	for _, task := range got {
+		said = append(said, task.Key)
+	}
+	if next != "" {
+		said = append(said, "then "+next)
+	}
+	return strings.Join(said, " ")
+}
+
+// The groups take turns in the order of their names, those without one at the end.
+func claimTurns(s *subject) {
+	kinds := []string{"no such", "odd", kind}
+	var batch durable.Batch
+	for i := range int64(8) {
+		batch = append(batch, of("b", add(fmt.Sprint("b", i), 10+i)))
+	}
+	batch = append(batch, of("a\xff", add("a0", 30)), of("c", add("c0", 40)), of("c", add("c1", 41)),
+		add("none0", 20), add("none1", 21), of("idle", add("idle0", 1000)), of("idle", add("idle1", math.MaxInt64)))
+	other := of("d", add("d0", 5))
+	other.Kind = "odd"
+	batch = append(batch, other)
+	s.commit(0, batch...)
+	id, gone := s.join("a", long), s.join("gone", long)
+	for _, c := range []struct {
+		kinds []string
+		group string
+		until int64
+		most  int
+		want  string
+	}{
+		{kinds, "", 100, 0, ""},
+		{nil, "", 100, 10, ""},
+		{kinds[:1], "", 100, 10, ""},
+		{kinds, "", 4, 10, ""},
+		{kinds, "", 100, 2, "b0 a0 then b"}, // one of each, and then goes on
+		{kinds, "b", 100, 2, "d0 c0 then d"},
+		{kinds, "d", 100, 2, "none0"}, // not of the idle ones, and to the end
+		{kinds, "zz", 100, 2, "none1"},
+		{kinds, "c", 100, 2, ""},
+		{kinds, "", 100, 4, "b1 b2 c1"}, // from the beginning to the end: more of each
+		{kinds[2:], "", 14, 5, "b3 b4"},
+		{kinds, "", 100, 2, "b5 b6"},
+		{kinds, "", math.MaxInt64 - 1, 10, "b7 idle0"},
+		{kinds, "", math.MaxInt64 - 1, 10, ""},
+	} {
+		if got := s.turns(id, c.kinds, c.group, c.until, c.most); got != c.want {
+			s.t.Errorf("of %q after %q until %d at most %d, claimed are %q, want %q",
+				c.kinds, c.group, c.until, c.most, got, c.want)
+		}
+	}
+	// What is written anew is of the group that the write says.
+	s.write(0, of("x", put("b0", 1, durable.Always)))
+	s.write(0, put("a0", 2, durable.Always))
+	s.write(0, of("y", put("c0", 3, durable.Always)))
+	s.LeaveOut(id, 1)
+	if got := s.turns(id, kinds, "", 100, 10); got != "" {
+		s.t.Errorf("claimed of versions that are left out are %q", got)
+	}
+	if got := s.turns(gone, kinds, "w", 100, 1); got != "b0 then x" {
+		s.t.Errorf("claimed are %q", got)
+	}
+	if got := s.turns(gone, kinds, "x", 100, 10); got != "a0 c0" {
+		s.t.Errorf("claimed are %q", got)
+	}
+	s.check(s.Leave(s.ctx, gone))
+	if _, _, _, err := s.ClaimTurns(s.ctx, gone, kinds, "", 100, 10); err == nil {
+		s.t.Error("a member that has left claims")
+	}
+	if got := s.turns(s.join("b", long), kinds, "", 100, 3); got != "b0 a0 c0" { // as free as they were
+		s.t.Errorf("claimed of what was free again are %q", got)
+	}
+}
+
+// Several members that claim in turns get each task once, and each group its share, whatever another has due.
+func claimTurnsEvenly(s *subject) {
+	const crowd, few, groups, most = 3000, 40, 20, 32
+	var batch durable.Batch
+	for i := range crowd {
+		batch = append(batch, of("crowd", add(fmt.Sprint("crowd", i), int64(i))))
+	}
+	for i := range few * groups {
+		group := fmt.Sprintf("g%02d", i%groups)
+		if i%groups == 0 {
+			group = ""
+		}
+		batch = append(batch, of(group, add(fmt.Sprint("few", i), crowd+int64(i))))
+	}
+	s.commit(0, batch...)
+	var cursor [2]string
+	ids := []durable.MemberID{s.join("a", long), s.join("b", long)}
+	owned, count := make(map[string]bool), make(map[string]int)
+	for round := 0; len(owned) < len(batch); round++ {
+		i := round % 2
+		got, next, _, err := s.ClaimTurns(s.ctx, ids[i], []string{kind}, cursor[i], ahead, most)
+		s.check(err)
+		if len(got) > most || len(got) == 0 && cursor[i] == "" {
+			s.t.Fatalf("claimed are %d of %d, and %d are left", len(got), most, len(batch)-len(owned))
+		}
+		cursor[i] = next
+		for _, task := range got {
+			if owned[task.Key] {
+				s.t.Errorf("%q is claimed twice", task.Key)
+			}
+			owned[task.Key] = true
+			count[task.Group]++
+		}
+		if len(owned) <= few*groups/2 { // no group has come to its end
+			for group := range 2 * groups {
+				name := fmt.Sprintf("g%02d", group)
+				if n := count[name]; group > 0 && group < groups && (n > count["crowd"]+4 || n < count["crowd"]-4) ||
+					count[""] < count["crowd"]-4 {
+					s.t.Fatalf("after %d claims %d are of %s, %d of the crowd, %d of none", round+1, n, name,
+						count["crowd"], count[""])
+				}
+			}
+		}
+	}
+}
+
+// A group may have tasks of several kinds, of which some are claimed.
+func claimTurnsOfKinds(s *subject) {
+	var batch durable.Batch
+	for i, kind := range []string{"b", "a", "c", "b", "a", "b"} {
+		for _, group := range []string{"", "g"} {
+			w := of(group, add(fmt.Sprint(kind, i, group), int64(10+i)))
+			w.Kind = kind
+			batch = append(batch, w)
+		}
+	}
+	s.commit(0, batch...)
+	id := s.join("a", long)
+	kinds := []string{"a", "b"}
+	for _, want := range []string{"b0 b0g", "a1 a1g", "b3 b3g"} {
+		if got := s.turns(id, kinds, "", 100, 3); got != want {
+			s.t.Errorf("claimed are %q, want %q", got, want)
+		}
+	}
+	if got := s.turns(id, kinds, "", 100, 5); got != "a4 a4g b5 b5g" {
+		s.t.Errorf("claimed are %q", got)
+	}
+}
+
+// A member does not get what it leaves out of a group of which it gets other tasks.
+func claimTurnsOfVersions(s *subject) {
+	var batch durable.Batch
+	for i, version := range []byte{7, 6, 7, 5} {
+		for _, group := range []string{"", "g"} {
+			w := of(group, add(fmt.Sprintf("%d%d%s", version, i, group), int64(i)))
+			w.Data[0] = version
+			batch = append(batch, w)
+		}
+	}
+	s.commit(0, batch...)
+	id := s.join("a", long)
+	s.LeaveOut(id, 7)
+	for _, want := range []string{"61 61g", "53 53g", ""} {
+		if got := s.turns(id, []string{kind}, "", 100, 2); got != want {
+			s.t.Errorf("claimed are %q, want %q", got, want)
+		}
+	}
+}
+
+// However many groups have nothing due, the walk comes past them.
+func claimTurnsOfMany(s *subject) {
+	var batch durable.Batch
+	for i := range 2500 {
+		batch = append(batch, of(fmt.Sprintf("idle %04d", i), add(fmt.Sprint("idle ", i), ahead)))
+	}
+	batch = append(batch, of("first", add("first 0", 3)), of("first", add("first 1", 4)), of("last", add("last 0", 5)),
+		of("last", add("last 1", 6)), add("none", 7))
+	s.commit(0, batch...)
+	id := s.join("a", long)
+	var got []string
+	var next string
+	for calls := 0; ; {
+		tasks, to, _, err := s.ClaimTurns(s.ctx, id, []string{kind}, next, 10, 100)
+		s.check(err)
+		groups := make(map[string]bool)
+		for _, task := range tasks {
+			if got = append(got, task.Key); groups[task.Group] && (next != "" || to != "") {
+				s.t.Errorf("call %d has come from %q to %q, and gives several of a group", calls, next, to)
+			}
+			groups[task.Group] = true
+		}
+		if calls++; to == "" {
+			break
+		}
+		if next >= to || calls == 10 {
+			s.t.Fatalf("call %d goes on after %q, and comes to %q", calls, next, to)
+		}
+		next = to
+	}
+	for _, key := range []string{"first 0", "last 0", "none"} {
+		if !slices.Contains(got, key) {
+			s.t.Errorf("claimed are %q, and not %q", got, key)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+)
+
+// A version3 is the engine of a program of version 3: it knows no groups.
+type version3 struct{ *postgres.Engine }
+
+func (e version3) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) (got []durable.Stored, next string, now int64, err error) {
+	got, now, err = e.Claim(ctx, by, kinds, durable.None+1, until, most)
+	return got, "", now, err
+}
+
+// Programs of version 3 write tasks without a group, and keep that of those that they change. Their tasks take turns
+// with those that have none.
+func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
+	at := schema()
+	old, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema3, at)
+	check(t, err)
+	t.Cleanup(old.Close)
+	in := func(group, key string, due int64) durable.Write {
+		w := put(key, due, durable.Always)
+		w.Group = group
+		return w
+	}
+	commit(t, old, 0, in("g", "before", 1))
+	e := open(t, at) // which migrates
+	commit(t, e, 0, in("g", "a", 2), in("g", "b", 3))
+	commit(t, old, 0, in("h", "a", 4), in("h", "during", 5))
+	for key, want := range map[string]string{"before": "", "a": "g", "b": "g", "during": ""} {
+		if got := get(t, e, key); got == nil || got.Group != want {
+			t.Errorf("%q is %+v, want the group %q", key, got, want)
+		}
+	}
+	id, _, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	got, next, _, err := e.ClaimTurns(t.Context(), id, []string{"kind"}, "", 10, 2)
+	if err != nil || next != "" || len(got) != 2 || got[0].Key != "before" || got[1].Key != "b" {
+		t.Errorf("claimed are %+v, then %q, %v", got, next, err)
+	}
+	oldID, _, err := old.Join(t.Context(), "old", time.Hour)
+	check(t, err)
+	got, _, err = old.Claim(t.Context(), oldID, []string{"kind"}, 0, 10, 10)
+	if err != nil || len(got) != 2 || got[0].Key != "a" || got[1].Key != "during" {
+		t.Errorf("a program of version 3 has claimed %+v, %v", got, err)
+	}
+	var walked []string
+	for task, err := range old.Due(t.Context(), durable.Position{}, 10) {
+		check(t, err)
+		walked = append(walked, task.Key)
+	}
+	if !slices.Equal(walked, []string{"before", "b", "a", "during"}) {
+		t.Errorf("a program of version 3 walks over %q", walked)
+	}
+}
+
+// A task that is added in a transaction has its group, and keeps it when it is moved there.
+func TestAddTaskTx_group(t *testing.T) {
+	e := open(t)
+	conn := connect(t, shared.URL())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	with, without := task("with", time.Hour), task("without", time.Hour)
+	with.Group = "g\x00\xff"
+	check(t, e.AddTaskTx(t.Context(), tx, with, without))
+	check(t, e.RescheduleTx(t.Context(), tx, "with", time.Minute))
+	check(t, tx.Commit(t.Context()))
+	for key, want := range map[string]string{"with": with.Group, "without": ""} {
+		if got := get(t, e, key); got == nil || got.Group != want {
+			t.Errorf("%q is %+v, want the group %q", key, got, want)
+		}
+	}
+	var none bool
+	check(t, conn.QueryRow(t.Context(), e.Text("SELECT grp IS NULL FROM $schema.task WHERE key = 'without'")).Scan(&none))
+	if !none {
+		t.Error("a task without a group is in the index of groups")
+	}
+}
+
+// A crowd that is due does not make the claims of other kinds and the pages of a walk read more, and a claim in turns
+// reads as little of a group that has many tasks as of one that has few. Whether the table was analyzed does not
+// matter.
+func TestClaim_whileACrowdIsDue_readsNoMore(t *testing.T) {
+	e := open(t)
+	id, now, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	conn := connect(t, shared.URL())
+	exec(t, conn, e.Text("ALTER TABLE $schema.task SET (autovacuum_enabled = off)"))
+	filled := 0
+	fill := func(kind, group string, n int, due int64) {
+		filled++
+		exec(t, conn, e.Text("INSERT INTO $schema.task (key, due, revision, kind, data, grp) "+
+			"SELECT convert_to($5::int || '.' || i, 'UTF8'), $4, i, convert_to($1::text, 'UTF8'), 'data', "+
+			"nullif(convert_to($2::text, 'UTF8'), '') FROM generate_series(1, $3::int) i"), kind, group, n, due, filled)
+	}
+	names := func(kinds ...string) (all [][]byte) {
+		for _, kind := range kinds {
+			all = append(all, []byte(kind))
+		}
+		return all
+	}
+	all := []byte{255, 0}
+	reads := func() map[string]int {
+		return map[string]int{
+			"a claim of a kind": readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), names("kind"), int64(0), now, 100, all),
+			"a claim of two kinds": readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), names("kind", "other"), int64(0), now,
+				100, all),
+			"a claim in turns": readsOf(t, e, conn, postgres.TurnsSQL(e), int64(id), names("kind"), []byte(""), now, 30, all),
+			"a page of a walk": readsOf(t, e, conn, postgres.DueSQL(e), int64(0), []byte(""), now, 64),
+			"a claim in turns of idle groups": readsOf(t, e, conn, postgres.TurnsSQL(e), int64(id), names("idle"), []byte(""),
+				now, 30, all),
+		}
+	}
+	idle := func(from, to int) {
+		exec(t, conn, e.Text("INSERT INTO $schema.task (key, due, revision, kind, data, grp) SELECT convert_to('idle' || i, "+
+			"'UTF8'), $3, i, 'idle', 'data', convert_to('group' || i, 'UTF8') FROM generate_series($1::int, $2::int) i"),
+			from, to, now+int64(time.Hour))
+	}
+	idle(1, 1100)
+	for i := range 20 {
+		fill("kind", fmt.Sprint("group ", i), 50, now)
+	}
+	fill("kind", "", 200, now)
+	fill("other", "", 200, now)
+	fill("crowd", "", 1000, now-1)
+	fill("crowd", "group 3", 1000, now-1)
+	before := reads()
+	idle(1101, 5000)
+	fill("crowd", "", 50_000, now-1)
+	fill("crowd", "group 3", 50_000, now-1)
+	fill("kind", "group 3", 50_000, now)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			exec(t, conn, e.Text("ANALYZE $schema.task"))
+		}
+		for what, n := range reads() {
+			t.Logf("%s reads %d blocks, and %d while a crowd is due", what, before[what], n)
+			if n > 2*before[what] {
+				t.Errorf("%s reads %d blocks, and %d while a crowd is due; analyzed: %v", what, before[what], n, analyzed)
+			}
+		}
+	}
+}
