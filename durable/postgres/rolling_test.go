@@ -258,7 +258,7 @@ func TestMigrate_whileIndexesAreMade_holdsNobodyUp(t *testing.T) {
 			"WHERE indexrelid = to_regclass($1)", text("$schema."+name)).Scan(&there, &valid))
 		return there, valid
 	}
-	const first = "task_owner_kind_due"
+	const first = "task_free"
 	await1 := func() {
 		t.Helper()
 		await(t, func() error {

@@ -72,7 +72,7 @@ func (c config) statement(text string) string {
 		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
 		"$row", rowSQL, // see scan
 		"$inRange", "t.owner IS NULL AND t.kind = r.kind AND (t.grp IS NULL) = r.plain",
-		"$rangeOrder", "t.owner, t.kind, t.grp IS NULL, t.due, t.key",
+		"$rangeOrder", "t.kind, t.grp IS NULL, t.due, t.key",
 		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
 		"$groupOrder", "t.kind, t.grp, t.due, t.key",
 	).Replace(text)
