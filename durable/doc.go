@@ -103,7 +103,7 @@
 // tasks of another takes some seconds. If more than 2,048 groups have something due, those that are due first
 // take turns, and others join when half of them have run.
 //
-// On an engine each node claims in turns what is due. It goes on where it has come to, and looks at a thousand
+// On an engine each node claims in turns what is due. It continues where it has come to, and looks at a thousand
 // groups at a time, also of those that have nothing due.
 //
 // # Calendars

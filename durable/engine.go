@@ -97,7 +97,7 @@ type Engine interface {
 	// other kinds there are.
 	Claim(ctx context.Context, by MemberID, kinds []string, after, until int64, most int) (got []Stored, now int64, err error)
 
-	// ClaimTurns is Claim with the groups in turns. It goes on after the group, in the order of the groups' names; the
+	// ClaimTurns is Claim with the groups in turns. It continues after the group, in the order of the groups' names; the
 	// tasks without a group are the last one. Of each group that has such a task it gives the earliest, up to that many
 	// in all. If it has come from the beginning, where group is empty, to the end, it gives about the same number of
 	// each, as far as they have as many. It may look at a thousand groups only. next is the group that it has

@@ -67,7 +67,7 @@ func claimTurns(s *subject) {
 		{nil, "", 100, 10, ""},
 		{kinds[:1], "", 100, 10, ""},
 		{kinds, "", 4, 10, ""},
-		{kinds, "", 100, 2, "b0 a0 then b"}, // one of each, and then goes on
+		{kinds, "", 100, 2, "b0 a0 then b"}, // one of each, and then continues
 		{kinds, "b", 100, 2, "d0 c0 then d"},
 		{kinds, "d", 100, 2, "none0"}, // not of the idle ones, and to the end
 		{kinds, "zz", 100, 2, "none1"},
@@ -83,7 +83,7 @@ func claimTurns(s *subject) {
 				c.kinds, c.group, c.until, c.most, got, c.want)
 		}
 	}
-	// What is written anew is of the group that the write says.
+	// What is written again is of the group that the write says.
 	s.write(0, of("x", put("b0", 1, durable.Always)))
 	s.write(0, put("a0", 2, durable.Always))
 	s.write(0, of("y", put("c0", 3, durable.Always)))
@@ -221,7 +221,7 @@ func claimTurnsOfMany(s *subject) {
 			break
 		}
 		if next >= to || calls == 10 {
-			s.t.Fatalf("call %d goes on after %q, and comes to %q", calls, next, to)
+			s.t.Fatalf("call %d continues after %q, and comes to %q", calls, next, to)
 		}
 		next = to
 	}

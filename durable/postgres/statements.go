@@ -10,7 +10,7 @@ import (
 )
 
 // The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
-// reads of a task, $failing whether it is failing, and $now the server's time. A range is what nobody holds of a
+// reads of a task, $failing whether it is failing, and $now the server's time. A range is the free tasks of a
 // kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
 // which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
 type statements struct {
