@@ -55,7 +55,8 @@ type gate struct {
 type gateTotal struct{ lives, bytes atomic.Int64 }
 
 const (
-	// A gate holds mostQueued tasks in memory, or fewer if they have gateBytes.
+	// A gate holds mostQueued tasks in memory, or fewer if they have gateBytes. That is more than three of the
+	// largest: so a gate which is full remains more than half full when one has left it, and is not filled at once.
 	gateBytes = 4 << 20
 
 	// gateQuick is how many more than may be running at once the gate of a node holds if the runs are quick. If

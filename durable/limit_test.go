@@ -96,8 +96,8 @@ func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	})
 }
 
-// Whatever is added, moved, removed or crashes while tasks of a kind with a limit are left in the store, each task
-// runs once, and not before it is due. What is running when the process ends runs again.
+// Whatever is added, moved, removed, paused or crashes while tasks of a kind with a limit are left in the store, and
+// whether its handler comes before Start or after, each task runs once, and not before it is due. What is running when the process ends runs again.
 func TestLimit_whileTasksChange(t *testing.T) {
 	const keys, steps = 6 * gateMost, 20_000
 	inOneBubble(t, func(t *testing.T, r *rig) {
@@ -144,7 +144,8 @@ func TestLimit_whileTasksChange(t *testing.T) {
 					due[key] = at
 				}
 			default:
-				task := durable.Task{Key: key, Kind: string('a' + byte(draw.IntN(2))), Group: group(), Delay: max(d, 1)}
+				task := durable.Task{Key: key, Kind: string('a' + byte(draw.IntN(2))), Group: group(), Delay: max(d, 1),
+					Payload: make([]byte, 1<<draw.IntN(13))}
 				if err := r.AddTask(ctx, task); err == nil {
 					ran()
 					due[key] = at
@@ -154,14 +155,28 @@ func TestLimit_whileTasksChange(t *testing.T) {
 				ran()
 				r.crash("note")
 				crashes++
-				handle()
+				early := step%10_000 == 9999
+				if early {
+					handle()
+				}
 				testkit.Settle(time.Duration(draw.Int64N(int64(5 * sec))))
 				r.start()
+				if !early {
+					testkit.Settle(time.Duration(draw.Int64N(int64(5 * sec))))
+					handle()
+				}
+			}
+			switch draw.IntN(500) {
+			case 0:
+				r.must(r.PauseKind(ctx, "a"))
+			case 1, 2, 3:
+				r.must(r.ResumeKind(ctx, "a"))
 			}
 			if step%100 == 0 {
 				time.Sleep(tick)
 			}
 		}
+		r.must(r.ResumeKind(ctx, "a"))
 		testkit.Settle(hour)
 		ran()
 		if len(due) != 0 || r.Len() != 0 {
