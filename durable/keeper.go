@@ -339,8 +339,7 @@ func (k *keeper) place(key string, rec *record) {
 	}
 }
 
-// hold notes the live at the gate of its kind, if it has one. If that has too many, those that are due last go
-// back to the store.
+// hold notes the live at the gate of its kind, if it has one. If that has too many, some go back to the store.
 func (k *keeper) hold(l *live) {
 	g := k.kinds.gate(l.rec)
 	if g == nil {
