@@ -3,6 +3,8 @@
 package test
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,34 +44,50 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 }
 
 // A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due
-// between that and the tick, must not miss a period for it. A busy machine may be late by whole ticks;
-// not at every try.
+// between that and the tick, must not miss a period for it. A period is missed only if its tick has come before
+// the run of the period before begins, which a busy machine may cause; not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("takes real time")
 		}
 		const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
-		var missed []uint64
 		for range tries {
+			var mu sync.Mutex // protects runs
+			runs := make(map[string][]timewheel.Run)
+			note := func(r timewheel.Run) {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[r.Key] = append(runs[r.Key], r)
+			}
 			made := time.Now() // from where on the wheel counts its ticks, but for some microseconds
-			tw := startWheel(t, tick, 16)
+			tw := startWheel(t, tick, 16, timewheel.WithObserver(note))
+			least := make(map[string]time.Duration) // from a run's due time to the tick of its next period
 			for i := range tasks {
 				for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
 					continue
 				}
 				must(t, tw.AddTask(every(name(i), tick, nothing)))
+				least[name(i)] = max(tick, 3*tick-time.Since(made))
 			}
 			for tw.Stats().Due < tasks*periods {
 				<-time.After(tick)
 			}
-			tw.Stop()
-			s := tw.Stats()
-			if missed = append(missed, s.Missed); s.Missed == 0 {
+			must(t, tw.Shutdown(t.Context()))
+			for key, all := range runs {
+				slices.SortFunc(all, func(a, b timewheel.Run) int { return a.Due.Compare(b.Due) })
+				for i, r := range all[1:] {
+					before := all[i]
+					if began := before.Started.Sub(before.Due); r.Due.Sub(before.Due) > tick && began < least[key] {
+						t.Errorf("%s missed a period, and its run before began %v after it was due, less than %v",
+							key, began, least[key])
+					}
+				}
+			}
+			if t.Failed() || tw.Stats().Missed == 0 {
 				return
 			}
 		}
-		t.Errorf("at each of %d tries some of about %d periods were missed: %v", tries, tasks*periods, missed)
 	})
 }
 
