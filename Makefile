@@ -25,6 +25,13 @@ STORES  := ./durable/pebble/... ./durable/postgres/...
 LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... $(STORES) ./metrics/... ./otel/... ./cmd/timewheel/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
+# again is a command that downloads, which is called up to five times until it succeeds: the go command itself gives
+# up at the first download that fails, and apt-get does not.
+again = for pause in 1 2 4 8 no; do \
+		if $(1) >/dev/null; then break; elif [ $$pause = no ]; then exit 1; fi; \
+		echo "trying again in $$pause s"; sleep $$pause; \
+	done
+
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -41,6 +48,7 @@ demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are 
 .PHONY: test
 test: ## The tests of the library and of the examples; of the stores the short ones, and all of these in check
 	@echo "Testing the library; on a fresh machine Go fetches what it needs first ..."
+	@$(call again,$(GO) list -deps -test $(LIBRARY) ./examples/...)
 	@$(GO) test $(filter-out $(STORES),$(LIBRARY)) ./examples/...
 	@$(GO) test -short $(STORES)
 
@@ -88,7 +96,12 @@ histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, 
 	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
 
 .PHONY: check
-check: fmt vet lint test-more test-postgres race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
+check: fetch fmt vet lint test-more test-postgres race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
+
+.PHONY: fetch
+fetch: ## Download what the tests and the tools need
+	@for os in $$($(GO) env GOOS) windows darwin; do $(call again,GOOS=$$os $(GO) list -deps -test $(ALL)); done
+	@$(call again,$(GO) run $(STATICCHECK) -version)
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted

@@ -70,7 +70,7 @@ func (w *workshop) installCommand(bin, pkg string) (printed string, err error) {
 	}
 	in := *w
 	in.env = append(slices.Clip(w.env), "GOBIN="+bin)
-	if _, err := in.run(bin, "go", "install", pkg+"@latest"); err != nil {
+	if _, err := in.download(bin, "install", pkg+"@latest"); err != nil {
 		return "", err
 	}
 	return w.run(bin, filepath.Join(bin, path.Base(pkg)+exe()), "version")
@@ -115,7 +115,7 @@ func (w *workshop) alone(m *member, dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.run(filepath.Join(w.dir, m.dir), "go", "list", "-modfile="+name+".mod", "-deps", "-test", "./...")
+	_, err = w.download(filepath.Join(w.dir, m.dir), "list", "-modfile="+name+".mod", "-deps", "-test", "./...")
 	return err
 }
 
@@ -185,7 +185,7 @@ func (w *workshop) get(user, pkg, program string) error {
 		if err := w.denyParts(pkg); err != nil {
 			return err
 		}
-		if _, err := w.run(user, "go", "get", pkg); err != nil {
+		if _, err := w.download(user, "get", pkg); err != nil {
 			return err
 		}
 	}

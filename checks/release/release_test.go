@@ -5,11 +5,15 @@ package main
 import (
 	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb/dirhash"
@@ -143,6 +147,33 @@ func TestCheck_whatDoesNotInstall_fails(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A download that fails is tried again, and one that fails each time is an error.
+func TestWorkshop_download_isTriedAgain(t *testing.T) {
+	w, err := newWorkshop(family0(t, repositoryOf(t, nil)), t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pauses := range []int{1, 2} {
+		var asked atomic.Int32
+		files := http.FileServer(http.Dir(string(w.shelf)))
+		proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, ".info") && asked.Add(1) <= 2 { // the first that it asks for
+				http.Error(rw, "not now", http.StatusServiceUnavailable)
+				return
+			}
+			files.ServeHTTP(rw, r)
+		}))
+		defer proxy.Close()
+		in := *w
+		in.pauses = make([]time.Duration, pauses)
+		in.env = append(slices.Clip(w.env), "GOPROXY="+proxy.URL)
+		_, err := in.download(t.TempDir(), "mod", "download", "example.test/fam@v0.1.0")
+		if (err == nil) != (pauses == 2) || err != nil && !strings.Contains(err.Error(), "not now") {
+			t.Errorf("two requests fail, and with %d more tries: %v", pauses, err)
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func (w *workshop) build(user, pkg, program string) (size, error) {
 	if err != nil {
 		return size{}, err
 	}
-	all, err := w.run(user, "go", "list", "-mod=mod", "-m", "all")
+	all, err := w.download(user, "list", "-mod=mod", "-m", "all")
 	if err != nil {
 		return size{}, err
 	}

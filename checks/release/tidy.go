@@ -23,7 +23,7 @@ func tidy(f *family, dir string) error {
 		if err := f.dropSums(m); err != nil {
 			return err
 		}
-		if _, err := w.run(filepath.Join(f.dir, m.dir), "go", "mod", "tidy"); err != nil {
+		if _, err := w.download(filepath.Join(f.dir, m.dir), "mod", "tidy"); err != nil {
 			return err
 		}
 		if err := f.dropSums(m); err != nil {

@@ -9,14 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // A workshop is where modules are packed and tried: a folder for the packed modules, and an environment in
 // which the go command takes the family from there, and everything else from where this machine takes it.
 type workshop struct {
 	*family
-	shelf shelf
-	env   []string
+	shelf  shelf
+	env    []string
+	pauses []time.Duration // before a download is tried again
 }
 
 // newWorkshop makes a workshop in dir with every published module on its shelf. With an empty module cache
@@ -35,6 +37,9 @@ func newWorkshop(f *family, dir string, emptyCache bool) (*workshop, error) {
 		}
 		switch key {
 		case "GOPROXY":
+			if value != "off" {
+				w.pauses = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+			}
 			value = w.proxies(value)
 		case "GONOSUMDB":
 			value = strings.TrimPrefix(value+","+f.path, ",")
@@ -63,6 +68,20 @@ func (w *workshop) proxies(machine string) string {
 		}
 	}
 	return list
+}
+
+// download runs a go command that downloads, as run does. It is run again if it fails, after each of the pauses: the
+// go command gives up at the first download that fails.
+func (w *workshop) download(dir string, args ...string) (string, error) {
+	out, err := w.run(dir, "go", args...)
+	for _, pause := range w.pauses {
+		if err == nil {
+			break
+		}
+		time.Sleep(pause)
+		out, err = w.run(dir, "go", args...)
+	}
+	return out, err
 }
 
 // run runs a command in dir and returns what it prints. Its error has what it says.
