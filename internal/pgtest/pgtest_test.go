@@ -6,6 +6,7 @@ package pgtest
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -41,6 +42,24 @@ func TestServer_startsStopsAndStartsAgain(t *testing.T) {
 		}
 		if err := s.Restart(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Connections take ports while the server is stopped, and its own is not among them.
+func TestFreePort_isNoneThatTheSystemGives(t *testing.T) {
+	least := 49152 // by the registry of ports
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		if _, err := fmt.Sscan(string(text), &least); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if least < 32768 {
+		t.Skipf("this system gives ports from %d on", least)
+	}
+	for range 100 {
+		if port, err := freePort(); err != nil || port >= least {
+			t.Fatalf("port %d, %v; the system gives those from %d on", port, err, least)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -90,12 +91,23 @@ func (s *Server) initialize() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgtest: initdb: %w: %s", err, out)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+	var err error
+	s.port, err = freePort()
+	return err
+}
+
+// freePort returns a port that is free. It is below those that systems give to connections and to listeners that ask
+// for any: while the server is stopped, no other program gets the port by chance, and the server can start again.
+func freePort() (port int, err error) {
+	const least, below, tries = 10_000, 32_768, 100
+	for range tries {
+		port = least + rand.IntN(below-least)
+		var free net.Listener
+		if free, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, free.Close()
+		}
 	}
-	s.port = free.Addr().(*net.TCPAddr).Port
-	return free.Close()
+	return 0, err
 }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
