@@ -174,8 +174,7 @@ func (c *cluster) rush() error {
 func (c *cluster) forget() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), nodeLease)
-	defer cancel()
+	ctx := context.Background()
 	old, err := c.join(ctx, c.engine, "old-release")
 	if err != nil {
 		return err
