@@ -312,7 +312,7 @@ func (p process) run() error {
 	}
 	stop()
 	all.Wait()
-	within, cancel := context.WithTimeout(ctx, 5*time.Second)
+	within, cancel := context.WithTimeout(ctx, time.Minute) // or it hangs
 	defer cancel()
 	return s.Shutdown(within)
 }
