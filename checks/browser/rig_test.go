@@ -35,7 +35,7 @@ func chrome(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context 
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true)), more...)...)
+		chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(10*limit)), more...)...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
