@@ -60,15 +60,16 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 				defer mu.Unlock()
 				runs[r.Key] = append(runs[r.Key], r)
 			}
-			made := time.Now() // from where on the wheel counts its ticks, but for some microseconds
+			before := time.Now()
 			tw := startWheel(t, tick, 16, timewheel.WithObserver(note))
+			made := time.Now() // the wheel counts its ticks from some microseconds earlier on
 			least := make(map[string]time.Duration) // from a run's due time to the tick of its next period
 			for i := range tasks {
 				for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
 					continue
 				}
 				must(t, tw.AddTask(every(name(i), tick, nothing)))
-				least[name(i)] = max(tick, 3*tick-time.Since(made))
+				least[name(i)] = max(tick, 3*tick-time.Since(before))
 			}
 			for tw.Stats().Due < tasks*periods {
 				<-time.After(tick)
@@ -77,8 +78,8 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 			for key, all := range runs {
 				slices.SortFunc(all, func(a, b timewheel.Run) int { return a.Due.Compare(b.Due) })
 				for i, r := range all[1:] {
-					before := all[i]
-					if began := before.Started.Sub(before.Due); r.Due.Sub(before.Due) > tick && began < least[key] {
+					last := all[i]
+					if began := last.Started.Sub(last.Due); r.Due.Sub(last.Due) > tick && began < least[key] {
 						t.Errorf("%s missed a period, and its run before began %v after it was due, less than %v",
 							key, began, least[key])
 					}
