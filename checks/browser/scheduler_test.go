@@ -287,8 +287,9 @@ func TestScheduler_backlog(t *testing.T) {
 	putMany(t, before, 2000, durable.Task{Key: "order", Kind: "order", At: time.Now().Add(-time.Hour)})
 	time.Sleep(time.Second)
 	s, source := newScheduler(t, store.Reopen(), durable.WithCatchUp(50))
+	browser := chrome(t) // which takes its time, and so does the backlog
 	must(t, s.Handle("order", works), s.Start())
-	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
+	p := open(t, browser, serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.says(`^Catching up: (at least )?[\d,]+ overdue tasks left, the oldest due \d+ s ago`)
 	if got := js[string](p, `[...document.querySelectorAll("#tasks-health li:first-child .go")].map((e) => e.textContent).join()`); got != "Waiting" {
 		t.Errorf("where to look is %q", got)
