@@ -65,6 +65,7 @@ const (
 	killed  = "kill -9"
 	stopped = "stop"
 	away    = "away" // of PostgreSQL
+	ended   = "end"  // of the orders
 )
 
 const (
@@ -146,7 +147,7 @@ func (d *driver) prepare(ctx context.Context) error {
 	return nil
 }
 
-// load sends orders and payments and causes trouble, for as long as it says.
+// load sends orders and payments and causes trouble, for as long as it says or until a button ends it.
 func (d *driver) load(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, d.duration)
 	defer cancel()
@@ -231,8 +232,8 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done. The server
-// answers when it returns nil.
+// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done or a button ends it. The
+// server answers when it returns nil.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {
@@ -247,9 +248,12 @@ func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 			return nil
 		}
 		var err error
-		if what == away {
+		switch what {
+		case ended:
+			return nil
+		case away:
 			err = d.takeAway(ctx, out)
-		} else {
+		default:
 			err = d.replace(d.pick(rnd.IntN(1<<20)), what, out)
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,27 +57,59 @@ func TestShop(t *testing.T) {
 func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	c := config{
 		db: s.URL(), window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2,
-		callers: 4, duration: 8 * time.Second, kill: time.Hour, away: time.Second, rate: 100, stock: 100, seed: 1,
+		callers: 4, kill: time.Hour, away: time.Second, rate: 100, stock: 100, seed: 1,
 	}
+	text := driven(t, c, s, killed, stopped, away, killed)
+	for _, want := range []string{"PostgreSQL, for 1s", "PostgreSQL answers", killed, stopped, "to the unit"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not say %q", want)
+		}
+	}
+}
+
+// driven makes the troubles by the buttons, ends the orders when one has been paid and one given back, and returns
+// what the driver prints.
+func driven(t *testing.T, c config, s *pgtest.Server, troubles ...string) string {
+	t.Helper()
+	c.duration = time.Hour
 	r, w := io.Pipe()
-	var pressing sync.WaitGroup
+	var reading, pressing sync.WaitGroup
 	var text strings.Builder
-	pressing.Go(func() {
+	reading.Go(func() {
 		for lines := bufio.NewScanner(r); lines.Scan(); {
 			fmt.Fprintln(&text, lines.Text())
 			if address, found := strings.CutPrefix(lines.Text(), "to make trouble "); found {
-				pressing.Go(func() { press(t, address, killed, stopped, away, killed) })
+				pressing.Go(func() {
+					press(t, address, troubles...)
+					awaitStates(t, c.db)
+					press(t, address, ended)
+				})
 			}
 		}
 	})
 	err := drive(t.Context(), c, s, w)
 	_ = w.Close()
+	reading.Wait()
 	pressing.Wait()
 	t.Logf("%s", text.String())
 	check(t, err)
-	for _, want := range []string{"PostgreSQL, for 1s", "PostgreSQL answers", killed, stopped, "to the unit"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the report does not say %q", want)
+	return text.String()
+}
+
+// awaitStates waits until an order has been paid and another given back.
+func awaitStates(t *testing.T, url string) {
+	db, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer db.Close()
+	for states := 0; states < 2; time.Sleep(20 * time.Millisecond) {
+		err := db.QueryRow(t.Context(), `SELECT count(DISTINCT state) FROM shop.orders
+			WHERE state IN ('paid', 'returned')`).Scan(&states)
+		if err != nil {
+			t.Error(err)
+			return
 		}
 	}
 }
@@ -131,13 +162,9 @@ func TestPress_refused(t *testing.T) {
 func balances(t *testing.T, url string) {
 	c := config{
 		db: url, window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2, callers: 4,
-		duration: 3 * time.Second, kill: time.Second, rate: 100, stock: 100, seed: 1,
+		kill: time.Second, rate: 100, stock: 100, seed: 1,
 	}
-	var out bytes.Buffer
-	err := drive(t.Context(), c, nil, &out)
-	t.Logf("%s", out.String())
-	check(t, err)
-	text := out.String()
+	text := driven(t, c, nil, killed)
 	if !strings.Contains(text, "kill -9") || !strings.Contains(text, "balances to the unit") {
 		t.Error("no process was killed, or the report does not say that the stock balances")
 	}

@@ -35,8 +35,9 @@ func (d *driver) form() string {
 <p><button name="make" value="%s">Kill a process</button> at random: the others take its tasks over
 <p><button name="make" value="%s">Stop a process</button> at random, which gives its tasks back
 <p><button name="make" value="%s">Take PostgreSQL away</button> for %v, and have a backlog then
+<p><button name="make" value="%s">Send no more orders</button> and have the report
 <h1>The dashboard</h1>
-`, killed, stopped, away, d.config.away)
+`, killed, stopped, away, d.config.away, ended)
 	for _, p := range d.all() {
 		fmt.Fprintf(&b, "<p><a href=\"http://%s%s\" target=\"dashboard\">%s</a>\n", p.addr, page, p.name)
 	}
@@ -46,7 +47,7 @@ func (d *driver) form() string {
 // press has disturb make the trouble, unless it is at another.
 func (d *driver) press(what string) error {
 	switch {
-	case what != killed && what != stopped && what != away:
+	case what != killed && what != stopped && what != away && what != ended:
 		return fmt.Errorf("there is no trouble %q", what)
 	case what == away && d.server == nil:
 		return errors.New("the PostgreSQL of -db is not taken away")
