@@ -21,6 +21,7 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in short mode")
 	}
+	const tries = 10
 	for _, c := range []struct {
 		sabotage string
 		faults   []string
@@ -42,14 +43,17 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 				t.Skip("not without CHAOS")
 			}
 			f := newFleet(t, c.sabotage)
-			v := f.run(3, c.faults, func() time.Duration { return time.Second })
-			t.Logf("%v; faults %v", v.counts, f.faults)
-			if v.broken[c.breaks] == 0 {
-				t.Errorf("the checker has not found it; it found %.20q", v.details)
-				return
+			for range tries { // what is broken shows in most of them, unless the machine is busy
+				v := f.run(3, c.faults, func() time.Duration { return time.Second })
+				t.Logf("%v; faults %v", v.counts, f.faults)
+				i := slices.IndexFunc(v.details, func(b string) bool { return strings.HasPrefix(b, c.breaks) })
+				if i >= 0 {
+					t.Log("found ", fmt.Sprint(v.broken), ", such as ", v.details[i])
+					return
+				}
+				t.Logf("found is only %.20q", v.details)
 			}
-			i := slices.IndexFunc(v.details, func(b string) bool { return strings.HasPrefix(b, c.breaks) })
-			t.Log("found ", fmt.Sprint(v.broken), ", such as ", v.details[i])
+			t.Error("the checker has not found it")
 		})
 	}
 }
