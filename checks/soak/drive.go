@@ -399,8 +399,8 @@ func (d *driver) rest(hands []*hand, how int) error {
 
 // awaitFinite waits until all tasks with a number of runs have had them.
 func (d *driver) awaitFinite(hands []*hand) {
-	deadline := time.Now().Add(30 * time.Second)
-	for ; time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for range 6000 { // looks: half a minute, and longer on a machine that stands still
+		time.Sleep(5 * time.Millisecond)
 		left := 0
 		for _, h := range hands {
 			for key, rec := range h.records {

@@ -17,7 +17,7 @@ const (
 	perOrder  = 20 * time.Microsecond  // what a generated sale takes for each order, but
 	shortest  = 3 * time.Second        // no less than this
 	slots     = 1 << 13                // of the wheel: one revolution is 8 s at the default tick
-	grace     = 5 * time.Second        // for jobs that run when the wheel is shut down
+	grace     = 30 * time.Second       // for jobs that run when the wheel is shut down
 	leastTick = 100 * time.Microsecond // below it the machine's timers are the limit
 )
 
