@@ -166,12 +166,23 @@ The text of a group is what -failure finds it by:
 func defineFailures(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).define, "write JSON lines",
 		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
-			found, err := s.Failures(ctx)
+			found, err := failuresOf(ctx, s)
 			if err != nil {
 				return err
 			}
 			return p.writeFailures(found, asJSON)
 		})
+}
+
+// failuresOf looks again until at least one task was looked at: a slow database may take longer than one look for its
+// first answer, as when it has just been connected to.
+func failuresOf(ctx context.Context, s *durable.Scheduler) (found durable.Failures, err error) {
+	for {
+		found, err = s.Failures(ctx)
+		if err != nil || !found.Cut || found.Looked > 0 {
+			return found, err
+		}
+	}
 }
 
 type groupJSON struct {
