@@ -99,12 +99,13 @@ func (p *rig) wantRan(n int) {
 	}
 }
 
-// antsGoroutines counts the goroutines of the bubble that ants started. Its default pool has others, and so may an
-// earlier test, which are about to end.
+// antsGoroutines counts the goroutines of the bubble that ants started. Its default pool has others, and so may
+// an earlier test, which are about to end.
 func antsGoroutines() (n int) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(stack, "synctest bubble") && strings.Contains(stack, "created by github.com/panjf2000/ants") {
+		inBubble := strings.Contains(stack, "synctest bubble")
+		if inBubble && strings.Contains(stack, "created by github.com/panjf2000/ants") {
 			n++
 		}
 	}

@@ -70,8 +70,8 @@ func (w *workshop) proxies(machine string) string {
 	return list
 }
 
-// download runs a go command that downloads, as run does. It is run again if it fails, after each of the pauses: the
-// go command gives up at the first download that fails.
+// download runs a go command that downloads, as run does. It is run again if it fails, after each of the pauses:
+// the go command gives up at the first download that fails.
 func (w *workshop) download(dir string, args ...string) (string, error) {
 	out, err := w.run(dir, "go", args...)
 	for _, pause := range w.pauses {

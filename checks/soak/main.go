@@ -67,8 +67,8 @@ type size struct {
 	goroutines int
 }
 
-// measure waits until no more than the given number of goroutines is left, for ten seconds and longer on a machine that
-// stands still. Then it reads the size.
+// measure waits until no more than the given number of goroutines is left, for ten seconds, and longer on a
+// machine that stands still. Then it reads the size.
 func measure(goroutines int) size {
 	for look := 0; runtime.NumGoroutine() > goroutines && look < 1000; look++ {
 		time.Sleep(10 * time.Millisecond)

@@ -174,8 +174,8 @@ func defineFailures(p *program, f *flag.FlagSet) action {
 		})
 }
 
-// failuresOf looks again until at least one task was looked at: a slow database may take longer than one look for its
-// first answer, as when it has just been connected to.
+// failuresOf looks again until at least one task was looked at: a slow database may take longer than one look for
+// its first answer, as when it has just been connected to.
 func failuresOf(ctx context.Context, s *durable.Scheduler) (found durable.Failures, err error) {
 	for {
 		found, err = s.Failures(ctx)

@@ -232,8 +232,8 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done or a button ends it. The
-// server answers when it returns nil.
+// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done or a button ends it.
+// The server answers when it returns nil.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {

@@ -67,8 +67,8 @@ func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	}
 }
 
-// driven makes the troubles by the buttons, ends the orders when one has been paid and one given back, and returns
-// what the driver prints.
+// driven makes the troubles by the buttons, ends the orders when one has been paid and one given back, and
+// returns what the driver prints.
 func driven(t *testing.T, c config, s *pgtest.Server, troubles ...string) string {
 	t.Helper()
 	c.duration = time.Hour

@@ -96,8 +96,8 @@ func (s *Server) initialize() error {
 	return err
 }
 
-// freePort returns a port that is free. It is below those that systems give to connections and to listeners that ask
-// for any: while the server is stopped, no other program gets the port by chance, and the server can start again.
+// freePort returns a port that is free. It is below those that systems give to connections and to listeners that
+// ask for any: while the server is stopped, no other program gets the port by chance, and it can start again.
 func freePort() (port int, err error) {
 	const least, below, tries = 10_000, 32_768, 100
 	for range tries {
