@@ -58,8 +58,8 @@
 //
 // # Payloads
 //
-// A payload is bytes. [HandleJSON] and [Scheduler.AddJSON] make it JSON. A payload that does not fit its type
-// parks its task at once, with an error that says why.
+// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] make it JSON. A payload that does
+// not fit its type parks its task at once, with an error that says why.
 //
 // To change the form of the payloads of a kind, give the new form a version, and say how an old payload
 // becomes one of that version ([WithPayloadVersion]):
@@ -131,6 +131,8 @@
 // Delay (throttle):
 //
 //	err = s.SetTask(ctx, durable.Task{Key: "doc:7", Kind: "index", Delay: time.Second, MaxDelay: time.Minute})
+//
+// The run has the payload of the last SetTask. [Scheduler.SetJSON] is the same for a payload that is JSON.
 //
 // AddTask with a Delay, where ErrDuplicateTaskKey is no error, is a throttle as well, but what happens during the
 // run is lost: the key is taken until the run has ended.

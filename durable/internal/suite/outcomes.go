@@ -142,11 +142,39 @@ func jsonPayloads(t *testing.T, r *rig) {
 	if o := <-got; o.Number != 42 {
 		t.Errorf("the payload is %+v", o)
 	}
-	err := r.on().AddJSON(ctx, durable.Task{Key: "b", Kind: "k", Delay: time.Second}, func() {})
-	if !errors.Is(err, durable.ErrInvalidTask) {
-		t.Errorf("a payload that cannot be JSON: %v", err)
+	b := durable.Task{Key: "b", Kind: "k", Delay: time.Second}
+	for _, err := range []error{r.on().AddJSON(ctx, b, func() {}), r.on().SetJSON(ctx, b, func() {})} {
+		if !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("a payload that cannot be JSON: %v", err)
+		}
 	}
 	r.gone("b")
+}
+
+// A burst of SetJSON is one run, with the last payload. One that cannot be JSON changes nothing.
+func setsJSON(t *testing.T, r *rig) {
+	got := make(chan order, 3)
+	for _, s := range r.all {
+		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+			got <- o
+			return nil
+		}))
+	}
+	task := durable.Task{Key: "a", Kind: "k", Delay: time.Second, MaxDelay: time.Minute}
+	for n := range 3 {
+		r.must(r.on().SetJSON(ctx, task, order{n + 1}))
+	}
+	if err := r.on().SetJSON(ctx, task, func() {}); !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("a payload that cannot be JSON: %v", err)
+	}
+	if i := r.info("a"); string(i.Payload) != `{"Number":3}` || i.PayloadVersion != 1 {
+		t.Errorf("the task is %+v", i)
+	}
+	r.ran(3 * time.Second)
+	if o := <-got; o.Number != 3 || len(got) > 0 {
+		t.Errorf("the payload is %+v, and there are %d more", o, len(got))
+	}
+	r.gone("a")
 }
 
 func noJSON(t *testing.T, r *rig) {

@@ -23,6 +23,7 @@ var promises = []struct {
 	{"an attempt that takes too long has failed", timesOut},
 	{"a late attempt ends before the next begins", endsLate},
 	{"JSON payloads", jsonPayloads},
+	{"a burst of JSON payloads is one run", setsJSON},
 	{"a payload that is no JSON parks at once", noJSON},
 	{"an old payload is upgraded", upgrades},
 	{"an upgrade that fails parks at once", failsToUpgrade},
