@@ -41,11 +41,12 @@
 // returns [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an
 // error that wraps them. One that has found nothing to do, or has more to say, completes the run with [Done].
 //
-// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which
-// ends its process is parked. On a [Store] that holds for overdue runs, and of those for the first thousands
-// after each start. What falls due while the process is running has its start counted only on an [Engine]. So
-// on a store a task is started once or twice more before it is parked, and a repeating task of a kind with
-// [MissedSkip] is not parked for it.
+// [WithTimeout] bounds an attempt. After that only Done completes the run, and nil is a failure.
+//
+// A run whose process ends is a failed attempt, too, so that a task which ends its process is parked. On a
+// [Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due
+// while the process is running has its start counted only on an [Engine]. So on a store a task is started once
+// or twice more before it is parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
@@ -58,8 +59,8 @@
 //
 // # Payloads
 //
-// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] make it JSON. A payload that does
-// not fit its type parks its task at once, with an error that says why.
+// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] make it JSON. A payload that
+// does not fit its type parks its task at once, with an error that says why.
 //
 // To change the form of the payloads of a kind, give the new form a version, and say how an old payload
 // becomes one of that version ([WithPayloadVersion]):

@@ -89,10 +89,11 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
-// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, whatever the
-// handler returns after that. The next attempt does not begin before the handler has returned: a handler that
-// ignores its context keeps its worker, and its failure says how long it took. The default is no bound. d
-// must be positive.
+// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, unless the
+// handler returns [Done] after that: then the run is complete. nil is a failure, for a handler that is
+// stopped halfway may return it as well. [Park] and [RetryAfter] count as ever, and a panic is a failure. The
+// failure says how long the attempt took. The next attempt does not begin before the handler has returned: a
+// handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.timeout = d

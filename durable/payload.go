@@ -38,9 +38,9 @@ func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	return s.AddTask(ctx, task)
 }
 
-// SetJSON adds the task with the payload as JSON, or replaces the one of that key, as [Scheduler.SetTask] does.
-// With MaxDelay the run has the payload of the last SetJSON. The error wraps ErrInvalidTask if the payload cannot
-// be JSON: then the task that was there stays.
+// SetJSON adds the task with the payload as JSON, or replaces the one of that key, as [Scheduler.SetTask]
+// does. With MaxDelay the run has the payload of the last SetJSON. The error wraps ErrInvalidTask if the
+// payload cannot be JSON: then the task that was there stays.
 func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
 	if err := task.setJSON(payload); err != nil {
 		return err

@@ -124,6 +124,55 @@ func endsLate(t *testing.T, r *rig) {
 	}
 }
 
+// After the bound of an attempt, what the handler says by Done, Park or RetryAfter decides.
+func decidesLate(t *testing.T, r *rig) {
+	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
+	ends := map[string]error{
+		"nil": nil, "error": errNot, "park": durable.Park(errNot), "retry": durable.RetryAfter(wait, errNot),
+		"done": durable.Done("paid already"), "no note": durable.Done(""),
+	}
+	r.handle("k", func(_ context.Context, run durable.Run) error { time.Sleep(long); return ends[run.Key] },
+		durable.WithTimeout(bound), durable.WithRetry(3, time.Second, time.Second))
+	for key := range ends {
+		r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
+	}
+	calls := r.ran(7400 * time.Millisecond)
+	if len(calls) != len(ends) {
+		t.Errorf("the calls are %v", calls)
+	}
+	for key, want := range map[string]struct {
+		state   durable.State
+		failure string
+		note    string
+		times   int
+	}{
+		"nil":     {durable.Retrying, "the handler returned nil", "", 2},
+		"error":   {durable.Retrying, "not now", "", 2},
+		"park":    {durable.Parked, "not now", "", 2},
+		"retry":   {durable.Retrying, "not now", "", 2},
+		"done":    {durable.Scheduled, "", "paid already", 1},
+		"no note": {durable.Scheduled, "", "", 1},
+	} {
+		if want.failure != "" {
+			want.failure = "timed out after 2s, ended after 6s: " + want.failure
+		}
+		i := r.info(key)
+		if i.State != want.state || i.Failure != want.failure || i.Note != want.note || i.Times != want.times {
+			t.Errorf("%s: %+v", key, i)
+		}
+	}
+	again := make(map[string]time.Duration)
+	for _, c := range r.ran(long + wait) {
+		if _, seen := again[c.Key]; !seen {
+			again[c.Key] = c.at.Sub(calls[0].at)
+		}
+	}
+	soon := long + wait/2
+	if len(again) != 3 || again["nil"] > soon || again["error"] > soon || again["retry"] < long+wait {
+		t.Errorf("the next attempts come after %v", again)
+	}
+}
+
 // An order is a payload.
 type order struct{ Number int }
 

@@ -22,6 +22,7 @@ var promises = []struct {
 	{"Done leaves a note", notes},
 	{"an attempt that takes too long has failed", timesOut},
 	{"a late attempt ends before the next begins", endsLate},
+	{"a late handler decides", decidesLate},
 	{"JSON payloads", jsonPayloads},
 	{"a burst of JSON payloads is one run", setsJSON},
 	{"a payload that is no JSON parks at once", noJSON},
