@@ -47,6 +47,9 @@
 // [Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due
 // while the process is running has its start counted only on an [Engine]. So on a store a task is started once
 // or twice more before it is parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
+// What is running while another task ends the process uses up an attempt as well, and is parked after as many
+// such crashes as it has attempts, though it did not cause them. [Scheduler.Reschedule] gives it all of its
+// attempts again.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
