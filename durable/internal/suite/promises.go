@@ -46,6 +46,7 @@ var promises = []struct {
 	{"removing a task and waiting for its run", removesAndWaits},
 	{"removing a task and waiting for runs from before", removesAndWaitsForEarlierRuns},
 	{"cancelling a run", cancels},
+	{"cancelling no run between two attempts", cancelsNoRetry},
 	{"a paused kind does not run", pausesKind},
 	{"all kinds are paused", pausesAll},
 	{"a paused kind starts nothing", pausedKindStartsNothing},
