@@ -49,10 +49,11 @@ the same command does the rest.
 
 const (
 	aboutRemove = `
-A run that has started is not interrupted. With -wait, which is for keys, the command waits for its
-end, for that long for each key, and says which run is still running then, and where. The task is
-removed all the same.
+A run that has started is not interrupted. -wait, which is for keys, waits for the end of the runs
+of each key, and no longer than it says. If a run is still running then, the command says which,
+and on which node. The task is removed all the same.
 ` + aboutBulk + `  timewheel rm order:42
+  timewheel rm -wait 30s order:42
   timewheel rm -prefix session: -state parked`
 
 	aboutCancel = `
@@ -100,7 +101,7 @@ func defineResume(p *program, f *flag.FlagSet) action { return defineDeed(p, f, 
 
 func defineRemove(p *program, f *flag.FlagSet) action {
 	var wait time.Duration
-	f.DurationVar(&wait, "wait", 0, "wait for a `DURATION` for the end of each run")
+	f.DurationVar(&wait, "wait", 0, "wait for the end of the runs, for a `DURATION` at most")
 	d := removing
 	d.one = func(s *durable.Scheduler, ctx context.Context, key string) error {
 		if wait == 0 {
