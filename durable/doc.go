@@ -41,11 +41,15 @@
 // returns [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an
 // error that wraps them. One that has found nothing to do, or has more to say, completes the run with [Done].
 //
-// [WithTimeout] bounds an attempt. A run whose process ends is a failed attempt, too, so that a task which
-// ends its process is parked. On a [Store] that holds for overdue runs, and of those for the first thousands
-// after each start. What falls due while the process is running has its start counted only on an [Engine]. So
-// on a store a task is started once or twice more before it is parked, and a repeating task of a kind with
-// [MissedSkip] is not parked for it.
+// [WithTimeout] bounds an attempt. After that only Done completes the run, and nil is a failure.
+//
+// A run whose process ends is a failed attempt, too, so that a task which ends its process is parked. On a
+// [Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due
+// while the process is running has its start counted only on an [Engine]. So on a store a task is started once
+// or twice more before it is parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
+// What is running while another task ends the process uses up an attempt as well, and is parked after as many
+// such crashes as it has attempts, though it did not cause them. [Scheduler.Reschedule] gives it all of its
+// attempts again.
 //
 // A due task whose kind has no handler in this process is not parked. It stays in the store unchanged and is
 // counted in [Stats].Unhandled; each such kind is logged once. Once a later [Scheduler.Handle], or the next
@@ -58,8 +62,8 @@
 //
 // # Payloads
 //
-// A payload is bytes. [HandleJSON] and [Scheduler.AddJSON] make it JSON. A payload that does not fit its type
-// parks its task at once, with an error that says why.
+// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] make it JSON. A payload that
+// does not fit its type parks its task at once, with an error that says why.
 //
 // To change the form of the payloads of a kind, give the new form a version, and say how an old payload
 // becomes one of that version ([WithPayloadVersion]):
@@ -131,6 +135,8 @@
 // Delay (throttle):
 //
 //	err = s.SetTask(ctx, durable.Task{Key: "doc:7", Kind: "index", Delay: time.Second, MaxDelay: time.Minute})
+//
+// The run has the payload of the last SetTask. [Scheduler.SetJSON] is the same for a payload that is JSON.
 //
 // AddTask with a Delay, where ErrDuplicateTaskKey is no error, is a throttle as well, but what happens during the
 // run is lost: the key is taken until the run has ended.

@@ -42,6 +42,36 @@ func ExampleScheduler_SetTask_debounce() {
 	// Output: doc:7 is indexed as of change 3
 }
 
+// A change is the payload of a task that indexes a document.
+type change struct{ Revision int }
+
+// The same with payloads that are JSON: the document is indexed as of its last revision.
+func ExampleScheduler_SetJSON() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	done := make(chan struct{})
+	err = durable.HandleJSON(s, "index", func(_ context.Context, run durable.Run, c change) error {
+		fmt.Printf("%s is indexed as of revision %d\n", run.Key, c.Revision)
+		close(done)
+		return nil
+	})
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+	task := durable.Task{Key: "doc:7", Kind: "index", Delay: 100 * time.Millisecond, MaxDelay: time.Second}
+	for revision := range 3 {
+		if err := s.SetJSON(ctx, task, change{revision}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	<-done
+	// Output: doc:7 is indexed as of revision 2
+}
+
 // A report is sent at most once in ten minutes, whatever happens in them (throttle). No event is lost: one that
 // comes while the report is being sent makes the next one.
 func ExampleScheduler_SetTask_throttle() {

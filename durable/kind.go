@@ -64,9 +64,11 @@ const (
 type KindOption func(*kind) error
 
 // WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed
-// attempt. The wait is at most least after the first failure, doubles with each further one up to most, and is
-// shortened at random by up to a half. The default is 10 attempts, with waits from one second to ten minutes.
-// attempts and least must be positive, and most must not be less than least.
+// attempt. The wait is at most least after the first failure, doubles with each further one up to most, and
+// is shortened at random by up to a half. The default is 10 attempts, with waits from one second to ten
+// minutes. A run that is running when its process ends uses up an attempt as well, whichever task ended the
+// process: see the section At least once of the package documentation. attempts and least must be positive,
+// and most must not be less than least.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
@@ -89,10 +91,11 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
-// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, whatever the
-// handler returns after that. The next attempt does not begin before the handler has returned: a handler that
-// ignores its context keeps its worker, and its failure says how long it took. The default is no bound. d
-// must be positive.
+// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, unless the
+// handler returns [Done] after that: then the run is complete. nil is a failure, for a handler that is
+// stopped halfway may return it as well. [Park] and [RetryAfter] count as ever, and a panic is a failure. The
+// failure says how long the attempt took. The next attempt does not begin before the handler has returned: a
+// handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.timeout = d

@@ -116,6 +116,7 @@ type ended struct {
 	at   time.Time
 	due  time.Time // the run's, and not the attempt's
 	well bool
+	done bool          // by Done, which also counts after the bound
 	park bool          // it is not to be tried again
 	wait time.Duration // it is to be tried again after that, or 0
 }
@@ -405,7 +406,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		e.at, e.due = time.Now(), run.Due
 		if bound, is := l.bounds[run.Kind]; is && e.at.Sub(began) > bound {
 			l.counts["calls that took too long"]++
-			e.well = false
+			e.well = e.done
 			if ctx.Err() == nil {
 				l.breaks("D5", "the context of %v is not done after %v", run.Token, e.at.Sub(began))
 			}

@@ -30,10 +30,11 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
-// Done returns an error with which a handler completes its run, as if it returned nil, and leaves a note: what it
-// has skipped, or found done already. The note is logged and given to the observers ([Attempt]), and Info.Note
-// has it until the next run is complete. Up to 256 bytes of it are kept. Done is found in an error that wraps it
-// alone. Joined with another error it does not count.
+// Done returns an error with which a handler completes its run, as if it returned nil, and leaves a note:
+// what it has skipped, or found done already. The note is logged and given to the observers ([Attempt]), and
+// Info.Note has it until the next run is complete. Up to 256 bytes of it are kept. Done completes the run
+// after its timeout, too, when nil does not ([WithTimeout]). It is found in an error that wraps it alone.
+// Joined with another error it does not count.
 func Done(note string) error {
 	return &verdict{error: errors.New("done: " + note), done: true, note: note}
 }
@@ -63,7 +64,8 @@ func (v *verdict) Unwrap() error { return v.error }
 // An outcome is how an attempt of a run has ended. The zero value is a success.
 type outcome struct {
 	failure string        // why it has failed, or empty
-	note    string        // what the handler has to say of a success
+	done    bool          // the handler has said by Done that the run is complete,
+	note    string        // and this of it
 	park    bool          // it has failed, and there is to be no further attempt
 	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
 }
@@ -83,7 +85,7 @@ func judge(err error) (o outcome) {
 		}
 	}()
 	if note, ok := DoneNote(err); ok {
-		return outcome{note: clip(note)}
+		return outcome{done: true, note: clip(note)}
 	}
 	o = failedFor(explain(err.Error))
 	var v *verdict
@@ -95,6 +97,9 @@ func judge(err error) (o outcome) {
 
 // late returns the outcome of an attempt that took longer than its kind allows.
 func (o outcome) late(allowed, took time.Duration) outcome {
+	if o.done {
+		return o
+	}
 	if o.failure == "" {
 		o = failedFor("the handler returned nil")
 	}

@@ -158,6 +158,37 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	})
 }
 
+// A run that is running when another ends the process has failed, too, and its task is parked in the end.
+func TestCrash_whatRunsNextToIt_usesUpAnAttempt(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		waits := func() {
+			r.handle("waits", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
+				durable.WithRetry(2, time.Second, time.Second))
+		}
+		waits()
+		r.add(durable.Task{Key: "kills", Kind: "waits", Delay: time.Second},
+			durable.Task{Key: "innocent", Kind: "waits", Delay: time.Second})
+		for range 4 {
+			time.Sleep(2 * time.Second)
+			r.crash()
+			waits()
+			r.start()
+		}
+		time.Sleep(time.Second)
+		for _, key := range []string{"kills", "innocent"} {
+			if i := r.info(key); !i.Parked || i.Attempts != 2 {
+				t.Errorf("%+v", i)
+			}
+		}
+		if err := r.Reschedule(ctx, "innocent", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if i := r.info("innocent"); i.Parked || i.Attempts != 0 {
+			t.Errorf("rescheduled: %+v", i)
+		}
+	})
+}
+
 // An attempt has failed when its time is over, though its context was done before that for another reason.
 func TestTimeout_ofARunThatWasCancelledBefore_isAFailure(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

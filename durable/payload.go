@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] adds them. h is called
-// with the payload as a T. A task whose payload is no T is parked at once, with the error of package
+// HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
+// make them. h is called with the payload as a T. A task whose payload is no T is parked at once, with the error of package
 // encoding/json. To change T in a way that old payloads do not fit, see [WithPayloadVersion].
 func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
@@ -30,13 +30,30 @@ func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, ru
 }
 
 // AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Whatever else adds a task can
-// have such a payload from json.Marshal.
+// have such a payload from json.Marshal. The error wraps ErrInvalidTask if the payload cannot be JSON.
 func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
-	var err error
-	if task.Payload, err = json.Marshal(payload); err != nil {
-		return fmt.Errorf("%w: payload of %q: %w", ErrInvalidTask, task.Key, err)
+	if err := task.setJSON(payload); err != nil {
+		return err
 	}
 	return s.AddTask(ctx, task)
+}
+
+// SetJSON adds the task with the payload as JSON, or replaces the one of that key, as [Scheduler.SetTask]
+// does. With MaxDelay the run has the payload of the last SetJSON. The error wraps ErrInvalidTask if the
+// payload cannot be JSON: then the task that was there stays.
+func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
+	if err := task.setJSON(payload); err != nil {
+		return err
+	}
+	return s.SetTask(ctx, task)
+}
+
+// setJSON makes the payload that of the task.
+func (t *Task) setJSON(payload any) (err error) {
+	if t.Payload, err = json.Marshal(payload); err != nil {
+		return fmt.Errorf("%w: payload of %q: %w", ErrInvalidTask, t.Key, err)
+	}
+	return nil
 }
 
 // WithPayloadVersion sets the version of the payloads' form that the handler takes. Without it that is 1.

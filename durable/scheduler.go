@@ -71,6 +71,7 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 // Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler. A task that
 // falls due while its kind has no handler waits, and runs as an overdue task after Handle is called, in this
 // process or a later one. Handle returns an error if an option is wrong, or if the kind already has a handler.
+// Once Shutdown has begun, it returns ErrStopped.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := checkKind(name); err != nil {
 		return err
@@ -78,6 +79,9 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	k, err := newKind(h, opts)
 	if err != nil {
 		return err
+	}
+	if s.ending.Load() {
+		return ErrStopped
 	}
 	if k.limited() {
 		k.gate = newGate(name, k, s.below.queue(), &s.kinds.held)

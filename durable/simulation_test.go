@@ -245,8 +245,8 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	end := s.ledger.call(ctx, node, run)
 	var e ended
 	defer func() {
-		_, done := durable.DoneNote(err)
-		e.well = err == nil || done
+		_, e.done = durable.DoneNote(err)
+		e.well = err == nil || e.done
 		end(e)
 	}()
 	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt)

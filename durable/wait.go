@@ -57,13 +57,15 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 	return false, removed
 }
 
-// Cancel cancels the contexts of the runs of the key that are in progress, on whatever node, with ErrCancelled as
-// the cause. It reports whether there was one, and does not wait for its end. A run that is about to start
-// counts: if it starts, its context is done from the beginning. What the handler returns decides, as ever:
-// after an error the run is tried again. To end it for good, remove the task: [Scheduler.RemoveTaskWait] after
-// Cancel. On an engine the answer of another node takes up to half a second. A node that does not answer within
-// its lease is not waited for once it has been reaped. After an error, other nodes may still cancel the runs
-// that they find when they read the question.
+// Cancel cancels the contexts of the runs of the key that are in progress, on whatever node, with
+// ErrCancelled as the cause. It reports whether there was one, and does not wait for its end. A run that is
+// about to start counts: if it starts, its context is done from the beginning. What the handler returns
+// decides, as ever: after an error the run is tried again. To end it for good, remove the task:
+// [Scheduler.RemoveTaskWait] after Cancel. A task that waits, also for its next attempt, has no run in
+// progress: Cancel reports false and changes nothing. To keep it from running, use RemoveTask or Pause. On an
+// engine the answer of another node takes up to half a second. A node that does not answer within its lease
+// is not waited for once it has been reaped. After an error, other nodes may still cancel the runs that they
+// find when they read the question.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -49,9 +49,20 @@ the same command does the rest.
 
 const (
 	aboutRemove = `
-A run that has started is not interrupted.
+A run that has started is not interrupted. -wait, which is for keys, waits for the end of the runs
+of each key, and no longer than it says. If a run is still running then, the command says which,
+and on which node. The task is removed all the same.
 ` + aboutBulk + `  timewheel rm order:42
+  timewheel rm -wait 30s order:42
   timewheel rm -prefix session: -state parked`
+
+	aboutCancel = `
+The runs are cancelled on whatever node. What the handler returns decides: after an error the run is
+tried again. To end it for good, remove the task afterwards. A task that waits, also for its next
+attempt, has no run to cancel. Nor has a store that no process has open.
+
+  timewheel cancel order:42
+  timewheel rm -wait 30s order:42`
 
 	aboutRunNow = `
 The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
@@ -83,11 +94,67 @@ if it is resumed.
   timewheel reschedule -at 2026-12-24T18:00:00+01:00 order:42`
 )
 
-func defineRemove(p *program, f *flag.FlagSet) action { return defineDeed(p, f, removing) }
 func defineRunNow(p *program, f *flag.FlagSet) action { return defineDeed(p, f, runningNow) }
 func defineUnpark(p *program, f *flag.FlagSet) action { return defineDeed(p, f, unparking) }
 func definePause(p *program, f *flag.FlagSet) action  { return defineDeed(p, f, pausing) }
 func defineResume(p *program, f *flag.FlagSet) action { return defineDeed(p, f, resuming) }
+
+func defineRemove(p *program, f *flag.FlagSet) action {
+	var wait time.Duration
+	f.DurationVar(&wait, "wait", 0, "wait for the end of the runs, for a `DURATION` at most")
+	d := removing
+	d.one = func(s *durable.Scheduler, ctx context.Context, key string) error {
+		if wait == 0 {
+			return s.RemoveTask(ctx, key)
+		}
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		_, err := s.RemoveTaskWait(ctx, key)
+		return err
+	}
+	act := defineDeed(p, f, d)
+	return func(ctx context.Context, args []string) error {
+		switch {
+		case wait < 0:
+			return usagef("-wait %v is negative", wait)
+		case wait > 0 && len(args) == 0:
+			return usagef("-wait is for keys")
+		}
+		return act(ctx, args)
+	}
+}
+
+func defineCancel(p *program, f *flag.FlagSet) action {
+	var at place
+	var asJSON bool
+	at.defineDB(p, f)
+	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what was done")
+	return func(ctx context.Context, args []string) error {
+		keys, err := someKeys(args, "which tasks? Give their keys")
+		if err != nil {
+			return err
+		}
+		cancelling := deed{past: "Cancelled the runs of", json: "cancelled", one: cancelRuns}
+		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+			return p.doKeys(ctx, s, cancelling, keys, asJSON)
+		})
+	}
+}
+
+// cancelRuns cancels the runs of the key, and says so if there are none.
+func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
+	ran, err := s.Cancel(ctx, key)
+	if ran || err != nil {
+		return err
+	}
+	switch exists, err := s.Exist(ctx, key); {
+	case err != nil:
+		return err
+	case !exists:
+		return noTask(key)
+	}
+	return fmt.Errorf("%w: no run of task %s is in progress", errLeftAlone, quoteText(key))
+}
 
 func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 	var at place
@@ -125,6 +192,12 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys
 	var undone error
 	for _, key := range keys {
 		err := d.toKey(ctx, s, key)
+		var running *durable.RunningError
+		if errors.As(err, &running) { // the task is removed
+			n++
+			undone = errors.Join(undone, fmt.Errorf("run %s: %w", quoteText(running.Token.String()), err))
+			continue
+		}
 		if err == nil {
 			n++
 			continue

@@ -68,6 +68,7 @@ func commands() []*command {
 			aboutPauseKind, definePauseKind},
 		{"resume-kind", change, "let the tasks of paused kinds run again", "[KIND...]", nil, aboutResumeKind,
 			defineResumeKind},
+		{"cancel", change, "cancel the contexts of runs that are in progress", "KEY...", nil, aboutCancel, defineCancel},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},
 		{"import", move, "add tasks from exported JSON lines", "[FILE]", nil, aboutImport, defineImport},

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"go/build"
 	"net/url"
@@ -132,6 +133,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"rm", r.place[0], r.place[1], "-all", "key"}, usage, "not both"},
 		{[]string{"rm", r.place[0], r.place[1], "none"}, notFound, "task key not found: none"},
 		{[]string{"rm", r.place[0], r.place[1], "-all"}, notConfirmed, "Remove 10 tasks?"},
+		{[]string{"rm", r.place[0], r.place[1], "-wait", "1s", "-all"}, usage, "-wait is for keys"},
+		{[]string{"rm", r.place[0], r.place[1], "-wait", "-1s", "none"}, usage, "negative"},
+		{[]string{"rm", r.place[0], r.place[1], "-wait", "1s", "none"}, notFound, "task key not found: none"},
+		{[]string{"cancel"}, usage, "which tasks?"},
+		{[]string{"cancel", r.place[0], r.place[1], "order:1"}, usage, "-dir"},
 		{[]string{"unpark", r.place[0], r.place[1], "order:1"}, failed, "not parked, but scheduled"},
 		{[]string{"unpark", r.place[0], r.place[1], "none"}, notFound, "none"},
 		{[]string{"unpark", r.place[0], r.place[1], "-state", "parked"}, usage, "-state"},
@@ -465,6 +471,49 @@ func TestCommands_areNoNodes(t *testing.T) {
 	if got := r.must("nodes"); !strings.Contains(got, "the only node") || strings.Count(got, "\n") != 3 {
 		t.Errorf("the nodes are\n%s", got)
 	}
+}
+
+// A run on a node is cancelled and waited for, and the command says where it is running until then.
+func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
+	r := inDatabase(t)
+	e := r.engine()
+	defer e.Close()
+	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()), durable.WithNode("web-1"))
+	check(t, err)
+	begun, end, cancelled := make(chan bool, 1), make(chan bool), make(chan error, 1)
+	check(t, s.Handle("k", func(ctx context.Context, _ durable.Run) error {
+		begun <- true
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		<-end
+		return nil
+	}))
+	check(t, s.Start())
+	check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k", Delay: time.Millisecond},
+		durable.Task{Key: "later", Kind: "k", Delay: time.Hour}))
+	<-begun
+	if got := r.must("cancel", "a"); got != "Cancelled the runs of 1 task.\n" {
+		t.Errorf("cancel writes %q", got)
+	}
+	if cause := <-cancelled; !errors.Is(cause, durable.ErrCancelled) {
+		t.Errorf("the cause is %v", cause)
+	}
+	if got := r.do("cancel", "later"); got.code != failed || !strings.Contains(got.err, "no run of task later is in progress") {
+		t.Errorf("of a task that waits: %+v", got)
+	}
+	if got := r.do("cancel", "none"); got.code != notFound || !strings.Contains(got.err, "none") {
+		t.Errorf("of no task: %+v", got)
+	}
+	got := r.do("rm", "-wait", "2s", "a")
+	if got.code != failed || got.out != "Removed 1 task.\n" || !regexp.MustCompile(`run [0-9a-f]+\.0\.a: `).MatchString(got.err) ||
+		!strings.Contains(got.err, `still running on node "web-1"`) {
+		t.Errorf("of a run that does not end: %+v", got)
+	}
+	close(end)
+	if got := r.must("rm", "-wait", "1m", "later"); got != "Removed 1 task.\n" {
+		t.Errorf("rm -wait writes %q", got)
+	}
+	check(t, s.Shutdown(t.Context()))
 }
 
 // To look writes nothing to a database.

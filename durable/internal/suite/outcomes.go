@@ -124,6 +124,55 @@ func endsLate(t *testing.T, r *rig) {
 	}
 }
 
+// After the bound of an attempt, what the handler says by Done, Park or RetryAfter decides.
+func decidesLate(t *testing.T, r *rig) {
+	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
+	ends := map[string]error{
+		"nil": nil, "error": errNot, "park": durable.Park(errNot), "retry": durable.RetryAfter(wait, errNot),
+		"done": durable.Done("paid already"), "no note": durable.Done(""),
+	}
+	r.handle("k", func(_ context.Context, run durable.Run) error { time.Sleep(long); return ends[run.Key] },
+		durable.WithTimeout(bound), durable.WithRetry(3, time.Second, time.Second))
+	for key := range ends {
+		r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
+	}
+	calls := r.ran(7400 * time.Millisecond)
+	if len(calls) != len(ends) {
+		t.Errorf("the calls are %v", calls)
+	}
+	for key, want := range map[string]struct {
+		state   durable.State
+		failure string
+		note    string
+		times   int
+	}{
+		"nil":     {durable.Retrying, "the handler returned nil", "", 2},
+		"error":   {durable.Retrying, "not now", "", 2},
+		"park":    {durable.Parked, "not now", "", 2},
+		"retry":   {durable.Retrying, "not now", "", 2},
+		"done":    {durable.Scheduled, "", "paid already", 1},
+		"no note": {durable.Scheduled, "", "", 1},
+	} {
+		if want.failure != "" {
+			want.failure = "timed out after 2s, ended after 6s: " + want.failure
+		}
+		i := r.info(key)
+		if i.State != want.state || i.Failure != want.failure || i.Note != want.note || i.Times != want.times {
+			t.Errorf("%s: %+v", key, i)
+		}
+	}
+	again := make(map[string]time.Duration)
+	for _, c := range r.ran(long + wait) {
+		if _, seen := again[c.Key]; !seen {
+			again[c.Key] = c.at.Sub(calls[0].at)
+		}
+	}
+	soon := long + wait/2
+	if len(again) != 3 || again["nil"] > soon || again["error"] > soon || again["retry"] < long+wait {
+		t.Errorf("the next attempts come after %v", again)
+	}
+}
+
 // An order is a payload.
 type order struct{ Number int }
 
@@ -142,11 +191,39 @@ func jsonPayloads(t *testing.T, r *rig) {
 	if o := <-got; o.Number != 42 {
 		t.Errorf("the payload is %+v", o)
 	}
-	err := r.on().AddJSON(ctx, durable.Task{Key: "b", Kind: "k", Delay: time.Second}, func() {})
-	if !errors.Is(err, durable.ErrInvalidTask) {
-		t.Errorf("a payload that cannot be JSON: %v", err)
+	b := durable.Task{Key: "b", Kind: "k", Delay: time.Second}
+	for _, err := range []error{r.on().AddJSON(ctx, b, func() {}), r.on().SetJSON(ctx, b, func() {})} {
+		if !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("a payload that cannot be JSON: %v", err)
+		}
 	}
 	r.gone("b")
+}
+
+// A burst of SetJSON is one run, with the last payload. One that cannot be JSON changes nothing.
+func setsJSON(t *testing.T, r *rig) {
+	got := make(chan order, 3)
+	for _, s := range r.all {
+		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+			got <- o
+			return nil
+		}))
+	}
+	task := durable.Task{Key: "a", Kind: "k", Delay: time.Second, MaxDelay: time.Minute}
+	for n := range 3 {
+		r.must(r.on().SetJSON(ctx, task, order{n + 1}))
+	}
+	if err := r.on().SetJSON(ctx, task, func() {}); !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("a payload that cannot be JSON: %v", err)
+	}
+	if i := r.info("a"); string(i.Payload) != `{"Number":3}` || i.PayloadVersion != 1 {
+		t.Errorf("the task is %+v", i)
+	}
+	r.ran(3 * time.Second)
+	if o := <-got; o.Number != 3 || len(got) > 0 {
+		t.Errorf("the payload is %+v, and there are %d more", o, len(got))
+	}
+	r.gone("a")
 }
 
 func noJSON(t *testing.T, r *rig) {

@@ -73,6 +73,27 @@ func removesAndWaitsForEarlierRuns(t *testing.T, r *rig) {
 	}
 }
 
+// Between two attempts there is nothing to cancel: the next one runs as if Cancel had not been called.
+func cancelsNoRetry(t *testing.T, r *rig) {
+	r.handle("k", func(ctx context.Context, run durable.Run) error {
+		if run.Attempt == 1 {
+			return durable.RetryAfter(10*time.Second, errNot)
+		}
+		return ctx.Err()
+	})
+	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	r.ran(3 * time.Second)
+	for range r.all {
+		if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+			t.Errorf("Cancel between two attempts: %v, %v", ran, err)
+		}
+	}
+	if calls := r.ran(20 * time.Second); len(calls) != 1 || calls[0].Attempt != 2 {
+		t.Errorf("afterwards run %v", calls)
+	}
+	r.gone("a")
+}
+
 func cancels(t *testing.T, r *rig) {
 	causes := make(chan error, 10)
 	r.handle("k", func(ctx context.Context, run durable.Run) error {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// firstError returns the error with which a walk begins.
+func firstError(walk iter.Seq2[durable.Info, error]) error {
+	for _, err := range walk {
+		return err
+	}
+	return nil
+}
+
+// verbs has a call of each verb that returns an error. AddTask and its like need the kind "k".
+var verbs = map[string]func(s *durable.Scheduler) error{
+	"Handle":     func(s *durable.Scheduler) error { return s.Handle("later", ok) },
+	"Start":      func(s *durable.Scheduler) error { return s.Start() },
+	"AddTask":    func(s *durable.Scheduler) error { return s.AddTask(ctx, anyTask) },
+	"AddJSON":    func(s *durable.Scheduler) error { return s.AddJSON(ctx, anyTask, 1) },
+	"SetTask":    func(s *durable.Scheduler) error { return s.SetTask(ctx, anyTask) },
+	"SetJSON":    func(s *durable.Scheduler) error { return s.SetJSON(ctx, anyTask, 1) },
+	"RemoveTask": func(s *durable.Scheduler) error { return s.RemoveTask(ctx, "a") },
+	"Reschedule": func(s *durable.Scheduler) error { return s.Reschedule(ctx, "a", 0) },
+	"Pause":      func(s *durable.Scheduler) error { return s.Pause(ctx, "a") },
+	"Resume":     func(s *durable.Scheduler) error { return s.Resume(ctx, "a") },
+	"PauseKind":  func(s *durable.Scheduler) error { return s.PauseKind(ctx, "k") },
+	"ResumeKind": func(s *durable.Scheduler) error { return s.ResumeKind(ctx, "k") },
+	"PauseAll":   func(s *durable.Scheduler) error { return s.PauseAll(ctx) },
+	"ResumeAll":  func(s *durable.Scheduler) error { return s.ResumeAll(ctx) },
+	"All":        func(s *durable.Scheduler) error { return firstError(s.All(ctx)) },
+	"AllPrefix":  func(s *durable.Scheduler) error { return firstError(s.AllPrefix(ctx, "", "")) },
+	"Backup":     func(s *durable.Scheduler) error { return s.Backup(ctx, io.Discard) },
+
+	"RemoveTaskWait":   func(s *durable.Scheduler) error { _, err := s.RemoveTaskWait(ctx, "a"); return err },
+	"Cancel":           func(s *durable.Scheduler) error { _, err := s.Cancel(ctx, "a"); return err },
+	"Paused":           func(s *durable.Scheduler) error { _, err := s.Paused(ctx); return err },
+	"Get":              func(s *durable.Scheduler) error { _, _, err := s.Get(ctx, "a"); return err },
+	"GetMany":          func(s *durable.Scheduler) error { _, err := s.GetMany(ctx, "a"); return err },
+	"Exist":            func(s *durable.Scheduler) error { _, err := s.Exist(ctx, "a"); return err },
+	"GetTaskTimes":     func(s *durable.Scheduler) error { _, err := s.GetTaskTimes(ctx, "a"); return err },
+	"RemovePrefix":     func(s *durable.Scheduler) error { _, err := s.RemovePrefix(ctx, "a"); return err },
+	"ReschedulePrefix": func(s *durable.Scheduler) error { _, err := s.ReschedulePrefix(ctx, "a", 0); return err },
+	"Find":             func(s *durable.Scheduler) error { _, err := s.Find(ctx, durable.Query{}); return err },
+	"Census":           func(s *durable.Scheduler) error { _, err := s.Census(ctx); return err },
+	"Failures":         func(s *durable.Scheduler) error { _, err := s.Failures(ctx); return err },
+	"Nodes":            func(s *durable.Scheduler) error { _, err := s.Nodes(ctx); return err },
+	"CatchUp":          func(s *durable.Scheduler) error { _, err := s.CatchUp(ctx); return err },
+	"Bulk": func(s *durable.Scheduler) error {
+		_, err := s.Bulk(ctx, durable.Query{}, durable.DoRemove)
+		return err
+	},
+	"BulkStep": func(s *durable.Scheduler) error {
+		_, _, err := s.BulkStep(ctx, durable.Query{}, durable.DoRemove)
+		return err
+	},
+	"Restore": func(s *durable.Scheduler) error { return s.Restore(ctx, aRecord) },
+}
+
+var (
+	anyTask = durable.Task{Key: "a", Kind: "k", Delay: time.Second}
+	aRecord = recordOf(anyTask)
+)
+
+// recordOf returns the task as it is kept.
+func recordOf(task durable.Task) durable.Record {
+	w, err := durable.NewWrite(task, 1)
+	if err != nil {
+		panic(err)
+	}
+	return w.Record
+}
+
+// notVerbs are the methods that have nothing to refuse, and those that say how the scheduler has ended.
+var notVerbs = []string{"Shutdown", "Err", "Len", "Stats", "Kinds"}
+
+// After Shutdown each verb says so, on every scheduler. The table has every method of a Scheduler.
+func TestShutdown_eachVerbIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := []durable.Option{durable.WithLogger(testkit.Quiet())}
+		store, stored := durable.New(memstore.New(), opts...)
+		node, joined := durable.Join(ctx, memengine.New(), opts...)
+		client, connected := durable.Connect(ctx, memengine.New(), opts...)
+		if err := errors.Join(stored, joined, connected); err != nil {
+			t.Fatal(err)
+		}
+		for name, s := range map[string]*durable.Scheduler{"store": store, "node": node, "client": client} {
+			if err := errors.Join(s.Handle("k", ok), s.Shutdown(ctx)); err != nil {
+				t.Error(err)
+			}
+			for verb, call := range verbs {
+				if err := call(s); !errors.Is(err, durable.ErrStopped) {
+					t.Errorf("%s: %s after Shutdown: %v", name, verb, err)
+				}
+			}
+			handle := func(context.Context, durable.Run, int) error { return nil }
+			if err := durable.HandleJSON(s, "later", handle); !errors.Is(err, durable.ErrStopped) {
+				t.Errorf("%s: HandleJSON after Shutdown: %v", name, err)
+			}
+			if kinds := s.Kinds(); len(kinds) > 1 {
+				t.Errorf("%s: the kinds are %v", name, kinds)
+			}
+		}
+	})
+	known := make(map[string]bool)
+	for verb := range verbs {
+		known[verb] = true
+	}
+	for _, name := range notVerbs {
+		known[name] = true
+	}
+	for all, i := reflect.TypeFor[*durable.Scheduler](), 0; i < all.NumMethod(); i++ {
+		if name := all.Method(i).Name; !known[name] {
+			t.Errorf("%s is not tried", name)
+		}
+	}
+}
