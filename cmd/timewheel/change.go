@@ -107,9 +107,13 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 		if wait == 0 {
 			return s.RemoveTask(ctx, key)
 		}
-		ctx, cancel := context.WithTimeout(ctx, wait)
+		within, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		_, err := s.RemoveTaskWait(ctx, key)
+		_, err := s.RemoveTaskWait(within, key)
+		var running *durable.RunningError
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &running) {
+			return fmt.Errorf("%w of a node in %v whether it runs task %s", errNoAnswer, wait, quoteText(key))
+		}
 		return err
 	}
 	act := defineDeed(p, f, d)
@@ -186,7 +190,7 @@ func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 	}
 }
 
-// doKeys does it to the tasks of the keys. One that is missing or left alone does not keep it from the others.
+// doKeys does it to the tasks of the keys. What is wrong with one of them does not keep it from the others.
 func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
@@ -203,7 +207,7 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys
 			continue
 		}
 		undone = errors.Join(undone, err)
-		if !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) {
+		if !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) && !errors.Is(err, errNoAnswer) {
 			break
 		}
 	}
@@ -213,8 +217,10 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys
 	return errors.Join(undone, p.report(d, n, asJSON))
 }
 
-// errLeftAlone is the error of a deed that is not for tasks in that state.
-var errLeftAlone = errors.New("left alone")
+var (
+	errLeftAlone = errors.New("left alone") // the deed is not for tasks in that state
+	errNoAnswer  = errors.New("no answer")  // of some node, whether it runs the task
+)
 
 func (d deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
 	if d.only != durable.AnyState || d.not != durable.AnyState {

@@ -516,6 +516,36 @@ func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 	check(t, s.Shutdown(t.Context()))
 }
 
+// A deaf engine does not show its node what the others ask.
+type deafEngine struct{ durable.Engine }
+
+func (deafEngine) Asked(context.Context, durable.MemberID) ([]durable.Question, error) {
+	return nil, nil
+}
+
+// A node that does not answer keeps nothing from being removed.
+func TestRemoveWait_ofANodeThatDoesNotAnswer_removesAll(t *testing.T) {
+	r := inDatabase(t)
+	e := r.engine()
+	defer e.Close()
+	s, err := durable.Join(t.Context(), deafEngine{e}, durable.WithLogger(testkit.Quiet()))
+	check(t, err)
+	check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
+	check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k", Delay: time.Hour},
+		durable.Task{Key: "b", Kind: "k", Delay: time.Hour}))
+	check(t, s.Start())
+	got := r.do("rm", "-wait", "1s", "a", "b")
+	if got.code != failed || strings.Count(got.err, "no answer of a node in 1s") != 2 {
+		t.Errorf("%+v", got)
+	}
+	for _, key := range []string{"a", "b"} {
+		if exists, err := s.Exist(t.Context(), key); exists || err != nil {
+			t.Errorf("task %s exists: %v, %v", key, exists, err)
+		}
+	}
+	check(t, s.Shutdown(t.Context()))
+}
+
 // To look writes nothing to a database.
 func TestLook_inReadOnlyTransactions(t *testing.T) {
 	r := inDatabase(t)
