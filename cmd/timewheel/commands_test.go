@@ -78,6 +78,22 @@ func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 	})
 }
 
+func TestStats_ofASlowDatabase_sayHowLateItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := memengine.NewLink(memengine.New())
+		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()))
+		check(t, err)
+		check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
+		due := time.Now()
+		check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k", At: due}))
+		link.Next("Due", memengine.Fault{Delay: time.Second}, memengine.Fault{Delay: time.Second})
+		if late, err := overdueOf(t.Context(), s); err != nil || late.tasks != 1 || !late.oldest.Equal(due) {
+			t.Errorf("overdue are %+v, %v; want one since %v", late, err, due)
+		}
+		check(t, s.Shutdown(t.Context()))
+	})
+}
+
 func TestList_pages_followEachOther(t *testing.T) {
 	r := inDirectory(t)
 	r.restore(fixture(t))

@@ -63,15 +63,13 @@ type overdue struct {
 // overdueOf does not ask [durable.Scheduler.CatchUp]: that leaves out the kinds without a handler here, and here
 // no kind has one.
 func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error) {
-	waiting := durable.Query{State: durable.Waiting}
-	if o.tasks, err = s.Bulk(ctx, waiting, durable.DoNothing); err != nil || o.tasks == 0 {
+	waiting := durable.Query{State: durable.Waiting, Limit: 1, For: time.Minute}
+	first, err := s.Find(ctx, waiting)
+	if err != nil || len(first.Tasks) == 0 {
 		return o, err
 	}
-	waiting.Limit = 1
-	first, err := s.Find(ctx, waiting)
-	if len(first.Tasks) > 0 {
-		o.oldest = first.Tasks[0].Next
-	}
+	o.oldest = first.Tasks[0].Next
+	o.tasks, err = s.Bulk(ctx, durable.Query{State: durable.Waiting}, durable.DoNothing)
 	return o, err
 }
 
