@@ -138,7 +138,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 		}
 		if p := rec.position(); r.until.before(p) {
 			break
-		} else if at = p; rec.kind == of.name {
+		} else if at = p; k.kinds.gate(rec) == of {
 			if of.admit(r, rec) {
 				k.takeIn(g, rec)
 			}
