@@ -8,14 +8,26 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are what a gate holds, by group. When the gate of a keeper holds too much, a task is left to the
-// store: the one that is due last in the group that holds most. The group is cut there, and the others are read
-// on. So a group that has a million due delays no other.
+// shares are the tasks that a gate holds in memory, by group, and for the gate of a keeper where those begin
+// that are in the store alone.
 //
-// What is due soon displaces what is not, whatever the groups: a group that has a million due now needs the
-// room more than what others have due in a minute.
+// Each group has a share, and each share may have a cut: a position. Of what the feeds have passed, the tasks of
+// the group up to the cut are held, and those beyond it are left to the store. Without a cut all are held. A group
+// that holds nothing and is not cut has no share, so that few are known. If too many groups are cut, or each
+// holds one task, the rest is cut instead: that is a cut of all groups, in addition to their own.
 //
-// If every group holds one task, or too many are cut, the rest is cut: the groups that are not cut themselves.
+// Two things move cuts:
+//
+//   - leave moves one back. If the gate holds too much, the group that holds most loses the task that it has
+//     due last. So a group that has a million due delays no other. But what is due soon displaces what is due
+//     later, whatever the groups.
+//   - A reading moves cuts ahead. It takes a stretch of the store that begins at the cut of the share that needs
+//     it most, and holds what it meets of each share whose cut is there or further ahead. While it is under way
+//     these are cut at its end. One of which too much is held is cut back by leave, and misses the remainder. At
+//     last the others are cut where the reading has come to, or not at all if that is where the feeds are.
+//
+// A share is read for if half of what may be held has begun, or if others make way: those that hold twice as
+// much, or what is due later. It is read for before it is due, but what is not due soon makes none of them way.
 type shares struct {
 	all    *btree.BTreeG[*live]
 	of     map[string]*share     // the groups that hold something or are cut
@@ -24,8 +36,8 @@ type shares struct {
 	reads  uint64 // begun, and shares made
 
 	// The keeper's own.
-	rest     share // without tasks
-	cuts     int   // of groups; mostQueued at most
+	rest     share // holds nothing; its cut is one of all groups
+	cuts     int   // shares that are cut: mostQueued groups at most, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
@@ -34,16 +46,11 @@ type share struct {
 	group string
 	held  *btree.BTreeG[*live]
 	read  uint64 // the last reading for it
-	cut   cut
+	cut   Position
 }
 
-// A cut is a position beyond which tasks are in the store alone.
-type cut struct {
-	is bool
-	at Position
-
-	reading bool // what lies between it and where a reading has come to has been read
-}
+// uncut is the cut of a share that has none.
+var uncut = end(never)
 
 // gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
 const gateAhead = 100 * time.Millisecond
@@ -57,13 +64,14 @@ func newShares() shares {
 			}
 			return a.read < b.read
 		}),
+		rest: share{held: newLives(), cut: uncut},
 	}
 }
 
-// change calls f, which changes the order or the end of the share.
+// change calls f, which changes the order or the end of the share of a group.
 func (s *shares) change(of *share, f func()) {
 	s.bySize.Delete(of)
-	if f(); of.held.Len() == 0 && !of.cut.is {
+	if f(); of.held.Len() == 0 && of.cut == uncut {
 		delete(s.of, of.group)
 		return
 	}
@@ -75,7 +83,9 @@ func (s *shares) add(l *live) bool {
 	of := s.of[l.rec.group]
 	if of == nil {
 		s.reads++
-		of = &share{group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads}
+		of = &share{
+			group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads, cut: uncut,
+		}
 		s.of[of.group] = of
 	}
 	s.change(of, func() { of.held.ReplaceOrInsert(l) })
@@ -105,13 +115,25 @@ func (s *shares) most() int {
 	return 0
 }
 
+// isSmall reports whether another share is more than twice as large, and can lose a task without being empty.
+func (s *shares) isSmall(of *share) bool { return s.most() > max(1, 2*of.held.Len()) }
+
 // hasAfter reports whether a task is due only after that time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
 	return ok && last.rec.due > due
 }
 
-// leave takes out the task that is to be left to the store, and cuts before it. There is one.
+// isCut reports whether anything is left to the store.
+func (s *shares) isCut() bool { return s.cuts > 0 }
+
+// beyond reports whether the task is left to the store.
+func (s *shares) beyond(rec *record) bool {
+	p, of := rec.position(), s.of[rec.group]
+	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
+}
+
+// leave takes out the task that is to be left to the store, and cuts before it. There are two at least.
 func (s *shares) leave(now int64) *live {
 	ahead := later(now, gateAhead)
 	of, _ := s.bySize.Max()
@@ -122,158 +144,136 @@ func (s *shares) leave(now int64) *live {
 	}
 	s.remove(out)
 	last, ok := of.held.Max()
-	switch {
-	case !ok:
-		of = &s.rest
-		last, ok = s.all.Max()
-	case of.cut.is:
-	case s.cuts < mostQueued:
-		s.cuts++
-	default:
+	if !ok {
+		last, _ = s.all.Max()
+	}
+	if !ok || of.cut == uncut && s.cuts >= mostQueued {
 		of = &s.rest
 	}
-	if ok {
-		of.cut.set(last.rec.position())
-	}
+	s.cutAfter(of, last)
 	return out
 }
 
-// set cuts at the position, unless it is cut before.
-func (c *cut) set(at Position) {
-	if !c.is || at.before(c.at) {
-		*c = cut{is: true, at: at}
+// cutAfter cuts the share after the task, unless it is cut before.
+func (s *shares) cutAfter(of *share, l *live) {
+	if of.cut == uncut {
+		s.cuts++
+	}
+	if at := l.rec.position(); at.before(of.cut) {
+		of.cut = at
 	}
 }
 
-func (c *cut) before(p Position) bool { return c.is && c.at.before(p) }
-
-// lift ends the cut of a group.
+// lift removes the cut of the share, which has one.
 func (s *shares) lift(of *share) {
 	s.cuts--
-	s.change(of, func() { of.cut = cut{} })
-}
-
-// isCut reports whether anything is left to the store.
-func (s *shares) isCut() bool { return s.rest.cut.is || s.cuts > 0 }
-
-// beyond reports whether the task is left to the store.
-func (s *shares) beyond(rec *record) bool {
-	p, of := rec.position(), s.of[rec.group]
-	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
+	if of == &s.rest {
+		of.cut = uncut
+		return
+	}
+	s.change(of, func() { of.cut = uncut })
 }
 
 // lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
 func (s *shares) lacks(group string) bool {
 	of := s.of[group]
-	return of != nil && of.cut.is && (of.held.Len() == 0 || 2*of.held.Len() < s.most())
-}
-
-// A reading is a stretch of the store that is read for a share.
-type reading struct {
-	of          *share
-	from, until Position
+	return of != nil && of.cut != uncut && (of.held.Len() == 0 || s.isSmall(of))
 }
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
-//
-// What is due soon comes first: for the group that has the fewest tasks or, in turn, for the rest. It is read
-// if the gate is drained, or if other tasks make way. What is due later is read if the gate is drained.
-func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Duration) {
+func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
-	again := forever
-	isDue := func(of *share) bool {
-		if of.cut.at.Due > soon {
-			again = min(again, time.Duration(of.cut.at.Due-soon))
+	spare := s.hasAfter(ahead)
+	again = forever
+	of, until := s.needs(func(of *share) bool {
+		if of.cut.Due > soon {
+			again = min(again, time.Duration(of.cut.Due-soon))
 			return false
 		}
-		return true
+		return drained || spare && of.held.Len() < mostQueued/4 ||
+			s.isSmall(of) && (of != &s.rest || s.cuts < mostQueued) // else what makes way would cut the rest
+	}), end(ahead)
+	if of == nil && drained {
+		of, until = s.needs(func(*share) bool { return true }), fed
 	}
-	spare := s.hasAfter(ahead)
-	var next, nextLater *share
-	s.bySize.Ascend(func(of *share) bool {
-		switch n := of.held.Len(); {
-		case !of.cut.is:
-		case s.rest.cut.is && !of.cut.at.before(s.rest.cut.at): // the rest is to be read first
-		case !isDue(of):
-			if nextLater == nil {
-				nextLater = of
-			}
-		case next == nil && (drained || spare && n < mostQueued/4 || s.most() > max(1, 2*n)):
-			next = of
-		}
-		return true
-	})
-	rest := s.rest.cut.is && isDue(&s.rest) && (drained || spare || s.most() > 1 && s.cuts < mostQueued)
-	until := end(ahead)
-	if drained && next == nil && !rest {
-		next, rest, until = nextLater, s.rest.cut.is, fed
-	}
-	if s.restLast = rest && (next == nil || !s.restLast); s.restLast {
-		next = &s.rest
-	} else if s.rest.cut.before(until) {
-		until = s.rest.cut.at
-	}
-	if next == nil {
+	if of == nil {
 		return nil, again
+	}
+	s.restLast = of == &s.rest
+	if !s.restLast && s.rest.cut.before(until) {
+		until = s.rest.cut
 	}
 	if fed.before(until) {
 		until = fed
 	}
-	return s.beginFor(next, until), 0
+	return s.readFor(of, until), 0
 }
 
-// beginFor begins a reading for the share. What it meets of other groups that are cut no earlier is read, too.
-func (s *shares) beginFor(of *share, until Position) *reading {
-	r := &reading{of: of, from: of.cut.at, until: until}
-	if of.cut.reading = true; of == &s.rest {
+// needs returns the share to read for, of those that are cut and may be: that of the group that has the fewest
+// tasks or, in turn, the rest. It returns nil if there is none. What is cut after the rest is read after it.
+func (s *shares) needs(may func(*share) bool) *share {
+	var group *share
+	s.bySize.Ascend(func(of *share) bool {
+		if of.cut.before(s.rest.cut) && may(of) {
+			group = of
+		}
+		return group == nil
+	})
+	if s.rest.cut != uncut && may(&s.rest) && (group == nil || !s.restLast) {
+		return &s.rest
+	}
+	return group
+}
+
+// A reading is a stretch of the store that is read for a share, and for others that are cut there.
+type reading struct {
+	of          *share
+	from, until Position
+	moved       []movedCut
+}
+
+// A movedCut is a cut that a reading has moved to its end.
+type movedCut struct {
+	of   *share
+	from Position
+}
+
+func (r *reading) move(of *share) {
+	r.moved = append(r.moved, movedCut{of, of.cut})
+	of.cut = r.until
+}
+
+// full reports whether no more may be held of the share that is read for.
+func (r *reading) full() bool { return r.of.cut != r.until }
+
+// readFor begins a reading for the share.
+func (s *shares) readFor(of *share, until Position) *reading {
+	r := &reading{of: of, from: of.cut, until: until}
+	if of == &s.rest {
+		r.move(of)
 		return r
 	}
 	s.reads++
 	s.change(of, func() { of.read = s.reads })
 	for _, other := range s.of {
-		other.cut.reading = other.cut.is && !other.cut.at.before(r.from)
+		if !other.cut.before(r.from) && !until.before(other.cut) {
+			r.move(other)
+		}
 	}
 	return r
 }
 
-// admit reports whether the next task of a reading may be held.
-func (s *shares) admit(r *reading, rec *record, now int64, room bool) bool {
-	by, n := s.of[rec.group], 0
-	if by != nil {
-		n = by.held.Len()
-	}
-	if r.of == &s.rest {
-		by = r.of
-	}
-	if at := rec.position(); by != nil && by.cut.reading && by.cut.before(at) {
-		ahead := later(now, gateAhead)
-		makeWay := s.hasAfter(ahead) || s.most() > n+1 || by == &s.rest && s.most() > 1
-		if by.cut.reading = room || rec.due <= ahead && makeWay; by.cut.reading {
-			by.cut.at = at
-			return true
-		}
-	}
-	return false
-}
-
 // end notes that a reading has come to the position, and lifts the cuts at the end of what the feed has passed.
 func (s *shares) end(r *reading, at, fed Position) {
-	if r.of == &s.rest {
-		if r.of.cut.reading {
-			r.of.cut = cut{is: at.before(fed), at: at}
+	for _, m := range r.moved {
+		if m.of.cut != r.until {
+			continue // leave has cut it
 		}
-		return
-	}
-	for _, of := range s.of {
-		if !of.cut.reading {
-			continue
+		if m.of.cut = m.from; m.from.before(at) {
+			m.of.cut = at
 		}
-		of.cut.reading = false
-		if of.cut.at.before(at) {
-			of.cut.at = at
-		}
-		if !at.before(fed) {
-			s.lift(of)
+		if !m.of.cut.before(fed) {
+			s.lift(m.of)
 		}
 	}
 }
