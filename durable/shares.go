@@ -34,6 +34,7 @@ type shares struct {
 	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
 	free   *btree.FreeListG[*live]
 	reads  uint64 // begun, and shares made
+	last   *share // that has got a task
 
 	// The keeper's own.
 	rest     share // holds nothing; its cut is one of all groups
@@ -89,6 +90,7 @@ func (s *shares) add(l *live) bool {
 		s.of[of.group] = of
 	}
 	s.change(of, func() { of.held.ReplaceOrInsert(l) })
+	s.last = of
 	_, had := s.all.ReplaceOrInsert(l)
 	return !had
 }
@@ -115,8 +117,8 @@ func (s *shares) most() int {
 	return 0
 }
 
-// isSmall reports whether another share is more than twice as large, and can lose a task without being empty.
-func (s *shares) isSmall(of *share) bool { return s.most() > max(1, 2*of.held.Len()) }
+// isSmall reports whether a group that has most has more than twice as much, and can lose a task without being empty.
+func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) }
 
 // hasAfter reports whether a task is due only after that time.
 func (s *shares) hasAfter(due int64) bool {
@@ -133,33 +135,33 @@ func (s *shares) beyond(rec *record) bool {
 	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
 }
 
-// leave takes out the task that is to be left to the store, and cuts before it. There are two at least.
+// leave takes out the task that is to be left to the store, and cuts before it. There is one.
 func (s *shares) leave(now int64) *live {
 	ahead := later(now, gateAhead)
 	of, _ := s.bySize.Max()
+	if s.last.held.Len() == of.held.Len() {
+		of = s.last // else groups of one size would displace each other
+	}
 	out, _ := of.held.Max()
 	if of.held.Len() == 1 || out.rec.due <= ahead && s.hasAfter(ahead) {
 		out, _ = s.all.Max()
 		of = s.of[out.rec.group]
 	}
 	s.remove(out)
-	last, ok := of.held.Max()
-	if !ok {
-		last, _ = s.all.Max()
-	}
-	if !ok || of.cut == uncut && s.cuts >= mostQueued {
+	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= mostQueued {
 		of = &s.rest
 	}
-	s.cutAfter(of, last)
+	s.cutBefore(of, out.rec.position())
 	return out
 }
 
-// cutAfter cuts the share after the task, unless it is cut before.
-func (s *shares) cutAfter(of *share, l *live) {
+// cutBefore cuts the share before the position, unless it is cut there already.
+func (s *shares) cutBefore(of *share, p Position) {
 	if of.cut == uncut {
 		s.cuts++
 	}
-	if at := l.rec.position(); at.before(of.cut) {
+	// What lies between this and the position is due at the same instant. If it is held, it is only read again.
+	if at := (Position{p.Due, p.Key[:len(p.Key)-1]}); at.before(of.cut) {
 		of.cut = at
 	}
 }
@@ -177,13 +179,13 @@ func (s *shares) lift(of *share) {
 // lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
 func (s *shares) lacks(group string) bool {
 	of := s.of[group]
-	return of != nil && of.cut != uncut && (of.held.Len() == 0 || s.isSmall(of))
+	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))
 }
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
 func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
-	spare := s.hasAfter(ahead)
+	spare, most := s.hasAfter(ahead), s.most()
 	again = forever
 	of, until := s.needs(func(of *share) bool {
 		if of.cut.Due > soon {
@@ -191,7 +193,7 @@ func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again
 			return false
 		}
 		return drained || spare && of.held.Len() < mostQueued/4 ||
-			s.isSmall(of) && (of != &s.rest || s.cuts < mostQueued) // else what makes way would cut the rest
+			of.isSmall(most) && (of != &s.rest || s.cuts < mostQueued) // else what makes way would cut the rest
 	}), end(ahead)
 	if of == nil && drained {
 		of, until = s.needs(func(*share) bool { return true }), fed
@@ -248,7 +250,7 @@ func (r *reading) full() bool { return r.of.cut != r.until }
 
 // readFor begins a reading for the share.
 func (s *shares) readFor(of *share, until Position) *reading {
-	r := &reading{of: of, from: of.cut, until: until}
+	r := &reading{of: of, from: of.cut, until: until, moved: make([]movedCut, 0, s.cuts)}
 	if of == &s.rest {
 		r.move(of)
 		return r
