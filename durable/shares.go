@@ -8,33 +8,34 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are the tasks that a gate holds in memory, by group, and for the gate of a keeper where those begin
-// that are in the store alone.
+// shares are the tasks that a gate holds in memory, by group. The gate of a keeper leaves the others that the
+// feeds have passed in the store alone, and its shares know from where on. A group is in one of three states:
 //
-// Each group has a share, and each share may have a cut: a position. Of what the feeds have passed, the tasks of
-// the group up to the cut are held, and those beyond it are left to the store. Without a cut all are held. A group
-// that holds nothing and is not cut has no share, so that few are known. If too many groups are cut, or each
-// holds one task, the rest is cut instead: that is a cut of all groups, in addition to their own.
+//	unknown   nothing of it is held, and nothing is left: it has no share
+//	whole     all of it is held
+//	cut       at a position: what is due up to there is held, what lies beyond is left
 //
-// Two things move cuts:
+// There is one more cut, that of the rest: what lies beyond it is left, whatever the group. It is made if each
+// group holds one task, or if mostQueued groups are cut, so that the number of shares is bounded.
 //
-//   - leave moves one back. If the gate holds too much, the group that holds most loses the task that it has
-//     due last. So a group that has a million due delays no other. But what is due soon displaces what is due
-//     later, whatever the groups.
-//   - A reading moves cuts ahead. It takes a stretch of the store that begins at the cut of the share that needs
-//     it most, and holds what it meets of each share whose cut is there or further ahead. While it is under way
-//     these are cut at its end. One of which too much is held is cut back by leave, and misses the remainder. At
-//     last the others are cut where the reading has come to, or not at all if that is where the feeds are.
+// If too much is held, leave takes out the last task of the group that holds most, and cuts the group before
+// it. So a group that has a million due delays no other. But if that task is due soon and others are not, the
+// last of those goes: it does not take the room of what is due.
 //
-// A share is read for if half of what may be held has begun, or if others make way: those that hold twice as
-// much, or what is due later. It is read for before it is due, but what is not due soon makes none of them way.
+// A reading moves cuts ahead. It is for the share that needs it most, begins at its cut, and takes in what it
+// meets of the groups that are cut there or further ahead. Meanwhile these are cut at its end. If too much is
+// held, leave cuts one back, which misses the remainder. At the end the others are cut where the reading has
+// come to, or are whole if the feeds are no further. So each task is held, or lies beyond a cut.
+//
+// A share is read for when what it has left is due soon, if half of what may be held has begun or others make
+// way: those that hold more than twice as much, or what is not due soon. The remainder waits for the half.
 type shares struct {
 	all    *btree.BTreeG[*live]
 	of     map[string]*share     // the groups that hold something or are cut
 	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
 	free   *btree.FreeListG[*live]
 	reads  uint64 // begun, and shares made
-	last   *share // that has got a task
+	last   *share // the one that a task was added to
 
 	// The keeper's own.
 	rest     share // holds nothing; its cut is one of all groups
@@ -117,7 +118,7 @@ func (s *shares) most() int {
 	return 0
 }
 
-// isSmall reports whether a group that has most has more than twice as much, and can lose a task without being empty.
+// isSmall reports whether the group that has most has more than twice as much, and more than one task.
 func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) }
 
 // hasAfter reports whether a task is due only after that time.
@@ -155,12 +156,12 @@ func (s *shares) leave(now int64) *live {
 	return out
 }
 
-// cutBefore cuts the share before the position, unless it is cut there already.
+// cutBefore cuts the share just before the position, unless it is cut there already.
 func (s *shares) cutBefore(of *share, p Position) {
 	if of.cut == uncut {
 		s.cuts++
 	}
-	// What lies between this and the position is due at the same instant. If it is held, it is only read again.
+	// Little lies in between, all due at the same instant. What is held of that is read in vain.
 	if at := (Position{p.Due, p.Key[:len(p.Key)-1]}); at.before(of.cut) {
 		of.cut = at
 	}
@@ -234,7 +235,7 @@ type reading struct {
 	moved       []movedCut
 }
 
-// A movedCut is a cut that a reading has moved to its end.
+// A movedCut is one that is at the end of a reading while that is under way.
 type movedCut struct {
 	of   *share
 	from Position
