@@ -133,3 +133,15 @@ func TestShares_readingMovesCuts(t *testing.T) {
 		}
 	}
 }
+
+// A task takes no room from a group that has no more than its own, so that groups of one size do not displace each
+// other.
+func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
+	s := newShares()
+	for due, group := range []string{"a", "b", "b", "a"} {
+		s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}})
+	}
+	if out := s.leave(10); out.rec.group != "a" {
+		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.group)
+	}
+}
