@@ -47,11 +47,11 @@ type shares struct {
 type share struct {
 	group string
 	held  *btree.BTreeG[*live]
-	read  uint64 // the last reading for it
-	cut   Position
+	read  uint64   // the last reading for it
+	cut   Position // what lies beyond it is left
 }
 
-// uncut is the cut of a share that has none.
+// uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
 var uncut = end(never)
 
 // gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
