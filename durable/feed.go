@@ -130,29 +130,26 @@ func (k *keeper) takeIn(g *group, rec *record) {
 // feedAtOnce tasks of any kind.
 func (k *keeper) readOn(of *gate, r *reading) {
 	g := &group{k: k}
-	at, n := r.from, 0
+	n, at, to := 0, r.from, r.until
 	for rec, err := range decoded(k.store.Due(r.from, r.until.Due)) {
 		if err != nil {
 			_ = k.fail(err)
 			return
 		}
-		if p := rec.position(); r.until.before(p) {
+		p := rec.position()
+		if r.until.before(p) {
 			break
-		} else if at = p; rec.kind == of.name {
-			if of.admit(r, rec) {
-				k.takeIn(g, rec)
-			}
-			if !of.goesOn(r) {
-				n = feedAtOnce
-			}
 		}
-		if n++; n >= feedAtOnce {
-			of.end(r, at, k.ahead.at)
-			_ = k.commit(g)
-			return
+		if n == feedAtOnce || of.full(r) {
+			to = at
+			break
+		}
+		n, at = n+1, p
+		if k.kinds.gate(rec) == of {
+			k.takeIn(g, rec)
 		}
 	}
-	of.end(r, r.until, k.ahead.at)
+	of.end(r, to, k.ahead.at)
 	_ = k.commit(g)
 }
 

@@ -392,19 +392,11 @@ func (g *gate) read(fed Position) (r *reading, again time.Duration) {
 	return r, again
 }
 
-// admit reports whether the next task of a reading may be held.
-func (g *gate) admit(r *reading, rec *record) bool {
+// full reports whether the gate holds no more of the share that is read for.
+func (g *gate) full(r *reading) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	room := g.held.len() < g.boundLocked() && g.bytes < gateBytes
-	return g.held.admit(r, rec, time.Now().UnixNano(), room)
-}
-
-// goesOn reports whether the reading may hold more.
-func (g *gate) goesOn(r *reading) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return r.of.cut.reading
+	return r.full()
 }
 
 // end notes that a reading has come to the position.

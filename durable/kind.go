@@ -190,7 +190,7 @@ func (k *kinds) get(name string) *kind {
 func (k *kinds) of(r *record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if kind := k.named[r.kind]; kind != nil && r.version <= kind.version && !k.paused.Has(r.kind) {
+	if kind := k.named[r.kind]; kind != nil && kind.takes(r) && !k.paused.Has(r.kind) {
 		return kind
 	}
 	return nil
@@ -216,12 +216,15 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// gate returns the gate of the task's kind, or nil if that has no limit.
+// takes reports whether the handler takes the version of the task's payload.
+func (k *kind) takes(r *record) bool { return r.version <= k.version }
+
+// gate returns the gate of the task's kind, or nil if that has no limit, or no handler here for the payload.
 func (k *kinds) gate(r *record) *gate {
 	if k.gates.Load() == nil {
 		return nil
 	}
-	if kind := k.get(r.kind); kind != nil {
+	if kind := k.get(r.kind); kind != nil && kind.takes(r) {
 		return kind.gate
 	}
 	return nil

@@ -97,3 +97,51 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 		s.end(r, r.from, Position{Due: 20})
 	}
 }
+
+// A reading moves the cuts that it has met to where it has come to. It moves none back, and none that was made
+// meanwhile, and lifts them at the end of what the feed has passed.
+func TestShares_readingMovesCuts(t *testing.T) {
+	task := func(group string, due int64) *live { return &live{rec: &record{group: group, key: "k", due: due}} }
+	cut := func(s *shares, at map[string]int64) {
+		for group, due := range at {
+			s.add(task(group, 1))
+			s.cutBefore(s.of[group], Position{due, "k"})
+		}
+	}
+	for _, c := range []struct {
+		name string
+		at   int64 // where the reading has come to
+		want map[string]int64
+	}{
+		{"begun", 20, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 19}},
+		{"beyond a cut", 70, map[string]int64{"before": 10, "a": 70, "further": 70, "far": 200, "full": 19}},
+		{"at the end", 100, map[string]int64{"before": 10, "a": never, "further": never, "far": 200, "full": 19}},
+	} {
+		s := newShares()
+		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
+		fed := Position{100, "k"}
+		r := s.readFor(s.of["a"], fed)
+		if s.beyond(task("further", 100).rec) || !s.beyond(task("before", 11).rec) || r.full() {
+			t.Errorf("%s: what is read is left, or what is not", c.name)
+		}
+		s.cutBefore(s.of["full"], Position{19, "k"})
+		s.end(r, Position{c.at, "k"}, fed)
+		for group, due := range c.want {
+			if at := s.of[group].cut; at.Due != due {
+				t.Errorf("%s: %s is cut at %d, want %d", c.name, group, at.Due, due)
+			}
+		}
+	}
+}
+
+// A task takes no room from a group that has no more than its own, so that groups of one size do not displace each
+// other.
+func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
+	s := newShares()
+	for due, group := range []string{"a", "b", "b", "a"} {
+		s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}})
+	}
+	if out := s.leave(10); out.rec.group != "a" {
+		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.group)
+	}
+}

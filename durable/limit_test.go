@@ -96,6 +96,40 @@ func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	})
 }
 
+// A task whose payload the handler does not take is counted once, however often what is around it is left in the
+// store and read again.
+func TestLimit_ofAPayloadThatIsNotTaken_countsItOnce(t *testing.T) {
+	const many, newer = gateMost + 20, 20 // one of these after each of the last of those
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(0))
+		var tasks []durable.Task
+		for i := range many {
+			task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec + time.Duration(2*i)}
+			tasks = append(tasks, task)
+			if n := many - i; n <= newer {
+				task.Key, task.PayloadVersion, task.Delay = fmt.Sprint("newer", n), 2, task.Delay+1
+				tasks = append(tasks, task)
+			}
+		}
+		r.add(tasks...)
+		r.crash()
+		testkit.Settle(hour)
+		r.handle("k", sleeper(sec), durable.WithConcurrency(1))
+		r.start()
+		testkit.Settle(sec)
+		r.unhandled(newer)
+		testkit.Settle(hour)
+		if calls := r.runs(); len(calls) != many || r.Len() != newer {
+			t.Errorf("%d have run, %d are left", len(calls), r.Len())
+		}
+		r.unhandled(newer)
+		if n, err := r.RemovePrefix(ctx, "newer"); n != newer || err != nil {
+			t.Errorf("%d were removed: %v", n, err)
+		}
+		r.unhandled(0)
+	})
+}
+
 // Whatever is added, moved, removed, paused or crashes while tasks of a kind with a limit are left in the store, and
 // whether its handler comes before Start or after, each task runs once, and not before it is due. What is running when the process ends runs again.
 func TestLimit_whileTasksChange(t *testing.T) {

@@ -8,24 +8,38 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are what a gate holds, by group. When the gate of a keeper holds too much, a task is left to the
-// store: the one that is due last in the group that holds most. The group is cut there, and the others are read
-// on. So a group that has a million due delays no other.
+// shares are the tasks that a gate holds in memory, by group. The gate of a keeper leaves the others that the
+// feeds have passed in the store alone, and its shares know from where on. A group is in one of three states:
 //
-// What is due soon displaces what is not, whatever the groups: a group that has a million due now needs the
-// room more than what others have due in a minute.
+//	unknown   nothing of it is held, and nothing is left: it has no share
+//	whole     all of it is held
+//	cut       at a position: what is due up to there is held, what lies beyond is left
 //
-// If every group holds one task, or too many are cut, the rest is cut: the groups that are not cut themselves.
+// There is one more cut, that of the rest: what lies beyond it is left, whatever the group. It is made if each
+// group holds one task, or if mostQueued groups are cut, so that the number of shares is bounded.
+//
+// If too much is held, leave takes out the last task of the group that holds most, and cuts the group before
+// it. So a group that has a million due delays no other. But if that task is due soon and others are not, the
+// last of those goes: it does not take the room of what is due.
+//
+// A reading moves cuts ahead. It is for the share that needs it most, begins at its cut, and takes in what it
+// meets of the groups that are cut there or further ahead. Meanwhile these are cut at its end. If too much is
+// held, leave cuts one back, which misses the remainder. At the end the others are cut where the reading has
+// come to, or are whole if the feeds are no further. So each task is held, or lies beyond a cut.
+//
+// A share is read for when what it has left is due soon, if half of what may be held has begun or others make
+// way: those that hold more than twice as much, or what is not due soon. The remainder waits for the half.
 type shares struct {
 	all    *btree.BTreeG[*live]
 	of     map[string]*share     // the groups that hold something or are cut
 	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
 	free   *btree.FreeListG[*live]
 	reads  uint64 // begun, and shares made
+	last   *share // the one that a task was added to
 
 	// The keeper's own.
-	rest     share // without tasks
-	cuts     int   // of groups; mostQueued at most
+	rest     share // holds nothing; its cut is one of all groups
+	cuts     int   // shares that are cut: mostQueued groups at most, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
@@ -33,17 +47,12 @@ type shares struct {
 type share struct {
 	group string
 	held  *btree.BTreeG[*live]
-	read  uint64 // the last reading for it
-	cut   cut
+	read  uint64   // the last reading for it
+	cut   Position // what lies beyond it is left
 }
 
-// A cut is a position beyond which tasks are in the store alone.
-type cut struct {
-	is bool
-	at Position
-
-	reading bool // what lies between it and where a reading has come to has been read
-}
+// uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
+var uncut = end(never)
 
 // gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
 const gateAhead = 100 * time.Millisecond
@@ -57,13 +66,14 @@ func newShares() shares {
 			}
 			return a.read < b.read
 		}),
+		rest: share{held: newLives(), cut: uncut},
 	}
 }
 
-// change calls f, which changes the order or the end of the share.
+// change calls f, which changes the order or the end of the share of a group.
 func (s *shares) change(of *share, f func()) {
 	s.bySize.Delete(of)
-	if f(); of.held.Len() == 0 && !of.cut.is {
+	if f(); of.held.Len() == 0 && of.cut == uncut {
 		delete(s.of, of.group)
 		return
 	}
@@ -75,10 +85,13 @@ func (s *shares) add(l *live) bool {
 	of := s.of[l.rec.group]
 	if of == nil {
 		s.reads++
-		of = &share{group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads}
+		of = &share{
+			group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads, cut: uncut,
+		}
 		s.of[of.group] = of
 	}
 	s.change(of, func() { of.held.ReplaceOrInsert(l) })
+	s.last = of
 	_, had := s.all.ReplaceOrInsert(l)
 	return !had
 }
@@ -105,56 +118,17 @@ func (s *shares) most() int {
 	return 0
 }
 
+// isSmall reports whether the group that has most has more than twice as much, and more than one task.
+func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) }
+
 // hasAfter reports whether a task is due only after that time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
 	return ok && last.rec.due > due
 }
 
-// leave takes out the task that is to be left to the store, and cuts before it. There is one.
-func (s *shares) leave(now int64) *live {
-	ahead := later(now, gateAhead)
-	of, _ := s.bySize.Max()
-	out, _ := of.held.Max()
-	if of.held.Len() == 1 || out.rec.due <= ahead && s.hasAfter(ahead) {
-		out, _ = s.all.Max()
-		of = s.of[out.rec.group]
-	}
-	s.remove(out)
-	last, ok := of.held.Max()
-	switch {
-	case !ok:
-		of = &s.rest
-		last, ok = s.all.Max()
-	case of.cut.is:
-	case s.cuts < mostQueued:
-		s.cuts++
-	default:
-		of = &s.rest
-	}
-	if ok {
-		of.cut.set(last.rec.position())
-	}
-	return out
-}
-
-// set cuts at the position, unless it is cut before.
-func (c *cut) set(at Position) {
-	if !c.is || at.before(c.at) {
-		*c = cut{is: true, at: at}
-	}
-}
-
-func (c *cut) before(p Position) bool { return c.is && c.at.before(p) }
-
-// lift ends the cut of a group.
-func (s *shares) lift(of *share) {
-	s.cuts--
-	s.change(of, func() { of.cut = cut{} })
-}
-
 // isCut reports whether anything is left to the store.
-func (s *shares) isCut() bool { return s.rest.cut.is || s.cuts > 0 }
+func (s *shares) isCut() bool { return s.cuts > 0 }
 
 // beyond reports whether the task is left to the store.
 func (s *shares) beyond(rec *record) bool {
@@ -162,118 +136,147 @@ func (s *shares) beyond(rec *record) bool {
 	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
 }
 
+// leave takes out the task that is to be left to the store, and cuts before it. There is one.
+func (s *shares) leave(now int64) *live {
+	ahead := later(now, gateAhead)
+	of, _ := s.bySize.Max()
+	if s.last.held.Len() == of.held.Len() {
+		of = s.last // else groups of one size would displace each other
+	}
+	out, _ := of.held.Max()
+	if of.held.Len() == 1 || out.rec.due <= ahead && s.hasAfter(ahead) {
+		out, _ = s.all.Max()
+		of = s.of[out.rec.group]
+	}
+	s.remove(out)
+	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= mostQueued {
+		of = &s.rest
+	}
+	s.cutBefore(of, out.rec.position())
+	return out
+}
+
+// cutBefore cuts the share just before the position, unless it is cut there already.
+func (s *shares) cutBefore(of *share, p Position) {
+	if of.cut == uncut {
+		s.cuts++
+	}
+	// Little lies in between, all due at the same instant. What is held of that is read in vain.
+	if at := (Position{p.Due, p.Key[:len(p.Key)-1]}); at.before(of.cut) {
+		of.cut = at
+	}
+}
+
+// lift removes the cut of the share, which has one.
+func (s *shares) lift(of *share) {
+	s.cuts--
+	if of == &s.rest {
+		of.cut = uncut
+		return
+	}
+	s.change(of, func() { of.cut = uncut })
+}
+
 // lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
 func (s *shares) lacks(group string) bool {
 	of := s.of[group]
-	return of != nil && of.cut.is && (of.held.Len() == 0 || 2*of.held.Len() < s.most())
-}
-
-// A reading is a stretch of the store that is read for a share.
-type reading struct {
-	of          *share
-	from, until Position
+	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))
 }
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
-//
-// What is due soon comes first: for the group that has the fewest tasks or, in turn, for the rest. It is read
-// if the gate is drained, or if other tasks make way. What is due later is read if the gate is drained.
-func (s *shares) begin(now int64, fed Position, drained bool) (*reading, time.Duration) {
+func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
-	again := forever
-	isDue := func(of *share) bool {
-		if of.cut.at.Due > soon {
-			again = min(again, time.Duration(of.cut.at.Due-soon))
+	spare, most := s.hasAfter(ahead), s.most()
+	again = forever
+	of, until := s.needs(func(of *share) bool {
+		if of.cut.Due > soon {
+			again = min(again, time.Duration(of.cut.Due-soon))
 			return false
 		}
-		return true
+		return drained || spare && of.held.Len() < mostQueued/4 ||
+			of.isSmall(most) && (of != &s.rest || s.cuts < mostQueued) // else what makes way would cut the rest
+	}), end(ahead)
+	if of == nil && drained {
+		of, until = s.needs(func(*share) bool { return true }), fed
 	}
-	spare := s.hasAfter(ahead)
-	var next, nextLater *share
-	s.bySize.Ascend(func(of *share) bool {
-		switch n := of.held.Len(); {
-		case !of.cut.is:
-		case s.rest.cut.is && !of.cut.at.before(s.rest.cut.at): // the rest is to be read first
-		case !isDue(of):
-			if nextLater == nil {
-				nextLater = of
-			}
-		case next == nil && (drained || spare && n < mostQueued/4 || s.most() > max(1, 2*n)):
-			next = of
-		}
-		return true
-	})
-	rest := s.rest.cut.is && isDue(&s.rest) && (drained || spare || s.most() > 1 && s.cuts < mostQueued)
-	until := end(ahead)
-	if drained && next == nil && !rest {
-		next, rest, until = nextLater, s.rest.cut.is, fed
-	}
-	if s.restLast = rest && (next == nil || !s.restLast); s.restLast {
-		next = &s.rest
-	} else if s.rest.cut.before(until) {
-		until = s.rest.cut.at
-	}
-	if next == nil {
+	if of == nil {
 		return nil, again
+	}
+	s.restLast = of == &s.rest
+	if !s.restLast && s.rest.cut.before(until) {
+		until = s.rest.cut
 	}
 	if fed.before(until) {
 		until = fed
 	}
-	return s.beginFor(next, until), 0
+	return s.readFor(of, until), 0
 }
 
-// beginFor begins a reading for the share. What it meets of other groups that are cut no earlier is read, too.
-func (s *shares) beginFor(of *share, until Position) *reading {
-	r := &reading{of: of, from: of.cut.at, until: until}
-	if of.cut.reading = true; of == &s.rest {
+// needs returns the share to read for, of those that are cut and may be: that of the group that has the fewest
+// tasks or, in turn, the rest. It returns nil if there is none. What is cut after the rest is read after it.
+func (s *shares) needs(may func(*share) bool) *share {
+	var group *share
+	s.bySize.Ascend(func(of *share) bool {
+		if of.cut.before(s.rest.cut) && may(of) {
+			group = of
+		}
+		return group == nil
+	})
+	if s.rest.cut != uncut && may(&s.rest) && (group == nil || !s.restLast) {
+		return &s.rest
+	}
+	return group
+}
+
+// A reading is a stretch of the store that is read for a share, and for others that are cut there.
+type reading struct {
+	of          *share
+	from, until Position
+	moved       []movedCut
+}
+
+// A movedCut is one that is at the end of a reading while that is under way.
+type movedCut struct {
+	of   *share
+	from Position
+}
+
+func (r *reading) move(of *share) {
+	r.moved = append(r.moved, movedCut{of, of.cut})
+	of.cut = r.until
+}
+
+// full reports whether no more may be held of the share that is read for.
+func (r *reading) full() bool { return r.of.cut != r.until }
+
+// readFor begins a reading for the share.
+func (s *shares) readFor(of *share, until Position) *reading {
+	r := &reading{of: of, from: of.cut, until: until, moved: make([]movedCut, 0, s.cuts)}
+	if of == &s.rest {
+		r.move(of)
 		return r
 	}
 	s.reads++
 	s.change(of, func() { of.read = s.reads })
 	for _, other := range s.of {
-		other.cut.reading = other.cut.is && !other.cut.at.before(r.from)
+		if !other.cut.before(r.from) && !until.before(other.cut) {
+			r.move(other)
+		}
 	}
 	return r
 }
 
-// admit reports whether the next task of a reading may be held.
-func (s *shares) admit(r *reading, rec *record, now int64, room bool) bool {
-	by, n := s.of[rec.group], 0
-	if by != nil {
-		n = by.held.Len()
-	}
-	if r.of == &s.rest {
-		by = r.of
-	}
-	if at := rec.position(); by != nil && by.cut.reading && by.cut.before(at) {
-		ahead := later(now, gateAhead)
-		makeWay := s.hasAfter(ahead) || s.most() > n+1 || by == &s.rest && s.most() > 1
-		if by.cut.reading = room || rec.due <= ahead && makeWay; by.cut.reading {
-			by.cut.at = at
-			return true
-		}
-	}
-	return false
-}
-
 // end notes that a reading has come to the position, and lifts the cuts at the end of what the feed has passed.
 func (s *shares) end(r *reading, at, fed Position) {
-	if r.of == &s.rest {
-		if r.of.cut.reading {
-			r.of.cut = cut{is: at.before(fed), at: at}
+	for _, m := range r.moved {
+		if m.of.cut != r.until {
+			continue // leave has cut it
 		}
-		return
-	}
-	for _, of := range s.of {
-		if !of.cut.reading {
-			continue
+		if m.of.cut = m.from; m.from.before(at) {
+			m.of.cut = at
 		}
-		of.cut.reading = false
-		if of.cut.at.before(at) {
-			of.cut.at = at
-		}
-		if !at.before(fed) {
-			s.lift(of)
+		if !m.of.cut.before(fed) {
+			s.lift(m.of)
 		}
 	}
 }
