@@ -103,8 +103,9 @@ func (n *node) claimFor(g *gate) time.Duration {
 	now := n.clock.earliest(n.own())
 	if g.crowded {
 		n.claimTurns(t, g, now, most)
-		if most = min(most, g.room()); most <= 0 && !g.drained() {
-			return claimEvery // it calls
+		if most = min(most, g.room()); most <= 0 { // it is full, or the node has lost its part in the limit
+			g.drained() // it calls
+			return claimEvery
 		}
 	}
 	over := now - int64(overdueAfter)

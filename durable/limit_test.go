@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -359,6 +360,39 @@ func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 			t.Errorf("these are the runs on the node that has joined: %v", briefly(calls))
 		}
 		testkit.Settle(time.Hour)
+	})
+}
+
+// A node that asks for the tasks of a limit as it loses its part in that claims none.
+func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		handle := func(m *member) { m.handle("k", sleeper(20*time.Millisecond), durable.WithClusterConcurrency(1)) }
+		first, second := c.nodes[0], c.nodes[1]
+		handle(second)
+		const n = 1000
+		for i := range n {
+			second.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(3 * sec)
+		asked := 0
+		second.link.SetFaults(func(method string) memengine.Fault {
+			if method != "ClaimTurns" {
+				return memengine.Fault{}
+			}
+			asked++
+			return memengine.Fault{Delay: 800 * time.Millisecond, Fail: true}
+		})
+		testkit.Settle(3 * sec)
+		handle(first)
+		testkit.Settle(5 * lease)
+		second.link.SetFaults(nil)
+		if asked == 0 {
+			t.Error("no group had its turn")
+		}
+		testkit.Settle(time.Minute)
+		if calls := c.runs(); len(calls) != n {
+			t.Errorf("%d tasks have run, want %d", len(calls), n)
+		}
 	})
 }
 
