@@ -62,7 +62,7 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 			}
 			before := time.Now()
 			tw := startWheel(t, tick, 16, timewheel.WithObserver(note))
-			made := time.Now() // the wheel counts its ticks from some microseconds earlier on
+			made := time.Now()                      // the wheel counts its ticks from some microseconds earlier on
 			least := make(map[string]time.Duration) // from a run's due time to the tick of its next period
 			for i := range tasks {
 				for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
