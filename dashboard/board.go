@@ -47,6 +47,7 @@ type scheduler interface {
 	Reschedule(ctx context.Context, key string, d time.Duration) error
 	Pause(ctx context.Context, key string) error
 	Resume(ctx context.Context, key string) error
+	Cancel(ctx context.Context, key string) (ran bool, err error)
 	PauseKind(ctx context.Context, kind string) error
 	ResumeKind(ctx context.Context, kind string) error
 	PauseAll(ctx context.Context) error
@@ -508,6 +509,17 @@ func (b *board) reschedule(ctx context.Context, key string, d time.Duration) err
 func (b *board) pause(ctx context.Context, key string) error { return b.s.Pause(ctx, key) }
 
 func (b *board) resume(ctx context.Context, key string) error { return b.s.Resume(ctx, key) }
+
+// errNoRun is the error of a cancel that finds nothing to cancel.
+var errNoRun = errors.New("no run of it is in progress")
+
+func (b *board) cancel(ctx context.Context, key string) error {
+	ran, err := b.s.Cancel(ctx, key)
+	if err == nil && !ran {
+		err = errNoRun
+	}
+	return err
+}
 
 // pauseKind pauses or resumes a kind, or all kinds if it has no name.
 func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {

@@ -17,8 +17,8 @@ import (
 )
 
 // AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
-// and resume them: by key, and of a durable scheduler also all that a search finds, and to pause and resume
-// kinds. Other requests get the text of check's error. A request that a browser sends on behalf of another site
+// and resume them: by key, and of a durable scheduler also all that a search finds. Of that they may cancel
+// runs and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser sends on behalf of another site
 // is refused before check is called ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
@@ -77,6 +77,8 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 			entry.Err = s.pause(ctx, key)
 		case "resume":
 			entry.Err = s.resume(ctx, key)
+		case "cancel":
+			entry.Err = s.(*board).cancel(ctx, key)
 		default:
 			entry.Err = s.reschedule(ctx, key, delay)
 		}
@@ -86,6 +88,11 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 		h.note(r, entry)
 		reply(w, struct{}{}, entry.Err)
 	}
+}
+
+// cancel cancels the runs of the key that is in the form.
+func (h *handler) cancel(w http.ResponseWriter, r *http.Request, b *board) {
+	h.control("cancel")(w, r, b)
 }
 
 func (h *handler) mayControl(r *http.Request) error {

@@ -44,7 +44,7 @@ func TestScheduler_refusals(t *testing.T) {
 			func(r *http.Request) string { return r.Header.Get("User") }, func(e AuditEntry) { audit = append(audit, e) }))
 		key := url.Values{"scheduler": {"tasks"}, "key": {"k"}, "delay": {"1s"}}
 		posts := map[string]url.Values{
-			"/api/remove": key, "/api/run": key, "/api/reschedule": key, "/api/pause": key, "/api/resume": key,
+			"/api/remove": key, "/api/run": key, "/api/reschedule": key, "/api/pause": key, "/api/resume": key, "/api/cancel": key,
 			"/api/bulk":      {"scheduler": {"tasks"}, "do": {"remove"}},
 			"/api/pause-all": {"scheduler": {"tasks"}}, "/api/resume-all": {"scheduler": {"tasks"}},
 			"/api/pause-kind":  {"scheduler": {"tasks"}, "kind": {"ok"}},
@@ -72,7 +72,7 @@ func TestScheduler_refusals(t *testing.T) {
 		if p, err := s.Paused(t.Context()); err != nil || p.All || len(p.Kinds) != 1 || p.Kinds[0] != "bad" {
 			t.Errorf("paused are %+v, %v", p, err)
 		}
-		if len(audit) != 20 {
+		if len(audit) != 22 {
 			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
 		}
 		for _, e := range audit {
@@ -310,6 +310,40 @@ func TestControl_pausesAndResumes(t *testing.T) {
 			if about.Task.Paused != c.paused || (stats.Paused == 1) != c.paused {
 				t.Errorf("%s: the task of the wheel is %+v, of %+v", c.target, about.Task, stats)
 			}
+		}
+		time.Sleep(2 * linger)
+	})
+}
+
+// A run is cancelled, and the audit says so; a task that waits has none.
+func TestControl_cancelsARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		cancelled := make(chan error, 1)
+		long := func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			cancelled <- context.Cause(ctx)
+			return durable.Done("cancelled")
+		}
+		if err := s.Handle("long", long); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, durable.Task{Key: "k", Kind: "long", Delay: time.Second}, durable.Task{Key: "later", Kind: "long", Delay: time.Hour})
+		time.Sleep(2 * time.Second)
+		var audit []AuditEntry
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
+			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+		answer[struct{}](t, ask(h, "POST", "/api/cancel", url.Values{"scheduler": {"tasks"}, "key": {"k"}}), 200)
+		if cause := <-cancelled; !errors.Is(cause, durable.ErrCancelled) {
+			t.Errorf("the cause is %v", cause)
+		}
+		e := answer[errorJSON](t, ask(h, "POST", "/api/cancel", url.Values{"scheduler": {"tasks"}, "key": {"later"}}), 409)
+		if e.Error != "no run of it is in progress" {
+			t.Errorf("of a task that waits: %s", e.Error)
+		}
+		if len(audit) != 2 || audit[0].Action != "cancel" || audit[0].Key != "k" || audit[0].Tasks != 1 || audit[0].Err != nil ||
+			audit[1].Key != "later" || audit[1].Tasks != 0 || audit[1].Err == nil {
+			t.Errorf("the audit has %+v", audit)
 		}
 		time.Sleep(2 * linger)
 	})

@@ -242,6 +242,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.control("pause")), http.MethodPost
 	case "api/resume":
 		return of(h, h.control("resume")), http.MethodPost
+	case "api/cancel":
+		return of(h, h.cancel), http.MethodPost
 	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all":
 		return of(h, h.pauseKind(strings.TrimPrefix(name, "api/"))), http.MethodPost
 	}
@@ -375,6 +377,8 @@ func reply(w http.ResponseWriter, v any, err error) {
 		fail(w, http.StatusNotFound, "no live task has that key")
 	case errors.Is(err, timewheel.ErrStopped):
 		fail(w, http.StatusConflict, "it was stopped")
+	case errors.Is(err, errNoRun):
+		fail(w, http.StatusConflict, err.Error())
 	case errors.Is(err, durable.ErrInvalidTask):
 		fail(w, http.StatusBadRequest, err.Error())
 	default:

@@ -130,6 +130,7 @@
 //	POST api/remove, run, reschedule, pause, resume
 //	                              as above, with scheduler; a parked task runs again, and a paused one stays
 //	                              paused until it is resumed
+//	POST api/cancel               form with scheduler and key: Cancel; 409 if no run is in progress
 //	POST api/pause-kind, resume-kind
 //	                              form with scheduler and kind: PauseKind or ResumeKind
 //	POST api/pause-all, resume-all

@@ -199,6 +199,29 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	p.picture("unhandled")
 }
 
+// The run of a task is cancelled with two clicks, and the button is there while there is one.
+func TestScheduler_cancelsARun(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	long := func(ctx context.Context, _ durable.Run) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	must(t, s.Handle("long", long, durable.WithRetry(2, time.Hour, time.Hour)), s.Start(),
+		s.AddTask(t.Context(), durable.Task{Key: "k", Kind: "long", Delay: time.Millisecond}))
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address+"#scheduler=tasks&key=k", 1200, "light")
+	p.until(`!$("task").hidden && !$("cancel").hidden && $("cancel").textContent === "Cancel run"`)
+	p.picture("running")
+	p.do(chromedp.Click(chromedp.CSS("#cancel")))
+	p.until(`$("cancel").textContent === "Cancel its run?"`)
+	p.do(chromedp.Click(chromedp.CSS("#cancel")))
+	p.until(`/^Its run is cancelled/.test($("task-message").textContent) && $("cancel").hidden`)
+	p.until(`/the run was cancelled/.test($("task-failed").textContent)`)
+	if i, _, err := s.Get(t.Context(), "k"); err != nil || i.State != durable.Retrying {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
 // A paused task is found, is not said to run at any time, cannot be run now, and is resumed: it, or all. A task of a
 // calendar says which.
 func TestScheduler_pausedAndCalendar(t *testing.T) {

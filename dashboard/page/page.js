@@ -1090,14 +1090,15 @@ function showTask() {
     task.waiting || task.paused ? "none" : task.slot.toLocaleString("en"),
     task.waiting || task.paused ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
   ].forEach((text, i) => write(facts[i + 1], text));
-  showControls(task.paused);
+  showControls(task);
 }
 
 // showControls shows the task, with what may be done about it.
-function showControls(paused, parked = false) {
+function showControls({ paused, parked, running }) {
   write($("pause"), paused ? "Resume" : "Pause");
   $("pause").hidden = parked; // it does not run by itself
   $("run").hidden = paused; // it would stay paused
+  $("cancel").hidden = !running;
   $("task").hidden = false;
   $("controls").hidden = !page.control;
 }
@@ -1170,6 +1171,7 @@ $("pause").addEventListener("click", () => {
   if ($("pause").textContent === "Pause") act("pause", {}, "Paused.");
   else act("resume", {}, "Resumed.");
 });
+twice($("cancel"), () => "Cancel its run?", () => act("cancel", {}, "Its run is cancelled. If the handler fails for that, it is tried again."));
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
   act("reschedule", { delay: $("delay").value.trim() }, "Rescheduled.");

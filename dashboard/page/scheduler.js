@@ -505,7 +505,7 @@ async function refreshStored(ref, question) {
     fact.hidden = fact.previousSibling.hidden = !text;
   });
   write($("run"), parked ? "Unpark" : "Run now");
-  showControls(paused, parked);
+  showControls({ paused, parked, running: task.state === "running" });
   if (!found) announce(`Found. It is ${task.state}`);
   showFailed(failed || [], task);
   showPayload(payload);
