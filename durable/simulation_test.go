@@ -567,6 +567,13 @@ func (s slow) Claim(ctx context.Context, by durable.MemberID, kinds []string, af
 	return s.Engine.Claim(ctx, by, kinds, after, until, most)
 }
 
+func (s slow) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) ([]durable.Stored, string, int64, error) {
+	defer s.answer(true)
+	return s.Engine.ClaimTurns(ctx, by, kinds, group, until, most)
+}
+
 func (s slow) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
 	defer s.answer(true)
 	return s.Engine.Claimed(ctx, by)
