@@ -59,6 +59,7 @@ type limitWalk struct {
 	draw    *rand.Rand
 	options map[string][]durable.KindOption
 	joins   int
+	numbers [simNodes]int // of the nodes: one that leaves may end its runs while another has its place
 	leaving sync.WaitGroup
 }
 
@@ -124,6 +125,7 @@ func (w *limitWalk) kinds() []string { return []string{"limited", "shared", "wor
 func (w *limitWalk) join(i int) *simNode {
 	w.t.Helper()
 	w.joins++
+	w.numbers[i] = w.joins
 	n := &simNode{link: memengine.NewLink(w.ledger)}
 	engine := slow{n.link, w.draws("answers", w.joins), new(sync.Mutex)}
 	var err error
@@ -142,8 +144,9 @@ func (w *limitWalk) join(i int) *simNode {
 
 // handle has a node handle all kinds. Its errors are that it does.
 func (w *limitWalk) handle(i int) {
+	number := w.numbers[i]
 	for _, kind := range w.kinds() {
-		_ = w.nodes[i].Handle(kind, func(ctx context.Context, run durable.Run) error { return w.run(ctx, i, run) },
+		_ = w.nodes[i].Handle(kind, func(ctx context.Context, run durable.Run) error { return w.run(ctx, number, run) },
 			w.options[kind]...)
 	}
 }
@@ -219,9 +222,9 @@ func (w *limitWalk) step() {
 	case 1, 2, 3:
 		w.handle(i)
 	case 4:
-		w.pauseKind(w.draw, i, "pause kind")
+		w.pauseKindOn(w.draw, n, w.numbers[i], "pause kind")
 	case 5, 6:
-		w.pauseKind(w.draw, i, "resume kind")
+		w.pauseKindOn(w.draw, n, w.numbers[i], "resume kind")
 	case 7, 8:
 		v := w.ledger.verb("remove", only)
 		w.ledger.returned(v, n.RemoveTask(ctx, only.Key))

@@ -328,9 +328,14 @@ func (s *simulation) bursting(rnd *rand.Rand, key string) durable.Task {
 
 // pauseKind pauses or resumes a kind, or all of them, on a node.
 func (s *simulation) pauseKind(rnd *rand.Rand, node int, what string) {
-	n, kind := s.nodes[node], []string{"work", "bounded", "limited", "shared", allKinds}[rnd.IntN(5)]
+	s.pauseKindOn(rnd, s.nodes[node], node, what)
+}
+
+// pauseKindOn pauses or resumes a kind on a node, which the ledger knows by a number.
+func (s *simulation) pauseKindOn(rnd *rand.Rand, n *simNode, number int, what string) {
+	kind := []string{"work", "bounded", "limited", "shared", allKinds}[rnd.IntN(5)]
 	v := s.ledger.verb(what, durable.Task{Kind: kind})
-	s.ledger.kindPaused(v, node, kindVerb(n.Scheduler, what, kind))
+	s.ledger.kindPaused(v, number, kindVerb(n.Scheduler, what, kind))
 }
 
 func kindVerb(s *durable.Scheduler, what, kind string) error {
