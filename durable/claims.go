@@ -126,8 +126,11 @@ func (n *node) claimFor(g *gate) time.Duration {
 
 // claimTurns claims what is due for a gate, the groups in turns.
 func (n *node) claimTurns(t *term, g *gate, now int64, most int) {
-	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) (got []Stored, at int64, err error) {
-		got, g.group, at, err = n.engine.ClaimTurns(ctx, t.id, g.classes, g.group, now, most)
+	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) ([]Stored, int64, error) {
+		got, next, at, err := n.engine.ClaimTurns(ctx, t.id, g.classes, g.group, now, most)
+		if err == nil {
+			g.group = next
+		}
 		return got, at, err
 	})
 }

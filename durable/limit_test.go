@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -392,6 +393,48 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 		testkit.Settle(time.Minute)
 		if calls := c.runs(); len(calls) != n {
 			t.Errorf("%d tasks have run, want %d", len(calls), n)
+		}
+	})
+}
+
+// A turnsWatch notes after which group a node asks for turns, and fails every second such call.
+type turnsWatch struct {
+	durable.Engine
+	after []string
+}
+
+func (w *turnsWatch) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+	most int,
+) ([]durable.Stored, string, int64, error) {
+	if w.after = append(w.after, group); len(w.after)%2 == 0 {
+		return nil, "", 0, memengine.ErrFault
+	}
+	return w.Engine.ClaimTurns(ctx, by, kinds, group, until, most)
+}
+
+// After a call that has failed the turns continue where they were.
+func TestLimit_turnsThatFail_continue(t *testing.T) {
+	const n = 500
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
+		w := new(turnsWatch)
+		m := c.joinOver(func(to durable.Engine) durable.Engine { w.Engine = to; return w }, "note")
+		m.handle("k", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
+		for i := range n {
+			m.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Group: fmt.Sprintf("%03d", i), Delay: sec})
+		}
+		testkit.Settle(time.Minute)
+		m.shutdown()
+		if calls := c.runs(); len(calls) != n {
+			t.Errorf("%d tasks have run, want %d", len(calls), n)
+		}
+		if len(w.after) < 6 {
+			t.Errorf("turns are asked for after the groups %q", w.after)
+		}
+		for i := 2; i < len(w.after); i += 2 {
+			if w.after[i] != w.after[i-1] {
+				t.Errorf("after a failure turns are asked for after the group %q, and before after %q", w.after[i], w.after[i-1])
+			}
 		}
 	})
 }

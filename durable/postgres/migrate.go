@@ -93,7 +93,8 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 // programs with a migration tool of their own, which open the engine with WithoutMigration. It is to be run in
 // one transaction, with a lock_timeout of less than a second if nodes are running, and again if that is over:
 // while it waits for an open transaction, the nodes wait for it. They wait while it makes an index, too, unless its
-// CREATE INDEX was run with CONCURRENTLY before. To run it again changes nothing.
+// CREATE INDEX was run with CONCURRENTLY before. If that fails it leaves an index that is not valid: drop it, and
+// make it again. To run the SQL again changes nothing.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
