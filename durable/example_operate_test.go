@@ -41,15 +41,12 @@ func Example_operate() {
 	}
 	<-parked
 	<-parked
-	for left := 2; left > 0; { // the parking is durable a moment later
-		census, err := s.Census(ctx)
+	for left := 2; left > 0; { // until then they are running: the parking is durable a moment later
+		found, err := s.Find(ctx, durable.Query{State: durable.Parked})
 		if err != nil {
 			log.Fatal(err)
 		}
-		left = 2
-		for _, k := range census.Kinds {
-			left -= k.Parked
-		}
+		left = 2 - len(found.Tasks)
 	}
 	failures, err := s.Failures(ctx)
 	if err != nil {
