@@ -18,8 +18,8 @@ import (
 
 // AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
 // and resume them: by key, and of a durable scheduler also all that a search finds. Of that they may cancel
-// runs and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser sends on behalf of another site
-// is refused before check is called ([http.CrossOriginProtection]).
+// runs and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser
+// sends on behalf of another site is refused before check is called ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
 // custom header. The Host of the request was checked before ([AllowHosts]). Check is also called for a GET

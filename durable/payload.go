@@ -12,8 +12,8 @@ import (
 )
 
 // HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
-// make them. h is called with the payload as a T. A task whose payload is no T is parked at once, with the error of package
-// encoding/json. To change T in a way that old payloads do not fit, see [WithPayloadVersion].
+// make them. h is called with the payload as a T. A task whose payload is no T is parked at once, with the error
+// of package encoding/json. To change T in a way that old payloads do not fit, see [WithPayloadVersion].
 func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) error {
