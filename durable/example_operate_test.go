@@ -92,6 +92,35 @@ func Example_operate() {
 	// 0 <nil>
 }
 
+// How many tasks of each kind there are. A scheduler counts those that it finds at its start in the background.
+func ExampleScheduler_Census() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	err = errors.Join(
+		s.Handle("mail", func(context.Context, durable.Run) error { return nil }),
+		s.AddTask(ctx, durable.Task{Key: "mail:1", Kind: "mail", Delay: time.Hour},
+			durable.Task{Key: "mail:2", Kind: "mail", Delay: time.Hour}),
+		s.Pause(ctx, "mail:2"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var census durable.Census
+	for ; !census.Whole; time.Sleep(time.Millisecond) {
+		if census, err = s.Census(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for _, k := range census.Kinds {
+		var mail durable.KindCensus = k
+		fmt.Println(mail.Kind, mail.Tasks, mail.Paused, mail.Failing, mail.Parked)
+	}
+	// Output: mail 2 1 0 0
+}
+
 // The nodes of a cluster.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
