@@ -76,7 +76,8 @@ type Engine interface {
 
 	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. members is the number
 	// of members whose lease has not run out. report is what the member says about itself, for Members: at most
-	// MaxReport bytes.
+	// MaxReport bytes. The engine keeps the greatest, in the order of [bytes.Compare]. A node puts a count first, so a
+	// Renew that arrives after a later one takes no report back.
 	Renew(ctx context.Context, id MemberID, report []byte) (now int64, members int, err error)
 
 	// Members returns the members, in any order. One whose lease has run out is a member until it is reaped.
@@ -186,7 +187,7 @@ type Membership struct {
 	Lease  time.Duration // its length
 	Left   time.Duration // until it runs out, by the engine's clock; negative if it has
 	Held   int           // tasks that the member holds
-	Report []byte        // of its last Renew
+	Report []byte        // the greatest of its Renews
 }
 
 // MaxReport is the size of a member's report, in bytes.

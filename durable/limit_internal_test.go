@@ -54,11 +54,11 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	for i := range 100 {
 		r.Kinds = append(r.Kinds, strings.Repeat(string('a'+rune(i%26)), 100))
 	}
-	if cut := (Membership{Report: r.encode()}).report(); !cut.More || !cut.has("missing") || len(cut.Kinds) == 0 {
+	if cut := (Membership{Report: r.encode(1)}).report(); !cut.More || !cut.has("missing") || len(cut.Kinds) == 0 {
 		t.Errorf("%+v", cut)
 	}
 	r.Kinds = r.Kinds[:3]
-	if whole := (Membership{Report: r.encode()}).report(); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
+	if whole := (Membership{Report: r.encode(1)}).report(); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
 		t.Errorf("%+v", whole)
 	}
 }

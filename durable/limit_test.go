@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -393,6 +394,34 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 		testkit.Settle(time.Minute)
 		if calls := c.runs(); len(calls) != n {
 			t.Errorf("%d tasks have run, want %d", len(calls), n)
+		}
+	})
+}
+
+// A renewal that reaches the engine after a later one takes no report back: the other nodes divide by those that they see.
+func TestLimit_renewalThatIsLate_hidesNoNode(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		late, other := c.nodes[0], c.nodes[1]
+		testkit.Settle(lease)
+		late.link.Next("Renew", memengine.Fault{Delay: 7 * lease / 10}) // it is given up after half a lease
+		testkit.Settle(lease / 2)
+		late.handle("k", sleeper(0), durable.WithClusterConcurrency(1))
+		seen, hidden := 0, 0
+		for range 200 {
+			testkit.Settle(lease / 100)
+			nodes, err := other.Nodes(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch has := slices.Contains(nodes[0].Kinds, "k"); {
+			case has:
+				seen++
+			case seen > 0:
+				hidden++
+			}
+		}
+		if seen == 0 || hidden > 0 {
+			t.Errorf("the kind is seen %d times, and then missed %d times", seen, hidden)
 		}
 	})
 }

@@ -242,9 +242,7 @@ func (w *limitWalk) step() {
 		n.link.Next("Claim", w.fault())
 	case 14:
 		n.link.Next("Release", w.fault())
-		renew := w.fault()
-		renew.Delay /= 4 // the node waits for half a lease. One that arrives after a later one takes its report back
-		n.link.Next("Renew", renew)
+		n.link.Next("Renew", w.fault())
 	}
 }
 

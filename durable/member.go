@@ -125,10 +125,12 @@ func (n *node) renew(t *term) bool {
 	defer cancel()
 	n.mu.Lock()
 	n.unreported = false
+	n.renewals++
+	count := n.renewals
 	n.mu.Unlock()
 	gates := n.kinds.shared()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode())
+	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false

@@ -76,11 +76,12 @@ type node struct {
 	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
 	generation uint64
 	overdue    cursor
-	unreported bool  // there is a kind of which the other nodes must hear
-	doubt      bool  // the engine may have it hold something else than it knows of
-	recheck    int64 // until when that is to be checked often
-	checked    int64 // when it was checked
-	away       bool  // the last call failed
+	unreported bool   // there is a kind of which the other nodes must hear
+	renewals   uint64 // how many were sent
+	doubt      bool   // the engine may have it hold something else than it knows of
+	recheck    int64  // until when that is to be checked often
+	checked    int64  // when it was checked
+	away       bool   // the last call failed
 
 	settings int64 // the revision of the settings whose pauses are true here, by
 	adopted  int64 // the node's own time

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"runtime/debug"
 	"slices"
 
@@ -22,10 +23,14 @@ func (c *config) report(wheel *timewheel.TimeWheel, kinds *kinds) NodeReport {
 	}
 }
 
-// encode returns the report as an engine keeps it. It leaves out kinds that have no room.
-func (r NodeReport) encode() []byte {
+// encode returns the report as an engine keeps it: that of the node's renewal with the greatest count. It leaves out
+// kinds that have no room.
+func (r NodeReport) encode(count uint64) []byte {
 	for {
-		b, err := json.Marshal(r)
+		b, err := json.Marshal(struct {
+			Renewal string `json:"renewal"` // the first field, of one width
+			NodeReport
+		}{fmt.Sprintf("%016x", count), r})
 		if err != nil {
 			return nil // a time beyond the year 9999
 		}

@@ -170,6 +170,8 @@ func members(s *subject) {
 	_, _, err := s.Renew(s.ctx, a, report)
 	s.check(err)
 	copy(report, "xxxxx")
+	_, _, err = s.Renew(s.ctx, a, []byte(`{"version":"0"}`)) // one that arrives late
+	s.check(err)
 	s.until("the lease of b has run out", func() bool { return list()[1].Left < 0 })
 	all := list()
 	if all[0].ID != a || all[0].Name != "a" || all[0].Held != 2 || string(all[0].Report) != `{"version":"1"}` ||

@@ -10,6 +10,7 @@
 package memengine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -339,7 +340,9 @@ func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
 	defer e.mu.Unlock()
 	now = e.now()
 	m.until = now + int64(m.lease)
-	m.report = slices.Clone(report)
+	if bytes.Compare(report, m.report) > 0 {
+		m.report = slices.Clone(report)
+	}
 	for _, m := range e.members {
 		if e.leased(m) {
 			members++

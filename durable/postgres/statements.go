@@ -204,7 +204,7 @@ INSERT INTO $schema.member (name, lease, until)
 SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
 
 		renew: sql(`
-UPDATE $schema.member SET until = $now + lease, report = $2 WHERE id = $1 AND NOT gone
+UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2) WHERE id = $1 AND NOT gone
 RETURNING until - lease, 1 + (SELECT count(*) FROM $schema.member WHERE until > $now AND id <> $1)`),
 
 		members: sql(`
