@@ -149,7 +149,7 @@ func ExampleScheduler_RemoveTaskWait() {
 		log.Fatal(err)
 	}
 	<-begun
-	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	brief, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	var running *durable.RunningError
 	if _, err = s.RemoveTaskWait(brief, "order:42"); errors.As(err, &running) {
