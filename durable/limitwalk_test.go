@@ -29,10 +29,7 @@ const (
 // late, calls are delayed, fail or lose their answers, kinds are paused, and tasks are removed and moved. When the
 // faults cease all that is left runs, and the ledger must have nothing to object.
 func TestLimit_ofAllNodes_whateverHappens(t *testing.T) {
-	first, seeds := uint64(1), uint64(walkSeeds)
-	if *simSeed > 1 || *simSeeds < walkSeeds {
-		first, seeds = *simSeed, uint64(*simSeeds)
-	}
+	first, seeds := someSeeds(walkSeeds)
 	counts := make(map[string]int)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -236,44 +236,56 @@ func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 	})
 }
 
+// countsAgree fails the test unless the census and Stats agree with a walk through the store. It returns the tasks.
+func (r *rig) countsAgree() (all []durable.Info) {
+	r.t.Helper()
+	synctest.Wait()
+	want := make(map[string]durable.KindCensus)
+	parked := 0
+	for i, err := range r.All(ctx) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, i)
+		k := want[i.Kind]
+		k.Kind = i.Kind
+		k.Tasks++
+		switch {
+		case i.State == durable.Paused:
+			k.Paused++
+		case i.Attempts > 0:
+			k.Failing++
+		}
+		if i.Parked {
+			k.Parked++
+			parked++
+		}
+		want[i.Kind] = k
+	}
+	paused, err := r.Paused(ctx)
+	r.must(err)
+	c, err := r.Census(ctx)
+	if err != nil || !c.Whole || len(c.Kinds) != len(want) {
+		r.t.Fatalf("the census is %+v, %v, want %v", c, err, want)
+	}
+	for _, k := range c.Kinds {
+		w := want[k.Kind]
+		if w.KindPaused = paused.Has(k.Kind); k != w {
+			r.t.Errorf("the census has %+v, want %+v", k, w)
+		}
+	}
+	if s := r.Stats(); s.Pending != len(all) || s.Parked != parked {
+		r.t.Errorf("there are %d tasks, %d of them parked, and the accounts are %+v", len(all), parked, s)
+	}
+	return all
+}
+
 // The census agrees with a count after all kinds of changes, those during the first count included.
 func TestCensus_agreesWithAWalk(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
 		r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))
 		rnd := rand.New(rand.NewPCG(5, 6))
-		agrees := func() {
-			t.Helper()
-			synctest.Wait()
-			want := make(map[string]durable.KindCensus)
-			for i, err := range r.All(ctx) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				k := want[i.Kind]
-				k.Kind = i.Kind
-				k.Tasks++
-				switch {
-				case i.State == durable.Paused:
-					k.Paused++
-				case i.Attempts > 0:
-					k.Failing++
-				}
-				if i.Parked {
-					k.Parked++
-				}
-				want[i.Kind] = k
-			}
-			c, err := r.Census(ctx)
-			if err != nil || !c.Whole || len(c.Kinds) != len(want) {
-				t.Fatalf("the census is %+v, %v, want %v", c, err, want)
-			}
-			for _, k := range c.Kinds {
-				if k != want[k.Kind] {
-					t.Errorf("the census has %+v, want %+v", k, want[k.Kind])
-				}
-			}
-		}
 		for round := range 20 {
 			for range 200 {
 				key := fmt.Sprint(rnd.IntN(300))
@@ -295,11 +307,11 @@ func TestCensus_agreesWithAWalk(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Duration(rnd.IntN(int(5 * sec))))
-			agrees()
+			r.countsAgree()
 			if round%5 == 4 {
 				r.crash("note")
 				r.start()
-				agrees()
+				r.countsAgree()
 				r.crash()
 				r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
 				r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))

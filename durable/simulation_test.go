@@ -30,6 +30,14 @@ var (
 	simSeed  = flag.Uint64("seed", 1, "the first of them")
 )
 
+// someSeeds returns the first seed and how many there are of a walk: those of the flags, or that many from 1 on.
+func someSeeds(n int) (first, seeds uint64) {
+	if *simSeed > 1 || *simSeeds < n {
+		return *simSeed, uint64(*simSeeds)
+	}
+	return 1, uint64(n)
+}
+
 // Three nodes do random verbs on few keys, while answers are lost, calls are delayed, leases run out, the
 // engine is away, and nodes crash. In the end the ledger must have nothing to object. The tasks are of all
 // sorts, and their runs end in every way.
