@@ -150,7 +150,8 @@ type Engine interface {
 	// Forget ends a question.
 	Forget(ctx context.Context, id int64) error
 
-	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
+	// Release gives up the claims that the member still holds at those revisions, and of which no start was confirmed
+	// since: Stored.Starts is Claim.Starts. Those tasks are free then. So a Release that arrives late frees no run. It
 	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
 }
@@ -213,7 +214,7 @@ const MaxQuestion = 4 << 10
 type Claim struct {
 	Key      string
 	Revision int64
-	Starts   int // Stored.Starts when it was claimed; for Confirm
+	Starts   int // Stored.Starts when it was claimed
 }
 
 // A Batch is a number of writes with different keys, of which all are done or none.

@@ -97,17 +97,16 @@ func (n *node) isSettled() bool {
 	return n.own()-n.settled <= int64(settingsFor)
 }
 
-// releasePaused gives back what the node holds of paused kinds and has not begun. A start that may have been counted
-// is taken back by runTask.
+// releasePaused gives back what the node holds of paused kinds and has not begun.
 func (n *node) releasePaused() {
 	n.mu.Lock()
 	t := n.term
-	var claims []Claim
+	var some []*live
 	if p := n.kinds.pauses(); p.All || len(p.Kinds) > 0 {
-		claims = n.dropWaitingLocked(func(l *live) bool { return p.Has(l.rec.kind) && !l.asked })
+		some = n.heldLocked(func(l *live) bool { return p.Has(l.rec.kind) })
 	}
 	n.mu.Unlock()
-	n.giveBack(t, claims)
+	n.giveUp(t, some)
 }
 
 func (n *node) paused(ctx context.Context) (Pauses, error) {

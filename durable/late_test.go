@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A release that the node has given up, and that arrives while the task is running there, does not free it for
+// another node.
+func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		var running, most atomic.Int32
+		c.handle("k", func(*member) durable.Handler {
+			return func(context.Context, durable.Run) error {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				time.Sleep(4 * lease)
+				return nil
+			}
+		})
+		m := c.nodes[0]
+		m.add(durable.Task{Key: "a", Kind: "k", Delay: sec / 2})
+		m.link.Next("Release", memengine.Fault{Delay: 2 * lease})
+		if err := m.PauseKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(sec / 10) // it is being given back
+		if err := m.ResumeKind(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(10 * lease)
+		if calls := c.runs(); len(calls) != 1 || most.Load() != 1 {
+			t.Errorf("%d runs at once: %v", most.Load(), briefly(calls))
+		}
+	})
+}
+
+// A start whose confirmation was lost is no attempt when the node has no worker for the next one, and gives the task
+// to another node.
+func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		end := make(chan struct{})
+		a.handle("long", func(context.Context, durable.Run) error { <-end; return nil })
+		c.handle("once", func(*member) durable.Handler {
+			return func(context.Context, durable.Run) error { return nil }
+		}, durable.WithRetry(1, sec, sec))
+		testkit.Settle(lease)
+		a.link.Next("Confirm", memengine.Fault{Lose: true})
+		a.add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
+		a.add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
+		testkit.Settle(2 * lease)
+		if calls := c.runs(); len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].node != b.name {
+			t.Errorf("the runs are %v", briefly(calls))
+		}
+		close(end)
+	}, durable.WithPoolSize(1))
+}
