@@ -140,7 +140,8 @@ type Engine interface {
 	// There are none for a member that is gone.
 	Asked(ctx context.Context, by MemberID) ([]Question, error)
 
-	// Answer replaces the member's answer to a question. It does nothing if the question is forgotten.
+	// Answer replaces the member's answer to a question, but for its last one. It does nothing if the question is
+	// forgotten.
 	Answer(ctx context.Context, by MemberID, id int64, a Answer) error
 
 	// Answers returns an answer for each member that was asked and is not gone, in any order, without Data if it has

@@ -379,7 +379,7 @@ SELECT id FROM one`),
 		asked: sql(`
 SELECT q.id, q.data FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
 WHERE q.member = $1 AND NOT q.last ORDER BY q.id`),
-		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2`),
+		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2 AND NOT last`),
 		answers: sql(`
 SELECT m.name, q.answer, q.last FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
 WHERE q.id = $1`),
