@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,4 +64,27 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 		}
 		close(end)
 	}, durable.WithPoolSize(1))
+}
+
+// A pause that its caller has given up, and that arrives after a resumption has returned, has no effect: also if the
+// resumption has found nothing paused, or its own call has failed or its answer was lost.
+func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
+	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
+		inCluster(t, 2, func(t *testing.T, c *cluster) {
+			m := c.nodes[0]
+			m.link.Next("SetSettings", memengine.Fault{Delay: 2 * lease}, f)
+			gaveUp, cancel := context.WithTimeout(ctx, sec/2)
+			defer cancel()
+			if err := m.PauseAll(gaveUp); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			resumed := m.ResumeAll(ctx)
+			testkit.Settle(3 * lease)
+			if p, err := m.Paused(ctx); err != nil || resumed == nil && p.All {
+				t.Errorf("after %+v it is paused: %v, %v", f, p.All, err)
+			} else if (resumed == nil) == f.Fail {
+				t.Errorf("after %+v ResumeAll returns %v", f, resumed)
+			}
+		})
+	}
 }
