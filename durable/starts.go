@@ -108,6 +108,7 @@ func (n *node) runTask(l *live) {
 	if !ok {
 		return
 	}
+	kind.starts(l)
 	n.count.start(rec)
 	n.lastStart.Store(n.own())
 	if l.overdue {
