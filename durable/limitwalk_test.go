@@ -250,7 +250,7 @@ func (w *limitWalk) step() {
 
 // fault returns one.
 func (w *limitWalk) fault() memengine.Fault {
-	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(2 * simLease)))}
+	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(6 * simLease)))}
 	f.Fail, f.Lose = w.draw.IntN(3) == 0, w.draw.IntN(3) == 0
 	return f
 }
