@@ -212,8 +212,8 @@ func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 	return some
 }
 
-// giveUp gives back those of the lives that wait. If the start of one may have been counted, its record is written:
-// then that start is no attempt.
+// giveUp gives back those of the lives that wait. If the start of one may have been counted, its record is
+// written: then that start is no attempt.
 func (n *node) giveUp(t *term, some []*live) {
 	var asked []*live
 	var claims []Claim
@@ -404,8 +404,8 @@ func (n *node) dropLocked(l *live) {
 	n.withdrawLocked(l, gone)
 }
 
-// withdrawLocked takes out of the wheel or the backlog what waits, and reports whether it did. The live is in the
-// state then.
+// withdrawLocked takes a live that waits out of the wheel or the backlog, puts it in the state, and reports
+// whether it did.
 func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if !l.state.CompareAndSwap(waits, state) {
 		return false

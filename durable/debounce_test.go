@@ -69,8 +69,8 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 	})
 }
 
-// A SetTask that has to try for long, for others change the task, is due its delay after it has come to an end. The
-// runs are as far apart as with one node.
+// A SetTask that tries for long, because others change the task, counts its delay from its last try. So it adds
+// no run between those of the bursts.
 func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: sec}

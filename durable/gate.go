@@ -233,8 +233,8 @@ func (g *gate) startLocked(l *live) {
 	}
 }
 
-// began takes the tokens of a run. It does so when the run is confirmed, for what that takes differs: runs that began
-// apart may start at once.
+// began takes the tokens of a run that is confirmed. If it took them before that, runs that have waited together
+// for a slow engine would start at once.
 func (g *gate) began() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

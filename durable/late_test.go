@@ -44,8 +44,8 @@ func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 	})
 }
 
-// A start whose confirmation was lost is no attempt when the node has no worker for the next one, and gives the task
-// to another node.
+// A start whose confirmation was lost is no attempt when the node has no worker for the next one, and gives the
+// task to another node.
 func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
 		a, b := c.nodes[0], c.nodes[1]
@@ -59,15 +59,16 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 		a.add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
 		a.add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
 		testkit.Settle(2 * lease)
-		if calls := c.runs(); len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].node != b.name {
+		calls := c.runs()
+		if len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].node != b.name {
 			t.Errorf("the runs are %v", briefly(calls))
 		}
 		close(end)
 	}, durable.WithPoolSize(1))
 }
 
-// A pause that its caller has given up, and that arrives after a resumption has returned, has no effect: also if the
-// resumption has found nothing paused, or its own call has failed or its answer was lost.
+// A pause that its caller has given up, and that arrives after a resumption has returned, has no effect: also if
+// the resumption has found nothing paused, or its own call has failed or its answer was lost.
 func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
 		inCluster(t, 2, func(t *testing.T, c *cluster) {
@@ -103,7 +104,8 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 			return f
 		})
 		testkit.Settle(sec)
-		w, err := durable.NewWrite(durable.Task{Key: "a", Kind: "note", At: arrives.Add(-3 * lease)}, time.Now().UnixNano())
+		task := durable.Task{Key: "a", Kind: "note", At: arrives.Add(-3 * lease)}
+		w, err := durable.NewWrite(task, time.Now().UnixNano())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,8 +36,8 @@ import (
 //	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
 //	    that has returned
 //
-// Of what has no number it notes when more runs of a kind are running than its limit allows, when more start within
-// a time than its rate allows, and when a burst of SetTask puts a run off for longer than it may.
+// Of what has no number it notes when more runs of a kind are running than its limit allows, when more start
+// within a time than its rate allows, and when a burst of SetTask puts a run off for longer than it may.
 type ledger struct {
 	engine   durable.Engine
 	lease    time.Duration
@@ -396,7 +396,8 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	l.calls[r] = true
 	l.withinLimits(r)
 	if p := l.paces[run.Kind]; p != nil && !p.start(began) {
-		l.breaks("limit", "the runs of the kind %s start faster than %d at once and one in %v", run.Kind, p.burst, p.each)
+		l.breaks("limit", "the runs of the kind %s start faster than %d at once and one in %v", run.Kind, p.burst,
+			p.each)
 	}
 	if l.paused[run.Key].step < d.step { // or it no longer counts
 		l.running[run.Token][r] = true

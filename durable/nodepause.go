@@ -122,8 +122,8 @@ func (n *node) settingsError(ctx context.Context, err error) error {
 	return n.unavailable(ctx, err)
 }
 
-// pause makes the change in the settings of the engine and then here. It writes them also if they are so already:
-// then the earlier change of a caller that has given up does not take effect after that.
+// pause makes the change in the settings of the engine and then here. It writes them even if they are so already:
+// then an earlier change whose caller has given up cannot take effect after this one.
 func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -155,8 +155,9 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	}
 }
 
-// pausedAfterAll returns nil if the settings were written since that revision and are as the change makes them, and
-// else the error of the change whose answer was lost. It is not made again: another node may have undone it since.
+// pausedAfterAll returns nil if the settings were written since that revision and are as the change makes them,
+// and else the error of the change whose answer was lost. It is not made again: another node may have undone it
+// since.
 func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since int64, err error) error {
 	if !errors.Is(err, ErrUnavailable) {
 		return err

@@ -92,8 +92,8 @@ func (r *record) following(old *record, started bool, now int64) *record {
 	return &next
 }
 
-// putOff returns the task as SetTask puts it that long after its call, in which others have changed the task: it would
-// be due too soon after their runs. It returns a task without a deadline as it is.
+// putOff returns the task as SetTask puts it that long after its call, because others have changed the task
+// meanwhile: else it would be due too soon after their runs. It returns a task without a deadline as it is.
 func (r *record) putOff(by int64) *record {
 	if r.deadline == 0 || by <= 0 {
 		return r

@@ -444,7 +444,8 @@ func release(s *subject) {
 	s.write(0, remove(names[2]))
 	s.confirm(a, claimOf(mine[3]))
 	s.check(s.Release(s.ctx, a, []durable.Claim{
-		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(mine[3]), claimOf(theirs[0]), {Key: "none", Revision: 1},
+		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(mine[3]), claimOf(theirs[0]),
+		{Key: "none", Revision: 1},
 	}))
 	if !s.confirms(a, mine[3]) {
 		s.t.Error("a task whose start was confirmed is released")
