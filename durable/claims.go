@@ -185,39 +185,59 @@ func (n *node) loadLocked() timewheel.Stats {
 // it. It also releases what the gates hold beyond the node's part in their limits, which shrinks when another
 // node joins.
 func (n *node) unstick(t *term) {
-	var claims []Claim
+	var some []*live
 	n.mu.Lock()
 	if n.term == t && n.stuckLocked() {
 		now := n.clock.earliest(n.own())
-		claims = n.dropWaitingLocked(func(l *live) bool { return l.rec.due <= now })
+		some = n.heldLocked(func(l *live) bool { return l.rec.due <= now })
 	}
 	if n.term == t && n.members > 1 {
 		for _, g := range n.kinds.gated() {
 			for l := g.excess(); l != nil; l = g.excess() {
-				if l.state.Load() == waits {
-					claims = append(claims, n.giveUpLocked(l))
-				}
+				some = append(some, l)
 			}
 		}
 	}
 	n.mu.Unlock()
+	n.giveUp(t, some)
+}
+
+// heldLocked returns what the node holds and is so.
+func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
+	for _, l := range n.held {
+		if is(l) {
+			some = append(some, l)
+		}
+	}
+	return some
+}
+
+// giveUp gives back those of the lives that wait. If the start of one may have been counted, its record is
+// written: then that start is no attempt.
+func (n *node) giveUp(t *term, some []*live) {
+	var asked []*live
+	var claims []Claim
+	n.mu.Lock()
+	for _, l := range some {
+		switch {
+		case n.term != t || !n.withdrawLocked(l, begun):
+		case l.asked:
+			asked = append(asked, l)
+		default:
+			n.dropLocked(l)
+			claims = append(claims, l.toRelease())
+		}
+	}
+	n.mu.Unlock()
+	for _, l := range asked {
+		n.takeBack(l)
+	}
 	n.giveBack(t, claims)
 }
 
-// dropWaitingLocked forgets what waits and is to be given back, and returns its claims.
-func (n *node) dropWaitingLocked(is func(l *live) bool) (claims []Claim) {
-	for _, l := range n.held {
-		if l.state.Load() == waits && is(l) {
-			claims = append(claims, n.giveUpLocked(l))
-		}
-	}
-	return claims
-}
-
-// giveUpLocked forgets the live, and returns the claim that is to be given back.
-func (n *node) giveUpLocked(l *live) Claim {
-	n.dropLocked(l)
-	return Claim{Key: l.rec.key, Revision: l.claim.revision}
+// toRelease returns the claim for Release.
+func (l *live) toRelease() Claim {
+	return Claim{Key: l.rec.key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
 // giveBack releases claims that are not in memory.
@@ -322,7 +342,7 @@ func (n *node) take(t *term, got []Stored, over int64) {
 		var err error
 		switch recs[i], err = decode(s.Record); {
 		case errors.Is(err, ErrVersion) && s.Data[0] > fieldsVersion:
-			later = append(later, Claim{Key: s.Key, Revision: s.Revision})
+			later = append(later, Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
 			version = min(version, s.Data[0])
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
 		case err != nil:
@@ -381,17 +401,24 @@ func (n *node) dropLocked(l *live) {
 	}
 	delete(n.held, l.rec.key)
 	n.bytes -= l.rec.size()
-	if !l.state.CompareAndSwap(waits, gone) {
-		return
+	n.withdrawLocked(l, gone)
+}
+
+// withdrawLocked takes a live that waits out of the wheel or the backlog, puts it in the state, and reports
+// whether it did.
+func (n *node) withdrawLocked(l *live, state uint32) bool {
+	if !l.state.CompareAndSwap(waits, state) {
+		return false
 	}
 	if g := n.kinds.gate(l.rec); g != nil {
 		g.remove(l)
 	}
 	if l.overdue {
 		n.backlog.remove(l)
-		return
+	} else {
+		_ = n.wheel.RemoveTask(l.rec.key) // its error is that the wheel has let go of it, to find it withdrawn
 	}
-	_ = n.wheel.RemoveTask(l.rec.key) // its error is that the wheel has let go of it, to find it gone
+	return true
 }
 
 func (n *node) drop(l *live) {

@@ -68,3 +68,25 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 		c.exists("a", false)
 	})
 }
+
+// A SetTask that tries for long, because others change the task, counts its delay from its last try. So it adds
+// no run between those of the bursts.
+func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: sec}
+		slow, other := c.nodes[0], c.nodes[1]
+		if err := other.SetTask(ctx, task); err != nil {
+			t.Fatal(err)
+		}
+		slow.link.Next("Commit", memengine.Fault{Delay: 4 * sec})
+		began := time.Since(c.begin)
+		if err := slow.SetTask(ctx, task); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * sec)
+		calls := c.runs()
+		if len(calls) != 2 || calls[1].at < began+5*sec || calls[1].at > began+5*sec+sec/2 {
+			t.Errorf("called after %v, the runs are %v", began, briefly(calls))
+		}
+	})
+}

@@ -28,6 +28,20 @@ import (
 // Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
 // It is in nanoseconds since 1970.
 //
+// Late calls. A call that a node has given up may reach the engine at any time, after later calls of the node.
+// It does no harm:
+//
+//   - A Commit and a Confirm at a revision, a Release and a SetSettings do nothing if the task or the settings
+//     have changed. A Confirm of a claim that was confirmed counts nothing.
+//   - A Claim, a ClaimTurns, and a Commit with Hold may give the member a task that the node does not know of.
+//     The node checks its claims every four leases, and more often after an error.
+//   - A Renew takes no report back. If the member is dead, its tasks are taken over later.
+//   - A Join makes a member that is reaped after its lease.
+//   - A Leave, a Reap and a Forget end only what has ended for good.
+//   - An Ask leaves a question for a day, and nothing waits for it. An Answer changes no last answer.
+//   - A Commit on another condition is a verb that takes effect late, as the error of the verb says:
+//     [ErrUnavailable].
+//
 // Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns
 // an error may have taken effect: its answer may have been lost. A method returns an error that wraps ErrMemberGone
 // if the member is not one any more, and has done nothing then. Every other error counts as a failure that may
@@ -140,7 +154,8 @@ type Engine interface {
 	// There are none for a member that is gone.
 	Asked(ctx context.Context, by MemberID) ([]Question, error)
 
-	// Answer replaces the member's answer to a question. It does nothing if the question is forgotten.
+	// Answer replaces the member's answer to a question, but for its last one. It does nothing if the question is
+	// forgotten.
 	Answer(ctx context.Context, by MemberID, id int64, a Answer) error
 
 	// Answers returns an answer for each member that was asked and is not gone, in any order, without Data if it has
@@ -150,8 +165,10 @@ type Engine interface {
 	// Forget ends a question.
 	Forget(ctx context.Context, id int64) error
 
-	// Release gives up the claims that the member still holds at those revisions. Those tasks are free then. It
-	// does not wait for a user's transaction: the member still holds what that has locked, as Claimed shows.
+	// Release gives up the claims that the member still holds at those revisions, and of which no start was
+	// confirmed since: Stored.Starts is Claim.Starts. Those tasks are free then. So a Release that arrives late
+	// frees no run. It does not wait for a user's transaction: the member still holds what that has locked, as
+	// Claimed shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
 }
 
@@ -213,7 +230,7 @@ const MaxQuestion = 4 << 10
 type Claim struct {
 	Key      string
 	Revision int64
-	Starts   int // Stored.Starts when it was claimed; for Confirm
+	Starts   int // Stored.Starts when it was claimed
 }
 
 // A Batch is a number of writes with different keys, of which all are done or none.

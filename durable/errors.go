@@ -23,7 +23,9 @@ var (
 	ErrCorrupt     = errors.New("durable: the store is corrupt")
 
 	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error.
-	// The verb may or may not have taken effect. The scheduler continues when the engine is back.
+	// The verb may or may not have taken effect. While its call is on the way it may also take effect later, even
+	// after another verb for the key. The same holds if the context of a verb is done. The scheduler continues
+	// when the engine is back.
 	ErrUnavailable = errors.New("durable: the engine is unavailable")
 
 	// ErrFenced is the error of an engine that is to complete a run which the node does not hold any more: the

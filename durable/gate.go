@@ -38,7 +38,8 @@ type gate struct {
 	running int
 	part    part             // in the limits of all nodes
 	most    int              // may be running at once
-	rates   []bucket         // each run takes a token of each
+	rates   []bucket         // each run takes a token of each as its handler is called
+	rated   int              // running, and have not taken theirs, which are there
 	asked   int              // workers that were asked for and have not begun
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
@@ -156,16 +157,14 @@ func (g *gate) wake() {
 }
 
 // run does the run, and makes room whatever becomes of it. One that is not made after all, as its kind is paused,
-// uses up none of the rate.
+// takes no token.
 func (g *gate) run(l *live) {
 	goes := false
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if !l.ran {
-			for i := range g.rates {
-				g.rates[i].give()
-			}
+		if l.rated && !l.ran {
+			g.rated--
 		}
 		if g.running--; !goes { // the goroutine ends: another worker does the next
 			g.hireLocked(time.Now())
@@ -229,18 +228,31 @@ func (g *gate) takeLocked(now time.Time) *live {
 func (g *gate) startLocked(l *live) {
 	g.removeLocked(l)
 	g.running++
-	for i := range g.rates {
-		g.rates[i].take()
+	if l.rated = len(g.rates) > 0; l.rated {
+		g.rated++
 	}
+}
+
+// began takes the tokens of a run that is confirmed. If it took them before that, runs that have waited together
+// for a slow engine would start at once.
+func (g *gate) began() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.rated--
+	for i := range g.rates {
+		g.rates[i].take(now)
+	}
+	g.hireLocked(now)
 }
 
 // roomLocked returns how many runs may begin.
 func (g *gate) roomLocked(now time.Time) int {
-	room := max(g.most-g.running, 0)
+	room := g.most - g.running
 	for i := range g.rates {
-		room = min(room, g.rates[i].tokens(now))
+		room = min(room, g.rates[i].tokens(now)-g.rated)
 	}
-	return room
+	return max(room, 0)
 }
 
 // hireLocked asks the wheel for as many workers as may begin what waits.
@@ -265,10 +277,10 @@ func (g *gate) wakeLocked(now time.Time) {
 	}
 	var wait time.Duration
 	for i := range g.rates {
-		if g.rates[i].holds == 0 {
+		if g.rates[i].holds <= g.rated {
 			return
 		}
-		wait = max(wait, g.rates[i].next(now))
+		wait = max(wait, g.rates[i].after(g.rated, now))
 	}
 	g.waking = g.backlog.wheel.AfterFunc(wait, g.wake)
 }

@@ -86,6 +86,7 @@ type live struct {
 	over      bool          // it is not running any more; see running
 	ran       bool          // its handler was called; set by its worker, see handlings
 	cancelled bool          // so is its run, whenever it begins; see handlings
+	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
 	claim     *claim        // of a node; nil in a keeper
 }

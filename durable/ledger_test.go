@@ -36,8 +36,8 @@ import (
 //	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
 //	    that has returned
 //
-// Of what has no number it notes when more runs of a kind are running than its limit allows, and when a burst of
-// SetTask puts a run off for longer than it may.
+// Of what has no number it notes when more runs of a kind are running than its limit allows, when more start
+// within a time than its rate allows, and when a burst of SetTask puts a run off for longer than it may.
 type ledger struct {
 	engine   durable.Engine
 	lease    time.Duration
@@ -45,6 +45,7 @@ type ledger struct {
 	bounds   map[string]time.Duration // of the runs of each kind that has one
 	limits   map[string]int           // of the runs of each kind that has one, on each node
 	shared   map[string]int           // the same, on all nodes
+	paces    map[string]*pace         // of the runs of each kind that has a rate, on all nodes
 
 	mu      sync.Mutex // protects below
 	broken  []string
@@ -142,7 +143,7 @@ type running struct {
 func newLedger(engine durable.Engine, lease time.Duration, attempts int) *ledger {
 	return &ledger{
 		engine: engine, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
-		limits: map[string]int{}, shared: map[string]int{}, calls: map[*running]bool{},
+		limits: map[string]int{}, shared: map[string]int{}, paces: map[string]*pace{}, calls: map[*running]bool{},
 		reported: map[durable.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
 		restarts: map[string]int{}, restarted: map[string]int{}, maxDelays: map[string]time.Duration{},
 		deadlines: map[durable.Token]int64{}, started: map[durable.Token]bool{}, shifts: map[string]time.Duration{},
@@ -394,6 +395,10 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	l.startsWhilePaused(r)
 	l.calls[r] = true
 	l.withinLimits(r)
+	if p := l.paces[run.Kind]; p != nil && !p.start(began) {
+		l.breaks("limit", "the runs of the kind %s start faster than %d at once and one in %v", run.Kind, p.burst,
+			p.each)
+	}
 	if l.paused[run.Key].step < d.step { // or it no longer counts
 		l.running[run.Token][r] = true
 	}
@@ -457,6 +462,22 @@ func (l *ledger) withinLimits(r *running) {
 	if most, is := l.shared[r.kind]; is && onAll > most {
 		l.breaks("limit", "%d runs of the kind %s are running on all nodes", onAll, r.kind)
 	}
+}
+
+// A pace is that of runs of which a number may start at once, and then one each so often.
+type pace struct {
+	each  time.Duration
+	burst int
+	empty time.Time // when no more could have started, if none has started since
+}
+
+// start notes a start, and reports whether all times until then have no more of them than they may.
+func (p *pace) start(at time.Time) bool {
+	if full := at.Add(-time.Duration(p.burst) * p.each); p.empty.Before(full) {
+		p.empty = full
+	}
+	p.empty = p.empty.Add(p.each)
+	return !p.empty.After(at)
 }
 
 // A verb is one that is called: "add", "set", "remove", "move", "pause" or "resume"; "remove prefix" or

@@ -109,11 +109,16 @@ func (b *bucket) tokens(now time.Time) int {
 	return int(now.Sub(b.empty) / b.each)
 }
 
-func (b *bucket) take() { b.empty = b.empty.Add(b.each) }
-func (b *bucket) give() { b.empty = b.empty.Add(-b.each) }
+// take takes one.
+func (b *bucket) take(now time.Time) {
+	_ = b.tokens(now) // no more than it holds
+	b.empty = b.empty.Add(b.each)
+}
 
-// next returns how long it takes until there is a token.
-func (b *bucket) next(now time.Time) time.Duration { return b.empty.Add(b.each).Sub(now) }
+// after returns how long it takes until there is one more than n, which is less than it holds.
+func (b *bucket) after(n int, now time.Time) time.Duration {
+	return b.empty.Add(time.Duration(n+1) * b.each).Sub(now)
+}
 
 // become makes the bucket another one, with the tokens that it has.
 func (b *bucket) become(other bucket, now time.Time) {

@@ -585,3 +585,33 @@ func TestLimit_groupsTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// While the engine takes long to confirm, what the rate allows does not gather to start at once.
+func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
+	const n, burst = 100, 2
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		m.handle("k", sleeper(0), durable.WithRate(n, sec, burst))
+		for i := range 3 * n {
+			m.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		m.link.SetFaults(func(method string) (f memengine.Fault) {
+			if at := time.Since(c.begin); method == "Confirm" && at > 2*sec && at < 2*sec+sec/3 {
+				f.Delay = 2*sec + sec/3 - at
+			}
+			return f
+		})
+		testkit.Settle(10 * sec)
+		calls := c.runs()
+		for i := range calls {
+			for j := range calls[:i] {
+				if t2 := calls[i].at - calls[j].at; i-j+1 > burst+1+int(n*t2/sec) {
+					t.Fatalf("%d started within %v, from %v on", i-j+1, t2, calls[j].at)
+				}
+			}
+		}
+		if len(calls) != 3*n {
+			t.Errorf("%d runs", len(calls))
+		}
+	})
+}

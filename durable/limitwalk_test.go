@@ -102,10 +102,12 @@ func walkLimits(t *testing.T, seed uint64) *ledger {
 func (w *limitWalk) limit() {
 	each, all := 1+w.draw.IntN(4), 1+w.draw.IntN(4)
 	w.ledger.limits["limited"], w.ledger.shared["shared"] = each, all
+	rate, burst := 100+w.draw.IntN(400), 1+w.draw.IntN(simNodes-1)
+	w.ledger.paces["work"] = &pace{each: sec / time.Duration(rate), burst: burst}
 	w.options = map[string][]durable.KindOption{
 		"limited": {durable.WithConcurrency(each)},
 		"shared":  {durable.WithClusterConcurrency(all)},
-		"work":    {durable.WithClusterRate(100+w.draw.IntN(400), sec, 1+w.draw.IntN(simNodes-1))},
+		"work":    {durable.WithClusterRate(rate, sec, burst)},
 	}
 	for _, kind := range w.kinds() {
 		if w.draw.IntN(3) == 0 {
@@ -245,7 +247,7 @@ func (w *limitWalk) step() {
 
 // fault returns one.
 func (w *limitWalk) fault() memengine.Fault {
-	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(2 * simLease)))}
+	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(6 * simLease)))}
 	f.Fail, f.Lose = w.draw.IntN(3) == 0, w.draw.IntN(3) == 0
 	return f
 }

@@ -97,17 +97,16 @@ func (n *node) isSettled() bool {
 	return n.own()-n.settled <= int64(settingsFor)
 }
 
-// releasePaused gives back what the node holds of paused kinds and has not begun. A start that may have been counted
-// is taken back by runTask.
+// releasePaused gives back what the node holds of paused kinds and has not begun.
 func (n *node) releasePaused() {
 	n.mu.Lock()
 	t := n.term
-	var claims []Claim
+	var some []*live
 	if p := n.kinds.pauses(); p.All || len(p.Kinds) > 0 {
-		claims = n.dropWaitingLocked(func(l *live) bool { return p.Has(l.rec.kind) && !l.asked })
+		some = n.heldLocked(func(l *live) bool { return p.Has(l.rec.kind) })
 	}
 	n.mu.Unlock()
-	n.giveBack(t, claims)
+	n.giveUp(t, some)
 }
 
 func (n *node) paused(ctx context.Context) (Pauses, error) {
@@ -123,7 +122,8 @@ func (n *node) settingsError(ctx context.Context, err error) error {
 	return n.unavailable(ctx, err)
 }
 
-// pause makes the change, if it is one, in the settings of the engine and then here.
+// pause makes the change in the settings of the engine and then here. It writes them even if they are so already:
+// then an earlier change whose caller has given up cannot take effect after this one.
 func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -138,9 +138,7 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 			return n.settingsError(ctx, err)
 		}
 		next := was
-		if change(&next); next.equal(was) {
-			return nil
-		}
+		change(&next)
 		data, err := next.encode()
 		if err != nil {
 			return err
@@ -148,7 +146,7 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 		asked := n.own()
 		done, err := n.engine.SetSettings(ctx, data, revision)
 		if err != nil {
-			return n.pausedAfterAll(ctx, change, n.unavailable(ctx, err))
+			return n.pausedAfterAll(ctx, change, revision, n.unavailable(ctx, err))
 		}
 		if done {
 			n.adopt(next, revision+1, asked)
@@ -157,19 +155,20 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	}
 }
 
-// pausedAfterAll returns nil if the settings are as the change makes them, and else the error of the change
-// whose answer was lost. It is not made again: another node may have undone it since.
-func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), err error) error {
+// pausedAfterAll returns nil if the settings were written since that revision and are as the change makes them,
+// and else the error of the change whose answer was lost. It is not made again: another node may have undone it
+// since.
+func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since int64, err error) error {
 	if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for {
-		is, _, failed := n.readSettings(ctx)
+		is, revision, failed := n.readSettings(ctx)
 		if failed == nil {
 			next := is
-			if change(&next); next.equal(is) {
+			if change(&next); next.equal(is) && revision > since {
 				return nil
 			}
 			return fmt.Errorf("%w (it is not known whether it took effect)", err)

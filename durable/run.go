@@ -41,6 +41,7 @@ func (k *keeper) runTask(l *live) {
 	if !k.running.add(l) {
 		return // a verb was made durable with that
 	}
+	kind.starts(l)
 	k.count.start(l.rec)
 	if l.overdue {
 		k.caughtUp.note()
@@ -50,6 +51,13 @@ func (k *keeper) runTask(l *live) {
 		k.conclude(l, next, attempted(o, next))
 		return next
 	})
+}
+
+// starts takes a token for a run whose handler is about to be called, if its gate has a rate.
+func (k *kind) starts(l *live) {
+	if l.rated {
+		k.gate.began()
+	}
 }
 
 // attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is

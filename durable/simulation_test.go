@@ -241,7 +241,7 @@ func (s *simulation) faults(i int, n *simNode) {
 		case p < 110:
 			f.Delay += time.Duration(rnd.Int64N(int64(30 * time.Millisecond)))
 		case p < 115:
-			f.Delay += time.Duration(rnd.Int64N(int64(simLease * 3 / 2)))
+			f.Delay += time.Duration(rnd.Int64N(int64(6 * simLease)))
 			f.Lose = rnd.IntN(2) == 0
 		}
 		return f

@@ -73,13 +73,13 @@ func (n *node) runTask(l *live) {
 	defer n.handlings.end(h)
 	kind := n.kinds.of(l.rec)
 	if kind == nil && l.asked {
-		n.takeBack(l, l.rec.interrupted(l.claim.starts, n.kinds.get(l.rec.kind), n.now()))
+		n.takeBack(l)
 		return
 	}
 	if kind == nil || n.isStopping() {
 		n.drop(l) // at the end of the membership it is free for others
 		if kind == nil {
-			n.giveBack(l.claim.term, []Claim{{Key: l.rec.key, Revision: l.claim.revision}})
+			n.giveBack(l.claim.term, []Claim{l.toRelease()})
 		}
 		return
 	}
@@ -101,13 +101,14 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	if n.kinds.of(l.rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
-		n.takeBack(l, rec)
+		n.takeBack(l)
 		return
 	}
 	ctx, ok := n.begin(l)
 	if !ok {
 		return
 	}
+	kind.starts(l)
 	n.count.start(rec)
 	n.lastStart.Store(n.own())
 	if l.overdue {
@@ -134,7 +135,9 @@ const (
 
 // takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
 // no attempt.
-func (n *node) takeBack(l *live, rec *record) { n.conclude(l, rec, tally{}, false) }
+func (n *node) takeBack(l *live) {
+	n.conclude(l, l.rec.interrupted(l.claim.starts, n.kinds.get(l.rec.kind), n.now()), tally{}, false)
+}
 
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
 // where it belongs.

@@ -92,6 +92,18 @@ func (r *record) following(old *record, started bool, now int64) *record {
 	return &next
 }
 
+// putOff returns the task as SetTask puts it that long after its call, because others have changed the task
+// meanwhile: else it would be due too soon after their runs. It returns a task without a deadline as it is.
+func (r *record) putOff(by int64) *record {
+	if r.deadline == 0 || by <= 0 {
+		return r
+	}
+	next := *r
+	next.grid, next.due = later(r.grid, time.Duration(by)), later(r.due, time.Duration(by))
+	next.deadline = later(r.deadline, time.Duration(by))
+	return &next
+}
+
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++

@@ -398,8 +398,8 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
-	for {
-		rec, w, err := n.replacing(ctx, v.records[0])
+	for called := n.now(); ; {
+		rec, w, err := n.replacing(ctx, v.records[0].putOff(n.now()-called))
 		if err != nil {
 			return err
 		}

@@ -249,10 +249,10 @@ func lostClaims(s *subject) {
 		s.t.Errorf("after two confirmations of one claim, of which one was lost, the task is %+v", s.get(mine[0].Key))
 	}
 	link.Next("Release", lost)
-	if err := link.Release(s.ctx, id, []durable.Claim{claimOf(mine[0])}); err == nil {
+	if err := link.Release(s.ctx, id, []durable.Claim{claimOf(mine[1])}); err == nil {
 		s.t.Error("a release without an answer returns nil")
 	}
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[0])}))
+	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[1])}))
 	link.Next("Leave", lost)
 	if err := link.Leave(s.ctx, id); err == nil {
 		s.t.Error("a leave without an answer returns nil")
@@ -327,7 +327,7 @@ func starts(s *subject) {
 	if got := s.claimed(a); got[0].Starts != 1 {
 		s.t.Errorf("what is held has %d starts, want 1", got[0].Starts)
 	}
-	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[0])}))
+	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(s.get(first[0].Key))}))
 	is(1)
 	second := s.claimAll(b)
 	if len(second) != 1 || second[0].Starts != 1 || !s.confirms(b, second[0]) {
@@ -436,15 +436,20 @@ func startAgainstUnstarted(s *subject) {
 }
 
 func release(s *subject) {
-	names := s.add(4, 0)
+	names := s.add(5, 0)
 	a, b := s.join("a", long), s.join("b", long)
-	mine := s.claim(a, -1, ahead, 3)
+	mine := s.claim(a, -1, ahead, 4)
 	theirs := s.claimAll(b)
 	s.write(a, held(put(names[1], 2, durable.Always)))
 	s.write(0, remove(names[2]))
+	s.confirm(a, claimOf(mine[3]))
 	s.check(s.Release(s.ctx, a, []durable.Claim{
-		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(theirs[0]), {Key: "none", Revision: 1},
+		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(mine[3]), claimOf(theirs[0]),
+		{Key: "none", Revision: 1},
 	}))
+	if !s.confirms(a, mine[3]) {
+		s.t.Error("a task whose start was confirmed is released")
+	}
 	if s.confirms(a, mine[0]) || s.get(names[0]).Owner != 0 {
 		s.t.Error("a released task is still held")
 	}

@@ -69,6 +69,7 @@ func questions(s *subject) {
 	s.asked(b, first, second)
 	s.answers(first, durable.Answer{Name: "b", Data: []byte("for now")}, durable.Answer{Name: "c"})
 	answer(b, first, durable.Answer{Data: []byte("done"), Last: true})
+	answer(b, first, durable.Answer{Data: []byte("for now, and late")})
 	answer(late, first, durable.Answer{Data: []byte("was not asked"), Last: true})
 	s.asked(b, second)
 	s.answers(first, durable.Answer{Name: "b", Data: []byte("done"), Last: true}, durable.Answer{Name: "c"})

@@ -248,7 +248,7 @@ func completion(s *subject) {
 	}
 	s.absent(mine[0].Key)
 
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[1])})) // as if it were reaped
+	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(s.get(mine[1].Key))})) // as if it were reaped
 	tx = s.Begin(s.t)
 	defer tx.Rollback()
 	unmet, err := tx.Write(s.ctx, ack(1))

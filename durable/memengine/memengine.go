@@ -569,7 +569,7 @@ func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []dura
 	}
 	defer e.mu.Unlock()
 	for _, c := range claims {
-		if s := e.held(by, c); s != nil && e.locks[c.Key] == nil {
+		if s := e.held(by, c); s != nil && s.Starts == c.Starts && e.locks[c.Key] == nil {
 			e.give(s, 0)
 		}
 	}

@@ -72,7 +72,7 @@ func (e *Engine) Answer(ctx context.Context, by durable.MemberID, id int64, a du
 	}
 	defer e.mu.Unlock()
 	if q := e.questions[id]; q != nil {
-		if _, ok := q.answers[by]; ok {
+		if old, ok := q.answers[by]; ok && !old.Last {
 			q.answers[by] = durable.Answer{Data: slices.Clone(a.Data), Last: a.Last}
 		}
 	}

@@ -270,7 +270,7 @@ func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []dura
 ) (now int64, err error) {
 	b := e.batch()
 	b.Queue(e.sql.setNoSync)
-	b.Queue(e.sql.confirm, counted(by, claims)...).Query(func(rows pgx.Rows) error {
+	b.Queue(e.sql.confirm, arguments(by, claims)...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scanClaim)
 		for _, c := range found {
 			confirmed[c] = true
@@ -284,7 +284,7 @@ func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []dura
 func (e *Engine) stillHeld(ctx context.Context, by durable.MemberID, claims []durable.Claim,
 	confirmed map[durable.Claim]bool,
 ) (held []durable.Claim, err error) {
-	rows, err := e.control.Query(ctx, e.sql.stillHeld, counted(by, claims)...)
+	rows, err := e.control.Query(ctx, e.sql.stillHeld, arguments(by, claims)...)
 	if err == nil {
 		held, err = pgx.CollectRows(rows, scanClaim)
 	}
@@ -308,18 +308,9 @@ func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []dura
 
 // arguments returns those of a statement on claims.
 func arguments(by durable.MemberID, claims []durable.Claim) []any {
-	keys, revisions := make([][]byte, len(claims)), make([]int64, len(claims))
+	keys, revisions, starts := make([][]byte, len(claims)), make([]int64, len(claims)), make([]int32, len(claims))
 	for i, c := range claims {
-		keys[i], revisions[i] = []byte(c.Key), c.Revision
+		keys[i], revisions[i], starts[i] = []byte(c.Key), c.Revision, int32(c.Starts)
 	}
-	return []any{int64(by), keys, revisions}
-}
-
-// counted returns the arguments of a statement on claims and their starts.
-func counted(by durable.MemberID, claims []durable.Claim) []any {
-	starts := make([]int32, len(claims))
-	for i, c := range claims {
-		starts[i] = int32(c.Starts)
-	}
-	return append(arguments(by, claims), starts)
+	return []any{int64(by), keys, revisions, starts}
 }

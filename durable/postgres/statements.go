@@ -353,8 +353,9 @@ WHERE t.owner IS NOT DISTINCT FROM $1 AND EXISTS (SELECT FROM $schema.member WHE
 
 		release: sql(`
 WITH held AS MATERIALIZED (
-	SELECT t.key FROM unnest($2::bytea[], $3::bigint[]) q(key, revision)
-	JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision WHERE t.owner IS NOT DISTINCT FROM $1
+	SELECT t.key FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts)
+	JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision AND t.starts = q.starts
+	WHERE t.owner IS NOT DISTINCT FROM $1
 	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key = held.key`),
@@ -378,7 +379,7 @@ SELECT id FROM one`),
 		asked: sql(`
 SELECT q.id, q.data FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
 WHERE q.member = $1 AND NOT q.last ORDER BY q.id`),
-		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2`),
+		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2 AND NOT last`),
 		answers: sql(`
 SELECT m.name, q.answer, q.last FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
 WHERE q.id = $1`),
