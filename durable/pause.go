@@ -7,7 +7,7 @@ import "context"
 // Pause keeps the task from running until [Scheduler.Resume]. It stays as it is, and in the store, whatever
 // becomes of the process. No run of it starts after Pause has returned nil. A run in progress is not
 // interrupted, but its result no longer counts: the run is made again, with the same token, when the task is
-// resumed. To pause a task that is paused does nothing.
+// resumed, even if the first is still in progress then. To pause a task that is paused does nothing.
 //
 // Reschedule sets when the task will be due, and leaves it paused. SetTask replaces it by a task that is not
 // paused.
