@@ -153,13 +153,13 @@ func (k *keeper) readOn(of *gate, r *reading) {
 	_ = k.commit(g)
 }
 
-// skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
+// skip returns what becomes of the task as it is read, if its kind does not run what was due by then.
 func (k *keeper) skip(rec *record) *record {
 	kind := k.kinds.of(rec)
 	if rec.due > k.overdue.until || kind == nil || !rec.skippable() {
 		return rec
 	}
-	if to := kind.passesOver(rec.due, k.now(), true); to != None {
+	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != None {
 		return rec.skipped(to)
 	}
 	return rec

@@ -57,6 +57,7 @@ type keeper struct {
 
 	// The keeper's own.
 	started        bool
+	since          int64 // what was due by then is from before Start
 	live           map[string]*live
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
@@ -384,6 +385,7 @@ func (k *keeper) start() error {
 		}
 		k.started = true
 		now := time.Now().UnixNano()
+		k.since = now - 1
 		k.overdueBy.Store(now - 1)
 		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
@@ -394,7 +396,13 @@ func (k *keeper) start() error {
 
 // handled has what waits for a handler of the kind read again.
 func (k *keeper) handled(kind string) {
-	_ = k.post(op{do: func(*group) error { k.readAgain(kind); return nil }}) // or nothing runs any more
+	_ = k.post(op{do: func(*group) error { // its error is that nothing runs any more
+		if k.started {
+			k.kinds.get(kind).since.Store(k.now())
+		}
+		k.readAgain(kind)
+		return nil
+	}})
 }
 
 func (k *keeper) get(_ context.Context, key string) (view, bool, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // What a kind makes of the runs that fell due while nothing ran: on the grid of an interval, and on that of a
@@ -124,5 +125,50 @@ func TestWithMissedAge_wrong(t *testing.T) {
 				t.Errorf("an age of %v is accepted", d)
 			}
 		}
+	})
+}
+
+// Only what was due before Start, Handle or the resumption of its own kind is skipped, whatever is done to others.
+func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
+	const tasks = 3000 // more than are in memory
+	for name, c := range map[string]struct{ before, after func(r *rig) }{
+		"resumed": {
+			func(r *rig) { r.must(r.PauseKind(ctx, "note")) },
+			func(r *rig) { r.must(r.ResumeKind(ctx, "note")) },
+		},
+		"handled": {func(r *rig) { r.crash("note") }, func(r *rig) { r.handle("note", ok) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.add(durable.Task{Key: "other", Kind: "note", Delay: sec})
+				c.before(r)
+				r.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+				r.start()
+				for i := range tasks {
+					r.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+				}
+				testkit.Settle(3 * sec)
+				c.after(r)
+				testkit.Settle(10 * time.Minute)
+				if n := len(r.runs()); n != tasks+1 {
+					t.Errorf("%d runs, want %d", n, tasks+1)
+				}
+			})
+		})
+	}
+	t.Run("handled on a node", func(t *testing.T) {
+		inCluster(t, 0, func(t *testing.T, c *cluster) {
+			n := c.join("note")
+			n.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+			for i := range tasks / 10 {
+				n.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+			}
+			testkit.Settle(2 * sec)
+			n.handle("other", ok)
+			testkit.Settle(10 * time.Minute)
+			if n := len(c.runs()); n != tasks/10 {
+				t.Errorf("%d runs, want %d", n, tasks/10)
+			}
+		})
 	})
 }
