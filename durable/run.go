@@ -30,6 +30,10 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	if l.overdue {
+		if next := k.skip(rec, kind); next != rec { // it has waited for long, or was restored
+			k.conclude(l, next, tally{})
+			return
+		}
 		if !k.countStart(l) {
 			return
 		}
