@@ -438,6 +438,21 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	})
 }
 
+// CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.
+func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "later", Kind: "note", Delay: sec, PayloadVersion: 2})
+		r.crash()
+		testkit.Settle(2 * sec)
+		r.start()
+		testkit.Settle(sec)
+		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || len(c.Kinds) != 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		r.unhandled(1)
+	})
+}
+
 // CatchUp counts what is overdue by kind, each with the due time of its own oldest task.
 func TestCatchUp_byKind(t *testing.T) {
 	const tasks = 30
