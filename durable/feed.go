@@ -215,7 +215,6 @@ func (k *keeper) readAgain(kind string) {
 	// What is due now has been read, unless the feed ahead is behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
 	k.overdue = feed{at: Position{Due: None}, until: until}
-	k.overdueBy.Store(until)
 	if !k.ahead.passed(end(until)) {
 		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
 	}

@@ -51,9 +51,8 @@ type keeper struct {
 	handlings handlings
 	report    reporter
 
-	overdueBy atomic.Int64 // the due time up to which the overdue feed reads
-	caughtUp  rate         // starts of overdue tasks
-	counted   atomic.Int64 // starts of overdue tasks that were to be made durable
+	caughtUp rate         // starts of what had been due for overdueAfter
+	counted  atomic.Int64 // starts of overdue tasks that were to be made durable
 
 	// The keeper's own.
 	started        bool
@@ -122,7 +121,6 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
-	k.overdueBy.Store(None)
 	keys := store.Keys() // as they are before the first operation, and so are the records
 	begun := make(chan struct{})
 	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
@@ -386,7 +384,6 @@ func (k *keeper) start() error {
 		k.started = true
 		now := time.Now().UnixNano()
 		k.since = now - 1
-		k.overdueBy.Store(now - 1)
 		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
 		k.backlog.start()
@@ -469,13 +466,7 @@ func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 
 func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.caughtUp.read() }
 
-// overdueUntil returns the due time up to which tasks are read as overdue.
-func (k *keeper) overdueUntil() int64 {
-	if by := k.overdueBy.Load(); by != None {
-		return by
-	}
-	return k.now()
-}
+func (k *keeper) overdueUntil() int64 { return k.now() - int64(overdueAfter) }
 
 func (k *keeper) fill(s *Stats) {
 	k.count.fill(s)

@@ -192,7 +192,7 @@ type KindInfo struct {
 // Kinds returns the kinds that have a handler here, in order of their names.
 func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
-// CatchUp is what is left of the overdue tasks that were found at the start, or taken over.
+// CatchUp is how many tasks are overdue: they have been due for a second or more, and are not running.
 type CatchUp struct {
 	Left   int       // tasks; at least, if Cut
 	Cut    bool      // there are more than were counted

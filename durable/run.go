@@ -46,7 +46,7 @@ func (k *keeper) runTask(l *live) {
 		return // a verb was made durable with that
 	}
 	k.count.start(l.rec)
-	if l.overdue {
+	if rec.due <= k.overdueUntil() {
 		k.caughtUp.note()
 	}
 	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
