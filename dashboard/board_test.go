@@ -314,7 +314,8 @@ func TestScheduler_engineAway(t *testing.T) {
 	})
 }
 
-// Handlers that hang on all workers are an overload at the first look, and since the first run waits.
+// Handlers that hang on all workers are an overload at the first look, and since the first run waits. What waits is
+// overdue.
 func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New(), durable.WithPoolSize(8))
@@ -329,7 +330,8 @@ func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 		put(t, s, many(50, "stuck", "stuck", time.Second)...)
 		time.Sleep(4 * time.Second) // until just before the second reading
 		got := answer[sourcesJSON](t, ask(h, "GET", "/api/sources", nil), 200).Sources[0].Health
-		if len(got.Findings) != 1 || got.Findings[0].Kind != health.Overloaded ||
+		if len(got.Findings) != 2 || got.Findings[0].Kind != health.Overloaded || got.Findings[1].Kind != health.CatchingUp ||
+			got.Findings[1].Text != "Catching up: 42 overdue tasks left, the oldest due 3 s ago" ||
 			!strings.HasPrefix(got.Text, "Overloaded for 3 s: 8 of 8 workers busy, 42 runs wait, the oldest for 3 s") {
 			t.Errorf("the health is %+v", got)
 		}

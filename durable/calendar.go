@@ -50,6 +50,7 @@ func parseCalendar(spec string) (*calendar, error) {
 	if rest, ok := strings.CutPrefix(spec, "CRON_TZ="); ok {
 		zone, fields, _ = strings.Cut(rest, " ")
 	}
+	fields = strings.TrimSpace(fields)
 	in, err := loadZone(zone)
 	switch {
 	case len(spec) > MaxCron:
@@ -63,7 +64,7 @@ func parseCalendar(spec string) (*calendar, error) {
 	case strings.HasPrefix(fields, "@every"):
 		return wrong("Interval is for a fixed time between runs")
 	}
-	parsed, err := cron.ParseStandard(strings.TrimSpace(fields))
+	parsed, err := cron.ParseStandard(fields)
 	if err != nil {
 		return wrong("%v", err)
 	}

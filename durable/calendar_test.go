@@ -220,7 +220,8 @@ func TestNext_whenTheClocksAreSet(t *testing.T) {
 
 func TestNext_wrong(t *testing.T) {
 	for _, spec := range []string{
-		"", " ", "@", "@every 1h", "@reboot", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *",
+		"", " ", "@", "@every 1h", " @every 1h", "CRON_TZ=UTC  @every 1h", "@reboot",
+		"* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *",
 		"* * * 13 *", "* * * * 7", "*/0 * * * *", "a * * * *", ", * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
 		"CRON_TZ=",
 		"CRON_TZ=UTC",

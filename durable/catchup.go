@@ -40,28 +40,24 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 	return now, nil
 }
 
-// countOverdue counts the overdue tasks that are not running and whose kind has a handler here and is not
-// paused.
+// countOverdue counts the overdue tasks that are not running and whose kind has a handler here for their payload
+// and is not paused.
 func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 	var is CatchUp
 	begun := time.Now()
 	total, _ := s.below.overdueStarts()
 	over := stretch{after: Position{Due: None}, until: s.below.overdueUntil()}
 	kinds := make(map[string]*KindCatchUp)
-	paused := s.kinds.pauses()
-	for _, kind := range s.kinds.names() {
-		if !paused.Has(kind) {
-			kinds[kind] = &KindCatchUp{Kind: kind}
-		}
-	}
 	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
-		kind := kinds[v.rec.kind]
-		if v.running || kind == nil {
+		if v.running || s.kinds.of(v.rec) == nil {
 			return true
 		}
-		if kind.Left++; kind.Left == 1 {
-			kind.Oldest = time.Unix(0, v.rec.due)
+		kind := kinds[v.rec.kind]
+		if kind == nil {
+			kind = &KindCatchUp{Kind: v.rec.kind, Oldest: time.Unix(0, v.rec.due)}
+			kinds[v.rec.kind] = kind
 		}
+		kind.Left++
 		return true
 	})
 	if err != nil {
@@ -69,9 +65,6 @@ func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
 	}
 	is.Cut = !end.whole
 	for _, kind := range kinds {
-		if kind.Left == 0 {
-			continue
-		}
 		is.Kinds = append(is.Kinds, *kind)
 		if is.Left += kind.Left; is.Oldest.IsZero() || kind.Oldest.Before(is.Oldest) {
 			is.Oldest = kind.Oldest

@@ -115,10 +115,15 @@ func (k *keeper) takeIn(g *group, rec *record) {
 	switch {
 	case k.live[rec.key] != nil: // it has been read before
 	case !k.passed(rec): // the limit of its kind is full
-	case rec.due <= k.overdue.until && k.kinds.of(rec) == nil:
-		k.setAside(rec)
+	case rec.due > k.overdue.until:
+		k.place(rec.key, rec)
 	default:
-		if next := k.skip(rec); next != rec {
+		kind := k.kinds.of(rec)
+		if kind == nil {
+			k.setAside(rec)
+			return
+		}
+		if next := k.skip(rec, kind); next != rec {
 			g.put(rec.key, rec, next)
 			return
 		}
@@ -153,13 +158,12 @@ func (k *keeper) readOn(of *gate, r *reading) {
 	_ = k.commit(g)
 }
 
-// skip returns what becomes of the task as it is read, if its kind does not run what was due before the start.
-func (k *keeper) skip(rec *record) *record {
-	kind := k.kinds.of(rec)
-	if rec.due > k.overdue.until || kind == nil || !rec.skippable() {
+// skip returns what becomes of an overdue task before its run, if its kind passes over what was due by then.
+func (k *keeper) skip(rec *record, kind *kind) *record {
+	if !rec.skippable() {
 		return rec
 	}
-	if to := kind.passesOver(rec.due, k.now(), true); to != None {
+	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != None {
 		return rec.skipped(to)
 	}
 	return rec
@@ -211,7 +215,6 @@ func (k *keeper) readAgain(kind string) {
 	// What is due now has been read, unless the feed ahead is behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
 	k.overdue = feed{at: Position{Due: None}, until: until}
-	k.overdueBy.Store(until)
 	if !k.ahead.passed(end(until)) {
 		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
 	}

@@ -51,12 +51,12 @@ type keeper struct {
 	handlings handlings
 	report    reporter
 
-	overdueBy atomic.Int64 // the due time up to which the overdue feed reads
-	caughtUp  rate         // starts of overdue tasks
-	counted   atomic.Int64 // starts of overdue tasks that were to be made durable
+	caughtUp rate         // starts of what had been due for overdueAfter
+	counted  atomic.Int64 // starts of overdue tasks that were to be made durable
 
 	// The keeper's own.
 	started        bool
+	since          int64 // what was due by then is from before Start
 	live           map[string]*live
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
@@ -122,7 +122,6 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
-	k.overdueBy.Store(None)
 	keys := store.Keys() // as they are before the first operation, and so are the records
 	begun := make(chan struct{})
 	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
@@ -385,7 +384,7 @@ func (k *keeper) start() error {
 		}
 		k.started = true
 		now := time.Now().UnixNano()
-		k.overdueBy.Store(now - 1)
+		k.since = now - 1
 		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
 		k.backlog.start()
@@ -395,7 +394,13 @@ func (k *keeper) start() error {
 
 // handled has what waits for a handler of the kind read again.
 func (k *keeper) handled(kind string) {
-	_ = k.post(op{do: func(*group) error { k.readAgain(kind); return nil }}) // or nothing runs any more
+	_ = k.post(op{do: func(*group) error { // its error is that nothing runs any more
+		if k.started {
+			k.kinds.get(kind).since.Store(k.now())
+		}
+		k.readAgain(kind)
+		return nil
+	}})
 }
 
 func (k *keeper) get(_ context.Context, key string) (view, bool, error) {
@@ -462,13 +467,7 @@ func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 
 func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.caughtUp.read() }
 
-// overdueUntil returns the due time up to which tasks are read as overdue.
-func (k *keeper) overdueUntil() int64 {
-	if by := k.overdueBy.Load(); by != None {
-		return by
-	}
-	return k.now()
-}
+func (k *keeper) overdueUntil() int64 { return k.now() - int64(overdueAfter) }
 
 func (k *keeper) fill(s *Stats) {
 	k.count.fill(s)

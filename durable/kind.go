@@ -127,7 +127,7 @@ type kind struct {
 	cluster     Limit // on all nodes
 	gate        *gate // nil if it has no limit
 
-	resumed atomic.Int64 // when it was resumed last, by the backend's time
+	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
@@ -210,7 +210,7 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	was, k.paused = k.paused, p
 	for name, kind := range k.named {
 		if was.Has(name) && !p.Has(name) {
-			kind.resumed.Store(now)
+			kind.since.Store(now)
 		}
 	}
 	return was

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // What a kind makes of the runs that fell due while nothing ran: on the grid of an interval, and on that of a
@@ -124,5 +125,130 @@ func TestWithMissedAge_wrong(t *testing.T) {
 				t.Errorf("an age of %v is accepted", d)
 			}
 		}
+	})
+}
+
+// An overdue run that waits for the limit of its kind until it is too old is missed.
+func TestMissed_withAnAge_whileItWaits(t *testing.T) {
+	const tasks = 5
+	options := []durable.KindOption{durable.WithMissedAge(20 * time.Minute), durable.WithConcurrency(1)}
+	slow := sleeper(10 * time.Minute)
+	task := func(i int) durable.Task {
+		return durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: time.Minute, Interval: 24 * hour, Times: 3}
+	}
+	check := func(starts []time.Duration, info func(string) durable.Info) {
+		t.Helper()
+		if len(starts) != 2 || starts[1]-starts[0] > 11*time.Minute {
+			t.Errorf("the runs start at %v, want two", starts)
+		}
+		for i := range tasks {
+			missed, times := uint64(0), 2
+			if i >= 2 {
+				missed, times = 1, 3
+			}
+			if is := info(task(i).Key); is.Missed != missed || is.Times != times || is.Attempts != 0 {
+				t.Errorf("%+v", is)
+			}
+		}
+	}
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", slow, options...)
+		for i := range tasks {
+			r.add(task(i))
+		}
+		r.crash()
+		r.handle("k", slow, options...)
+		time.Sleep(2 * time.Minute)
+		r.start()
+		testkit.Settle(2 * hour)
+		var starts []time.Duration
+		for _, c := range r.runs() {
+			starts = append(starts, c.at)
+		}
+		check(starts, r.info)
+	})
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		c.nodes[0].handle("k", slow, options...)
+		for i := range tasks {
+			c.nodes[0].add(task(i))
+		}
+		c.nodes[0].shutdown()
+		c.nodes = nil
+		time.Sleep(2 * time.Minute)
+		c.join("note").handle("k", slow, options...)
+		testkit.Settle(2 * hour)
+		var starts []time.Duration
+		for _, call := range c.runs() {
+			starts = append(starts, call.at)
+		}
+		check(starts, c.info)
+	})
+}
+
+// A run from before the start that is restored after it is skipped as it would be if it had been there.
+func TestMissedSkip_ofARestoredTask(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		r.add(durable.Task{Key: "k", Kind: "k", Delay: sec, Interval: hour, Times: 3})
+		record, _, err := r.store.Get("k")
+		r.must(err)
+		r.must(r.RemoveTask(ctx, "k"))
+		testkit.Settle(10 * time.Minute)
+		r.crash()
+		r.handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		r.start()
+		r.must(r.Restore(ctx, record))
+		testkit.Settle(10 * sec)
+		if calls := r.runs(); len(calls) != 0 {
+			t.Errorf("these ran: %v", brief(calls))
+		}
+		if i := r.info("k"); i.Missed != 1 || i.Times != 3 || !i.Next.Equal(r.begin.Add(hour+sec)) {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
+// Only what was due before Start, Handle or the resumption of its own kind is skipped, whatever is done to others.
+func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
+	const tasks = 3000 // more than are in memory
+	for name, c := range map[string]struct{ before, after func(r *rig) }{
+		"resumed": {
+			func(r *rig) { r.must(r.PauseKind(ctx, "note")) },
+			func(r *rig) { r.must(r.ResumeKind(ctx, "note")) },
+		},
+		"handled": {func(r *rig) { r.crash("note") }, func(r *rig) { r.handle("note", ok) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.add(durable.Task{Key: "other", Kind: "note", Delay: sec})
+				c.before(r)
+				r.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+				r.start()
+				for i := range tasks {
+					r.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+				}
+				testkit.Settle(3 * sec)
+				c.after(r)
+				testkit.Settle(10 * time.Minute)
+				if n := len(r.runs()); n != tasks+1 {
+					t.Errorf("%d runs, want %d", n, tasks+1)
+				}
+			})
+		})
+	}
+	t.Run("handled on a node", func(t *testing.T) {
+		inCluster(t, 0, func(t *testing.T, c *cluster) {
+			n := c.join("note")
+			n.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+			for i := range tasks / 10 {
+				n.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+			}
+			testkit.Settle(2 * sec)
+			n.handle("other", ok)
+			testkit.Settle(10 * time.Minute)
+			if n := len(c.runs()); n != tasks/10 {
+				t.Errorf("%d runs, want %d", n, tasks/10)
+			}
+		})
 	})
 }

@@ -73,7 +73,7 @@ type node struct {
 	members    int // of the engine, as far as it knows
 	started    bool
 	stopping   bool
-	since      int64 // by the engine's clock: what was due before is from before Start, or Handle
+	since      int64 // by the engine's clock: what was due before is from before Start
 	generation uint64
 	overdue    cursor
 	unreported bool   // there is a kind of which the other nodes must hear
@@ -211,10 +211,10 @@ func (n *node) start() error {
 	return nil
 }
 
-func (n *node) handled(string) {
+func (n *node) handled(kind string) {
 	n.mu.Lock()
 	if n.started {
-		n.since = n.clock.earliest(n.own())
+		n.kinds.get(kind).since.Store(n.clock.earliest(n.own()))
 	}
 	n.rewindLocked()
 	n.unreported = n.kinds.shared() != nil

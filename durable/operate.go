@@ -192,7 +192,7 @@ type KindInfo struct {
 // Kinds returns the kinds that have a handler here, in order of their names.
 func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
-// CatchUp is what is left of the overdue tasks that were found at the start, or taken over.
+// CatchUp is how many tasks are overdue: they have been due for a second or more, and are not running.
 type CatchUp struct {
 	Left   int       // tasks; at least, if Cut
 	Cut    bool      // there are more than were counted
@@ -210,7 +210,7 @@ type KindCatchUp struct {
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
 // looks at the tasks for 150 ms at most, in due order: if it is Cut, a kind whose tasks are due later than the
-// others may be missing. Those of a kind that has no handler here, or is paused, are left out. What has taken
+// others may be missing. Those that have no handler here, or whose kind is paused, are left out. What has taken
 // longer than 5 ms is used again for a hundred times as long; Left is less the tasks that have been started
 // since.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }

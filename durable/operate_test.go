@@ -450,6 +450,51 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	})
 }
 
+// CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.
+func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.add(durable.Task{Key: "later", Kind: "note", Delay: sec, PayloadVersion: 2})
+		r.crash()
+		testkit.Settle(2 * sec)
+		r.start()
+		testkit.Settle(sec)
+		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || len(c.Kinds) != 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		r.unhandled(1)
+	})
+}
+
+// CatchUp counts a backlog that builds up after the start, for a limit or for want of workers, and says when it is
+// worked off.
+func TestCatchUp_ofWhatFallsDueAfterTheStart(t *testing.T) {
+	const tasks = 3000 // more than are in memory
+	for name, option := range map[string]durable.KindOption{
+		"limit": durable.WithConcurrency(1), "workers": durable.WithRetry(1, sec, sec),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOneBubble(t, func(t *testing.T, r *rig) {
+				r.handle("slow", sleeper(sec), option)
+				for i := range tasks {
+					r.add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
+				}
+				testkit.Settle(sec + sec/2)
+				if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 {
+					t.Errorf("half a second after they were due: %+v, %v", c, err)
+				}
+				testkit.Settle(20 * sec)
+				c, err := r.CatchUp(ctx)
+				want := tasks - len(r.runs())
+				left := time.Duration(want) * sec
+				if err != nil || c.Left != want || !c.Oldest.Equal(r.begin.Add(sec)) ||
+					time.Until(c.Done) < left*8/10 || time.Until(c.Done) > left*12/10 {
+					t.Errorf("%d are left, and CatchUp is %+v, %v", want, c, err)
+				}
+			}, durable.WithPoolSize(1))
+		})
+	}
+}
+
 // CatchUp counts what is overdue by kind, each with the due time of its own oldest task.
 func TestCatchUp_byKind(t *testing.T) {
 	const tasks = 30

@@ -30,6 +30,10 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	if l.overdue {
+		if next := k.skip(rec, kind); next != rec { // it has waited for long, or was restored
+			k.conclude(l, next, tally{})
+			return
+		}
 		if !k.countStart(l) {
 			return
 		}
@@ -43,7 +47,7 @@ func (k *keeper) runTask(l *live) {
 	}
 	kind.starts(l)
 	k.count.start(l.rec)
-	if l.overdue {
+	if rec.due <= k.overdueUntil() {
 		k.caughtUp.note()
 	}
 	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {

@@ -204,7 +204,7 @@ func (n *node) skipsTo(l *live, of *kind) int64 {
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.passesOver(l.rec.due, now, l.rec.due <= max(n.since, of.resumed.Load()))
+	return of.passesOver(l.rec.due, now, l.rec.due <= max(n.since, of.since.Load()))
 }
 
 func (n *node) isStopping() bool {

@@ -29,7 +29,7 @@ type backend interface {
 	len() int
 	census(ctx context.Context) (Census, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
-	overdueUntil() int64                              // what was due by then counts as overdue
+	overdueUntil() int64                              // what was due by then counts as overdue in CatchUp
 	overdueStarts() (total uint64, perSecond float64) // of overdue tasks, on all nodes, as far as that is known
 	fill(s *Stats)                                    // with what it has counted
 	backuper() (Backuper, bool)                       // the store, if it is one

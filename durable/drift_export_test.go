@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"fmt"
+)
+
+// Drift returns where the accounts of a keeper disagree with what is in memory and in the store. Nothing may happen
+// meanwhile.
+func Drift(s *Scheduler) []string {
+	k := s.below.(*keeper)
+	d := drift{k: k}
+	if err := k.ask(context.Background(), op{do: func(*group) error { return d.find() }}); err != nil {
+		d.wrong("%v", err)
+	}
+	return d.found
+}
+
+type drift struct {
+	k     *keeper
+	found []string
+}
+
+func (d *drift) wrong(format string, args ...any) {
+	d.found = append(d.found, fmt.Sprintf(format, args...))
+}
+
+// same notes a count that is wrong.
+func (d *drift) same(what string, counted, is int) {
+	if counted != is {
+		d.wrong("%s: %d are counted, and %d are there", what, counted, is)
+	}
+}
+
+func (d *drift) find() error {
+	d.memory()
+	d.k.running.mu.Lock()
+	defer d.k.running.mu.Unlock()
+	for key, l := range d.k.running.of {
+		if d.k.live[key] != l {
+			d.wrong("%s is running, and is not live", key)
+		}
+	}
+	return d.store()
+}
+
+// memory checks the backlog and the gates.
+func (d *drift) memory() {
+	k := d.k
+	k.backlog.mu.Lock()
+	defer k.backlog.mu.Unlock()
+	for _, g := range k.kinds.gated() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+	}
+	queued, size := 0, 0
+	held, bytes := make(map[*gate]int), make(map[*gate]int)
+	for key, l := range k.live {
+		if l.state.Load() != waits {
+			continue
+		}
+		in, _ := k.backlog.queue.Get(l)
+		g := k.kinds.gate(l.rec)
+		if l.overdue && in != l && (g == nil || !g.queue.has(l)) {
+			d.wrong("%s is overdue, and waits nowhere", key)
+		}
+		if in == l && (g == nil || !g.overdue.has(l)) {
+			queued++
+			size += l.rec.size()
+		}
+		if g != nil && g.held.has(l) { // or it is from before the gate
+			held[g]++
+			bytes[g] += l.rec.size()
+		}
+	}
+	d.same("backlog", k.backlog.n, queued)
+	d.same("bytes of the backlog", k.backlog.size, size)
+	d.same("left of the backlog", int(k.backlog.left.Load()), k.backlog.queue.Len())
+	lives, total := 0, 0
+	for _, g := range k.kinds.gated() {
+		shared := 0
+		for _, of := range g.held.of {
+			shared += of.held.Len()
+		}
+		d.same("held of "+g.name, g.held.len(), held[g])
+		d.same("shares of "+g.name, shared, held[g])
+		d.same("bytes of "+g.name, g.bytes, bytes[g])
+		lives += held[g]
+		total += bytes[g]
+	}
+	d.same("held", int(k.kinds.held.lives.Load()), lives)
+	d.same("bytes held", int(k.kinds.held.bytes.Load()), total)
+}
+
+// store checks where each task is that the store has.
+func (d *drift) store() error {
+	k := d.k
+	unhandled, n, live := make(map[string]int), 0, 0
+	for rec, err := range decoded(k.store.Due(Position{Due: None}, never)) {
+		if err != nil {
+			return err
+		}
+		if k.prints != nil && k.prints.free(rec.key) {
+			d.wrong("%s has no fingerprint", rec.key)
+		}
+		l := k.live[rec.key]
+		switch {
+		case l != nil:
+			live++
+			if l.rec.token() != rec.token() || l.rec.due != rec.due {
+				d.wrong("%s is live as %+v, and stored as %+v", rec.key, l.rec, rec)
+			}
+		case !k.passed(rec):
+		case k.kinds.of(rec) != nil:
+			d.wrong("%s was read, is handled, and is not in memory", rec.key)
+		case k.kinds.pauses().Has(rec.kind):
+			if !k.waiting[rec.kind] {
+				d.wrong("%s is set aside, and would not be read again", rec.key)
+			}
+		default:
+			unhandled[rec.kind]++
+			n++
+		}
+	}
+	d.same("live", len(k.live), live)
+	d.same("unhandled", int(k.count.unhandled.Load()), n)
+	for kind, counted := range k.unhandled {
+		d.same("unhandled of "+kind, counted, unhandled[kind])
+	}
+	return nil
+}
+
+// has reports whether the live is in.
+func (t *turns) has(l *live) bool {
+	group := t.of[l.rec.group]
+	if group == nil {
+		return false
+	}
+	in, _ := group.lives.Get(l)
+	return in == l
+}
