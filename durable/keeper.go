@@ -56,7 +56,7 @@ type keeper struct {
 
 	// The keeper's own.
 	started        bool
-	since          int64 // what was due by then is from before Start
+	since          int64 // what was due by then is from before Start, which sets it
 	live           map[string]*live
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64

@@ -29,6 +29,9 @@ func WithConcurrency(n int) KindOption {
 // WithRate bounds how many runs of the kind start in this scheduler: n within per, evenly spread, and burst at
 // once if none has started for long enough. So within any time t at most burst + n·t/per start. An attempt
 // counts as a run. n, per and burst must be positive.
+//
+// On a node a start takes some milliseconds, in which the engine confirms it, and no more than burst are being
+// confirmed at the same time. So for a high rate let burst be what the rate allows within 20 ms, or more.
 func WithRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return k.limit.spread(n, per, burst) }
 }
