@@ -39,7 +39,7 @@ type gate struct {
 	part    part             // in the limits of all nodes
 	most    int              // may be running at once
 	rates   []bucket         // each run takes a token of each as its handler is called
-	rated   int              // running, and have not taken theirs, which are there
+	rated   int              // running, and will take tokens that are there
 	asked   int              // workers that were asked for and have not begun
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
 	wanted  bool             // the backend is to be called when half of what is held has begun
