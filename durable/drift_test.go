@@ -26,10 +26,7 @@ const (
 // and crash with the process. After each step all accounts agree with what is in the store, and in the end with
 // none.
 func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
-	first, seeds := uint64(1), uint64(driftSeeds)
-	if *simSeed > 1 || *simSeeds < driftSeeds {
-		first, seeds = *simSeed, uint64(*simSeeds)
-	}
+	first, seeds := someSeeds(driftSeeds)
 	for seed := first; seed < first+seeds; seed++ {
 		inOneBubble(t, func(t *testing.T, r *rig) {
 			w := &driftWalk{rig: r, seed: seed, draw: rand.New(rand.NewPCG(seed, 1)), runs: rand.New(rand.NewPCG(seed, 2))}
