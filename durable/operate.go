@@ -23,7 +23,7 @@ const (
 	Retrying        // due later, after a failed attempt
 	Waiting         // due, and not running
 	Running         // its handler runs, on whatever node
-	Parked          // all attempts have failed
+	Parked          // until it is rescheduled or replaced: all attempts have failed, or the handler has parked it
 	Paused          // until it is resumed
 )
 
