@@ -725,7 +725,7 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 		}
 		time.Sleep(3500 * time.Millisecond)
 		claims(memengine.Fault{Fail: true})
-		time.Sleep(850 * time.Millisecond) // the node claims each tenth of a second, twice
+		time.Sleep(850 * time.Millisecond)                     // the node claims each tenth of a second, twice
 		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
 		time.Sleep(150 * time.Millisecond)
 		if err := s.PauseKind(ctx, "k"); err != nil {
