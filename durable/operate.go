@@ -23,7 +23,7 @@ const (
 	Retrying        // due later, after a failed attempt
 	Waiting         // due, and not running
 	Running         // its handler runs, on whatever node
-	Parked          // all attempts have failed
+	Parked          // until it is rescheduled or replaced: all attempts have failed, or the handler has parked it
 	Paused          // until it is resumed
 )
 
@@ -183,6 +183,8 @@ type KindInfo struct {
 	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
 	Waiting     int   // due runs that this scheduler holds and that wait for the limits; 0 while it is paused
 
+	// Calls of the handler, also those of which the result does not count, because the task was removed, moved or
+	// paused meanwhile. Stats leaves these out of Succeeded and Failed.
 	Started   uint64
 	Succeeded uint64
 	Failed    uint64

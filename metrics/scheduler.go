@@ -130,7 +130,7 @@ func leased(n durable.NodeStats, d time.Duration) float64 {
 var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked and paused ones included.",
 		func(r durableReading) float64 { return float64(r.Pending) }),
-	newGauge("timewheel_durable_tasks_parked", "Tasks that are parked: all attempts of a run have failed.",
+	newGauge("timewheel_durable_tasks_parked", "Tasks that are parked, until they are rescheduled or replaced.",
 		func(r durableReading) float64 { return float64(r.Parked) }),
 	newGauge("timewheel_durable_tasks_unhandled", "Due tasks that wait because their kind has no handler.",
 		func(r durableReading) float64 { return float64(r.Unhandled) }),

@@ -40,7 +40,7 @@ func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
 	}
 	if task != nil {
 		if task.Delay != 0 {
-			return nil, fmt.Errorf("%w: delay %v is not 0, with a time", ErrInvalidTask, task.Delay)
+			return nil, fmt.Errorf("%w: delay %v of a task with a time: it must be 0", ErrInvalidTask, task.Delay)
 		}
 		delayed := *task
 		delayed.Delay = 1 // any: the time is in place of it

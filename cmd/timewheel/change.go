@@ -70,7 +70,7 @@ begin again with all of their attempts. Paused ones are left alone: resume them.
 ` + aboutBulk + `  timewheel run-now -kind mail -state retrying`
 
 	aboutUnpark = `
-A task is parked when all attempts of a run have failed.
+A task is parked when all attempts of a run have failed, or the handler has parked it.
 ` + aboutBulk + `  timewheel unpark order:42
   timewheel unpark -failure "connection refused"`
 

@@ -334,7 +334,7 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text += fmt.Sprintf(", %s of them of kind %s", number(most.Parked), most.Kind)
 	}
 	return []Finding{{Parked, since(now, past, func(r SchedulerReading) bool { return r.Parked > 0 }),
-		text + "; all attempts have failed"}}
+		text + ", until somebody acts"}}
 }
 
 // nodesLost reports the members that have gone lately and did not leave by themselves: their lease was late

@@ -80,11 +80,11 @@ func TestJudgeScheduler(t *testing.T) {
 			{Failing, noon, "Kind c: 3 of 3 attempts failed in the last 5 m (and more: kinds fail)"},
 		}},
 		{"parked", at(0, r{Parked: 1204, Kinds: []KindReading{{Kind: "a", Parked: 4}, {Kind: "b", Parked: 1200}}}), []r{at(m, r{}), at(s, r{Parked: 1})},
-			[]Finding{{Parked, ago(s), "1,204 tasks are parked, 1,200 of them of kind b; all attempts have failed"}}},
+			[]Finding{{Parked, ago(s), "1,204 tasks are parked, 1,200 of them of kind b, until somebody acts"}}},
 		{"parked before the first reading", at(0, r{Parked: 1, Kinds: []KindReading{{Kind: "a", Parked: 1}}}), []r{at(m, r{Parked: 1})},
-			[]Finding{{Parked, time.Time{}, "1 task is parked, of kind a; all attempts have failed"}}},
+			[]Finding{{Parked, time.Time{}, "1 task is parked, of kind a, until somebody acts"}}},
 		{"parked, of kinds that are not counted yet", at(0, r{Parked: 2}), []r{at(m, r{})},
-			[]Finding{{Parked, noon, "2 tasks are parked; all attempts have failed"}}},
+			[]Finding{{Parked, noon, "2 tasks are parked, until somebody acts"}}},
 		{"a node was taken over: it was late", nodes(0, node("a", 1, 4*s)), []r{
 			nodes(9*s, node("a", 1, 4*s), node("b", 2, 4*s)), nodes(8*s, node("a", 1, 4*s), node("b", 2, s)), nodes(7*s, node("a", 1, 4*s)),
 		}, []Finding{{NodeLost, ago(7 * s), "Node b was lost 7 s ago: its lease ran out, and other nodes took its tasks over"}}},
@@ -108,7 +108,7 @@ func TestJudgeScheduler(t *testing.T) {
 			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
 			{Unhandled, ago(m), "Kind o has no handler here: 1 due task waits, the oldest for 1 m"},
 			{Failing, noon, "Kind recheck: 3 of 3 attempts failed in the last 5 m"},
-			{Parked, noon, "1 task is parked; all attempts have failed"},
+			{Parked, noon, "1 task is parked, until somebody acts"},
 			{CatchingUp, noon, "Catching up: 1 overdue task left, the oldest due 1 m ago"},
 		}},
 	} {
