@@ -236,7 +236,7 @@ func noJSON(t *testing.T, r *rig) {
 	r.ran(2 * time.Second)
 	for _, key := range []string{"none", "no JSON", "another"} {
 		i := r.info(key)
-		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload is no suite.order: ") {
+		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload does not fit suite.order: ") {
 			t.Errorf("%+v", i)
 		}
 	}
