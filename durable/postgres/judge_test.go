@@ -66,7 +66,8 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			continue
 		case "reap":
 			for _, start := range restarts {
-				if up := ev.At - start; up > 0 && up < int64(lease) {
+				// What was called before may have been decided before, and its caller stopped since.
+				if up := ev.At - start; ev.From > start && up < int64(lease) {
 					breaks("D4", ev.Key, "is reaped when the server has been up for %v", time.Duration(up))
 				}
 			}

@@ -128,9 +128,10 @@ func (w *watched) Renew(ctx context.Context, id durable.MemberID, report []byte)
 }
 
 func (w *watched) Reap(ctx context.Context) ([]string, error) {
+	from := systemTime()
 	names, err := w.Engine.Reap(ctx)
 	for _, name := range names {
-		w.ledger.note(event{What: "reap", Key: name})
+		w.ledger.note(event{What: "reap", Key: name, From: from})
 	}
 	return names, err
 }

@@ -57,3 +57,25 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 		})
 	}
 }
+
+// A reap that was called before the server came back may have been decided before it went away: its caller was
+// stopped meanwhile, and notes it late. One that was called after is a breach, until the server has been up for
+// a lease.
+func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
+	const restart = int64(time.Hour)
+	for _, c := range []struct {
+		called, noted time.Duration // since the restart
+		broken        int
+	}{
+		{-2 * lease, lease * 3 / 4, 0},
+		{lease / 2, lease * 3 / 4, 1},
+		{lease / 2, lease + 1, 0},
+		{-2 * lease, -lease, 0},
+	} {
+		reap := event{What: "reap", Key: "node1", From: restart + int64(c.called), At: restart + int64(c.noted)}
+		if v := judge([]event{reap}, nil, nil, []int64{restart}); v.broken["D4"] != c.broken {
+			t.Errorf("called %v and noted %v after the restart: %d breaches, want %d", c.called, c.noted,
+				v.broken["D4"], c.broken)
+		}
+	}
+}
