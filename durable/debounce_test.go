@@ -3,8 +3,12 @@
 package durable_test
 
 import (
+	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -88,5 +92,43 @@ func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 		if len(calls) != 2 || calls[1].at < began+5*sec || calls[1].at > began+5*sec+sec/2 {
 			t.Errorf("called after %v, the runs are %v", began, briefly(calls))
 		}
+	})
+}
+
+// The SetTask of a burst on one node are done one after another: each reads the task once, and none tries again. One
+// that waits for its turn ends with its context, and the others go on.
+func TestDebounce_onANode_isNotTriedAgain(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		const callers, each = 20, 10 * time.Millisecond
+		m := c.nodes[0]
+		task := durable.Task{Key: "a", Kind: "note", Delay: 5 * sec, MaxDelay: 10 * sec}
+		var reads atomic.Int64
+		m.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Get" {
+				reads.Add(1)
+			}
+			return memengine.Fault{Delay: each}
+		})
+		brief, cancel := context.WithTimeout(ctx, callers*each)
+		defer cancel()
+		gaveUp := make(chan error)
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				if err := m.SetTask(ctx, task); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		go func() { gaveUp <- m.SetTask(brief, task) }()
+		if err := <-gaveUp; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("the one that waits returns", err)
+		}
+		all.Wait()
+		if n := reads.Load(); n != callers {
+			t.Errorf("%d SetTask read the task %d times", callers, n)
+		}
+		c.exists("a", true)
 	})
 }

@@ -47,7 +47,8 @@ type node struct {
 
 	writes *lane[*change]
 	starts *lane[*start]
-	verbs  readers // verbs that are under way
+	verbs  readers  // verbs that are under way
+	bursts keyLocks // of SetTask with MaxDelay
 
 	born     time.Time       // its own time counts from there
 	life     context.Context // of its calls and its helpers

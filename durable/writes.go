@@ -398,7 +398,15 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
-	for called := n.now(); ; {
+	called := n.now()
+	if v.records[0].deadline != 0 {
+		unlock, err := n.bursts.lock(ctx, v.records[0].key)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	for {
 		rec, w, err := n.replacing(ctx, v.records[0].putOff(n.now()-called))
 		if err != nil {
 			return err

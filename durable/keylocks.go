@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"sync"
+)
+
+// KeyLocks has the SetTask of a burst on one node done one after another. Each depends on the one before: of
+// those that are done at the same time all but one find that the task has changed, and try again.
+type keyLocks struct {
+	mu    sync.Mutex // protects below
+	locks map[string]*keyLock
+}
+
+type keyLock struct {
+	free chan struct{} // has a value while nobody has the lock
+	n    int           // how many have it or wait for it
+}
+
+// lock waits for the lock of the key, at most until the context is done.
+func (k *keyLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	k.mu.Lock()
+	l := k.locks[key]
+	if l == nil {
+		l = &keyLock{free: make(chan struct{}, 1)}
+		l.free <- struct{}{}
+		if k.locks == nil {
+			k.locks = make(map[string]*keyLock)
+		}
+		k.locks[key] = l
+	}
+	l.n++
+	k.mu.Unlock()
+	select {
+	case <-l.free:
+		return func() { l.free <- struct{}{}; k.leave(key, l) }, nil
+	case <-ctx.Done():
+		k.leave(key, l)
+		return nil, ctx.Err()
+	}
+}
+
+func (k *keyLocks) leave(key string, l *keyLock) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.n--; l.n == 0 {
+		delete(k.locks, key)
+	}
+}
