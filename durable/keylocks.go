@@ -15,7 +15,7 @@ type keyLocks struct {
 }
 
 type keyLock struct {
-	free chan struct{} // has a value while nobody has the lock
+	free chan struct{} // has a value while the lock is free
 	n    int           // how many have it or wait for it
 }
 
