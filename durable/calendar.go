@@ -24,8 +24,9 @@ type calendar struct {
 // starBit is set in a field that the library has parsed from a *.
 const starBit = 1 << 63
 
-// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if
-// there are no more until the year 2262. The error says what is wrong with the expression.
+// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if there
+// are no more until the year 2262. A task with Jitter is due later than that, by its Info.Shift. The error says
+// what is wrong with the expression.
 func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 	c, err := parseCalendar(spec)
 	if err != nil {

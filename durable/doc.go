@@ -125,9 +125,9 @@
 // Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes
 // each runs at an instant of its own within the 10 minutes after 2:30, the same on each day.
 //
-// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume]. What it has missed until then is
-// treated in the same way. [Scheduler.PauseKind] does so for all tasks of a kind, and [Scheduler.PauseAll] for
-// all tasks: what falls due meanwhile is overdue when it is resumed.
+// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume], or until SetTask replaces it. What it
+// has missed until then is treated in the same way. [Scheduler.PauseKind] does so for all tasks of a kind,
+// and [Scheduler.PauseAll] for all tasks: what falls due meanwhile is overdue when it is resumed.
 //
 // # Bursts
 //
@@ -154,9 +154,10 @@
 // # Many machines
 //
 // [New] makes a scheduler of a [Store], for one process. [Join] makes one node of many, on any number of
-// machines, over an [Engine], such as the one on PostgreSQL in package durable/postgres. Every node does every
-// verb, and each task runs on one node at a time. A program that runs no tasks can [Connect] instead: it does
-// every verb and is no node. What is written above holds for all nodes together, with these differences:
+// machines, over an [Engine], such as the one on PostgreSQL in package durable/postgres. Every node does
+// every verb, and each task runs on one node at a time. A program that runs no tasks can [Connect] instead:
+// it does every verb and is no node. To add tasks it gives their kinds to Handle, with handlers that are
+// never called. What is written above holds for all nodes together, with these differences:
 //
 //   - The engine's clock decides when a task is due, and no clock of a node does. No run starts before it is
 //     due by that clock.

@@ -15,7 +15,9 @@ import (
 
 // A Handler does the work of a run. The run is complete when the handler returns nil or [Done]. After another
 // error, a panic or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says
-// whether and when. ctx is done when Shutdown stops waiting for the run, or its timeout is over ([WithTimeout]).
+// whether and when. ctx is done when the timeout of the run is over ([WithTimeout]), when [Scheduler.Cancel]
+// cancels it, when Shutdown stops waiting for it, and on a node when the lease runs out. context.Cause says
+// which.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -50,14 +52,21 @@ type Token struct {
 // String returns the token as one word: the generation, Seq and the key.
 func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Seq, t.Key) }
 
-// Missed is a policy for the runs of a repeating task that fall due while no process is running, or while an
-// earlier run of the task is running.
+// Missed is a policy for the runs of a repeating task that fall due while no process runs it, while it or its
+// kind is paused, or while an earlier run of the task is running. A run that is missed uses up none of Times.
 type Missed int
 
 const (
-	MissedOnce Missed = iota // one of them runs, the others count as missed
-	MissedSkip               // as MissedOnce, but those from before Start or Handle all count as missed
-	MissedAll                // each of them runs, one after the other
+	// MissedOnce makes one run after downtime or a pause. The others count as missed, as do all that fall due
+	// during a run.
+	MissedOnce Missed = iota
+
+	// MissedSkip makes none after downtime or a pause, unless it is the task's last or has been attempted. The rest
+	// is as with MissedOnce.
+	MissedSkip
+
+	// MissedAll makes each of them, one after the other.
+	MissedAll
 )
 
 // A KindOption configures a kind. See [Scheduler.Handle].
@@ -104,8 +113,8 @@ func WithTimeout(d time.Duration) KindOption {
 }
 
 // WithMissedAge sets how old a missed run may be. A repeating task that is overdue by more than d, or has to
-// make up for runs that are ([MissedAll]), passes over those: they count as missed. The default is no bound.
-// d must be positive.
+// make up for runs that are ([MissedAll]), passes over those: they count as missed. A run that is the last of its
+// task, or has been attempted, is made however old it is. The default is no bound. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.missedAge = d

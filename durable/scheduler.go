@@ -256,9 +256,10 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	return s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 }
 
-// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow
-// at the task's interval. A run in progress is not interrupted, but its result no longer counts, and the next may
-// begin before its end. Reschedule makes a parked task run again, with all of its attempts.
+// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at
+// the task's interval, or are those of its calendar. A paused task is due then when it is resumed. A run in
+// progress is not interrupted, but its result no longer counts, and the next may begin before its end.
+// Reschedule makes a parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := later(s.below.now(), max(d, 0))
 	return s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey})

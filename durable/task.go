@@ -40,13 +40,16 @@ const (
 //     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
 //     first time. Minutes that fall on one instant in this way share a run. A daily task runs once on each day.
 //
+// "0-23" and "*/2" are no *. Times says how often the task runs, and is one if it is not set: a task that repeats
+// for ever has [Forever].
+//
 // [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
 // zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
 //
 // Jitter spreads the runs of many tasks. The first run is later by a part of Jitter, which follows from the key
 // alone: it is the same whenever the task is added or set. Later runs keep their distance at Interval, and are
 // that much later than each instant of Cron. Jitter may be longer than the time between runs. What Reschedule
-// makes due is due when it says.
+// makes due is due when it says. With MaxDelay it puts no run off beyond that.
 //
 // MaxDelay makes a burst of SetTask one run (debounce): the run is due Delay after the last SetTask of the key,
 // but at the latest MaxDelay after the first. It has the payload of the last. The start of the run ends the

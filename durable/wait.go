@@ -31,9 +31,10 @@ func (e *RunningError) Error() string {
 
 func (e *RunningError) Unwrap() error { return e.err }
 
-// RemoveTaskWait removes the task with the key, as RemoveTask does, and returns when no run of the key is in progress
-// any more, on whatever node. It reports whether one was. It also waits for the runs of tasks that had the key
-// before. [Scheduler.Cancel] beforehand makes the wait shorter.
+// RemoveTaskWait removes the task with the key, as RemoveTask does, and returns when no run of the key is in
+// progress any more, on whatever node. It reports whether one was. It also waits for the runs of tasks that had
+// the key before, and not for those of a task that is added with the key meanwhile. [Scheduler.Cancel]
+// beforehand makes the wait shorter.
 //
 // If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a
 // run has ended, the error is a [*RunningError] that says which, and where. If it is done before every node has
