@@ -184,11 +184,9 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 2, func(t *testing.T, c *cluster) {
 				caught := make(chan error, 1)
-				c.handle("k", func(*member) durable.Handler {
-					return func(ctx context.Context, _ durable.Run) error {
-						caught <- context.Cause(ctx)
-						return nil
-					}
+				c.nodes[0].handle("k", func(ctx context.Context, _ durable.Run) error { // no other may claim what it adds
+					caught <- context.Cause(ctx)
+					return nil
 				})
 				for i, asks := range c.nodes {
 					key := fmt.Sprint(i)
