@@ -45,9 +45,10 @@ type backlog struct {
 }
 
 const (
-	// mostQueued is how many tasks a backlog holds, or fewer if they have queuedBytes: what 1,000 workers begin
-	// while the keeper commits. It is filled again when half of that is left.
-	mostQueued  = 2048
+	// mostQueued is how many tasks a backlog holds, or fewer if they have queuedBytes. It is filled again when half
+	// of that is left, which workers begin while the keeper commits: with a quarter of it they wait for the store,
+	// and run a quarter fewer. What has begun and is not durable is less than countedStarts.
+	mostQueued  = 8192
 	queuedBytes = 16 << 20
 
 	// catchUpEvery is how often the keeper looks for spare workers, and catchUpBurst how long after it was due
@@ -160,7 +161,7 @@ func (b *backlog) run(l *live) bool {
 		return true
 	}
 	l.by.runTask(l)
-	return l.ran || b.kinds.of(l.rec) != nil
+	return l.ran.Load() || b.kinds.of(l.rec) != nil
 }
 
 // work runs overdue tasks on the worker that calls it, as long as that is spare.

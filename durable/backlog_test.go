@@ -293,7 +293,7 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		tasks, payload int
 		records, bytes int64
-	}{"many": {10_000, 0, 2048 + 100, 1 << 20}, "large": {200, 1 << 20, 40, 40 << 20}} {
+	}{"many": {40_000, 0, 8192 + 100, 1 << 20}, "large": {200, 1 << 20, 40, 40 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &counting{Store: newStore()}
@@ -313,9 +313,12 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				payload := make([]byte, c.payload)
-				for i := range c.tasks {
-					task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
-					if err := s.AddTask(ctx, task); err != nil {
+				tasks := make([]durable.Task, c.tasks)
+				for i := range tasks {
+					tasks[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
+				}
+				for some := range slices.Chunk(tasks, 20) {
+					if err := s.AddTask(ctx, some...); err != nil {
 						t.Fatal(err)
 					}
 				}

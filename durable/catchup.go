@@ -83,17 +83,16 @@ type rate struct {
 	counts [11]int
 }
 
-func (r *rate) note() {
+func (r *rate) note(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total++
-	r.moveLocked()
+	r.moveLocked(now.Unix())
 	r.counts[r.second%int64(len(r.counts))]++
 }
 
-// moveLocked makes the present second the last one.
-func (r *rate) moveLocked() {
-	now := time.Now().Unix()
+// moveLocked makes the present second, now, the last one.
+func (r *rate) moveLocked(now int64) {
 	if now-r.second > int64(len(r.counts)) || now < r.second {
 		r.second = now - int64(len(r.counts)) // all that was counted is too old, or a clock was set back
 	}
@@ -107,7 +106,7 @@ func (r *rate) moveLocked() {
 func (r *rate) read() (total uint64, perSecond float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.moveLocked()
+	r.moveLocked(time.Now().Unix())
 	n := 0
 	for i, count := range r.counts {
 		if int64(i) != r.second%int64(len(r.counts)) {

@@ -56,8 +56,9 @@ type gate struct {
 type gateTotal struct{ lives, bytes atomic.Int64 }
 
 const (
-	// A gate holds mostQueued tasks in memory, or fewer if they have gateBytes. That is more than three of the
-	// largest: so a gate which is full remains more than half full when one has left it, and is not filled at once.
+	// A gate holds gateTasks in memory, or fewer if they have gateBytes. That is more than three of the largest: so
+	// a gate which is full remains more than half full when one has left it, and is not filled at once.
+	gateTasks = 2048
 	gateBytes = 4 << 20
 
 	// gateQuick is how many more than may be running at once the gate of a node holds if the runs are quick. If
@@ -163,7 +164,7 @@ func (g *gate) run(l *live) {
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if l.rated && !l.ran {
+		if l.rated && !l.ran.Load() {
 			g.rated--
 		}
 		if g.running--; !goes { // the goroutine ends: another worker does the next
@@ -327,19 +328,19 @@ func (g *gate) countLocked(l *live, n int) {
 // boundLocked returns how many tasks the gate holds.
 func (g *gate) boundLocked() int {
 	if !g.backlog.shared {
-		return mostQueued
+		return gateTasks
 	}
 	bound := g.most
-	if bound > 0 && bound < mostQueued && g.kind.quick() {
+	if bound > 0 && bound < gateTasks && g.kind.quick() {
 		bound += gateQuick
 	}
 	for _, r := range g.rates {
 		if r.holds == 0 {
 			return 0
 		}
-		bound = min(bound, r.holds+int(min(time.Second/r.each, mostQueued)))
+		bound = min(bound, r.holds+int(min(time.Second/r.each, gateTasks)))
 	}
-	return min(bound, mostQueued)
+	return min(bound, gateTasks)
 }
 
 func (g *gate) drainedLocked() bool {

@@ -10,43 +10,51 @@ import (
 
 // handlings are what the workers of a scheduler have begun and not ended, whatever has become of the tasks since.
 type handlings struct {
-	mu  sync.Mutex // protects all, the fields of each, and ran and cancelled of its live
-	all map[*handling]struct{}
+	mu    sync.Mutex // protects below, and cancelled of the live of each
+	first *handling  // of a list: nearly every run begins and ends without being looked for
 }
 
 // A handling is a run from when a worker begins it, before the store or the engine has agreed, until its handler and
 // its observers have returned.
 type handling struct {
-	of    *live
-	ended chan struct{} // closed at the end; nil if nothing waits for it
-	ctx   runContext
+	of           *live
+	before, next *handling
+	over         bool
+	ended        chan struct{} // closed at the end; nil if nothing waits for it
+	ctx          runContext
 }
 
 func (r *handlings) begin(of *live) *handling {
 	h := &handling{of: of}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = make(map[*handling]struct{})
+	if h.next = r.first; h.next != nil {
+		h.next.before = h
 	}
-	r.all[h] = struct{}{}
+	r.first = h
 	if of.cancelled {
 		h.ctx.cancel(ErrCancelled)
 	}
 	return h
 }
 
-// context returns the context of the handler, which is to be called with it.
-func (r *handlings) context(h *handling, parent context.Context) context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h.of.ran, h.ctx.parent = true, parent
+// context returns the context of the handler, which its worker is to call with it.
+func (h *handling) context(parent context.Context) context.Context {
+	h.ctx.parent = parent
+	h.of.ran.Store(true)
 	return &h.ctx
 }
 
 func (r *handlings) end(h *handling) {
 	r.mu.Lock()
-	delete(r.all, h)
+	if h.over = true; h.before == nil {
+		r.first = h.next
+	} else {
+		h.before.next = h.next
+	}
+	if h.next != nil {
+		h.next.before = h.before
+	}
 	if h.ended != nil {
 		close(h.ended)
 	}
@@ -98,7 +106,7 @@ func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 func (r *handlings) watch(key string, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for h := range r.all {
+	for h := r.first; h != nil; h = h.next {
 		if h.of.rec.key != key {
 			continue
 		}
@@ -119,8 +127,8 @@ func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range some {
-		ran = ran || h.of.ran
-		if _, is := r.all[h]; is && (running == nil || h.of.ran) {
+		ran = ran || h.of.ran.Load()
+		if !h.over && (running == nil || h.of.ran.Load()) {
 			running = h
 		}
 	}

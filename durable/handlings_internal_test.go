@@ -17,7 +17,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	var all handlings
 	begin := func() (*handling, context.Context) {
 		h := all.begin(&live{rec: &record{key: "k"}})
-		return h, all.context(h, parent)
+		return h, h.context(parent)
 	}
 	is := func(what string, ctx context.Context, err, cause error) {
 		t.Helper()
@@ -58,7 +58,36 @@ func TestRunContext_isAContext(t *testing.T) {
 	cancelParent(ErrFenced)
 	is("with its parent that is done", ctx, context.Canceled, ErrFenced)
 	all.end(h)
-	if len(all.all) != 0 {
-		t.Errorf("%d handlings are left", len(all.all))
+	if all.first != nil {
+		t.Error("handlings are left")
+	}
+}
+
+// Handlings that end in any order leave the others where a question finds them.
+func TestHandlings_endInAnyOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		var all handlings
+		var begun []*handling
+		for range order {
+			begun = append(begun, all.begin(&live{rec: &record{key: "k"}}))
+		}
+		for n, i := range order {
+			asked := all.watch("k", false)
+			if len(asked) != len(order)-n {
+				t.Errorf("of %v, %d have ended, and %d are found", order, n, len(asked))
+			}
+			all.end(begun[i])
+			if _, running := all.look([]*handling{begun[i]}); running != nil {
+				t.Errorf("of %v, number %d is running after its end", order, i)
+			}
+			select {
+			case <-begun[i].ended:
+			default:
+				t.Errorf("of %v, number %d has ended, and what waits is not told", order, i)
+			}
+		}
+		if all.first != nil {
+			t.Errorf("ended in the order %v, handlings are left", order)
+		}
 	}
 }

@@ -84,7 +84,7 @@ type live struct {
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
-	ran       bool          // its handler was called; set by its worker, see handlings
+	ran       atomic.Bool   // its handler was called; set by its worker
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start

@@ -66,7 +66,7 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 // However many groups are cut and hold nothing, those that a gate knows are bounded.
 func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
-	for i := range 3 * mostQueued {
+	for i := range 3 * gateTasks {
 		group := fmt.Sprint(i)
 		one := &live{rec: &record{group: group, key: group, due: 1}}
 		s.add(one)
@@ -74,7 +74,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 		s.leave(0)
 		s.remove(one)
 	}
-	if len(s.of) > mostQueued || !s.beyond(&record{group: "x", key: "x", due: 2}) {
+	if len(s.of) > gateTasks || !s.beyond(&record{group: "x", key: "x", due: 2}) {
 		t.Errorf("%d groups", len(s.of))
 	}
 }

@@ -12,16 +12,17 @@ import (
 
 // A record is a task as the scheduler keeps it. It does not change: what changes is which one a key has.
 type record struct {
-	key, kind  string
+	key        string
+	due        int64 // when it is to be looked at: on the grid, or at a later attempt, or never
+	grid       int64 // when the run is due, in nanoseconds since 1970
+	kind       string
 	payload    []byte
+	times      int64 // runs that have not been acknowledged, or Forever
 	interval   time.Duration
 	cron       string        // in place of interval
 	shift      time.Duration // how much later than the instants of cron the runs are
-	times      int64         // runs that have not been acknowledged, or Forever
 	generation uint64
 	seq        uint64
-	grid       int64 // when the run is due, in nanoseconds since 1970
-	due        int64 // when it is to be looked at: then, or at a later attempt, or never
 	attempts   uint64
 	missed     uint64
 	failed     []failed // the last failed attempts of the run, at most mostFailed, the newest first

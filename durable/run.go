@@ -23,22 +23,20 @@ func (k *keeper) runTask(l *live) {
 		k.leave(l, false)
 		return
 	}
-	rec := l.rec.interrupted(l.rec.starts, kind, k.now())
-	if rec.due == never {
-		kind.parked.Add(1)
-		k.conclude(l, rec, tally{parked: 1})
-		return
+	rec := l.rec
+	if rec.starts > 0 {
+		if rec = rec.interrupted(rec.starts, kind, k.now()); rec.due == never {
+			kind.parked.Add(1)
+			k.conclude(l, rec, tally{parked: 1})
+			return
+		}
 	}
 	if l.overdue {
 		if next := k.skip(rec, kind); next != rec { // it has waited for long, or was restored
 			k.conclude(l, next, tally{})
 			return
 		}
-		if !k.countStart(l) {
-			return
-		}
-		if k.kinds.of(l.rec) == nil { // it has been paused meanwhile
-			k.leave(l, true)
+		if k.counted.Add(1) <= int64(countedStarts+k.cfg.poolSize) && !k.countStart(l) {
 			return
 		}
 	}
@@ -47,11 +45,12 @@ func (k *keeper) runTask(l *live) {
 	}
 	kind.starts(l)
 	k.count.start(l.rec)
-	if rec.due <= k.overdueUntil() {
-		k.caughtUp.note()
+	began := time.Now()
+	if rec.due <= began.UnixNano()-int64(overdueAfter) {
+		k.caughtUp.note(began)
 	}
-	kind.attempt(k.handlings.context(h, k.ctx), rec.toRun(kind, 0), &k.cfg, func(o outcome) *record {
-		next := rec.after(o, kind, k.now(), rand.Float64())
+	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0), &k.cfg, func(o outcome, ended time.Time) *record {
+		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next
 	})
@@ -64,10 +63,11 @@ func (k *kind) starts(l *live) {
 	}
 }
 
-// attempt calls the handler, and then end with the outcome. end returns what becomes of the task. It is
-// called whatever the handler does, and before the observers and the logger, which may do as they like, too.
-func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outcome) *record) {
-	began := time.Now() // not after the time of the context begins
+// attempt calls the handler, and then end with the outcome and the time. end returns what becomes of the task. It
+// is called whatever the handler does, and before the observers and the logger, which may do as they like, too.
+func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
+	end func(outcome, time.Time) *record,
+) {
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.timeout)
@@ -86,7 +86,7 @@ func (k *kind) attempt(ctx context.Context, run Run, cfg *config, end func(outco
 		if k.timeout > 0 && took >= k.timeout { // the context may have been done before, for another reason
 			o = o.late(k.timeout, took)
 		}
-		parked := k.note(o, end(o))
+		parked := k.note(o, end(o, ended))
 		if len(cfg.observers) > 0 {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
@@ -171,7 +171,7 @@ func (k *keeper) leave(l *live, counted bool) {
 	}})
 }
 
-// countStart makes the start of an overdue run durable before the run begins, and reports whether it may
+// countStart makes the start of an overdue run durable before the run begins, and reports whether it may still
 // begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
 // this: if it ends the process, it is overdue afterwards.
 //
@@ -179,10 +179,7 @@ func (k *keeper) leave(l *live, counted bool) {
 // process, what ran before it has been acknowledged, apart from what was running and the last commits. So
 // after the next start that run is one of the first.
 func (k *keeper) countStart(l *live) bool {
-	if k.counted.Add(1) > int64(countedStarts+k.cfg.poolSize) {
-		return true
-	}
-	return k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
+	err := k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
 		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
 			return errGone
 		}
@@ -190,10 +187,16 @@ func (k *keeper) countStart(l *live) bool {
 		next.starts++
 		g.mark(l.rec, &next)
 		return nil
-	}}) == nil
+	}})
+	if err == nil && k.kinds.of(l.rec) == nil { // it has been paused meanwhile
+		k.leave(l, true)
+		return false
+	}
+	return err == nil
 }
 
-// countedStarts is more than the overdue runs that end while the keeper commits twice.
+// countedStarts is more than the overdue runs that have begun and are not durable: half of the backlog, and what is
+// added to that meanwhile.
 const countedStarts = 1 << 13
 
 // errGone says that the task was removed, replaced or moved meanwhile.

@@ -16,7 +16,7 @@ import (
 //	cut       at a position: what is due up to there is held, what lies beyond is left
 //
 // There is one more cut, that of the rest: what lies beyond it is left, whatever the group. It is made if each
-// group holds one task, or if mostQueued groups are cut, so that the number of shares is bounded.
+// group holds one task, or if gateTasks groups are cut, so that the number of shares is bounded.
 //
 // If too much is held, leave takes out the last task of the group that holds most, and cuts the group before
 // it. So a group that has a million due delays no other. But if that task is due soon and others are not, the
@@ -39,7 +39,7 @@ type shares struct {
 
 	// The keeper's own.
 	rest     share // holds nothing; its cut is one of all groups
-	cuts     int   // shares that are cut: mostQueued groups at most, and the rest
+	cuts     int   // shares that are cut: gateTasks groups at most, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
@@ -149,7 +149,7 @@ func (s *shares) leave(now int64) *live {
 		of = s.of[out.rec.group]
 	}
 	s.remove(out)
-	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= mostQueued {
+	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= gateTasks {
 		of = &s.rest
 	}
 	s.cutBefore(of, out.rec.position())
@@ -193,8 +193,8 @@ func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again
 			again = min(again, time.Duration(of.cut.Due-soon))
 			return false
 		}
-		return drained || spare && of.held.Len() < mostQueued/4 ||
-			of.isSmall(most) && (of != &s.rest || s.cuts < mostQueued) // else what makes way would cut the rest
+		return drained || spare && of.held.Len() < gateTasks/4 ||
+			of.isSmall(most) && (of != &s.rest || s.cuts < gateTasks) // else what makes way would cut the rest
 	}), end(ahead)
 	if of == nil && drained {
 		of, until = s.needs(func(*share) bool { return true }), fed

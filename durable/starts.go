@@ -111,12 +111,13 @@ func (n *node) runTask(l *live) {
 	kind.starts(l)
 	n.count.start(rec)
 	n.lastStart.Store(n.own())
+	began := time.Now()
 	if l.overdue {
-		n.caughtUp.note()
+		n.caughtUp.note(began)
 	}
 	run := rec.toRun(kind, l.claim.revision)
 	run.made = new(atomic.Bool)
-	kind.attempt(n.handlings.context(h, ctx), run, &n.cfg, func(o outcome) *record {
+	kind.attempt(h.context(ctx), began, run, &n.cfg, func(o outcome, _ time.Time) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
 		return next

@@ -15,11 +15,12 @@ import "time"
 //	failed, attempts left                the same run, after a wait
 //	failed for the last time, or [Park]  parked
 func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
-	next := *r
-	switch {
-	case o.failure == "" && !r.repeats():
+	if o.failure == "" && !r.repeats() {
 		return nil
-	case o.failure == "":
+	}
+	next := *r
+	switch o.failure {
+	case "":
 		next.note = o.note
 		if next.times != Forever {
 			next.times--
