@@ -992,3 +992,63 @@ func TestDamage_cases_areThere(t *testing.T) {
 		t.Errorf("of %d cases %d are left", len(all), len(mixed))
 	}
 }
+
+// A process is killed when Pebble relies on a table that the inventory does not list yet: the table may be damaged
+// like any other, and is repaired like any other.
+func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
+	h := newHistory(5)
+	mem := memOf(t, nil)
+	s, err := pebble.OpenOn("store", mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := func() (all []string) {
+		names, err := mem.List("store")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(names, func(name string) bool { return fileType(name) != "table" })
+	}
+	var listed []byte
+	for len(tables()) == 0 {
+		listed = bytesOf(t, mem, "INVENTORY")
+		if err := h.commit(s, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	names, err := mem.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		files[name] = bytesOf(t, mem, name)
+	}
+	files["INVENTORY"] = listed
+	dead := state{Name: "not listed", Files: files, Want: h.states[len(h.states)-1]}
+	whole, _ := trialOf(t, dead, damage{Kind: "swap", File: "LOCK", Other: "LOCK"})
+	if v := whole.judge(); v != (verdict{}) {
+		t.Fatalf("whole, it is judged %+v", v)
+	}
+	rnd := rand.New(rand.NewPCG(5, 13))
+	noticed := 0
+	for _, d := range damages([]state{dead}, rnd) {
+		if fileType(d.File) != "table" || d.Kind == "swap" || d.Kind != "missing" && d.At%97 != 0 {
+			continue
+		}
+		damaged, _ := trialOf(t, dead, d)
+		v := damaged.judge()
+		if v.Fault != "" {
+			t.Errorf("%v: %s", d, v.Fault)
+		}
+		if v.Noticed != "" {
+			noticed++
+		}
+	}
+	if noticed == 0 {
+		t.Error("no damage was noticed")
+	}
+}

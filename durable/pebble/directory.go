@@ -104,6 +104,12 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 		if err := checkPebbleVersion(name); err != nil {
 			return nil, err
 		}
+		if _, listed := list[name]; listed || !isTable(name) {
+			continue
+		}
+		if err := checkTable(files, files.PathJoin(dir, name)); err != nil {
+			delete(now, name) // listed, it would be called damaged once its true bytes are back
+		}
 	}
 	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
 }

@@ -264,7 +264,7 @@ func (g *guard) Remove(path string) error {
 	switch {
 	case g.cause != nil:
 		return nil
-	case g.files[name] != nil:
+	case needed(name):
 		g.removed[name] = true
 		return nil
 	}
