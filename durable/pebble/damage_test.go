@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
@@ -324,6 +325,20 @@ func putFile(t testing.TB, files vfs.FS, name string, data []byte) {
 	}
 }
 
+// filesOf returns the bytes of all files of the store.
+func filesOf(t testing.TB, files vfs.FS) map[string][]byte {
+	t.Helper()
+	names, err := files.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, name := range names {
+		all[name] = bytesOf(t, files, name)
+	}
+	return all
+}
+
 // makeStates lets a store live through several processes, and returns its states.
 func makeStates(t testing.TB, seed uint64) (states []state) {
 	t.Helper()
@@ -344,13 +359,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 				older[name] = append(older[name], data)
 			}
 		}
-		left := killed(t, mem, h.rnd)
-		names, err := left.List("store")
-		must(err)
-		files = map[string][]byte{}
-		for _, name := range names {
-			files[name] = bytesOf(t, left, name)
-		}
+		files = filesOf(t, killed(t, mem, h.rnd))
 	}
 	keep := func(name string) {
 		look()
@@ -942,13 +951,9 @@ func TestDamage_repair_putsBackWhatThereWas(t *testing.T) {
 
 func textOf(t testing.TB, files vfs.FS) map[string]string {
 	t.Helper()
-	names, err := files.List("store")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]string{}
-	for _, name := range names {
-		all[name] = string(bytesOf(t, files, name))
+	for name, data := range filesOf(t, files) {
+		all[name] = string(data)
 	}
 	return all
 }
@@ -1002,41 +1007,38 @@ func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables := func() (all []string) {
-		names, err := mem.List("store")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.DeleteFunc(names, func(name string) bool { return fileType(name) != "table" })
-	}
+	table := func(name string) bool { return fileType(name) == "table" }
 	var listed []byte
-	for len(tables()) == 0 {
-		listed = bytesOf(t, mem, "INVENTORY")
+	files := filesOf(t, killed(t, mem, h.rnd))
+	for !slices.ContainsFunc(slices.Collect(maps.Keys(files)), table) {
+		listed = files["INVENTORY"]
 		if err := h.commit(s, 10); err != nil {
 			t.Fatal(err)
 		}
+		files = filesOf(t, killed(t, mem, h.rnd))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{}
-	names, err := mem.List("store")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		files[name] = bytesOf(t, mem, name)
-	}
+	files = filesOf(t, mem)
 	files["INVENTORY"] = listed
-	dead := state{Name: "not listed", Files: files, Want: h.states[len(h.states)-1]}
-	whole, _ := trialOf(t, dead, damage{Kind: "swap", File: "LOCK", Other: "LOCK"})
-	if v := whole.judge(); v != (verdict{}) {
-		t.Fatalf("whole, it is judged %+v", v)
+	wantOpened(t, memOf(t, files), h, h.made.Load())
+	opens := map[string]int{}
+	second := errorfs.InjectorFunc(func(op errorfs.Op) error { // the first reads the end, the second all blocks
+		if op.Kind == errorfs.OpOpen && strings.HasSuffix(op.Path, ".sst") {
+			if opens[op.Path]++; opens[op.Path] == 2 {
+				return syscall.EMFILE
+			}
+		}
+		return nil
+	})
+	if _, err := pebble.OpenOn("store", errorfs.Wrap(memOf(t, files), second)); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("a table that cannot be read is not listed: %v", err)
 	}
-	rnd := rand.New(rand.NewPCG(5, 13))
+	dead := state{Name: "not listed", Files: files, Want: h.states[len(h.states)-1]}
 	noticed := 0
-	for _, d := range damages([]state{dead}, rnd) {
-		if fileType(d.File) != "table" || d.Kind == "swap" || d.Kind != "missing" && d.At%97 != 0 {
+	for _, d := range damages([]state{dead}, h.rnd) {
+		if !table(d.File) || d.Kind == "swap" || d.Kind != "missing" && d.At%97 != 0 {
 			continue
 		}
 		damaged, _ := trialOf(t, dead, d)

@@ -107,8 +107,11 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 		if _, listed := list[name]; listed || !isTable(name) {
 			continue
 		}
-		if err := checkTable(files, files.PathJoin(dir, name)); err != nil {
+		switch err := checkTable(files, files.PathJoin(dir, name)); {
+		case pebble.IsCorruptionError(err):
 			delete(now, name) // listed, it would be called damaged once its true bytes are back
+		case err != nil:
+			return nil, err
 		}
 	}
 	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
