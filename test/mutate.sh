@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mutation testing of the library, in two parts. The first makes the mistakes of checks/mutants/mutants.txt, which are
-# about what happens between two goroutines. The second is gremlins: it changes one operator at a time and runs the tests
+# Mutation testing of the library, in two parts. The first makes the mistakes of the lists in
+# checks/mutants. The second is gremlins: it changes one operator at a time and runs the tests
 # of that package. It prints a line for each survivor; test/MUTANTS.md says why it may survive.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Mutants makes the mistakes of a list, one at a time, in a copy of the library, and runs the tests. The list has
-// what no tool that changes single operators makes: a lock that is not taken, a compare-and-swap that became a
-// load and a store, a store that was moved. A mutant is killed when a test fails, hangs, or does not end.
+// Mutants makes the mistakes of its lists, one at a time, and runs the tests. A mutant is killed when a test
+// fails, hangs, or does not end. The lists have mistakes that no tool makes which changes single operators:
 //
-//	go run ./checks/mutants                    all of them; an hour
+//   - synchronization.txt has mistakes between goroutines: a lock that is not taken, a compare-and-swap that became
+//     a load and a store, a store that was moved. They go through stages, in a copy of the library.
+//   - The other lists have mistakes of meaning: a case that is left out, a wrong bound, a promise that is not kept.
+//     The tests that each change must pass have to find them.
+//
+// Usage:
+//
+//	go run ./checks/mutants                    all of them; two hours
 //	go run ./checks/mutants -run "^timer:" -v  some of them, with what the tests print
 //
 // It ends with status 1 if a mutant survives that the list does not say may survive, if one of those is killed,
@@ -13,11 +19,13 @@ package main
 
 import (
 	"context"
-	_ "embed"
+	"embed"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,8 +38,8 @@ import (
 	"github.com/seed581295f1/timewheel/checks/internal/library"
 )
 
-//go:embed mutants.txt
-var list string
+//go:embed *.txt
+var lists embed.FS
 
 // A stage is one way to run the tests. A mutant goes through the stages until one kills it: first what is quick
 // and kills most.
@@ -80,7 +88,7 @@ func main() {
 }
 
 func run(ctx context.Context, match *regexp.Regexp, stages []stage, out, details io.Writer) error {
-	mutants, err := parse(list)
+	mutants, err := parseLists()
 	if err != nil {
 		return err
 	}
@@ -113,7 +121,11 @@ func run(ctx context.Context, match *regexp.Regexp, stages []stage, out, details
 		}
 		all++
 		start := time.Now()
-		by, err := m.try(ctx, root, dir, stages, details)
+		try := m.try
+		if m.tests != nil {
+			try = m.tryTests
+		}
+		by, err := try(ctx, root, dir, stages, details)
 		if err != nil {
 			return err
 		}
@@ -172,6 +184,47 @@ func (m mutant) try(ctx context.Context, root, dir string, stages []stage, detai
 	return "", nil
 }
 
+// tryTests is try for a mutant whose list names the tests to run. They run on root, where the go command takes the
+// text of the mutant in place of what lies in its files.
+func (m mutant) tryTests(ctx context.Context, root, dir string, _ []stage, details io.Writer) (by string, err error) {
+	changed, err := m.files(root)
+	if err != nil {
+		return "", err
+	}
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = make(map[string]string)
+	var packages []string
+	for name, text := range changed {
+		file := filepath.Join(dir, fmt.Sprintf("mutant%d.go", len(packages)))
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(root, name)] = file
+		packages = append(packages, "./"+path.Dir(name))
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return "", err
+	}
+	if text, err := goIn(ctx, root, append([]string{"build", "-overlay", file}, packages...)...); err != nil {
+		return "", fmt.Errorf("%s: does not compile: %w\n%s", m.name, err, text)
+	}
+	args := []string{"test", "-overlay", file, "-count=1", "-vet=off", "-failfast", "-timeout=5m"}
+	said, err := goIn(ctx, root, append(args, m.tests...)...)
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if err != nil {
+		fmt.Fprintf(details, "== %s\n%s\n", m.name, said)
+		return "tests", nil
+	}
+	return "", nil
+}
+
 func goIn(ctx context.Context, dir string, args ...string) (string, error) {
 	return runIn(ctx, dir, "go", args...)
 }
@@ -189,13 +242,35 @@ func runIn(ctx context.Context, dir, program string, args ...string) (string, er
 type mutant struct {
 	name     string
 	survives bool
+	tests    []string // the packages whose tests are to find it; nil: the stages
 	hunks    []hunk
 }
 
 type hunk struct{ file, old, new string }
 
+// parseLists reads all lists.
+func parseLists() (all []mutant, err error) {
+	names, err := fs.Glob(lists, "*.txt")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := lists.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		some, err := parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
 // parse reads a list of mutants. Lines that begin with # are comments.
 //
+//	tests ./a ./b          the tests of these packages are to find the mutants that follow
 //	= name                 begins a mutant
 //	survives               it may: test/MUTANTS.md says why
 //	@ file                 begins a hunk: the lines that follow, as in a patch
@@ -203,6 +278,7 @@ type hunk struct{ file, old, new string }
 //	-	line             that is removed
 //	+	line             that is added
 func parse(text string) (all []mutant, err error) {
+	var tests []string
 	for i, line := range strings.Split(text, "\n") {
 		first, rest := "", ""
 		if line != "" {
@@ -214,8 +290,10 @@ func parse(text string) (all []mutant, err error) {
 		}
 		switch {
 		case first == "" || first == "#":
+		case strings.HasPrefix(line, "tests "):
+			tests = strings.Fields(line)[1:]
 		case first == "=":
-			all = append(all, mutant{name: strings.TrimSpace(rest)})
+			all = append(all, mutant{name: strings.TrimSpace(rest), tests: tests})
 		case m == nil:
 			return nil, fmt.Errorf("line %d: %q is in no mutant", i+1, line)
 		case line == "survives":

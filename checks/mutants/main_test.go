@@ -24,7 +24,7 @@ func TestList_everyMutant_fitsTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutants, err := parse(list)
+	mutants, err := parseLists()
 	if err != nil {
 		t.Fatal(err)
 	}
