@@ -320,10 +320,11 @@ func TestControl_cancelsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
 		cancelled := make(chan error, 1)
-		long := func(ctx context.Context, _ durable.Run) error {
+		long := func(ctx context.Context, run durable.Run) error {
 			<-ctx.Done()
 			cancelled <- context.Cause(ctx)
-			return durable.Done("cancelled")
+			run.Complete("cancelled")
+			return nil
 		}
 		if err := s.Handle("long", long); err != nil {
 			t.Fatal(err)
@@ -479,7 +480,7 @@ func TestScheduler_limits(t *testing.T) {
 func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
-		if err := s.Handle("noted", func(context.Context, durable.Run) error { return durable.Done("3 rows") }); err != nil {
+		if err := s.Handle("noted", func(_ context.Context, run durable.Run) error { run.Complete("3 rows"); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		put(t, s, durable.Task{Key: "plain", Kind: "ok", Delay: time.Hour},

@@ -39,9 +39,10 @@
 // up to a bound ([WithRetry]). Then the task is parked: it stays, shows its error ([Info.Failure]), and does
 // not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. A handler that knows better
 // returns [Park], for an error that no further attempt can change, or [RetryAfter]. Both are found in an
-// error that wraps them. One that has found nothing to do, or has more to say, completes the run with [Done].
+// error that wraps them. One that has found nothing to do, or has more to say, calls [Run.Complete] with a note
+// before it returns nil.
 //
-// [WithTimeout] bounds an attempt. After that only Done completes the run, and nil is a failure.
+// [WithTimeout] bounds an attempt. After that nil completes the run only if Complete was called.
 //
 // A run whose process ends is a failed attempt, too, so that a task which ends its process is parked. On a
 // [Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due

@@ -80,7 +80,7 @@ func (w *driftWalk) begin() {
 	w.late = []string{"late", "skipped"}
 }
 
-func (w *driftWalk) run(ctx context.Context, _ durable.Run) error {
+func (w *driftWalk) run(ctx context.Context, run durable.Run) error {
 	w.mu.Lock()
 	took, how, end := time.Duration(w.runs.IntN(1000))*time.Millisecond, w.runs.IntN(4), w.runs.IntN(16)
 	w.mu.Unlock()
@@ -102,7 +102,7 @@ func (w *driftWalk) run(ctx context.Context, _ durable.Run) error {
 	case 2:
 		return durable.RetryAfter(3*took, errFail)
 	case 3:
-		return durable.Done("done before")
+		run.Complete("done before")
 	case 4:
 		panic("of a handler")
 	case 5:

@@ -99,8 +99,8 @@ func ExamplePark() {
 	// order 42: the bank is busy
 }
 
-// A run that finds nothing to do is complete, and says so. What wraps handlers leaves such an error alone.
-func ExampleDone() {
+// A run that finds nothing to do is complete, and says so.
+func ExampleRun_Complete() {
 	ctx := context.Background()
 	noted := make(chan string)
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()),
@@ -108,15 +108,11 @@ func ExampleDone() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	charge := func(context.Context, durable.Run) error { return durable.Done("paid already") }
-	counted := func(ctx context.Context, run durable.Run) error {
-		err := charge(ctx, run)
-		if _, done := durable.DoneNote(err); err != nil && !done {
-			fmt.Println("one more failure")
-		}
-		return err
+	charge := func(_ context.Context, run durable.Run) error {
+		run.Complete("paid already")
+		return nil
 	}
-	err = errors.Join(s.Handle("charge", counted), s.Start(),
+	err = errors.Join(s.Handle("charge", charge), s.Start(),
 		s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "charge", Delay: time.Millisecond}))
 	if err != nil {
 		log.Fatal(err)

@@ -22,6 +22,7 @@ type handling struct {
 	over         bool
 	ended        chan struct{} // closed at the end; nil if nothing waits for it
 	ctx          runContext
+	ends         runEnd
 }
 
 func (r *handlings) begin(of *live) *handling {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A Handler does the work of a run. The run is complete when the handler returns nil or [Done]. After another
-// error, a panic or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says
-// whether and when. ctx is done when the timeout of the run is over ([WithTimeout]), when [Scheduler.Cancel]
+// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a
+// panic or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and
+// when. ctx is done when the timeout of the run is over ([WithTimeout]), when [Scheduler.Cancel]
 // cancels it, when Shutdown stops waiting for it, and on a node when the lease runs out. context.Cause says
 // which.
 type Handler func(ctx context.Context, run Run) error
@@ -38,7 +38,7 @@ type Run struct {
 
 	rec  *record
 	of   *kind
-	made *atomic.Bool // a completion was made of it; nil on a Store
+	ends *runEnd
 }
 
 // A Token identifies a run. No other run has the same token, of this task or another, in this process or a
@@ -101,8 +101,8 @@ func WithMissed(m Missed) KindOption {
 }
 
 // WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, unless the
-// handler returns [Done] after that: then the run is complete. nil is a failure, for a handler that is
-// stopped halfway may return it as well. [Park] and [RetryAfter] count as ever, and a panic is a failure. The
+// handler has called [Run.Complete] when it returns nil: then the run is complete. nil alone is a failure, for a
+// handler that is stopped halfway may return it as well. [Park] and [RetryAfter] count as ever, and a panic is a failure. The
 // failure says how long the attempt took. The next attempt does not begin before the handler has returned: a
 // handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {

@@ -252,7 +252,7 @@ type Attempt struct {
 	Started time.Time
 	Ended   time.Time
 	Failure string // why it failed, or empty
-	Note    string // of [Done]
+	Note    string // of [Run.Complete]
 	Parked  bool   // it failed for the last time
 }
 

@@ -147,7 +147,7 @@ const leastLease = 100 * time.Millisecond
 
 // WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
 // scheduler logs parked tasks, kinds without a handler, a store that fails, an engine that is away, a lease that
-// runs out, what it cannot read, handlers that panic, and the notes of [Done]. It logs no other run that
+// runs out, what it cannot read, handlers that panic, and the notes of [Run.Complete]. It logs no other run that
 // succeeds. A hook of l may call the scheduler. A slow logger delays nothing else:
 // events that happen in the meantime share one line. l must not be nil.
 func WithLogger(l logrus.FieldLogger) Option {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -30,33 +31,29 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
-// Done returns an error with which a handler completes its run, as if it returned nil, and leaves a note:
-// what it has skipped, or found done already. The note is logged and given to the observers ([Attempt]), and
-// Info.Note has it until the next run is complete. Up to 256 bytes of it are kept. Done completes the run
-// after its timeout, too, when nil does not ([WithTimeout]). It is found in an error that wraps it alone.
-// Joined with another error it does not count.
-func Done(note string) error {
-	return &verdict{error: errors.New("done: " + note), done: true, note: note}
+// Complete says that the run is complete, and leaves a note: what the handler has skipped, or found done already.
+// It counts when the handler returns nil. If the handler returns an error, panics or calls runtime.Goexit, the
+// attempt has failed all the same. The note is logged and given to the observers ([Attempt]), and Info.Note has it
+// until the next run is complete. Up to 256 bytes of it are kept. A run that calls Complete is complete after its
+// timeout, too, when nil alone is a failure ([WithTimeout]). The last call counts. Complete does nothing once the
+// handler has returned, or on a Run that no scheduler has made.
+func (r Run) Complete(note string) {
+	if r.ends != nil {
+		r.ends.note.Store(&note)
+	}
 }
 
-// DoneNote reports whether an error of a handler completes the run, and returns its note. What wraps handlers,
-// and counts those that fail, needs it.
-func DoneNote(err error) (note string, ok bool) {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if v, ok := err.(*verdict); ok {
-			return v.note, v.done
-		}
-	}
-	return "", false
+// A runEnd is how the handler of a run ends it, but for what it returns.
+type runEnd struct {
+	note    atomic.Pointer[string] // of Complete; nil before it is called
+	written atomic.Bool            // a write of the user's completes it: see [Run.Completion]
 }
 
 // A verdict is an error that says what is to become of the task. The first in the tree of an error counts.
 type verdict struct {
 	error
-	done bool
-	note string // if done is set
 	park bool
-	wait time.Duration // if neither is set
+	wait time.Duration // if park is not set
 }
 
 func (v *verdict) Unwrap() error { return v.error }
@@ -64,7 +61,7 @@ func (v *verdict) Unwrap() error { return v.error }
 // An outcome is how an attempt of a run has ended. The zero value is a success.
 type outcome struct {
 	failure string        // why it has failed, or empty
-	done    bool          // the handler has said by Done that the run is complete,
+	done    bool          // the handler has said by Complete that the run is complete,
 	note    string        // and this of it
 	park    bool          // it has failed, and there is to be no further attempt
 	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
@@ -75,8 +72,11 @@ func failedFor(why string) outcome { return outcome{failure: why, wait: -1} }
 
 // judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
 // methods of the user's error may do as they like.
-func judge(err error) (o outcome) {
+func (e *runEnd) judge(err error) (o outcome) {
 	if err == nil {
+		if note := e.note.Load(); note != nil {
+			return outcome{done: true, note: clip(*note)}
+		}
 		return outcome{}
 	}
 	defer func() {
@@ -84,12 +84,9 @@ func judge(err error) (o outcome) {
 			o = failedFor(inexplicable)
 		}
 	}()
-	if note, ok := DoneNote(err); ok {
-		return outcome{done: true, note: clip(note)}
-	}
 	o = failedFor(explain(err.Error))
 	var v *verdict
-	if errors.As(err, &v) && !v.done {
+	if errors.As(err, &v) {
 		o.park, o.wait = v.park, v.wait
 	}
 	return o

@@ -28,8 +28,7 @@ func TestPark_ofNil_isNil(t *testing.T) {
 	}
 }
 
-// The outer of two says what becomes of the task, and an error that panics is one that says nothing. So is a
-// Done that is joined with an error.
+// The outer of two says what becomes of the task, and an error that panics is one that says nothing.
 func TestPark_withinAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("k", func(_ context.Context, run durable.Run) error {
@@ -38,10 +37,9 @@ func TestPark_withinAnother(t *testing.T) {
 				"retry": durable.RetryAfter(time.Hour, durable.Park(errFail)),
 				"joint": errors.Join(errFail, fmt.Errorf("and %w", durable.Park(errFail))),
 				"panic": panicking{},
-				"done":  errors.Join(durable.Done("half of it"), errFail),
 			}[run.Key]
 		}, durable.WithRetry(2, time.Minute, time.Minute))
-		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false, "done": false} {
+		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false} {
 			r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second})
 			time.Sleep(2 * time.Second)
 			if calls := r.runs(); len(calls) != 1 {
@@ -54,30 +52,48 @@ func TestPark_withinAnother(t *testing.T) {
 	})
 }
 
-func TestDoneNote(t *testing.T) {
-	done := durable.Done("a note")
-	for name, c := range map[string]struct {
-		err error
-		ok  bool
-	}{
-		"nil":           {nil, false},
-		"a failure":     {errFail, false},
-		"done":          {done, true},
-		"wrapped":       {fmt.Errorf("charging: %w", done), true},
-		"joined":        {errors.Join(done, errFail), false},
-		"joined alone":  {errors.Join(done), false},
-		"wrapped twice": {fmt.Errorf("%w and %w", done, errFail), false},
-		"parked":        {durable.Park(done), false},
-	} {
-		note, ok := durable.DoneNote(c.err)
-		if ok != c.ok || ok && note != "a note" {
-			t.Errorf("%s: %q, %v", name, note, ok)
-		}
+// completing returns a handler that completes its runs with the note.
+func completing(note string) durable.Handler {
+	return func(_ context.Context, run durable.Run) error {
+		run.Complete(note)
+		return nil
 	}
 }
 
+// A handler that closes something at its end joins the errors of both.
+func TestComplete_beforeErrorsAreJoined(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", func(_ context.Context, run durable.Run) (err error) {
+			defer func() { err = errors.Join(err, nil) }()
+			run.Complete("a note")
+			return nil
+		}, durable.WithRetry(1, time.Second, time.Second))
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 2})
+		time.Sleep(1500 * time.Millisecond)
+		if i := r.info("a"); i.Parked || i.Note != "a note" || i.Times != 1 {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
+// A handler that has returned has had its say, and a Run that no scheduler has made has no end.
+func TestComplete_tooLateOrInNoScheduler(t *testing.T) {
+	durable.Run{}.Complete("nothing")
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		var kept durable.Run
+		r.handle("k", func(_ context.Context, run durable.Run) error { kept = run; return nil })
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 3})
+		time.Sleep(1500 * time.Millisecond)
+		kept.Complete("too late")
+		time.Sleep(time.Second)
+		if i := r.info("a"); i.Note != "" || i.Times != 1 {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
 // The observers and the log have the note, of the last run, too.
-func TestDone_isObservedAndLogged(t *testing.T) {
+func TestComplete_isObservedAndLogged(t *testing.T) {
 	var mu sync.Mutex // protects below
 	var observed, logged []string
 	log := logrus.New()
@@ -95,7 +111,7 @@ func TestDone_isObservedAndLogged(t *testing.T) {
 		observed = append(observed, fmt.Sprint(a.Key, " ", a.Note, a.Failure))
 	})
 	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", func(context.Context, durable.Run) error { return durable.Done("paid already") })
+		r.handle("k", completing("paid already"))
 		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 		time.Sleep(2 * time.Second)
 		r.exists("a", false)

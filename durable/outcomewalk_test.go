@@ -83,7 +83,8 @@ func (w *outcomeWalk) run(life int) durable.Handler {
 		case 3:
 			return durable.RetryAfter(d, errFail)
 		case 4:
-			return durable.Done("a note")
+			run.Complete("a note")
+			return nil
 		case 5:
 			panic("it panics")
 		case 6, 7:

@@ -56,7 +56,7 @@ func leftBehind(t *testing.T) (all []durable.Record) {
 	r.open("fail")
 	fails := func(context.Context, durable.Run) error { return errFail }
 	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
-	r.handle("done", func(context.Context, durable.Run) error { return durable.Done("a note") })
+	r.handle("done", completing("a note"))
 	r.start()
 	r.must(r.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
 	r.add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})

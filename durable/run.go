@@ -49,7 +49,7 @@ func (k *keeper) runTask(l *live) {
 	if rec.due <= began.UnixNano()-int64(overdueAfter) {
 		k.caughtUp.note(began)
 	}
-	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0), &k.cfg, func(o outcome, ended time.Time) *record {
+	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
 		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next
@@ -104,7 +104,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 				Error("durable: " + o.failure)
 		}
 	}()
-	o = judge(k.call(ctx, run))
+	o = run.ends.judge(k.call(ctx, run))
 }
 
 // note counts an attempt, and reports whether the task is parked after it.
@@ -128,7 +128,7 @@ func (r *record) attemptDue() time.Time {
 	return time.Unix(0, r.grid)
 }
 
-func (r *record) toRun(of *kind, fence int64) Run {
+func (r *record) toRun(of *kind, fence int64, ends *runEnd) Run {
 	times := int(r.times)
 	if times != Forever {
 		times--
@@ -145,6 +145,7 @@ func (r *record) toRun(of *kind, fence int64) Run {
 		Fence:   fence,
 		rec:     r,
 		of:      of,
+		ends:    ends,
 	}
 }
 

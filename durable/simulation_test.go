@@ -253,8 +253,7 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	end := s.ledger.call(ctx, node, run)
 	var e ended
 	defer func() {
-		_, e.done = durable.DoneNote(err)
-		e.well = err == nil || e.done
+		e.well = err == nil
 		end(e)
 	}()
 	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt)
@@ -290,7 +289,8 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 		}
 		return durable.RetryAfter(e.wait, errFail)
 	case p < 20:
-		return durable.Done("it is done already")
+		e.done = true
+		run.Complete("it is done already")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package durable
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -115,11 +114,9 @@ func (n *node) runTask(l *live) {
 	if l.overdue {
 		n.caughtUp.note(began)
 	}
-	run := rec.toRun(kind, l.claim.revision)
-	run.made = new(atomic.Bool)
-	kind.attempt(h.context(ctx), began, run, &n.cfg, func(o outcome, _ time.Time) *record {
+	kind.attempt(h.context(ctx), began, rec.toRun(kind, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
-		n.conclude(l, next, attempted(o, next), o.failure == "" && run.made.Load())
+		n.conclude(l, next, attempted(o, next), o.failure == "" && h.ends.written.Load())
 		return next
 	})
 }

@@ -31,7 +31,7 @@ type Stats struct {
 
 	Started   uint64 // calls of handlers
 	Retried   uint64 // of these, not the first attempt of their run
-	Succeeded uint64 // calls that returned nil or [Done], and were acknowledged
+	Succeeded uint64 // calls that returned nil, in time or after [Run.Complete], and were acknowledged
 	Failed    uint64 // calls that returned another error, panicked or ended their goroutine, with the task still there
 
 	Commits   Timing // commits to the store or the engine that succeeded

@@ -205,7 +205,7 @@ type Info struct {
 	Parked         bool      // it does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty
 	Trace          string    // as in Task
-	Note           string    // of the last run that is complete: see [Done]
+	Note           string    // of the last run that is complete: see [Run.Complete]
 	Group          string    // as in Task
 	State          State     // where it stands
 	PayloadVersion int       // as in Task

@@ -31,16 +31,14 @@ func (s Stored) Rescheduled(to int64) (Write, error) {
 }
 
 // Completion returns the write that completes the run at the engine's time now, as when its handler returns
-// nil. It is done if the node still holds the run. The node then finds the run completed, and does nothing
+// nil, with the note that [Run.Complete] has left. It is done if the node still holds the run. The node then finds the run completed, and does nothing
 // more. A run on a [Store] has no fence, and its write is never done.
 func (r Run) Completion(now int64) Write {
 	if r.rec == nil {
 		return Write{Record: Record{Key: r.Key}, If: IfUnchanged, Revision: r.Fence}
 	}
-	if r.made != nil {
-		r.made.Store(true)
-	}
-	return completion(r.rec.after(outcome{}, r.of, now, 0), r.rec, r.Fence)
+	r.ends.written.Store(true)
+	return completion(r.rec.after(r.ends.judge(nil), r.of, now, 0), r.rec, r.Fence)
 }
 
 // completion returns the write of what has become of the task, which is nil if that was its end.

@@ -74,7 +74,7 @@ func TestRun_completion(t *testing.T) {
 		"long after, all": {rec, MissedAll, 145, "2 8 110 0 0"},
 		"the last":        {&last, MissedOnce, 105, ""},
 	} {
-		w := c.rec.toRun(&kind{attempts: 3, missed: c.missed}, 42).Completion(c.now)
+		w := c.rec.toRun(&kind{attempts: 3, missed: c.missed}, 42, new(runEnd)).Completion(c.now)
 		got := ""
 		if w.Data != nil {
 			next, err := decode(w.Record)

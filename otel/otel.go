@@ -68,9 +68,6 @@ func Handler(provider trace.TracerProvider, h durable.Handler) durable.Handler {
 		}()
 		err := h(ctx, run)
 		if failure = ""; err != nil {
-			if _, done := durable.DoneNote(err); done {
-				return err
-			}
 			failure, message = fmt.Sprintf("%T", err), text(err.Error())
 		}
 		return err

@@ -187,19 +187,6 @@ func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
 	}
 }
 
-// Done is no failure.
-func TestHandler_done_isNoError(t *testing.T) {
-	provider, spans := newProvider(t)
-	done := otel.Handler(provider, func(context.Context, durable.Run) error { return durable.Done("paid already") })
-	if err := done(ctx, durable.Run{}); err == nil {
-		t.Error("the note is lost")
-	}
-	got := spans.GetSpans()
-	if len(got) != 1 || got[0].Status.Code != codes.Unset || attributes(got[0])["error.type"].AsString() != "" {
-		t.Errorf("the spans are %+v", got)
-	}
-}
-
 // A task that was added without a span runs in a span without a link, and so does one with another's text.
 func TestHandler_withoutATrace_hasNoLink(t *testing.T) {
 	provider, spans := newProvider(t)

@@ -191,7 +191,7 @@ func fixture(t *testing.T) (all []durable.Record) {
 			return fmt.Errorf("smtp %s: connection refused", run.Payload)
 		}
 		check(t, s.Handle("mail", fails, durable.WithRetry(1, time.Second, time.Second)))
-		check(t, s.Handle("order", func(context.Context, durable.Run) error { return durable.Done("3 rows") }))
+		check(t, s.Handle("order", func(_ context.Context, run durable.Run) error { run.Complete("3 rows"); return nil }))
 		check(t, s.Start())
 		year := now.Add(12 * time.Hour)
 		check(t, s.AddTask(t.Context(),

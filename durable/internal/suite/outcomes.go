@@ -61,13 +61,15 @@ func notes(t *testing.T, r *rig) {
 	r.handle("k", func(_ context.Context, run durable.Run) error {
 		switch {
 		case run.Seq == 0:
-			return fmt.Errorf("charging: %w", durable.Done("paid already"))
+			run.Complete("paid")
+			run.Complete("paid already")
 		case run.Seq == 1 && run.Attempt == 1:
-			return errors.Join(durable.Done("no"), errNot)
+			run.Complete("no")
+			return errNot
 		case run.Seq == 1:
-			return durable.Done(strings.Repeat("n", 1000))
+			run.Complete(strings.Repeat("n", 1000))
 		}
-		return nil
+		return errors.Join(nil, nil)
 	}, durable.WithRetry(3, time.Second, time.Second))
 	r.add(durable.Task{Key: "a", Kind: "k", Interval: 10 * time.Second, Times: 4})
 	for n, want := range []struct {
@@ -124,14 +126,21 @@ func endsLate(t *testing.T, r *rig) {
 	}
 }
 
-// After the bound of an attempt, what the handler says by Done, Park or RetryAfter decides.
+// After the bound of an attempt, what the handler says by Complete, Park or RetryAfter decides.
 func decidesLate(t *testing.T, r *rig) {
 	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
 	ends := map[string]error{
 		"nil": nil, "error": errNot, "park": durable.Park(errNot), "retry": durable.RetryAfter(wait, errNot),
-		"done": durable.Done("paid already"), "no note": durable.Done(""),
+		"done": nil, "no note": nil, "done and failed": errNot,
 	}
-	r.handle("k", func(_ context.Context, run durable.Run) error { time.Sleep(long); return ends[run.Key] },
+	notes := map[string]string{"done": "paid already", "no note": "", "done and failed": "no"}
+	r.handle("k", func(_ context.Context, run durable.Run) error {
+		time.Sleep(long)
+		if note, ok := notes[run.Key]; ok {
+			run.Complete(note)
+		}
+		return ends[run.Key]
+	},
 		durable.WithTimeout(bound), durable.WithRetry(3, time.Second, time.Second))
 	for key := range ends {
 		r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
@@ -152,6 +161,8 @@ func decidesLate(t *testing.T, r *rig) {
 		"retry":   {durable.Retrying, "not now", "", 2},
 		"done":    {durable.Scheduled, "", "paid already", 1},
 		"no note": {durable.Scheduled, "", "", 1},
+
+		"done and failed": {durable.Retrying, "not now", "", 2},
 	} {
 		if want.failure != "" {
 			want.failure = "timed out after 2s, ended after 6s: " + want.failure
@@ -168,7 +179,7 @@ func decidesLate(t *testing.T, r *rig) {
 		}
 	}
 	soon := long + wait/2
-	if len(again) != 3 || again["nil"] > soon || again["error"] > soon || again["retry"] < long+wait {
+	if len(again) != 4 || again["nil"] > soon || again["error"] > soon || again["retry"] < long+wait {
 		t.Errorf("the next attempts come after %v", again)
 	}
 }

@@ -222,7 +222,10 @@ func pausesBurst(t *testing.T, r *rig) {
 
 // A task with all that a task can have is moved, paused, resumed and done with a note, and keeps the rest.
 func everyOption(t *testing.T, r *rig) {
-	r.handle("k", func(_ context.Context, run durable.Run) error { return durable.Done(run.Due.UTC().Format("15:04:05")) },
+	r.handle("k", func(_ context.Context, run durable.Run) error {
+		run.Complete(run.Due.UTC().Format("15:04:05"))
+		return nil
+	},
 		durable.WithConcurrency(1), durable.WithRate(10, time.Second, 10))
 	task := durable.Task{Key: "a", Kind: "k", Cron: "0 * * * *", Jitter: 30 * time.Minute, Times: durable.Forever, Group: "g"}
 	r.add(task)
