@@ -156,6 +156,7 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	}{
 		{nil, []string{"task", "nil"}},
 		{task(func(task *timewheel.Task) { task.Key = "" }), []string{"key", "empty"}},
+		{task(func(task *timewheel.Task) { task.Interval = 0; task.Delay = 0 }), []string{"interval 0s", "delay 0s", "positive"}},
 		{task(func(task *timewheel.Task) { task.Interval = 0 }), []string{"interval", "0s", "positive"}},
 		{task(func(task *timewheel.Task) { task.Interval = -time.Minute }), []string{"interval", "-1m0s"}},
 		{task(func(task *timewheel.Task) { task.Delay = -ms }), []string{"delay", "-1ms", "negative"}},
@@ -166,6 +167,9 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 	} {
 		add := func(tw *timewheel.TimeWheel) error { return tw.AddTask(bad.task) }
 		set := func(tw *timewheel.TimeWheel) error { return tw.SetTask(bad.task) }
+		if bad.task != nil && bad.task.Key != "" {
+			bad.want = append(bad.want, fmt.Sprintf("%q", bad.task.Key))
+		}
 		cases = append(cases,
 			testCase{"AddTask", add, invalid, bad.want}, testCase{"SetTask", set, invalid, bad.want})
 	}
@@ -175,8 +179,8 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		want []string
 	}{
 		{time.Now(), nil, []string{"task", "nil"}},
-		{time.Now(), task(nil), []string{"delay", "1s", "0"}},
-		{time.Time{}, &timewheel.Task{Key: "new", Job: nothing}, []string{"at 0001-", "1970"}},
+		{time.Now(), task(nil), []string{"delay", "1s", "0", `"new"`}},
+		{time.Time{}, &timewheel.Task{Key: "new", Job: nothing}, []string{"at 0001-", "1970", `"new"`}},
 		{time.Now().AddDate(300, 0, 0), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 2", "2261"}},
 		{time.Now(), &timewheel.Task{Key: "new", Times: 2, Job: nothing}, []string{"interval", "0s"}},
 	} {
@@ -302,6 +306,30 @@ func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
 		} {
 			if found := book.with(texts...); len(found) != 1 {
 				t.Errorf("%d entries have %q; the log:\n%s", len(found), texts, book.entries)
+			}
+		}
+	})
+}
+
+// What a stopped wheel refuses is named, with the verb.
+func TestStopped_errorsNameTheVerbAndTheKey(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw := newWheel(t, 10*ms, 16)
+		must(t, tw.AddTask(times("live", time.Second, 3, nothing)))
+		tw.Stop()
+		task := &timewheel.Task{Key: "new", Delay: ms, Job: nothing}
+		dated := &timewheel.Task{Key: "new", Job: nothing}
+		for want, err := range map[string]error{
+			`AddTask of "new"`:     tw.AddTask(task),
+			`SetTask of "new"`:     tw.SetTask(task),
+			`AddAt of "new"`:       tw.AddAt(time.Now(), dated),
+			`SetAt of "new"`:       tw.SetAt(time.Now(), dated),
+			`Reschedule of "live"`: tw.Reschedule("live", ms),
+			`Pause of "live"`:      tw.Pause("live"),
+			`Resume of "live"`:     tw.Resume("live"),
+		} {
+			if !errors.Is(err, timewheel.ErrStopped) || fmt.Sprint(err) != "timewheel: stopped: "+want {
+				t.Errorf("%v, want %s", err, want)
 			}
 		}
 	})

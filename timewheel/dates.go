@@ -17,7 +17,7 @@ import (
 // to 2261. The section on wall-clock time in the package documentation says what happens when the clock is
 // set.
 func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
-	e, err := tw.entryAt(at, task)
+	e, err := tw.entryAt("AddAt", at, task)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
 
 // SetAt is [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
 func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
-	e, err := tw.entryAt(at, task)
+	e, err := tw.entryAt("SetAt", at, task)
 	if err != nil {
 		return err
 	}
@@ -34,19 +34,19 @@ func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
 }
 
 // entryAt returns the entry for a valid task, due at the time of day.
-func (tw *TimeWheel) entryAt(at time.Time, task *Task) (*entry, error) {
-	if year := at.Year(); year < 1970 || year > 2261 {
-		return nil, fmt.Errorf("%w: at %v is not in the years 1970 to 2261", ErrInvalidTask, at)
-	}
+func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, error) {
 	if task != nil {
+		if year := at.Year(); year < 1970 || year > 2261 {
+			return nil, fmt.Errorf("%w: at %v of %q is not in the years 1970 to 2261", ErrInvalidTask, at, task.Key)
+		}
 		if task.Delay != 0 {
-			return nil, fmt.Errorf("%w: delay %v of a task with a time: it must be 0", ErrInvalidTask, task.Delay)
+			return nil, fmt.Errorf("%w: delay %v of %q is not 0, and it has a time", ErrInvalidTask, task.Delay, task.Key)
 		}
 		delayed := *task
 		delayed.Delay = 1 // any: the time is in place of it
 		task = &delayed
 	}
-	e, err := tw.entryOf(task)
+	e, err := tw.entryOf(verb, task)
 	if err == nil {
 		tw.index.dates.add(e, at)
 	}
@@ -108,6 +108,19 @@ func (d *dates) drop(e *entry) {
 	defer d.mu.Unlock()
 	delete(d.all, e)
 	d.count.Store(int64(len(d.all)))
+}
+
+// passed forgets the entry if its first run has come. The loop calls it for an entry that is to run again.
+func (d *dates) passed(e *entry) {
+	if d.count.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at, ok := d.all[e]; ok && e.due.Load() != at.due {
+		delete(d.all, e)
+		d.count.Store(int64(len(d.all)))
+	}
 }
 
 // look returns the entries to which it has given another due time, and when it is to be called again. The

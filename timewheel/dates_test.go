@@ -236,7 +236,7 @@ func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 		w.once("k", time.Hour)
 		w.dated("other", 24*time.Hour)
 		w.advance(time.Second)
-		e, err := w.entryAt(w.at(time.Minute), &Task{Key: "k", Job: w.job})
+		e, err := w.entryAt("AddAt", w.at(time.Minute), &Task{Key: "k", Job: w.job})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,6 +292,33 @@ func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
 		w.advance(time.Minute)
 		if n := w.Len(); n != 0 {
 			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+// A repeating task follows the wall clock until its first run. Then it costs the loop no looks any more.
+func TestDates_repeatingTaskThatHasRun_isForgotten(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.Start()
+		w.addAt(time.Hour, &Task{Key: "k", Interval: 24 * time.Hour, Times: Forever})
+		w.advance(10 * time.Minute)
+		w.hand.SetWall(-2 * time.Hour) // it waits in the slot of its old tick, and is met there too early
+		w.advance(2 * time.Hour)
+		w.wantRuns()
+		w.hand.SetWall(-time.Hour)
+		w.advance(time.Second)
+		w.advance(time.Minute)
+		w.wantRuns("k")
+		w.advance(time.Minute)
+		before := w.hand.sleeps.Load()
+		for range 100 {
+			w.advance(time.Second)
+		}
+		if n := w.hand.sleeps.Load() - before; n != 0 {
+			t.Errorf("the loop woke up %d times in 100 s, and nothing was due", n)
+		}
+		if n := w.loop.dates.count.Load(); n != 0 {
+			t.Errorf("%d dates are kept", n)
 		}
 	})
 }

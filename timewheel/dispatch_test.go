@@ -664,7 +664,7 @@ func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
 func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(1)}}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
-		e, err := w.entryOf(&Task{Key: "k", Interval: time.Hour, Job: ignore})
+		e, err := w.entryOf("AddTask", &Task{Key: "k", Interval: time.Hour, Job: ignore})
 		if err != nil {
 			t.Fatal(err)
 		}

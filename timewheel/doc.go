@@ -62,7 +62,7 @@
 // [WithLayout] chooses how waiting tasks are kept. With either layout the same runs happen at the same time,
 // and most costs are within a few percent of each other; see bench/RESULTS.md. Hashed, the default, takes 32
 // bytes for an empty slot and about 1,100 for a slot in use. Hierarchical takes 64 bytes a slot on each level
-// in use, however many tasks wait there, and moves a task once for each level that it descends. Choose
+// in use, 4,096 slots at most, however many tasks wait there, and moves a task once for each level. Choose
 // Hierarchical for many wheels with few tasks each.
 //
 // Most programs need one wheel. Use a second for a different tick or a separate limit on concurrent jobs.

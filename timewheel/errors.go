@@ -15,7 +15,7 @@ var (
 	// was removed.
 	ErrTaskKeyNotFound = errors.New("timewheel: task key not found")
 	// ErrFull means that there are as many live tasks as [WithMaxPending] allows.
-	ErrFull = errors.New("timewheel: full")
+	ErrFull = errors.New("timewheel: too many pending tasks")
 	// ErrStopped means that the wheel was stopped, by Stop or Shutdown.
 	ErrStopped = errors.New("timewheel: stopped")
 )

@@ -113,10 +113,10 @@ func ExampleTimeWheel_AddTask_errors() {
 	tw.Stop()
 	add("order-3", time.Minute)
 	// Output:
-	// refuse the request: timewheel: invalid task: delay -1m0s is negative
+	// refuse the request: timewheel: invalid task: delay -1m0s of "order-1" is negative
 	// do nothing, it was added before: timewheel: duplicate task key: "order-1"
-	// try again later: timewheel: full: 1 tasks are pending
-	// leave it to the next process: timewheel: stopped
+	// try again later: timewheel: too many pending tasks: 1 of 1; "order-2" is not added
+	// leave it to the next process: timewheel: stopped: AddTask of "order-3"
 }
 
 func ExampleTimeWheel_Get() {

@@ -55,8 +55,9 @@ func position(at, now, n uint64) (slot, circle int) {
 // once.
 //
 // [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so that the number of a tick is the tick,
-// and w is the number of slots that the user gave. Each level is a wheel whose slots span a turn of the one
-// below.
+// and w is the number of slots that the user gave, up to 4,096. Each level is a wheel whose slots span a turn of
+// the one below. The loop makes a level when an entry needs it. With more slots than that the loop would be held
+// up: a level of 16,777,216 takes 2 GB and 250 ms.
 //
 // # Moving down
 //
@@ -101,6 +102,9 @@ const (
 	// hour of 10 ms ticks in 1,024 slots takes three levels and not two.
 	circles = 16
 
+	// maxWidth bounds the width of the levels of Hierarchical, and so how long the loop makes one: 330 KB.
+	maxWidth = 1 << 12
+
 	// maxVisit bounds how many entries the loop moves down at one tick, or looks at for Upcoming, to what takes
 	// well below a millisecond.
 	maxVisit = 8192
@@ -115,7 +119,7 @@ func newLayout(kind Layout, slots int, passed uint64) *layout {
 	n := slots
 	if kind == Hierarchical {
 		// With one list to a level it would reach no farther than the one below.
-		n, l.width = 1, uint64(max(slots, 2))
+		n, l.width = 1, uint64(min(max(slots, 2), maxWidth))
 	}
 	l.slots, l.visits, l.few = make([]slot, n), newTree(n), make(bucket, 0, keepRoom)
 	return l

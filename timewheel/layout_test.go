@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -559,6 +560,34 @@ func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 			}
 			if moved := before - high(); moved > maxVisit {
 				t.Fatalf("%d slots: %d of %d entries move at one tick", slots, moved, len(many))
+			}
+		}
+	}
+}
+
+// The loop makes the levels of Hierarchical, so what one of them takes must be little, whatever the slots.
+func TestLayout_hierarchicalWithTheMostSlots_makesSmallLevels(t *testing.T) {
+	l := newLayout(Hierarchical, maxSlots, 0)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, tick := range []uint64{1, 1 << 20, 1 << 30} {
+		l.place(&entry{at: tick})
+	}
+	runtime.ReadMemStats(&after)
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 4<<20 {
+		t.Errorf("three tasks took %d bytes", bytes)
+	}
+	for _, want := range []uint64{1, 1 << 20, 1 << 30} {
+		for {
+			due, tick, more := l.advance(want)
+			if len(due) > 0 {
+				if tick != want || len(due) != 1 {
+					t.Errorf("%d entries are due at tick %d, want one at %d", len(due), tick, want)
+				}
+				break
+			}
+			if !more {
+				t.Fatalf("nothing is due at tick %d", want)
 			}
 		}
 	}

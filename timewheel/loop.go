@@ -284,6 +284,7 @@ func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	for _, e := range l.again {
 		// Of one that is being moved the due time may still be the old one: then it is looked at again at the
 		// next tick.
+		l.dates.passed(e)
 		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
 	clear(l.again)

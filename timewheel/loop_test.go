@@ -479,7 +479,7 @@ func TestLoop_heldUp_firesInTheOrderOfTheTicks(t *testing.T) {
 func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
-		e, err := w.entryOf(&Task{Key: "k", Interval: time.Second, Times: Forever, Job: w.job})
+		e, err := w.entryOf("AddTask", &Task{Key: "k", Interval: time.Second, Times: Forever, Job: w.job})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import "time"
 // out. Reschedule changes how long after Resume it is due. SetTask replaces it with a task that is not
 // paused. RemoveTask and Drain take it out.
 func (tw *TimeWheel) Pause(key string) error {
-	if tw.stopped.Load() {
-		return ErrStopped
+	if err := tw.accepts("Pause", key); err != nil {
+		return err
 	}
 	old, ok := tw.index.swap(key, func(e *entry) *entry {
 		if e.load() == paused {
@@ -43,8 +43,8 @@ func (tw *TimeWheel) Pause(key string) error {
 // are not missed, they did not fall due. A task of AddAt no longer follows the wall clock. A task that is not
 // paused stays as it is. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Resume(key string) error {
-	if tw.stopped.Load() {
-		return ErrStopped
+	if err := tw.accepts("Resume", key); err != nil {
+		return err
 	}
 	var e *entry
 	var due uint64

@@ -21,7 +21,7 @@ import (
 // adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
 // call.
 func (tw *TimeWheel) AddTask(task *Task) error {
-	e, err := tw.entryOf(task)
+	e, err := tw.entryOf("AddTask", task)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (tw *TimeWheel) add(e *entry) error {
 // task counts as removed and starts no new run once SetTask has returned. Exist never reports false in
 // between. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) SetTask(task *Task) error {
-	e, err := tw.entryOf(task)
+	e, err := tw.entryOf("SetTask", task)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if err := checkDelay(d); err != nil {
 		return err
 	}
-	if tw.stopped.Load() {
-		return ErrStopped
+	if err := tw.accepts("Reschedule", key); err != nil {
+		return err
 	}
 	due := later(tw.loop.now(), d)
 	for e := tw.index.get(key); e != nil; e = tw.index.get(key) {
@@ -106,13 +106,21 @@ func checkDelay(d time.Duration) error {
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
 
+// accepts returns ErrStopped, with the verb and its key, if the wheel was stopped.
+func (tw *TimeWheel) accepts(verb, key string) error {
+	if tw.stopped.Load() {
+		return fmt.Errorf("%w: %s of %q", ErrStopped, verb, key)
+	}
+	return nil
+}
+
 // entryOf returns the entry for a valid task, due from now.
-func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
+func (tw *TimeWheel) entryOf(verb string, task *Task) (*entry, error) {
 	if err := task.check(); err != nil {
 		return nil, err
 	}
-	if tw.stopped.Load() {
-		return nil, ErrStopped
+	if err := tw.accepts(verb, task.Key); err != nil {
+		return nil, err
 	}
 	due := later(tw.loop.now(), cmp.Or(task.Delay, task.Interval))
 	return newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1)), nil
@@ -122,7 +130,7 @@ func (tw *TimeWheel) entryOf(task *Task) (*entry, error) {
 func (tw *TimeWheel) refusal(err error, e *entry) error {
 	tw.index.dates.drop(e)
 	if err == ErrFull {
-		return fmt.Errorf("%w: %d tasks are pending", err, tw.maxPending)
+		return fmt.Errorf("%w: %[2]d of %[2]d; %[3]q is not added", err, tw.maxPending, e.key)
 	}
 	return fmt.Errorf("%w: %q", err, e.key)
 }

@@ -52,19 +52,26 @@ func (t *Task) Context() context.Context {
 
 // check returns what is wrong with the task, wrapped in ErrInvalidTask.
 func (t *Task) check() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case t == nil:
-		return fmt.Errorf("%w: task is nil", ErrInvalidTask)
+		return invalid("task is nil")
 	case t.Key == "":
-		return fmt.Errorf("%w: key is empty", ErrInvalidTask)
+		return invalid("key is empty")
 	case t.Delay < 0:
-		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, t.Delay)
+		return invalid("delay %v of %q is negative", t.Delay, t.Key)
 	case t.Times < Forever:
-		return fmt.Errorf("%w: times %d is negative and not Forever", ErrInvalidTask, t.Times)
-	case t.Interval < 0, t.Interval == 0 && (t.Delay == 0 || t.Times < 0 || t.Times > 1):
-		return fmt.Errorf("%w: interval %v is not positive", ErrInvalidTask, t.Interval)
+		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
+	case t.Interval < 0:
+		return invalid("interval %v of %q is not positive", t.Interval, t.Key)
+	case t.Interval == 0 && t.Delay == 0:
+		return invalid("interval 0s and delay 0s of %q: one of them must be positive", t.Key)
+	case t.Interval == 0 && (t.Times < 0 || t.Times > 1):
+		return invalid("interval 0s of %q is not positive, and it is to run more than once", t.Key)
 	case t.Job == nil:
-		return fmt.Errorf("%w: job is nil", ErrInvalidTask)
+		return invalid("job of %q is nil", t.Key)
 	}
 	return nil
 }
