@@ -27,11 +27,12 @@ import (
 type backlog struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
-	workers int          // of the wheel
-	most    int          // tasks of the kinds without a limit in the queue
-	shared  bool         // what it does not take can run on another node
-	call    func()       // wakes the backend up
-	left    atomic.Int64 // tasks in the queue, for workers that need not look further
+	workers int           // of the wheel
+	tick    time.Duration // of the wheel
+	most    int           // tasks of the kinds without a limit in the queue
+	shared  bool          // what it does not take can run on another node
+	call    func()        // wakes the backend up
+	left    atomic.Int64  // tasks in the queue, for workers that need not look further
 
 	mu      sync.Mutex // protects below
 	queue   *btree.BTreeG[*live]
@@ -63,7 +64,7 @@ const (
 
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
-		wheel: wheel, kinds: kinds, workers: cfg.poolSize, most: mostQueued,
+		wheel: wheel, kinds: kinds, workers: cfg.poolSize, tick: cfg.tick, most: mostQueued,
 		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: newLives(),
 	}
 }

@@ -67,7 +67,7 @@ func parseCalendar(spec string) (*calendar, error) {
 	}
 	parsed, err := cron.ParseStandard(fields)
 	if err != nil {
-		return wrong("%v", err)
+		return wrong("%s", misfit(fields))
 	}
 	s := parsed.(*cron.SpecSchedule) // as everything but @every
 	c := &calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
@@ -75,6 +75,36 @@ func parseCalendar(spec string) (*calendar, error) {
 		return wrong("no day fits")
 	}
 	return c, nil
+}
+
+// calendarFields are the fields of a calendar, and what each takes.
+var calendarFields = [...]struct{ name, takes string }{
+	{"minute", "0 to 59"},
+	{"hour", "0 to 23"},
+	{"day of the month", "1 to 31"},
+	{"month", "1 to 12, or JAN to DEC"},
+	{"day of the week", "0 to 6 from Sunday on, or SUN to SAT"},
+}
+
+// misfit returns what is wrong with fields that the library refuses, in terms of [Task].
+func misfit(fields string) string {
+	if strings.HasPrefix(fields, "@") {
+		return fmt.Sprintf("%s is none of @hourly, @daily, @weekly, @monthly and @yearly", fields)
+	}
+	all := strings.Fields(fields)
+	if len(all) != len(calendarFields) {
+		return fmt.Sprintf("%d fields; %d are needed: minute, hour, day of the month, month and day of the week",
+			len(all), len(calendarFields))
+	}
+	for i, field := range all {
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[i] = field
+		if _, err := cron.ParseStandard(strings.Join(alone, " ")); err != nil {
+			return fmt.Sprintf("%s %q: * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of %s",
+				calendarFields[i].name, field, calendarFields[i].takes)
+		}
+	}
+	return "the fields do not fit" // each of them does alone
 }
 
 // zones are the time zones that were read, *time.Location by name. To read one takes 0.1 ms. There are some 600,

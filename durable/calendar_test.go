@@ -281,3 +281,22 @@ func FuzzNext(f *testing.F) {
 		}
 	})
 }
+
+// An expression that is refused is told which of its fields is wrong, what that is, and what it may be.
+func TestCalendar_errors_nameTheFieldAndWhatIsAllowed(t *testing.T) {
+	for spec, want := range map[string]string{
+		"0 9 L * *":      `day of the month "L": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 1 to 31`,
+		"61 9 * * *":     `minute "61": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 0 to 59`,
+		"0 24 * * *":     `hour "24": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 0 to 23`,
+		"0 0 * 13 *":     `month "13": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 1 to 12, or JAN to DEC`,
+		"0 0 * * FRIDAY": `day of the week "FRIDAY": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 0 to 6 from Sunday on, or SUN to SAT`,
+		"0 9 * *":        "4 fields; 5 are needed: minute, hour, day of the month, month and day of the week",
+		"":               "0 fields; 5 are needed: minute, hour, day of the month, month and day of the week",
+		"@noon":          "@noon is none of @hourly, @daily, @weekly, @monthly and @yearly",
+	} {
+		_, err := Next(spec, time.Now(), 1)
+		if text := fmt.Sprintf("durable: cron %q: %s", spec, want); err == nil || err.Error() != text {
+			t.Errorf("%v, want %s", err, text)
+		}
+	}
+}

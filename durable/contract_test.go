@@ -100,7 +100,7 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 		if n := r.Len(); n != 2 {
 			t.Errorf("Len is %d", n)
 		}
-		bad := durable.Task{Key: "bad", Kind: "note"}
+		bad := durable.Task{Key: "bad", Kind: "note", Delay: -1}
 		if err := r.AddTask(ctx, task("a"), bad); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("the error is %v", err)
 		}

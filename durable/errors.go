@@ -10,12 +10,13 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The errors of the verbs, for errors.Is. The first four are those of package timewheel.
+// The errors of the verbs, for errors.Is. What is returned wraps one of them with the detail. The first four
+// wrap the errors of package timewheel that have their names.
 var (
-	ErrInvalidTask      = timewheel.ErrInvalidTask
-	ErrDuplicateTaskKey = timewheel.ErrDuplicateTaskKey
-	ErrTaskKeyNotFound  = timewheel.ErrTaskKeyNotFound
-	ErrStopped          = timewheel.ErrStopped
+	ErrInvalidTask      error = likeOfWheel{"durable: invalid task", timewheel.ErrInvalidTask}
+	ErrDuplicateTaskKey error = likeOfWheel{"durable: duplicate task key", timewheel.ErrDuplicateTaskKey}
+	ErrTaskKeyNotFound  error = likeOfWheel{"durable: task key not found", timewheel.ErrTaskKeyNotFound}
+	ErrStopped          error = likeOfWheel{"durable: stopped", timewheel.ErrStopped}
 
 	ErrUnknownKind = errors.New("durable: no handler for the kind")
 	ErrBroken      = errors.New("durable: the store has failed")
@@ -32,6 +33,26 @@ var (
 	// task was removed, moved, replaced or completed, or another node has taken it over.
 	ErrFenced = errors.New("durable: the run is not held any more")
 )
+
+// likeOfWheel is an error that means here what another one means for a wheel.
+type likeOfWheel struct {
+	text string
+	of   error
+}
+
+func (e likeOfWheel) Error() string { return e.text }
+func (e likeOfWheel) Unwrap() error { return e.of }
+
+// stopped adds the verb, and its key or kind if it has one, to an ErrStopped without detail.
+func stopped(err error, verb, key string) error {
+	if err != ErrStopped {
+		return err
+	}
+	if key == "" {
+		return fmt.Errorf("%w: %s", err, verb)
+	}
+	return fmt.Errorf("%w: %s of %q", err, verb, key)
+}
 
 // A DuplicateKeysError is the ErrDuplicateTaskKey of an AddTask, with all the keys that were not free.
 type DuplicateKeysError struct{ Keys []string }

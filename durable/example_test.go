@@ -115,7 +115,7 @@ func ExampleScheduler_AddTask() {
 	add(ada, bob)
 	add(ada, durable.Task{Key: "eve", Kind: "mail", Interval: time.Hour, Times: durable.Forever})
 	add(durable.Task{Key: "eve", Kind: "letter", Interval: time.Hour})
-	add(durable.Task{Key: "eve", Kind: "mail"})
+	add(durable.Task{Key: "eve", Kind: "mail", Times: 2})
 	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -124,8 +124,8 @@ func ExampleScheduler_AddTask() {
 	// added 2
 	// taken: [ada] true
 	// a mistake: durable: no handler for the kind "letter", of task "eve"
-	// a mistake: timewheel: invalid task: "eve" has no Interval, Cron, Delay or At
-	// too late: timewheel: stopped
+	// a mistake: durable: invalid task: "eve" is to run more than once and has no Interval or Cron
+	// too late: durable: stopped: AddTask of "ada"
 }
 
 // What is too large for a task is refused by name.
@@ -151,10 +151,10 @@ func ExampleScheduler_AddTask_limits() {
 	}
 	fmt.Println(s.AddTask(ctx, batch...)) // no room for the keys
 	// Output:
-	// timewheel: invalid task: key of 1025 bytes; 1024 are allowed
-	// timewheel: invalid task: kind of 257 bytes; 256 are allowed
-	// timewheel: invalid task: payload of "k" has 1048577 bytes; 1048576 are allowed
-	// timewheel: invalid task: more than 67108864 bytes of tasks at once
+	// durable: invalid task: key of 1025 bytes; 1024 are allowed
+	// durable: invalid task: kind of 257 bytes; 256 are allowed
+	// durable: invalid task: payload of "k" has 1048577 bytes; 1048576 are allowed
+	// durable: invalid task: more than 67108864 bytes of tasks at once
 }
 
 // The verbs are those of package timewheel, with a context and an error.

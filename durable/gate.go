@@ -110,10 +110,10 @@ func (g *gate) setPartLocked(p part) {
 	}
 	var rates []bucket
 	if g.kind.limit.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.limit, undivided))
+		rates = append(rates, newBucket(g.kind.limit, undivided, g.backlog.tick))
 	}
 	if g.kind.cluster.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.cluster, p))
+		rates = append(rates, newBucket(g.kind.cluster, p, g.backlog.tick))
 	}
 	for i := range g.rates {
 		g.rates[i].become(rates[i], now)

@@ -471,9 +471,10 @@ type pace struct {
 	empty time.Time // when no more could have started, if none has started since
 }
 
-// start notes a start, and reports whether all times until then have no more of them than they may.
+// start notes a start, and reports whether all times until then have no more of them than they may: those of the
+// rate, and of a tick more.
 func (p *pace) start(at time.Time) bool {
-	if full := at.Add(-time.Duration(p.burst) * p.each); p.empty.Before(full) {
+	if full := at.Add(-time.Duration(p.burst)*p.each - tick); p.empty.Before(full) {
 		p.empty = full
 	}
 	p.empty = p.empty.Add(p.each)

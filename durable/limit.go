@@ -27,8 +27,9 @@ func WithConcurrency(n int) KindOption {
 }
 
 // WithRate bounds how many runs of the kind start in this scheduler: n within per, evenly spread, and burst at
-// once if none has started for long enough. So within any time t at most burst + n·t/per start. An attempt
-// counts as a run. n, per and burst must be positive.
+// once if none has started for long enough. So within any time t at most burst + n·(t+tick)/per start. The tick
+// ([WithTick]) is how late a run may start without making the next ones late, so that the rate is kept on the
+// average. An attempt counts as a run. n, per and burst must be positive.
 //
 // On a node a start takes some milliseconds, in which the engine confirms it, and no more than burst are being
 // confirmed at the same time. So for a high rate let burst be what the rate allows within 20 ms, or more.
@@ -92,24 +93,25 @@ func (p part) of(n int) int {
 type bucket struct {
 	each  time.Duration
 	holds int
-	empty time.Time // when it would have been empty if all tokens since then were there
+	tick  time.Duration // how much later than its token a run may start without making the next ones later
+	empty time.Time     // when it would have been empty if all tokens since then were there
 }
 
 // newBucket returns the full bucket of a part of the limit.
-func newBucket(l Limit, p part) bucket {
+func newBucket(l Limit, p part, tick time.Duration) bucket {
 	takers := max(min(p.nodes, l.Burst), 1) // the others get no token
 	each := math.Ceil(float64(l.Per) / float64(l.Rate) * float64(takers))
-	b := bucket{each: time.Duration(min(each, math.MaxInt64/4))}
+	b := bucket{each: time.Duration(min(each, math.MaxInt64/4)), tick: tick}
 	b.holds = min(p.of(l.Burst), int(math.MaxInt64/4/b.each))
 	return b
 }
 
 // tokens returns how many there are.
 func (b *bucket) tokens(now time.Time) int {
-	if full := now.Add(-time.Duration(b.holds) * b.each); b.empty.Before(full) {
+	if full := now.Add(-time.Duration(b.holds)*b.each - b.tick); b.empty.Before(full) {
 		b.empty = full
 	}
-	return int(now.Sub(b.empty) / b.each)
+	return min(int(now.Sub(b.empty)/b.each), b.holds)
 }
 
 // take takes one.

@@ -5,6 +5,7 @@ package durable
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestPart_sum(t *testing.T) {
 				}
 			}
 			sum += p.of(n)
-			if b := newBucket(l, p); b.holds > 0 {
+			if b := newBucket(l, p, 0); b.holds > 0 {
 				burst += b.holds
 				rate += float64(time.Second) / float64(b.each)
 			}
@@ -60,6 +61,14 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	r.Kinds = r.Kinds[:3]
 	if whole := (Membership{Report: r.encode(1)}).report(); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
 		t.Errorf("%+v", whole)
+	}
+}
+
+// JSON holds no kind that is not UTF-8, so its report says that the node may have any.
+func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
+	r := NodeReport{Kinds: []string{"a", "\xff"}}
+	if got := (Membership{Report: r.encode(1)}).report(); !got.More || !got.has("\xff") || !slices.Equal(got.Kinds, []string{"a"}) {
+		t.Errorf("%+v", got)
 	}
 }
 

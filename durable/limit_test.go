@@ -586,6 +586,32 @@ func TestLimit_groupsTakeTurns(t *testing.T) {
 	})
 }
 
+// A run that starts up to a tick after its token does not make the next one late, however few start at once.
+func TestLimit_rate_isKeptOnTheAverage(t *testing.T) {
+	const n, wide, tasks = 20, 30 * time.Millisecond, 101
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", sleeper(0), durable.WithRate(n, sec, 1))
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(20 * sec)
+		calls := r.runs()
+		if len(calls) != tasks {
+			t.Fatalf("%d runs", len(calls))
+		}
+		if took := calls[tasks-1].at - calls[0].at; took < (tasks-1)*sec/n-wide || took > (tasks-1)*sec/n+2*wide {
+			t.Errorf("%d runs took %v, want %v", tasks, took, (tasks-1)*sec/n)
+		}
+		for i := range calls {
+			for j := range calls[:i] {
+				if d := calls[i].at - calls[j].at; i-j+1 > 1+int(n*(d+wide)/sec) {
+					t.Fatalf("%d started within %v, from %v on", i-j+1, d, calls[j].at)
+				}
+			}
+		}
+	}, durable.WithTick(wide))
+}
+
 // While the engine takes long to confirm, what the rate allows does not gather to start at once.
 func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 	const n, burst = 100, 2
@@ -605,7 +631,7 @@ func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 		calls := c.runs()
 		for i := range calls {
 			for j := range calls[:i] {
-				if t2 := calls[i].at - calls[j].at; i-j+1 > burst+1+int(n*t2/sec) {
+				if t2 := calls[i].at - calls[j].at; i-j+1 > burst+1+int(n*(t2+tick)/sec) {
 					t.Fatalf("%d started within %v, from %v on", i-j+1, t2, calls[j].at)
 				}
 			}

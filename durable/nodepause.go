@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -159,7 +158,7 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 // and else the error of the change whose answer was lost. It is not made again: another node may have undone it
 // since.
 func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since int64, err error) error {
-	if !errors.Is(err, ErrUnavailable) {
+	if !isUnknown(err) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
@@ -171,12 +170,12 @@ func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since i
 			if change(&next); next.equal(is) && revision > since {
 				return nil
 			}
-			return fmt.Errorf("%w (it is not known whether it took effect)", err)
+			return unknown(err)
 		}
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
-			return err
+			return unknown(err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -24,8 +25,12 @@ func (c *config) report(wheel *timewheel.TimeWheel, kinds *kinds) NodeReport {
 }
 
 // encode returns the report as an engine keeps it: that of the node's renewal with the greatest count. It leaves out
-// kinds that have no room.
+// kinds that have no room, and those that JSON cannot hold.
 func (r NodeReport) encode(count uint64) []byte {
+	wild := func(kind string) bool { return !utf8.ValidString(kind) }
+	if slices.ContainsFunc(r.Kinds, wild) {
+		r.Kinds, r.More = slices.DeleteFunc(slices.Clone(r.Kinds), wild), true
+	}
 	for {
 		b, err := json.Marshal(struct {
 			Renewal string `json:"renewal"` // the first field, of one width

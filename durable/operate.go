@@ -156,7 +156,7 @@ type NodeInfo struct {
 type NodeReport struct {
 	Version string    `json:"version"`        // of this package, as the build says
 	Kinds   []string  `json:"kinds"`          // that have a handler there
-	More    bool      `json:"more,omitempty"` // there are more kinds than a report has room for
+	More    bool      `json:"more,omitempty"` // there are more kinds: a report has no room for them, or they are not UTF-8
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`

@@ -12,7 +12,7 @@ import "context"
 // Reschedule sets when the task will be due, and leaves it paused. SetTask replaces it by a task that is not
 // paused.
 func (s *Scheduler) Pause(ctx context.Context, key string) error {
-	return s.below.do(ctx, &verb{what: toPause, key: key, size: MaxKey})
+	return stopped(s.below.do(ctx, &verb{what: toPause, key: key, size: MaxKey}), "Pause", key)
 }
 
 // Resume makes a paused task due when it was due before, or at once if that is over. What a repeating task
@@ -20,7 +20,8 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 // ([WithMissed]). A node that does not handle the kind, and [Connect], cannot know that the kind skips those
 // runs ([MissedSkip]): one of them is made. To resume a task that is not paused does nothing.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
-	return s.below.do(ctx, &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey})
+	v := &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey}
+	return stopped(s.below.do(ctx, v), "Resume", key)
 }
 
 // held returns the task paused.

@@ -40,31 +40,33 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
 	}
-	return s.below.pause(ctx, func(p *Pauses) {
+	err := s.below.pause(ctx, func(p *Pauses) {
 		if i, paused := slices.BinarySearch(p.Kinds, kind); !paused {
 			p.Kinds = slices.Insert(slices.Clone(p.Kinds), i, kind)
 		}
 	})
+	return stopped(err, "PauseKind", kind)
 }
 
 // ResumeKind ends a PauseKind. While all kinds are paused, it does not run yet. To resume a kind that is not
 // paused does nothing.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
-	return s.below.pause(ctx, func(p *Pauses) {
+	err := s.below.pause(ctx, func(p *Pauses) {
 		if i, paused := slices.BinarySearch(p.Kinds, kind); paused {
 			p.Kinds = slices.Delete(slices.Clone(p.Kinds), i, i+1)
 		}
 	})
+	return stopped(err, "ResumeKind", kind)
 }
 
 // PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for those of a kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
-	return s.below.pause(ctx, func(p *Pauses) { p.All = true })
+	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = true }), "PauseAll", "")
 }
 
 // ResumeAll ends a PauseAll. A kind that was paused by itself stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
-	return s.below.pause(ctx, func(p *Pauses) { p.All = false })
+	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = false }), "ResumeAll", "")
 }
 
 // Paused returns what is paused. A node asks the engine for it.
@@ -73,7 +75,7 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 		return Pauses{}, err
 	}
 	if !s.reads.enter() {
-		return Pauses{}, ErrStopped
+		return Pauses{}, stopped(ErrStopped, "Paused", "")
 	}
 	defer s.reads.leave()
 	p, err := s.below.paused(ctx)

@@ -182,7 +182,8 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	return s.addRecords(ctx, recs, size, false)
+	key := recs[0].key
+	return stopped(s.addRecords(ctx, recs, size, false), "AddTask", key)
 }
 
 // addRecords adds all of the records or none. If they are numbered, they keep their generations.
@@ -219,7 +220,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	if err != nil {
 		return err
 	}
-	return s.below.do(ctx, &verb{what: toSet, records: recs, size: size})
+	return stopped(s.below.do(ctx, &verb{what: toSet, records: recs, size: size}), "SetTask", task.Key)
 }
 
 // records returns the tasks as they are kept, without a generation, and how many bytes they will take.
@@ -253,7 +254,7 @@ func tooMuch() error {
 // RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run
 // in progress is not interrupted.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
+	return stopped(s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at
@@ -262,7 +263,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // Reschedule makes a parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := later(s.below.now(), max(d, 0))
-	return s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey})
+	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)
 }
 
 // Exist reports whether a task has the key. A task exists until its last run is acknowledged.
@@ -284,7 +285,7 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 		return Info{}, false, err
 	}
 	if !s.reads.enter() {
-		return Info{}, false, ErrStopped
+		return Info{}, false, stopped(ErrStopped, "Get", key)
 	}
 	defer s.reads.leave()
 	found, ok, err := s.below.get(ctx, key)
@@ -301,7 +302,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for found, err := range s.walk(ctx, ctx, stretch{after: Position{Due: None}, until: never}) {
 			if err != nil {
-				yield(Info{}, err)
+				yield(Info{}, stopped(err, "All", ""))
 				return
 			}
 			if !yield(found.info(s.below.now()), nil) {

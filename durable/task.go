@@ -25,7 +25,7 @@ const (
 	MaxBatch   = 64 << 20 // all that one AddTask adds
 )
 
-// A Task is what [Scheduler.AddTask] adds. One of Interval, Cron, Delay and At must say when it is due.
+// A Task is what [Scheduler.AddTask] adds. Without Interval, Cron, Delay and At it is due at once.
 //
 // Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9
 // * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a *, or numbers, ranges and
@@ -40,8 +40,7 @@ const (
 //     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
 //     first time. Minutes that fall on one instant in this way share a run. A daily task runs once on each day.
 //
-// "0-23" and "*/2" are no *. Times says how often the task runs, and is one if it is not set: a task that repeats
-// for ever has [Forever].
+// "0-23" and "*/2" are no *. A task with Cron runs until it is removed, unless Times says how often.
 //
 // [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
 // zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
@@ -62,11 +61,11 @@ type Task struct {
 	Payload  []byte        // for the handler; at most MaxPayload bytes
 	Interval time.Duration // time between runs, and before the first unless Delay or At is set
 	Cron     string        // when runs are due, in place of Interval: see [Task]; at most MaxCron bytes
-	Delay    time.Duration // time before the first run; 0 means Interval or Cron
+	Delay    time.Duration // time before the first run; 0 means Interval or Cron, or at once without these
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	MaxDelay time.Duration // how long SetTask may put the first run off: see [Task]; 0 means any time
 	Jitter   time.Duration // how much later the runs are at most: see [Task]
-	Times    int           // number of runs; 0 means one, Forever means until removed
+	Times    int           // number of runs; Forever means until removed; 0 means one, or with Cron Forever
 	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
 
 	// Group is what the task belongs to, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
@@ -117,10 +116,10 @@ func (t *Task) validate() error {
 		return invalid("%q has both Interval and Cron", t.Key)
 	case t.Interval == 0 && t.Cron == "" && (t.Times == Forever || t.Times > 1):
 		return invalid("%q is to run more than once and has no Interval or Cron", t.Key)
-	case t.Interval == 0 && t.Cron == "" && t.Delay == 0 && t.At.IsZero():
-		return invalid("%q has no Interval, Cron, Delay or At", t.Key)
 	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(lastTime)):
-		return invalid("%q is due in the year %d; 1970 to 2262 are allowed", t.Key, t.At.Year())
+		const form = time.RFC3339
+		return invalid("at %s of %q is not between %s and %s", t.At.UTC().Format(form), t.Key,
+			firstTime.UTC().Format(form), lastTime.UTC().Format(form))
 	}
 	if t.Cron != "" {
 		if _, err := parseCalendar(t.Cron); err != nil {
@@ -175,7 +174,10 @@ func (t *Task) record(now int64) *record {
 	if t.PayloadVersion > 1 {
 		r.version = t.PayloadVersion
 	}
-	if t.Times == 0 {
+	switch {
+	case t.Times == 0 && t.Cron != "":
+		r.times = Forever
+	case t.Times == 0:
 		r.times = 1
 	}
 	return r

@@ -427,7 +427,6 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 			"negative delay":        {with(func(t *durable.Task) { t.Delay = -1 }), durable.ErrInvalidTask},
 			"negative times":        {with(func(t *durable.Task) { t.Times = -2 }), durable.ErrInvalidTask},
 			"delay and at":          {with(func(t *durable.Task) { t.Delay, t.At = 1, time.Now() }), durable.ErrInvalidTask},
-			"never due":             {with(func(t *durable.Task) { t.Interval = 0 }), durable.ErrInvalidTask},
 			"twice and no interval": {with(func(t *durable.Task) { t.Interval, t.Delay, t.Times = 0, 1, 2 }), durable.ErrInvalidTask},
 			"forever, no interval":  {with(func(t *durable.Task) { t.Interval, t.Delay, t.Times = 0, 1, -1 }), durable.ErrInvalidTask},
 			"at in the year 1969":   {with(func(t *durable.Task) { t.At = time.Unix(-1, 0) }), durable.ErrInvalidTask},

@@ -53,7 +53,7 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 		return false, removed
 	}
 	if ran, err = s.below.inquire(ctx, question{Key: []byte(key)}); err != nil || ran {
-		return ran, err
+		return ran, stopped(err, "RemoveTaskWait", key)
 	}
 	return false, removed
 }
@@ -71,7 +71,8 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	return s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
+	ran, err = s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
+	return ran, stopped(err, "Cancel", key)
 }
 
 // A question is about the runs of a key. A node leaves it with the others.

@@ -48,8 +48,8 @@ func TestNewWrite(t *testing.T) {
 			t.Errorf("%s: got %+v of %+v, want %+v", name, *got, w, c.want)
 		}
 	}
-	if _, err := NewWrite(Task{Key: "k", Kind: "x"}, now); !errors.Is(err, ErrInvalidTask) {
-		t.Errorf("a task without a due time: %v", err)
+	if w, err := NewWrite(Task{Key: "k", Kind: "x"}, now); err != nil || w.Due != now {
+		t.Errorf("a task that is due at once: %+v, %v", w, err)
 	}
 	_, err := NewWrite(Task{Key: strings.Repeat("k", MaxKey+1), Kind: "x", Delay: 1}, now)
 	if !errors.Is(err, ErrInvalidTask) {

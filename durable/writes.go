@@ -483,21 +483,26 @@ func (n *node) move(ctx context.Context, v *verb) error {
 // removed by somebody since.
 func (n *node) readBack(ctx context.Context, v *verb, err error) error {
 	const most = 8 // they are there together; but some may have been removed, or have run, since
+	within, cancel := context.WithTimeout(ctx, readBackFor)
+	defer cancel()
 	for _, rec := range v.records[:min(len(v.records), most)] {
-		err = n.readBackAs(ctx, rec.key, err, func(now Record) bool {
+		found := n.readBackAs(within, rec.key, err, func(now Record) bool {
 			found, err := decode(now)
 			return err == nil && found.generation == rec.generation
 		})
-		if err == nil {
+		if found == nil {
 			return nil
 		}
 	}
-	return err
+	if ctx.Err() != nil {
+		return err
+	}
+	return unknown(err)
 }
 
 // readBackAs returns nil if the key has what a write should have put there, and else the error.
 func (n *node) readBackAs(ctx context.Context, key string, err error, is func(Record) bool) error {
-	if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
+	if ctx.Err() != nil || !isUnknown(err) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
@@ -508,14 +513,25 @@ func (n *node) readBackAs(ctx context.Context, key string, err error, is func(Re
 			return nil
 		}
 		if failed == nil {
-			return fmt.Errorf("%w (it is not known whether it took effect)", err)
+			return unknown(err)
 		}
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
-			return err
+			return unknown(err)
 		}
 	}
+}
+
+// isUnknown reports whether a verb with that error may have taken effect.
+func isUnknown(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNotDone) }
+
+// unknown returns the error of a verb, and says so if the verb may have taken effect.
+func unknown(err error) error {
+	if !isUnknown(err) {
+		return err
+	}
+	return fmt.Errorf("%w (it is not known whether it took effect)", err)
 }
 
 // readBackFor is how long a verb whose answer was lost tries to find out what has become of it.

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A text is a key or a kind in JSON. One that is not UTF-8, which JSON cannot hold, is {"base64": …}.
+// A text is a key, a kind, a group or a trace context in JSON. One that is not UTF-8, which JSON cannot hold, is {"base64": …}.
 type text string
 
 type bytesJSON struct {
@@ -77,8 +77,8 @@ type taskJSON struct {
 	Seq        uint64    `json:"seq"`               // of the token
 	Payload    []byte    `json:"payload"`           // in base64
 	Version    int       `json:"version,omitempty"` // of the payload; none if it is 1
-	Trace      string    `json:"trace,omitempty"`   // the trace context of what added it
-	Group      string    `json:"group,omitempty"`
+	Trace      text      `json:"trace,omitempty"`   // the trace context of what added it
+	Group      text      `json:"group,omitempty"`
 	Shift      seconds   `json:"shift,omitempty"`   // by which the runs are later than the instants of cron
 	Deadline   time.Time `json:"deadline,omitzero"` // when the first run is due at the latest
 	Note       string    `json:"note,omitempty"`    // of the last run that is complete
@@ -98,8 +98,8 @@ func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
-		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: i.Trace,
-		Group: i.Group, Shift: seconds(i.Shift), Deadline: utc(i.Deadline), Note: i.Note,
+		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
+		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: utc(i.Deadline), Note: i.Note,
 	}
 	if i.PayloadVersion > 1 {
 		t.Version = i.PayloadVersion

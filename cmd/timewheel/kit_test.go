@@ -203,7 +203,7 @@ func fixture(t *testing.T) (all []durable.Record) {
 			durable.Task{Key: "order:3", Kind: "order", Payload: []byte{0, 1, 2, 0xff}, At: year.AddDate(1, 0, 0),
 				Interval: 1500 * time.Millisecond, Times: 12_000, PayloadVersion: 2, Group: "acme",
 				Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-			durable.Task{Key: "a key\nof\xffbytes", Kind: "order", At: year},
+			durable.Task{Key: "a key\nof\xffbytes", Kind: "order", At: year, Group: "acme\xff", Trace: "\xfe"},
 			durable.Task{Key: "Auftrag: Größe 大きさ", Kind: "order", Delay: time.Until(year),
 				MaxDelay: time.Until(year.Add(time.Hour))},
 			durable.Task{Key: "order:4", Kind: "order", At: year.Add(time.Hour), Cron: "0 9 * * MON",

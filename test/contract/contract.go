@@ -441,7 +441,7 @@ func notThere(t *testing.T, r *rig) {
 		"negative interval": {Key: "k", Interval: -1, Job: func() {}},
 		"negative delay":    {Key: "k", Interval: sec, Delay: -1, Job: func() {}},
 		"negative times":    {Key: "k", Interval: sec, Times: -2, Job: func() {}},
-		"never due":         {Key: "k", Job: func() {}},
+		"twice at once":     {Key: "k", Delay: sec, Times: 2, Job: func() {}},
 	} {
 		if err := r.Add(task); !errors.Is(err, timewheel.ErrInvalidTask) {
 			t.Errorf("%s: %v", name, err)

@@ -76,3 +76,17 @@ func wrongCalendar(t *testing.T, r *rig) {
 	}
 	r.gone("a")
 }
+
+// A calendar alone is for ever.
+func calendarWithoutTimes(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil })
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
+	minute := time.Now().Unix()/60 + 1
+	r.add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute})
+	r.add(durable.Task{Key: "once", Kind: "k", Cron: everyMinute, Times: 1, Delay: time.Hour})
+	if i, once := r.info("a"), r.info("once"); i.Times != durable.Forever || once.Times != 1 {
+		t.Errorf("%+v, %+v", i, once)
+	}
+	onTime(t, r.ran(3*time.Minute), minute, minute+1, minute+2)
+	r.must(r.on().RemoveTask(ctx, "a"))
+}

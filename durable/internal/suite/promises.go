@@ -4,12 +4,14 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // promises are what a durable scheduler promises in addition to the contract of all schedulers.
@@ -19,7 +21,7 @@ var promises = []struct {
 }{
 	{"Park parks at once", parks},
 	{"RetryAfter sets the wait", retriesAfter},
-	{"Done leaves a note", notes},
+	{"Complete leaves a note", notes},
 	{"an attempt that takes too long has failed", timesOut},
 	{"a late attempt ends before the next begins", endsLate},
 	{"a late handler decides", decidesLate},
@@ -30,6 +32,9 @@ var promises = []struct {
 	{"an upgrade that fails parks at once", failsToUpgrade},
 	{"a payload that is newer than its handler waits", newerPayload},
 	{"a calendar says when runs are due", byCalendar},
+	{"a calendar alone is for ever", calendarWithoutTimes},
+	{"a task that does not say when is due at once", dueAtOnce},
+	{"an error after Shutdown names the verb", stoppedVerbs},
 	{"a moved run returns to the calendar", movedOffCalendar},
 	{"a wrong calendar is refused", wrongCalendar},
 	{"jitter shifts the grid of an interval", jitterOfInterval},
@@ -174,5 +179,58 @@ func (r *rig) gone(key string) {
 	r.t.Helper()
 	if i, ok, err := r.on().Get(ctx, key); err != nil || ok {
 		r.t.Errorf("Get(%q): %+v, %v", key, i, err)
+	}
+}
+
+// A task that does not say when it is due is due at once, and Jitter puts it off.
+func dueAtOnce(t *testing.T, r *rig) {
+	r.handle("k", func(context.Context, durable.Run) error { return nil })
+	time.Sleep(time.Second)
+	now := time.Now()
+	r.add(durable.Task{Key: "a", Kind: "k"})
+	r.must(r.on().SetTask(ctx, durable.Task{Key: "b", Kind: "k", Payload: []byte("b")}))
+	calls := r.ran(2 * time.Second)
+	if len(calls) != 2 {
+		t.Fatalf("the runs are %v", calls)
+	}
+	for _, c := range calls {
+		if c.Due.Before(now.Add(-time.Second/2)) || c.Due.After(now.Add(time.Second/2)) || c.at.Sub(now) > time.Second {
+			t.Errorf("%s was due at %v and ran at %v; it was added at %v", c.Key, c.Due, c.at, now)
+		}
+	}
+	r.gone("a")
+	r.gone("b")
+	r.add(durable.Task{Key: "c", Kind: "k", Jitter: time.Hour})
+	if next := r.info("c").Next; next.Before(now.Add(time.Minute)) || next.After(now.Add(time.Hour+time.Minute)) {
+		t.Errorf("with Jitter it is due at %v; it was added at %v", next, now)
+	}
+}
+
+// After Shutdown an error says what was asked for.
+func stoppedVerbs(t *testing.T, r *rig) {
+	r.handle("k", ok)
+	for _, s := range r.all {
+		r.must(s.Shutdown(ctx))
+	}
+	s := r.on()
+	_, _, get := s.Get(ctx, "k")
+	_, cancel := s.Cancel(ctx, "k")
+	for want, err := range map[string]error{
+		`AddTask of "k"`:    s.AddTask(ctx, durable.Task{Key: "k", Kind: "k"}),
+		`SetTask of "k"`:    s.SetTask(ctx, durable.Task{Key: "k", Kind: "k"}),
+		`RemoveTask of "k"`: s.RemoveTask(ctx, "k"),
+		`Reschedule of "k"`: s.Reschedule(ctx, "k", 0),
+		`Pause of "k"`:      s.Pause(ctx, "k"),
+		`Resume of "k"`:     s.Resume(ctx, "k"),
+		`PauseKind of "k"`:  s.PauseKind(ctx, "k"),
+		`ResumeKind of "k"`: s.ResumeKind(ctx, "k"),
+		`PauseAll`:          s.PauseAll(ctx),
+		`ResumeAll`:         s.ResumeAll(ctx),
+		`Get of "k"`:        get,
+		`Cancel of "k"`:     cancel,
+	} {
+		if !errors.Is(err, durable.ErrStopped) || !errors.Is(err, timewheel.ErrStopped) || err.Error() != "durable: stopped: "+want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

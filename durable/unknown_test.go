@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A verb whose call has failed says so once, however many tasks it is about.
+func TestUnknown_isSaidOnce(t *testing.T) {
+	const said = "(it is not known whether it took effect)"
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		many := make([]durable.Task, 10)
+		for i := range many {
+			many[i] = durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour}
+		}
+		verbs := map[string]func() error{
+			"AddTask": func() error { return m.AddTask(ctx, many...) },
+			"SetTask": func() error { return m.SetTask(ctx, many[0]) },
+		}
+		for name, verb := range verbs {
+			m.link.Next("Commit", memengine.Fault{Fail: true})
+			err := verb()
+			if !errors.Is(err, durable.ErrUnavailable) || strings.Count(err.Error(), said) != 1 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		m.link.Next("SetSettings", memengine.Fault{Fail: true})
+		if err := m.PauseKind(ctx, "note"); err == nil || strings.Count(err.Error(), said) != 1 {
+			t.Errorf("PauseKind: %v", err)
+		}
+	})
+}
+
+// A full engine refuses each commit, and says that it had no effect.
+type full struct{ durable.Engine }
+
+func (full) Commit(context.Context, durable.MemberID, []durable.Batch) ([]durable.Result, error) {
+	return nil, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+}
+
+func (full) SetSettings(context.Context, []byte, int64) (bool, error) {
+	return false, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+}
+
+// A verb that has certainly had no effect does not say that it may have had one.
+func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		s, err := durable.Join(ctx, full{c.engine}, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		if err := s.Handle("note", sleeper(0)); err != nil {
+			t.Fatal(err)
+		}
+		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
+		for name, err := range map[string]error{
+			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task), "PauseKind": s.PauseKind(ctx, "note"),
+		} {
+			if !errors.Is(err, durable.ErrNotDone) || strings.Contains(err.Error(), "not known") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
