@@ -387,7 +387,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 		j := get(k.Kind)
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
-			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.Parked,
+			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.ParkedTotal,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 		}
 		if b.rec != nil {

@@ -74,7 +74,7 @@ func Example_operate() {
 	n, err = s.Bulk(ctx, q, durable.DoRunNow) // none is left
 	fmt.Println(n, err)
 	for _, k := range s.Kinds() {
-		fmt.Println(k.Kind, k.Started, k.Failed, k.Parked)
+		fmt.Println(k.Kind, k.Started, k.Failed, k.ParkedTotal)
 	}
 	behind, err := s.CatchUp(ctx)
 	fmt.Println(behind.Left, err)

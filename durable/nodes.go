@@ -132,7 +132,7 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		i := KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
 			Limit: k.limit, Cluster: k.cluster,
-			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Parked: k.parked.Load(),
+			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), ParkedTotal: k.parked.Load(),
 		}
 		if k.gate != nil && !i.Paused {
 			i.Waiting = k.gate.waiting()

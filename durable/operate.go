@@ -185,10 +185,10 @@ type KindInfo struct {
 
 	// Calls of the handler, also those of which the result does not count, because the task was removed, moved or
 	// paused meanwhile. Stats leaves these out of Succeeded and Failed.
-	Started   uint64
-	Succeeded uint64
-	Failed    uint64
-	Parked    uint64 // how often a task was parked
+	Started     uint64
+	Succeeded   uint64
+	Failed      uint64
+	ParkedTotal uint64 // how often a task was parked, as in Stats
 }
 
 // Kinds returns the kinds that have a handler here, in order of their names.

@@ -3,6 +3,8 @@
 package durable
 
 import (
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -39,6 +41,40 @@ type Stats struct {
 	StoreSize int64  // bytes on the disk, if the store is a [SizeReporter] and Shutdown was not called
 
 	Node *NodeStats // nil on a store
+}
+
+// String returns the accounts in one line. What is 0 and seldom is not is left out, and so are the times of commits.
+func (s Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d tasks pending, %d of them parked", s.Pending, s.Parked)
+	some := func(n int, what string) {
+		if n > 0 {
+			fmt.Fprintf(&b, ", %d %s", n, what)
+		}
+	}
+	some(s.Unhandled, "due without a handler")
+	fmt.Fprintf(&b, "; %d runs waiting", s.Waiting)
+	some(s.Limited, "held back by a limit")
+	fmt.Fprintf(&b, ", %d running on at most %d workers", s.Running, s.Workers)
+	if s.OldestWait > 0 {
+		fmt.Fprintf(&b, ", the oldest wait is %v", s.OldestWait)
+	}
+	fmt.Fprintf(&b, "; tasks: %d added, %d removed, %d times parked", s.Added, s.Removed, s.ParkedTotal)
+	fmt.Fprintf(&b, "; runs: %d started, %d retried, %d succeeded, %d failed", s.Started, s.Retried, s.Succeeded, s.Failed)
+	fmt.Fprintf(&b, "; %d changes in %d commits", s.Changes, s.Commits.Count)
+	if s.StoreSize > 0 {
+		fmt.Fprintf(&b, ", %d bytes on the disk", s.StoreSize)
+	}
+	if n := s.Node; n != nil {
+		fmt.Fprintf(&b, "; node: lease of %v, renewed %v ago, %d calls and %d failed, %d claimed, %d nodes taken over",
+			n.Lease, n.LeaseAge, n.Calls.Count, n.CallsFailed, n.Claimed, n.TakenOver)
+		some(int(n.StartsRefused), "starts refused")
+		some(int(n.EndsRefused), "ends refused")
+		if n.Away {
+			b.WriteString(", the engine is away")
+		}
+	}
+	return b.String()
 }
 
 // NodeStats are the accounts of a node with its engine: first the present state, and then what it has counted

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -216,6 +217,47 @@ type Info struct {
 
 	Shift    time.Duration // how much later than the instants of Cron the runs are: a part of Jitter
 	Deadline time.Time     // when the first run is due at the latest, by MaxDelay; zero if there is no bound
+}
+
+// String returns what is known of the task in one line, without its payload and trace context. Times are in UTC.
+func (i Info) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q of kind %q: %v", i.Key, i.Kind, i.State)
+	at := func(what string, t time.Time) {
+		if !t.IsZero() {
+			fmt.Fprintf(&b, ", %s %s", what, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	at("due", i.Next)
+	at("at the latest", i.Deadline)
+	switch {
+	case i.Cron != "":
+		fmt.Fprintf(&b, ", by calendar %q", i.Cron)
+	case i.Interval > 0:
+		fmt.Fprintf(&b, ", every %v", i.Interval)
+	}
+	if i.Shift > 0 {
+		fmt.Fprintf(&b, ", shifted by %v", i.Shift)
+	}
+	if i.Times == Forever {
+		b.WriteString(", for ever")
+	} else {
+		fmt.Fprintf(&b, ", runs left: %d", i.Times)
+	}
+	if i.Missed > 0 {
+		fmt.Fprintf(&b, ", missed: %d", i.Missed)
+	}
+	if i.Attempts > 0 || i.Failure != "" {
+		fmt.Fprintf(&b, ", failed attempts: %d, the last: %q", i.Attempts, i.Failure)
+	}
+	for _, named := range []struct{ name, value string }{{"note", i.Note}, {"group", i.Group}, {"held by", i.Node}} {
+		if named.value != "" {
+			fmt.Fprintf(&b, ", %s %q", named.name, named.value)
+		}
+	}
+	fmt.Fprintf(&b, ", %d bytes of payload version %d, token %v", len(i.Payload), max(i.PayloadVersion, 1),
+		Token{i.Key, i.Generation, i.Seq})
+	return b.String()
 }
 
 // A Failure is a failed attempt.

@@ -68,7 +68,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Started += k.Started
 		a.runs.Succeeded += k.Succeeded
 		a.runs.Failed += k.Failed
-		a.runs.Parked += k.Parked
+		a.runs.ParkedTotal += k.ParkedTotal
 		a.runs.Waiting += k.Waiting
 	}
 	if behind, err := c.of.CatchUp(ctx); err == nil {
@@ -118,7 +118,7 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
 			kindStarted: a.runs.Started, kindSucceeded: a.runs.Succeeded, kindFailed: a.runs.Failed,
-			kindParked: a.runs.Parked,
+			kindParked: a.runs.ParkedTotal,
 		} {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
 		}

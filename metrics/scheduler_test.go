@@ -230,7 +230,7 @@ func node() *fakeScheduler {
 		catchUp: durable.CatchUp{Kinds: []durable.KindCatchUp{
 			{Kind: "mail", Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
 		}},
-		kinds:  []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, Parked: 16}},
+		kinds:  []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16}},
 		census: durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }

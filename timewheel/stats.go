@@ -2,7 +2,11 @@
 
 package timewheel
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run
 // begins or ends, they are one consistent reading and two sums hold:
@@ -31,6 +35,26 @@ type Stats struct {
 	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
 }
 
+// String returns the accounts in one line, all of them.
+func (s Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d tasks pending", s.Pending)
+	if s.Paused > 0 {
+		fmt.Fprintf(&b, ", %d of them paused", s.Paused)
+	}
+	fmt.Fprintf(&b, "; %d runs waiting, %d running", s.Waiting, s.Running)
+	if s.Workers > 0 {
+		fmt.Fprintf(&b, " on at most %d workers", s.Workers)
+	}
+	if s.OldestWait > 0 {
+		fmt.Fprintf(&b, ", the oldest wait is %v", s.OldestWait)
+	}
+	fmt.Fprintf(&b, "; tasks: %d added, %d finished, %d removed", s.Added, s.Finished, s.Removed)
+	fmt.Fprintf(&b, "; runs: %d due, %d started, %d missed, %d withdrawn, %d panicked",
+		s.Due, s.Started, s.Missed, s.Withdrawn, s.Panicked)
+	return b.String()
+}
+
 // Info is one live task, as it was at the call.
 type Info struct {
 	Key      string
@@ -41,6 +65,30 @@ type Info struct {
 	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both 0 if one of these:
 	Waiting  bool      // the run is due and waits for a free worker
 	Paused   bool      // the task does not run until it is resumed
+}
+
+// String returns what is known of the task in one line. The time is in UTC.
+func (i Info) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q: ", i.Key)
+	next := i.Next.UTC().Format(time.RFC3339Nano)
+	switch {
+	case i.Paused:
+		fmt.Fprintf(&b, "paused, due %s if it was resumed now", next)
+	case i.Waiting:
+		fmt.Fprintf(&b, "due since %s, waiting for a worker", next)
+	default:
+		fmt.Fprintf(&b, "due %s, in slot %d after %d more circles", next, i.Slot, i.Circle)
+	}
+	if i.Interval > 0 {
+		fmt.Fprintf(&b, ", every %v", i.Interval)
+	}
+	if i.Times == Forever {
+		b.WriteString(", for ever")
+	} else {
+		fmt.Fprintf(&b, ", runs left: %d", i.Times)
+	}
+	return b.String()
 }
 
 // Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less

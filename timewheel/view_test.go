@@ -288,3 +288,33 @@ func TestLongestRuns_longestFirst(t *testing.T) {
 		})
 	}
 }
+
+// What is printed says what its numbers are.
+func TestString_ofStatsAndInfo_reads(t *testing.T) {
+	s := Stats{Added: 9, Finished: 2, Removed: 3, Pending: 4, Due: 8, Started: 5, Missed: 1, Withdrawn: 2, Panicked: 6,
+		Running: 7, Workers: 10}
+	for want, s := range map[string]Stats{
+		"4 tasks pending; 0 runs waiting, 7 running on at most 10 workers; tasks: 9 added, 2 finished, 3 removed; " +
+			"runs: 8 due, 5 started, 1 missed, 2 withdrawn, 6 panicked": s,
+		"1 tasks pending, 1 of them paused; 2 runs waiting, 0 running, the oldest wait is 3s; tasks: 0 added, 0 finished, " +
+			"0 removed; runs: 0 due, 0 started, 0 missed, 0 withdrawn, 0 panicked": {
+			Pending: 1, Paused: 1, Waiting: 2, OldestWait: 3 * time.Second},
+	} {
+		if got := fmt.Sprint(s); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+	next := time.Date(2000, 1, 2, 3, 4, 5, 6e6, time.FixedZone("", 3600))
+	for want, i := range map[string]Info{
+		`"a": due 2000-01-02T02:04:05.006Z, in slot 7 after 2 more circles, runs left: 1`: {
+			Key: "a", Next: next, Slot: 7, Circle: 2, Times: 1},
+		`"a": due since 2000-01-02T02:04:05.006Z, waiting for a worker, every 1m0s, for ever`: {
+			Key: "a", Next: next, Waiting: true, Interval: time.Minute, Times: Forever},
+		`"a": paused, due 2000-01-02T02:04:05.006Z if it was resumed now, runs left: 2`: {
+			Key: "a", Next: next, Paused: true, Times: 2},
+	} {
+		if got := fmt.Sprint(i); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}

@@ -61,6 +61,14 @@ type Salvaged struct {
 	Doubt Doubt
 }
 
+// String returns what is known of the task in one line, and the doubt if there is one.
+func (s Salvaged) String() string {
+	if s.Doubt == NoDoubt {
+		return s.Info.String()
+	}
+	return fmt.Sprintf("%v, %v", s.Info, s.Doubt)
+}
+
 // A Doubt is a reason why a task that Salvage found may not be what the store held.
 type Doubt uint8
 

@@ -317,13 +317,13 @@ func (o *operated) kinds() {
 			all.Started += k.Started
 			all.Succeeded += k.Succeeded
 			all.Failed += k.Failed
-			all.Parked += k.Parked
+			all.ParkedTotal += k.ParkedTotal
 			sum[k.Kind] = all
 		}
 	}
 	for _, want := range []durable.KindInfo{
 		{Kind: "later", Attempts: 10, Least: time.Second},
-		{Kind: "parks", Attempts: 1, Least: far, Started: tasks, Failed: tasks, Parked: tasks},
+		{Kind: "parks", Attempts: 1, Least: far, Started: tasks, Failed: tasks, ParkedTotal: tasks},
 		{Kind: "retries", Attempts: 9, Least: far, Started: tasks, Failed: tasks},
 		{Kind: "runs", Attempts: 10, Least: time.Second, Started: tasks},
 	} {
