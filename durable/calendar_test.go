@@ -282,7 +282,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// An expression that is refused is told which of its fields is wrong, what that is, and what it may be.
+// The error of a wrong expression names the field, what it is, and what it may be.
 func TestCalendar_errors_nameTheFieldAndWhatIsAllowed(t *testing.T) {
 	for spec, want := range map[string]string{
 		"0 9 L * *":      `day of the month "L": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 1 to 31`,

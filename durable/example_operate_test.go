@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -166,4 +167,28 @@ func ExampleParseState() {
 	// parked <nil>
 	// durable: state "lost" must be one of scheduled, retrying, waiting, running, parked, paused
 	// [scheduled retrying waiting running parked paused]
+}
+
+// What a log line or a debugger shows of a scheduler and of a task.
+func ExampleStats_String() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = errors.Join(s.Handle("mail", func(context.Context, durable.Run) error { return nil }),
+		s.AddTask(ctx, durable.Task{Key: "ada", Kind: "mail", At: time.Date(2100, 1, 1, 9, 0, 0, 0, time.UTC)}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Stats().String())
+	info, _, err := s.Get(ctx, "ada")
+	text, _, _ := strings.Cut(info.String(), ", token")
+	fmt.Println(text, err)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 1 tasks pending, 0 of them parked; 0 runs waiting, 0 running on at most 1024 workers; tasks: 1 added, 0 removed, 0 times parked; runs: 0 started, 0 retried, 0 succeeded, 0 failed; 1 changes in 1 commits
+	// "ada" of kind "mail": scheduled, due 2100-01-01T09:00:00Z, runs left: 1, 0 bytes of payload version 1 <nil>
 }

@@ -669,3 +669,19 @@ func ExampleTimeWheel_LongestRuns() {
 	close(release)
 	// Output: import is running
 }
+
+// What a log line or a debugger shows of a wheel and of a task.
+func ExampleStats_String() {
+	tw := timewheel.NewTimeWheel(10*time.Millisecond, 512)
+	defer tw.Stop()
+	fmt.Println(tw.AddTask(&timewheel.Task{Key: "order-1", Delay: time.Hour, Job: func(*timewheel.Task) {}}))
+	fmt.Println(tw.Stats().String())
+	if info, ok := tw.Get("order-1"); ok {
+		text, _, _ := strings.Cut(info.String(), " due ")
+		fmt.Println(text)
+	}
+	// Output:
+	// <nil>
+	// 1 tasks pending; 0 runs waiting, 0 running on at most 1024 workers; tasks: 1 added, 0 finished, 0 removed; runs: 0 due, 0 started, 0 missed, 0 withdrawn, 0 panicked
+	// "order-1":
+}

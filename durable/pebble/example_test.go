@@ -138,7 +138,7 @@ func ExampleSalvage() {
 		switch t.Doubt {
 		case pebble.NoDoubt:
 		case pebble.MaybeRemoved, pebble.MaybeStale:
-			fmt.Println("to be looked at:", t.Key, t.Doubt)
+			fmt.Println("to be looked at:", t.String())
 		}
 		fmt.Printf("%s: %s\n", t.Key, t.Payload)
 		return s.SetTask(ctx, durable.Task{
