@@ -8,6 +8,7 @@ GO          ?= go
 # The newest staticcheck wants Go 1.26, and the one before does not know generic methods of 1.26.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@$(shell $(GO) version | grep -q "go1[.]25" && echo v0.7.0 || echo v0.8.2)
 BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+OLDEST_GO   := go1.25.5
 FUZZTIME    ?= 5s
 COUNT       ?= 20
 ORDERS      ?= 1000000
@@ -19,11 +20,19 @@ KILLS       ?= 200
 LIVE        ?= 5000000
 CHAOS       ?= 2h
 HISTORIES   ?= 300
+MUTANTS     ?= 1/1
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
-STORES  := ./durable/pebble/... ./durable/postgres/...
-LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... $(STORES) ./metrics/... ./otel/... ./cmd/timewheel/...
+LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/... ./durable/postgres/... \
+	./metrics/... ./otel/... ./cmd/timewheel/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
+
+# CONCURRENT are the packages that start goroutines, but for the stores, which take long under the race detector.
+CONCURRENT := ./... ./ttlcache/... ./dashboard/... ./durable/...
+
+# TEST runs tests. Those that every change must pass are in short mode, and nightly has all of each. go vet is a
+# target of its own.
+TEST := $(GO) test -vet=off
 
 # again is a command that downloads, which is called up to five times until it succeeds: the go command itself gives
 # up at the first download that fails, and apt-get does not.
@@ -46,23 +55,19 @@ demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are 
 	@$(GO) run ./examples/shop
 
 .PHONY: test
-test: ## The tests of the library and of the examples; of the stores the short ones, and all of these in check
+test: ## The tests of the library and of the examples; those on PostgreSQL only if it is installed
 	@echo "Testing the library; on a fresh machine Go fetches what it needs first ..."
 	@$(call again,$(GO) list -deps -test $(LIBRARY) ./examples/...)
-	@$(GO) test $(filter-out $(STORES),$(LIBRARY)) ./examples/...
-	@$(GO) test -short $(STORES)
+	@$(TEST) -short -p 4 $(LIBRARY) ./examples/...
 
 .PHONY: demo-dashboard
 demo-dashboard: ## Two busy wheels and a durable scheduler, the page that shows them, and buttons for trouble: open the addresses it prints
 	$(GO) run ./examples/dashboard
 
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
-.PHONY: test-more
-test-more: ## All tests of the embedded store, and those of what is not the library: histories, Grafana's queries, the alerts, the release, the words, the benchmarks
-	$(GO) test ./durable/pebble/...
-	$(GO) test ./checks/soak ./checks/grafana ./checks/release/... ./checks/interleave ./checks/mutants ./bench/...
-	$(GO) test -skip PostgreSQL ./checks/histories
-	$(GO) test -count=1 ./checks/leaks ./checks/examples ./checks/peers ./checks/words
+.PHONY: test-checks
+test-checks: postgres ## The tests of what is not the library: histories, soak, Grafana's queries, the alerts, the release, the words, the benchmarks
+	POSTGRES_REQUIRED=1 $(TEST) -short -p 4 -count=1 $$($(GO) list ./checks/... | grep -v /checks/browser) ./bench/...
 
 .PHONY: test-browser
 test-browser: postgres ## The dashboard in a real browser: CHROMIUM, or one that is installed if there is none; AXE is axe.min.js
@@ -76,7 +81,7 @@ test-browser: postgres ## The dashboard in a real browser: CHROMIUM, or one that
 			$$sudo apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; \
 			chromium=$$(command -v chromium); \
 		fi; \
-		CHROMIUM=$$chromium POSTGRES_REQUIRED=1 $(GO) test -timeout 8m ./checks/browser
+		CHROMIUM=$$chromium POSTGRES_REQUIRED=1 $(TEST) -timeout 8m ./checks/browser
 
 .PHONY: postgres
 postgres: ## Install Debian's package postgresql, if no server is installed
@@ -86,22 +91,47 @@ postgres: ## Install Debian's package postgresql, if no server is installed
 		$$sudo apt-get install -y -qq postgresql; \
 	fi
 
-.PHONY: test-postgres
-test-postgres: postgres ## The engine on PostgreSQL, on a server of the tests' own
-	POSTGRES_REQUIRED=1 $(GO) test ./internal/pgtest ./durable/postgres/... ./cmd/timewheel ./examples/shop
-	POSTGRES_REQUIRED=1 $(GO) test -run PostgreSQL ./checks/histories
-
 .PHONY: histories
 histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, checked with porcupine from SEED on
 	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
 
 .PHONY: check
-check: fetch fmt vet lint test-more test-postgres race core-386 fuzz examples soak test-browser interleave release-check ## What must be green besides the tests
+check: fetch fmt vet lint test-checks race examples test-browser release-check ## What every change must pass besides the tests: ten minutes with them
+
+.PHONY: nightly
+nightly: fetch-all vet-all test-all test-old race-all core-386 night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
+
+# What draws from a seed has another one each day. The long single-threaded checks run next to the others.
+.PHONY: night
+night: postgres
+	$(MAKE) -j2 night-walks night-long SEED=$$(date +%Y%j)
+
+.PHONY: night-walks
+night-walks:
+	$(MAKE) fuzz FUZZTIME=1m
+	$(MAKE) soak SOAK=5m
+	$(MAKE) interleave FOR=10m
+	$(MAKE) histories HISTORIES=5000
+	$(MAKE) crashes
+	$(MAKE) chaos CHAOS=10m
+	$(MAKE) churn LIVE=1000000
+	$(MAKE) peers
+
+.PHONY: night-long
+night-long:
+	$(MAKE) zones
+	$(MAKE) damage
+	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 4 + 1 ))/4
 
 .PHONY: fetch
 fetch: ## Download what the tests and the tools need
-	@for os in $$($(GO) env GOOS) windows darwin; do $(call again,GOOS=$$os $(GO) list -deps -test $(ALL)); done
+	@$(call again,$(GO) list -deps -test $(ALL))
 	@$(call again,$(GO) run $(STATICCHECK) -version)
+
+.PHONY: fetch-all
+fetch-all: fetch
+	@for os in windows darwin; do $(call again,GOOS=$$os $(GO) list -deps -test $(ALL)); done
+	@$(call again,GOTOOLCHAIN=$(OLDEST_GO) $(GO) list -deps -test $(LIBRARY))
 
 .PHONY: fmt
 fmt: ## Fail if a file is not formatted
@@ -109,25 +139,41 @@ fmt: ## Fail if a file is not formatted
 		if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, in every module; and the library for the systems that are not at hand
+vet: ## go vet, in every module
 	$(GO) vet $(ALL)
+
+.PHONY: vet-all
+vet-all: ## go vet of the library for the systems that are not at hand
 	@for os in windows darwin; do echo "== $$os"; CGO_ENABLED=0 GOOS=$$os $(GO) vet $(LIBRARY); done
+
+.PHONY: test-all
+test-all: postgres ## All tests, none of them in short mode
+	POSTGRES_REQUIRED=1 $(TEST) -count=1 -timeout 30m $(LIBRARY) ./examples/... ./checks/histories ./checks/soak ./checks/mutants ./bench/...
+
+.PHONY: test-old
+test-old: postgres ## The short tests with the oldest version of Go that is supported
+	GOTOOLCHAIN=$(OLDEST_GO) $(TEST) -short -count=1 $(LIBRARY)
 
 .PHONY: lint
 lint: ## staticcheck, in every module
 	$(GO) run $(STATICCHECK) $(ALL)
 
 .PHONY: race
-race: ## The tests of the library and the examples under the race detector; race-many runs all of each
-	$(GO) test -race -short $(LIBRARY) ./examples/... ./checks/soak ./checks/histories
+race: ## The short tests of what starts goroutines under the race detector
+	$(TEST) -race -short $(CONCURRENT)
+
+.PHONY: race-all
+race-all: postgres ## All short tests under the race detector, and all tests of the wheel
+	$(TEST) -race -short -count=1 -timeout 30m $(LIBRARY) ./examples/... ./checks/soak ./checks/histories
+	$(TEST) -race -count=1 -timeout 30m ./...
 
 .PHONY: race-many
 race-many: ## The tests of the library under the race detector, COUNT times in a row
-	$(GO) test -race -count=$(COUNT) -timeout 60m ./...
+	$(TEST) -race -count=$(COUNT) -timeout 60m ./...
 
 .PHONY: core-386
 core-386: ## The tests of the library on a 32-bit machine
-	GOARCH=386 CGO_ENABLED=0 $(GO) test -short ./...
+	GOARCH=386 CGO_ENABLED=0 $(TEST) -short -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
@@ -178,7 +224,11 @@ peers: ## The tests of other timer libraries, on this one: downloads them; three
 	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers
 
 .PHONY: mutate
-mutate: ## Mutation testing of the library, first by a list of mistakes of synchronization; one to two hours
+mutate: ## Mutation testing of the library, by lists of mistakes; of these MUTANTS, such as the second of four parts, 2/4
+	$(GO) run ./checks/mutants -part $(MUTANTS)
+
+.PHONY: mutate-operators
+mutate-operators: ## Mutation testing of the library, one operator at a time; one to two hours
 	bash test/mutate.sh
 
 .PHONY: examples

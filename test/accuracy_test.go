@@ -15,8 +15,8 @@ import (
 
 func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("takes real time")
+		if raceDetector {
+			t.Skip("takes real time, and is slow")
 		}
 		for _, tick := range []time.Duration{100 * time.Microsecond, ms, 7 * ms, 50 * ms} {
 			tw := startWheel(t, tick, 32)
@@ -48,8 +48,8 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 // the run of the period before begins, which a busy machine may cause; not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("takes real time")
+		if raceDetector {
+			t.Skip("takes real time, and is slow")
 		}
 		const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
 		for range tries {
@@ -94,8 +94,8 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 
 func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("takes real time")
+		if raceDetector {
+			t.Skip("takes real time, and is slow")
 		}
 		const interval, n = 7 * ms, 30
 		runs := make(chan timewheel.Run, n)

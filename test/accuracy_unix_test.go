@@ -24,8 +24,8 @@ const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 // A process is stopped by a signal and continues half a second later. Overdue tasks run at once, in due
 // order, and a repeating task runs once and rejoins its grid.
 func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes real time")
+	if raceDetector {
+		t.Skip("takes real time, and is slow")
 	}
 	eachLayout(t, func(t *testing.T) {
 		if os.Getenv(suspendable) != "" {

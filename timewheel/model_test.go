@@ -862,7 +862,7 @@ func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
 func TestWheel_randomWalk_agreesWithModel(t *testing.T) {
 	walks := 1000
 	if testing.Short() {
-		walks = 50
+		walks = 200
 	}
 	steps := 0
 	for seed := range walks {

@@ -83,10 +83,27 @@ func TestRun_mutantThatIsKilledAndOneThatSurvives(t *testing.T) {
 	for test, survives := range map[string]bool{"Test": false, "TestNone": true} {
 		stages := []stage{{"tests", []string{"test", "-run=^" + test, packages}}}
 		var out bytes.Buffer
-		err := run(t.Context(), regexp.MustCompile("^crew: one worker too many$"), stages, &out, io.Discard)
+		err := run(t.Context(), regexp.MustCompile("^crew: one worker too many$"), all, stages, &out, io.Discard)
 		if (err != nil) != survives || strings.Contains(out.String(), "SURVIVES") != survives ||
 			!strings.Contains(out.String(), "1 mutants") {
 			t.Errorf("tests %s: %v\n%s", test, err, &out)
+		}
+	}
+}
+
+func TestPart_ofTheMutants(t *testing.T) {
+	var second part
+	if err := second.UnmarshalText([]byte("2/4")); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false, false, false, true} {
+		if second.has(i) != want || !all.has(i) {
+			t.Errorf("mutant %d: %v, want %v", i, second.has(i), want)
+		}
+	}
+	for _, text := range []string{"", "2", "0/4", "5/4", "1/0", "x/y"} {
+		if err := new(part).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is a part", text)
 		}
 	}
 }
