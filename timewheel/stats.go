@@ -67,11 +67,11 @@ type Info struct {
 	Paused   bool      // the task does not run until it is resumed
 }
 
-// String returns what is known of the task in one line. The time is in UTC.
+// String returns what is known of the task in one line.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q: ", i.Key)
-	next := i.Next.UTC().Format(time.RFC3339Nano)
+	next := i.Next.Format(time.RFC3339Nano)
 	switch {
 	case i.Paused:
 		fmt.Fprintf(&b, "paused, due %s if it was resumed now", next)

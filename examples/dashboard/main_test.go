@@ -65,8 +65,12 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 			"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
 			"pause one": `"state":"paused","next":null`, "resume one": `"next":"2`, "full": "The disk is full, and nothing has run",
 		}[what]
+		begun := time.Now()
 		for text := ""; !strings.Contains(text, want); time.Sleep(50 * time.Millisecond) {
 			text = get(t, address+"api/sources") + get(t, address+"api/task?scheduler=payments&key="+oneTask)
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("a minute after trouble of the kind %s it does not say %q:\n%s", what, want, text)
+			}
 		}
 	}
 	if response, err := http.PostForm(address+"trouble/", url.Values{"make": {"nothing"}}); err != nil || response.StatusCode != http.StatusBadRequest {
