@@ -182,6 +182,8 @@ func TestBadInput_isNamedAndChangesNothing(t *testing.T) {
 		{time.Now(), task(nil), []string{"delay", "1s", "0", `"new"`}},
 		{time.Time{}, &timewheel.Task{Key: "new", Job: nothing}, []string{"at 0001-", "1970", `"new"`}},
 		{time.Now().AddDate(300, 0, 0), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 2", "2261"}},
+		{time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 1969-", "1970"}},
+		{time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC), &timewheel.Task{Key: "new", Job: nothing}, []string{"at 2262-", "2261"}},
 		{time.Now(), &timewheel.Task{Key: "new", Times: 2, Job: nothing}, []string{"interval", "0s"}},
 	} {
 		add := func(tw *timewheel.TimeWheel) error { return tw.AddAt(bad.at, bad.task) }

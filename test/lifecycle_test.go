@@ -5,6 +5,7 @@ package test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -366,6 +367,24 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 	wantEqual(t, "Context of a task that is no run's", once("k", ms, nothing).Context(), context.Background())
 }
 
+// Shutdown cancels the context once the last run has ended, so that goroutines which a job started can end, too.
+func TestContext_isDoneAfterShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw, j := startWheel(t, 10*ms, 16), newJournal()
+		must(t, tw.AddTask(once("k", 20*ms, func(task *timewheel.Task) {
+			go func() {
+				<-task.Context().Done()
+				j.note("done")
+			}()
+			time.Sleep(100 * ms)
+		})))
+		testkit.Settle(50 * ms)
+		must(t, tw.Shutdown(t.Context()))
+		synctest.Wait()
+		j.want(t, "done", 120*ms)
+	})
+}
+
 func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -496,6 +515,30 @@ func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 		})
 	}
 }
+
+// A logger may panic at every level, and the goroutines of the executor do not recover.
+func TestL4_loggerThatAlwaysPanics_harmsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		j := newJournal()
+		tw := startWheel(t, 10*ms, 16, timewheel.WithSlog(slog.New(brokenHandler{})),
+			timewheel.WithExecutor(executor(func(f func()) error {
+				go f()
+				return nil
+			})))
+		must(t, tw.AddTask(once("bad", 10*ms, func(*timewheel.Task) { panic("trouble") })))
+		must(t, tw.AddTask(once("good", 20*ms, j.job)))
+		testkit.Settle(time.Second)
+		j.want(t, "good", 20*ms)
+		wantEqual(t, "panics", balanced(t, tw, 2).Panicked, uint64(1))
+		tw.Stop()
+	})
+}
+
+// A brokenHandler is a handler of package log/slog that panics whatever it is given.
+type brokenHandler struct{ slog.Handler }
+
+func (brokenHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (brokenHandler) Handle(context.Context, slog.Record) error { panic("the logger fails") }
 
 // A log hook may be slow, and may itself stop the wheel. No other call waits for it. In real time, since a
 // bubble does not notice that a goroutine waits for a mutex.

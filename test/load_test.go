@@ -264,6 +264,21 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 	})
 }
 
+// The wait for a worker begins when the run is dispatched. A run that was overdue before has not waited for a worker.
+func TestStats_oldestWait_beginsWithTheDispatch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1))
+		must(t, tw.AddTask(once("runs", 10*ms, func(*timewheel.Task) { time.Sleep(time.Minute) })))
+		must(t, tw.AddTask(once("waits", 20*ms, nothing)))
+		testkit.Settle(time.Second)
+		tw.Start()
+		testkit.Settle(50 * ms)
+		if s := balanced(t, tw, 2); s.Waiting != 1 || s.OldestWait != 50*ms {
+			t.Errorf("%d runs wait, the first for %v, want 1 for 50ms", s.Waiting, s.OldestWait)
+		}
+	})
+}
+
 func TestL2_repeatingTask_waitsOnceAtMost(t *testing.T) {
 	const interval = 25 * ms
 	for _, n := range []int{3, timewheel.Forever} {

@@ -229,6 +229,28 @@ func TestDates_loopLooks_onceASecondWhileThereAreSome(t *testing.T) {
 	})
 }
 
+// The loop moves no task while the two clocks have moved apart by less than a tick.
+func TestDates_clocksMoveApartByLessThanATick_movesNothing(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	for _, way := range []time.Duration{1, -1} {
+		plan{tick: tick}.in(t, func(t *testing.T, w *rig) {
+			w.Start()
+			w.dated("k", time.Hour)
+			due := w.entry("k").due.Load()
+			w.hand.SetWall(way * (tick - 1))
+			w.advance(2 * time.Second)
+			if at := w.entry("k").due.Load(); at != due {
+				t.Errorf("by less than a tick: the task is due %v later", time.Duration(at-due))
+			}
+			w.hand.SetWall(way * tick)
+			w.advance(2 * time.Second)
+			if at := w.entry("k").due.Load(); time.Duration(due-at) != way*tick {
+				t.Errorf("by a tick: the task is due %v sooner, want %v", time.Duration(due-at), way*tick)
+			}
+		})
+	}
+}
+
 // The loop looks while the entry is not in the index yet. If that refuses it, it must not run.
 func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {

@@ -51,6 +51,44 @@ func TestDispatch_moreDueThanAChunk_allRun(t *testing.T) {
 	})
 }
 
+// A watchedCrew notes how many runs wait each time a worker is called. The dispatcher's lock protects it.
+type watchedCrew struct {
+	callers
+	waiting []int
+}
+
+func (c *watchedCrew) Call(waiting int) {
+	c.waiting = append(c.waiting, waiting)
+	c.callers.Call(waiting)
+}
+
+// The loop queues due runs in chunks, so that no worker waits long for the dispatcher's lock.
+func TestDispatch_veryManyDue_areQueuedInChunks(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		c := &watchedCrew{callers: w.dispatch.callers}
+		w.dispatch.callers = c
+		w.Start()
+		release := make(chan struct{})
+		w.AfterFunc(0, func() { <-release }) // takes the only worker
+		w.advance(10 * time.Millisecond)
+		w.numbered(10*crew.BlockSize+1, time.Second)
+		w.advance(time.Second)
+		w.dispatch.mu.Lock()
+		before := 0
+		for _, n := range c.waiting {
+			if n > before+crew.BlockSize {
+				t.Errorf("%d runs were queued under one lock", n-before)
+			}
+			before = n
+		}
+		w.dispatch.mu.Unlock()
+		if before != 10*crew.BlockSize+1 {
+			t.Errorf("%d runs wait", before)
+		}
+		close(release)
+	})
+}
+
 // A worker that has ended a run waits for the lock, and others rely on it to take the next one. It may end
 // its goroutine instead.
 func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {

@@ -282,6 +282,7 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	}{
 		{Hashed, 64, 64*100 + 7}, {Hashed, 64, 64*1000 + 7}, {Hierarchical, 64, 64*3 + 7}, {Hierarchical, 64, 64*64*3 + 7},
 		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a turn to do it in
+		{Hashed, 1, 112}, {Hierarchical, 1, 6}, // with as much, and due at the first number of their list
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			l := newLayout(c.kind, c.slots, 0)
@@ -561,6 +562,9 @@ func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 			if moved := before - high(); moved > maxVisit {
 				t.Fatalf("%d slots: %d of %d entries move at one tick", slots, moved, len(many))
 			}
+		}
+		if n := high(); n > 0 {
+			t.Errorf("%d slots: %d of %d entries have not moved a tick before the first is due", slots, n, len(many))
 		}
 	}
 }

@@ -412,6 +412,26 @@ func TestLoop_heldUp_holdsUpNoVerb(t *testing.T) {
 	})
 }
 
+// Each inbox gets the slice of the one before as room for new posts. The slice of a burst is not kept.
+func TestLoop_look_givesTheRoomOfABurstBack(t *testing.T) {
+	plan{}.in(t, func(t *testing.T, w *rig) {
+		w.once("k", time.Hour)
+		w.loop.running.Store(true) // but there is none, so that what is posted stays
+		for range 10 * maxVisit {
+			w.loop.post(w.entry("k"), moved, noHurry)
+		}
+		w.loop.lookLoop(w.loop.now())
+		w.loop.running.Store(false)
+		room := cap(w.loop.read)
+		for i := range w.loop.inboxes {
+			room += cap(w.loop.inboxes[i].in)
+		}
+		if room > maxVisit {
+			t.Errorf("the inboxes keep room for %d posts", room)
+		}
+	})
+}
+
 // What comes while the loop looks is left for the next look, or callers could keep it from its ticks.
 func TestLoop_look_emptiesEachInboxOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {

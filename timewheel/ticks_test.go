@@ -136,6 +136,7 @@ func TestGrid_countsPeriodsAndRejoins(t *testing.T) {
 		{0, maxInt64, math.MaxInt64, 2, never - 1},
 		{2, maxInt64 + 2, math.MaxInt64, 2, never - 1}, // the next would be past the end
 		{0, never - 1, 1, never, never - 1},
+		{0, never - 1, math.MaxInt64, 3, never - 1}, // the periods are longer than the clock reaches
 		{never - 1, never - 1, math.MaxInt64, 1, never - 1},
 	} {
 		begun, next := grid(c.due, c.now, c.interval)

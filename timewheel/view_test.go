@@ -202,6 +202,28 @@ func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 	})
 }
 
+// Upcoming reads no more waiting runs than were asked for, and at most 8,192. It holds the dispatcher's lock
+// meanwhile.
+func TestUpcoming_veryManyWait_looksAtTheFirst(t *testing.T) {
+	plan{tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
+		end := make(chan struct{})
+		defer close(end)
+		w.Start()
+		w.AfterFunc(0, func() { <-end })
+		w.advance(time.Millisecond)
+		for i := range maxVisit + 100 {
+			w.once(fmt.Sprint(i), time.Duration(1+i)*time.Millisecond)
+		}
+		w.advance(time.Minute)
+		if got := w.dispatch.queued(8); len(got) != 8 || got[0].key != "0" || got[7].key != "7" {
+			t.Errorf("%d waiting runs were read, want the first 8", len(got))
+		}
+		if got := len(w.Upcoming(math.MaxInt)); got != maxVisit {
+			t.Errorf("the next are %d, want %d", got, maxVisit)
+		}
+	})
+}
+
 // The loop looks at a bounded number of tasks, however many are due or were put off.
 func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {

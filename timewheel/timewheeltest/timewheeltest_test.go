@@ -57,6 +57,27 @@ func TestRunNext_runsTheTasksInTheOrderOfNext(t *testing.T) {
 	})
 }
 
+func TestNext_tasksThatAreDueTogether_areInTheOrderOfTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)
+		defer tw.Stop()
+		var want, keys []string
+		for key := 'a'; key <= 'z'; key++ {
+			want = append(want, string(key))
+			task := &timewheel.Task{Key: string(key), Delay: time.Hour, Job: func(*timewheel.Task) {}}
+			if err := tw.AddTask(task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, info := range timewheeltest.Next(tw) {
+			keys = append(keys, info.Key)
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("Next is %q, want %q", keys, want)
+		}
+	})
+}
+
 // A loop over RunNext ends also if nothing will ever run.
 func TestRunNext_onAWheelThatIsNotRunning_saysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
