@@ -115,7 +115,7 @@
 //
 // A task repeats at an interval, or by a calendar in a time zone:
 //
-//	err = s.AddTask(ctx, durable.Task{Key: "report", Kind: "report", Times: durable.Forever,
+//	err = s.AddTask(ctx, durable.Task{Key: "report", Kind: "report",
 //		Cron: "CRON_TZ=Europe/Berlin 30 2 * * *"})
 //
 // On the day on which the clocks of Berlin are set forward there is no 2:30, and it runs at 3:00, when they

@@ -479,7 +479,7 @@ func ExampleScheduler_Pause() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	task := durable.Task{Key: "report:daily", Kind: "report", Cron: "0 9 * * *", Times: durable.Forever}
+	task := durable.Task{Key: "report:daily", Kind: "report", Cron: "0 9 * * *"}
 	if err := s.AddTask(ctx, task); err != nil {
 		log.Fatal(err)
 	}

@@ -492,3 +492,19 @@ func TestOptions_bad_areRefused(t *testing.T) {
 		}
 	})
 }
+
+// The error of a time that no task can have names it, and what is allowed.
+func TestInput_timeOutOfRange_namesTheBounds(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		for at, want := range map[time.Time]string{
+			time.Date(2262, 5, 1, 0, 0, 0, 0, time.FixedZone("", 3600)): "2262-04-30T23:00:00Z",
+			time.Unix(-1, 0): "1969-12-31T23:59:59Z",
+		} {
+			err := r.AddTask(ctx, durable.Task{Key: "k", Kind: "note", At: at})
+			want = "durable: invalid task: at " + want + ` of "k" is not between 1970-01-01T00:00:00Z and 2262-04-11T23:47:16Z`
+			if err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	})
+}
