@@ -21,6 +21,8 @@ LIVE        ?= 5000000
 CHAOS       ?= 2h
 HISTORIES   ?= 300
 MUTANTS     ?= 1/1
+HUNT        ?= 3600
+LOAD        ?= 10
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
 LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/... ./durable/postgres/... \
@@ -170,6 +172,10 @@ race-all: postgres ## All short tests under the race detector, and all tests of 
 .PHONY: race-many
 race-many: ## The tests of the library under the race detector, COUNT times in a row
 	$(TEST) -race -count=$(COUNT) -timeout 60m ./...
+
+.PHONY: hunt
+hunt: postgres ## Look for tests that fail without a defect: all short tests in a loop for HUNT seconds under a LOAD
+	POSTGRES_REQUIRED=1 bash test/hunt.sh $(HUNT) $(LOAD) $(LIBRARY) ./examples/... ./checks/histories ./checks/soak
 
 .PHONY: core-386
 core-386: ## The tests of the library on a 32-bit machine
