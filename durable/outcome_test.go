@@ -80,11 +80,11 @@ func TestComplete_beforeErrorsAreJoined(t *testing.T) {
 func TestComplete_tooLateOrInNoScheduler(t *testing.T) {
 	durable.Run{}.Complete("nothing")
 	inOneBubble(t, func(t *testing.T, r *rig) {
-		var kept durable.Run
-		r.handle("k", func(_ context.Context, run durable.Run) error { kept = run; return nil })
+		kept := make(chan durable.Run, 3)
+		r.handle("k", func(_ context.Context, run durable.Run) error { kept <- run; return nil })
 		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 3})
 		time.Sleep(1500 * time.Millisecond)
-		kept.Complete("too late")
+		(<-kept).Complete("too late")
 		time.Sleep(time.Second)
 		if i := r.info("a"); i.Note != "" || i.Times != 1 {
 			t.Errorf("%+v", i)

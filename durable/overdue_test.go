@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A heldStore is a store whose commits can be held up.
+type heldStore struct {
+	*memstore.Store
+	turn chan struct{} // has one value, which the test takes while commits are to wait
+}
+
+func (s *heldStore) Commit(changes []durable.Change) error {
+	<-s.turn
+	defer func() { s.turn <- struct{}{} }()
+	return s.Store.Commit(changes)
+}
+
+// An overdue task is removed, and the removal is not durable yet as a worker takes its run. The start is to be
+// counted after the removal, which must win.
+func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, ran := make(chan struct{}), make(chan string, 2)
+		first, second := durable.Task{Key: "first", Kind: "k", At: time.Now().Add(-time.Minute)},
+			durable.Task{Key: "second", Kind: "k"}
+		err = errors.Join(s.Handle("k", func(_ context.Context, run durable.Run) error {
+			ran <- run.Key
+			<-release
+			return nil
+		}), s.AddTask(ctx, first, second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if key := <-ran; key != "first" { // one worker of two is for overdue tasks
+			t.Fatalf("%s runs first", key)
+		}
+		<-store.turn
+		answered := make(chan error, 1)
+		go func() { answered <- s.RemoveTask(ctx, "second") }()
+		time.Sleep(time.Second) // its commit is held up
+		release <- struct{}{}   // the worker takes the second
+		time.Sleep(time.Second)
+		store.turn <- struct{}{}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if there, err := s.Exist(ctx, "second"); there || err != nil || len(ran) > 0 {
+			t.Errorf("the removed task is there: %v, %v; %d runs of it", there, err, len(ran))
+		}
+		close(release)
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Shutdown waits for the runs in progress, and leaves the rest of a backlog to the next process.
+func TestOverdue_atShutdown_isLeft(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const tasks = 500
+		r.crash("note")
+		r.handle("note", sleeper(100*time.Millisecond))
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note"})
+		}
+		time.Sleep(time.Second)
+		r.start()
+		time.Sleep(time.Second)
+		if err := r.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		calls := len(r.runs())
+		r.crash()
+		if left := r.Len(); calls == 0 || calls > 50 || calls+left != tasks {
+			t.Errorf("%d runs within a second and Shutdown, and %d tasks are left of %d", calls, left, tasks)
+		}
+	}, durable.WithPoolSize(3))
+}
+
+// A task that has used up attempts by ending its process has all of them again after Reschedule, also if nothing
+// has looked at it since.
+func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		kills := func() {
+			r.handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
+		}
+		kills()
+		r.add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second})
+		for range 3 { // the first start is on time, and not counted
+			time.Sleep(2 * time.Second)
+			r.crash()
+			kills()
+			r.start()
+		}
+		time.Sleep(2 * time.Second)
+		r.runs()
+		r.crash() // and no handler looks at the task
+		r.start()
+		if err := r.Reschedule(ctx, "a", time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r.handle("kills", sleeper(0))
+		time.Sleep(2 * time.Second)
+		if calls := r.runs(); len(calls) != 1 || calls[0].Attempt != 1 {
+			t.Errorf("the attempts are %v, the first number %d", brief(calls), calls[0].Attempt)
+		}
+	})
+}
+
+// The runs of a kind with a limit wait for that, and one worker does one after the other. The other worker has a long
+// run. A third kind has its turn all the same.
+func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("long", sleeper(hour))
+		r.handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
+		for i := range 1000 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 2 * time.Second})
+		}
+		r.add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
+			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
+		time.Sleep(4 * time.Second)
+		calls := r.runs()
+		for _, c := range calls {
+			if c.Key == "third" {
+				return
+			}
+		}
+		t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
+	}, durable.WithPoolSize(2))
+}
