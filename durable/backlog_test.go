@@ -290,6 +290,7 @@ func (c *counting) Due(after durable.Position, until int64) iter.Seq2[durable.Re
 
 // However many tasks are overdue and however large they are, few of them are in memory.
 func TestCatchUp_memory_isBounded(t *testing.T) {
+	testkit.NotForRaces(t)
 	for name, c := range map[string]struct {
 		tasks, payload int
 		records, bytes int64

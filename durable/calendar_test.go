@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 	_ "time/tzdata" // so that every machine has the same zones
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var allZones = flag.Bool("zones", false, "test calendars in every time zone, for ten minutes")
@@ -78,6 +80,7 @@ var calendars = []struct {
 // Ten years in each zone, against a reference that steps through the minutes. It notes the latest minute that
 // the local clock has shown: every minute of the calendar is passed once.
 func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
+	testkit.NotForRaces(t)
 	from, until := time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	if testing.Short() {
 		from = until.AddDate(-1, 0, 0)
@@ -87,6 +90,7 @@ func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
 
 // Beyond 2037 a zone has no list of when its clock is set, but a rule. The year 2040 is a leap year.
 func TestCalendar_byTheRuleOfAZone_asAWalkThroughTheMinutes(t *testing.T) {
+	testkit.NotForRaces(t)
 	walk(t, time.Date(2040, 9, 1, 0, 0, 0, 0, time.UTC), time.Date(2041, 5, 1, 0, 0, 0, 0, time.UTC))
 }
 
@@ -219,6 +223,7 @@ func TestNext_whenTheClocksAreSet(t *testing.T) {
 }
 
 func TestNext_wrong(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, spec := range []string{
 		"", " ", "@", "@every 1h", " @every 1h", "CRON_TZ=UTC  @every 1h", "@reboot",
 		"* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *",

@@ -358,6 +358,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 }
 
 func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
+	testkit.NotForRaces(t)
 	const rate = 10
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(hour); return nil })
@@ -757,6 +758,7 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 // it is to run still, whether it or its kind is paused. Nothing runs early, late, twice, while it is paused or after
 // its removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
+	testkit.NotForRaces(t)
 	seeds := 60
 	if testing.Short() {
 		seeds = 15

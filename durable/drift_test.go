@@ -26,6 +26,7 @@ const (
 // and crash with the process. After each step all accounts agree with what is in the store, and in the end with
 // none.
 func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
+	testkit.NotForRaces(t)
 	first, seeds := someSeeds(driftSeeds)
 	for seed := first; seed < first+seeds; seed++ {
 		inOneBubble(t, func(t *testing.T, r *rig) {

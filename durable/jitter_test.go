@@ -7,10 +7,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The missed runs of a shifted calendar, against a list of all of its instants.
 func TestRecord_shiftedCalendar_asAList(t *testing.T) {
+	testkit.NotForRaces(t)
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, c := range calendars {
 		for _, zone := range []string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"} {

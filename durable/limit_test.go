@@ -339,6 +339,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 
 // A node whose part shrinks gives back what it holds beyond it, so that the node that joins has something to run.
 func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
+	testkit.NotForRaces(t)
 	const n = 4
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
 		join := func() { c.join("note").handle("k", sleeper(time.Minute), durable.WithClusterConcurrency(n)) }

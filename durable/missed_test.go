@@ -16,6 +16,7 @@ import (
 // calendar, which is the same here. The tasks are due each minute; the process is away from the start of
 // minute 2 to half past minute 12.
 func TestMissed_withAnAge(t *testing.T) {
+	testkit.NotForRaces(t)
 	const age = 3*time.Minute + time.Second
 	for name, c := range map[string]struct {
 		opts   []durable.KindOption
@@ -130,6 +131,7 @@ func TestWithMissedAge_wrong(t *testing.T) {
 
 // An overdue run that waits for the limit of its kind until it is too old is missed.
 func TestMissed_withAnAge_whileItWaits(t *testing.T) {
+	testkit.NotForRaces(t)
 	const tasks = 5
 	options := []durable.KindOption{durable.WithMissedAge(20 * time.Minute), durable.WithConcurrency(1)}
 	slow := sleeper(10 * time.Minute)

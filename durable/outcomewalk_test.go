@@ -311,6 +311,7 @@ func (w *outcomeWalk) agrees() []durable.Info {
 // take too long and are cancelled. No run starts early, twice, while it is paused or after its removal, every
 // account agrees with the store, and when the verbs cease all that is due runs.
 func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
+	testkit.NotForRaces(t)
 	first, seeds := someSeeds(50)
 	for seed := first; seed < first+seeds; seed++ {
 		inOneBubble(t, func(t *testing.T, r *rig) {

@@ -166,6 +166,7 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 // Pauses, handlers, verbs and time that come at random: at every moment what is due, not paused and handled has run
 // once, and nothing else.
 func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
+	testkit.NotForRaces(t)
 	for seed := range 30 {
 		inBubble(t, func(t *testing.T, r *rig) {
 			rnd := rand.New(rand.NewPCG(uint64(seed), 8))

@@ -46,7 +46,10 @@ var errFail = errors.New("it fails")
 func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Option) {
 	t.Helper()
 	t.Run("fingerprints", func(t *testing.T) { inOneBubble(t, test, opts...) })
-	t.Run("none", func(t *testing.T) { inOneBubble(t, test, append(opts, durable.WithoutFingerprints())...) })
+	t.Run("none", func(t *testing.T) {
+		testkit.NotForRaces(t)
+		inOneBubble(t, test, append(opts, durable.WithoutFingerprints())...)
+	})
 }
 
 func inOneBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Option) {

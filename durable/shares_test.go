@@ -32,6 +32,7 @@ func groupOf(c call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
 
 // A group delays the others by one run each, whatever it has due before them, however that comes into memory.
 func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
+	testkit.NotForRaces(t)
 	const many, groups, few = 5 * gateMost, 5, 10
 	for _, name := range []string{"many", ""} {
 		work := func(r *rig) { r.handle("k", sleeper(sec/10), durable.WithConcurrency(1)) }
@@ -105,6 +106,7 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 // The tasks of a group run in due order, those that are added while others of it are left to the store as
 // well. With one task each, more groups than there is room for are no different.
 func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
+	testkit.NotForRaces(t)
 	const many = 2 * gateMost
 	for name, group := range map[string]func(i int) int{
 		"two groups":  func(i int) int { return i % 2 },
@@ -190,6 +192,7 @@ func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
 
 // More groups than there is room for all run, in bounded memory.
 func TestLimit_ofManyGroups(t *testing.T) {
+	testkit.NotForRaces(t)
 	const groups, each = 3 * gateMost, 2
 	for _, name := range []string{"one after the other", "interleaved"} {
 		t.Run(name, func(t *testing.T) {
@@ -223,6 +226,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 
 // While a group has more due than is held, what others have due later takes no room from it.
 func TestLimit_ofWhatIsDueLater(t *testing.T) {
+	testkit.NotForRaces(t)
 	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		r.handle("k", sleeper(took), durable.WithConcurrency(10))

@@ -45,6 +45,9 @@ func TestSimulation(t *testing.T) {
 	seeds := *simSeeds
 	if testing.Short() {
 		seeds = min(seeds, 200)
+		if testkit.Race {
+			seeds = min(seeds, 50)
+		}
 	}
 	counts := make(map[string]int)
 	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
@@ -70,6 +73,7 @@ func TestSimulation(t *testing.T) {
 // The simulation finds each fault that is built in, or it proves nothing. The numbers up to 15 are those of the
 // details in the design of the cluster.
 func TestSimulation_findsFaults(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, fault := range []string{
 		"1 no fence", "2 the fence checks no owner", "3 ends of runs at any revision", "4 the node's own clock",
 		"5 no reconciliation", "9 a cursor over due times", "10 reaping after an outage",

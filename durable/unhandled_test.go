@@ -140,6 +140,7 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 // Verbs, time and handlers that come at random: at every moment what is due and has no handler is counted, and
 // everything else has run once.
 func TestUnhandled_randomWalk_agreesWithTheStore(t *testing.T) {
+	testkit.NotForRaces(t)
 	for seed := range 30 {
 		inBubble(t, func(t *testing.T, r *rig) {
 			rnd := rand.New(rand.NewPCG(uint64(seed), 7))

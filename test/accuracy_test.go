@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -15,7 +16,7 @@ import (
 
 func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if raceDetector {
+		if testkit.Race {
 			t.Skip("takes real time, and is slow")
 		}
 		for _, tick := range []time.Duration{100 * time.Microsecond, ms, 7 * ms, 50 * ms} {
@@ -48,7 +49,7 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 // the run of the period before begins, which a busy machine may cause; not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if raceDetector {
+		if testkit.Race {
 			t.Skip("takes real time, and is slow")
 		}
 		const tick, tasks, periods, tries = 10 * ms, 40, 20, 20
@@ -94,7 +95,7 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 
 func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		if raceDetector {
+		if testkit.Race {
 			t.Skip("takes real time, and is slow")
 		}
 		const interval, n = 7 * ms, 30

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -24,7 +25,7 @@ const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 // A process is stopped by a signal and continues half a second later. Overdue tasks run at once, in due
 // order, and a repeating task runs once and rejoins its grid.
 func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
-	if raceDetector {
+	if testkit.Race {
 		t.Skip("takes real time, and is slow")
 	}
 	eachLayout(t, func(t *testing.T) {

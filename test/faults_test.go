@@ -159,7 +159,7 @@ func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
 // Five million tasks in 1.25 GB, or a tenth of both: 250 bytes for each, its key included, and what the collector
 // needs to work.
 func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
-	if raceDetector {
+	if testkit.Race {
 		t.Skip("takes more memory")
 	}
 	n, limit := 5_000_000, int64(1_250<<20)

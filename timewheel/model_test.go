@@ -863,6 +863,9 @@ func TestWheel_randomWalk_agreesWithModel(t *testing.T) {
 	walks := 1000
 	if testing.Short() {
 		walks = 200
+		if testkit.Race {
+			walks = 20
+		}
 	}
 	steps := 0
 	for seed := range walks {

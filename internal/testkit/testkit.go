@@ -42,3 +42,12 @@ func Quiet() *logrus.Logger {
 	l.SetOutput(io.Discard)
 	return l
 }
+
+// NotForRaces skips a test in short mode under the race detector, which takes ten times as long. It is for tests that
+// bring no goroutines together which other tests do not bring together as well: walks, and measurements.
+func NotForRaces(t testing.TB) {
+	t.Helper()
+	if Race && testing.Short() {
+		t.Skip("has no more races than other tests")
+	}
+}
