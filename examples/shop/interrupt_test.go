@@ -23,6 +23,7 @@ import (
 // A signal ends the program and everything that it has started. Ctrl-C sends SIGINT to the whole process group.
 func TestMain_signal_leavesNoProcess(t *testing.T) {
 	const ready, ending = "to make trouble", "interrupted"
+	const during = 200 * time.Millisecond // so that something is under way
 	for _, c := range []struct {
 		name    string
 		window  time.Duration
@@ -46,6 +47,7 @@ func TestMain_signal_leavesNoProcess(t *testing.T) {
 				fmt.Fprintln(&text, lines.Text())
 				for when, sig := range c.signals {
 					if strings.Contains(lines.Text(), when) {
+						time.Sleep(during)
 						check(t, syscall.Kill(-p.cmd.Process.Pid, sig))
 					}
 				}
