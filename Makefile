@@ -47,14 +47,18 @@ again = for pause in 1 2 4 8 no; do \
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
+# demo-run builds an example and runs it with the arguments, in the place of the shell. Ctrl-C then reaches only make and the
+# example, and no `go run` that fails at it. Make waits for the report of the example and ends without an error message.
+demo-run = $(GO) build -o bin/$(1) ./examples/$(1); exec bin/$(1) $(2)
+
 .PHONY: demo
 demo: ## A million orders through the wheel, with the ledger that must balance
 	@echo "Building the demo; on a fresh machine Go fetches what it needs first ..."
-	@$(GO) run ./examples/orders -generate $(ORDERS)
+	@$(call demo-run,orders,-generate $(ORDERS))
 
 .PHONY: demo-shop
 demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are killed at random: its stock must balance
-	@$(GO) run ./examples/shop
+	@$(call demo-run,shop)
 
 .PHONY: test
 test: ## The tests of the library and of the examples; those on PostgreSQL only if it is installed
@@ -64,7 +68,7 @@ test: ## The tests of the library and of the examples; those on PostgreSQL only 
 
 .PHONY: demo-dashboard
 demo-dashboard: ## Two busy wheels and a durable scheduler, the page that shows them, and buttons for trouble: open the addresses it prints
-	$(GO) run ./examples/dashboard
+	@$(call demo-run,dashboard)
 
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-checks

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 
 // Basic shows the three things that a timing wheel is asked most: run a job once, run it a number of times,
-// and forget about it.
+// and forget about it. All of that takes 0.3 s, for which an interrupt (Ctrl-C) waits; a second one does not.
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"os"
+	"os/signal"
 	"sync"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 )
 
 func main() {
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(interrupted, stop)
 	if err := run(os.Stdout); err != nil {
 		log.Fatal(err)
 	}

@@ -6,7 +6,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 )
+
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
+
+func TestMain_interrupted_endsWithItsReport(t *testing.T) {
+	interrupts.Test(t, "alarm is there", "too late")
+}
 
 func TestRun(t *testing.T) {
 	const want = `alarm is there: false, tea is there: true

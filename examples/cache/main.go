@@ -2,7 +2,7 @@
 
 // Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N.
 // The program brings its own clients: ten at a time ask for the same number, then one asks again while the
-// answer is fresh, and once more when its time is over.
+// answer is fresh, and once more when its time is over. An interrupt (Ctrl-C) ends the clients.
 package main
 
 import (
@@ -14,8 +14,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -30,17 +32,19 @@ const (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := run(os.Stdout, listener); err != nil {
+	if err := run(ctx, os.Stdout, listener); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run serves its clients and stops.
-func run(w io.Writer, listener net.Listener) error {
+// run serves its clients and stops. The clients end when ctx is done.
+func run(ctx context.Context, w io.Writer, listener net.Listener) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
 		return err
@@ -72,22 +76,37 @@ func run(w io.Writer, listener net.Listener) error {
 	url := fmt.Sprintf("http://%s/primes/%d", listener.Addr(), number)
 	errs := make([]error, crowd+2)
 	silent := log.New(io.Discard, "", 0)
+	var requests atomic.Int64
+	ask := func(out *log.Logger) error {
+		requests.Add(1)
+		err := ask(ctx, url, out)
+		if ctx.Err() != nil {
+			return nil // the client has left
+		}
+		return err
+	}
 	out.Printf("%d clients ask at the same time", crowd)
 	var clients sync.WaitGroup
 	for i := range crowd {
-		clients.Go(func() { errs[i] = ask(url, silent) })
+		clients.Go(func() { errs[i] = ask(silent) })
 	}
 	clients.Wait()
-	out.Print("another asks")
-	errs[crowd] = ask(url, out)
+	if ctx.Err() == nil {
+		out.Print("another asks")
+		errs[crowd] = ask(out)
+	}
 	if err := errors.Join(errs...); err == nil {
-		<-expired
-		out.Print("and another")
-		errs[crowd+1] = ask(url, out)
+		select {
+		case <-expired:
+			out.Print("and another")
+			errs[crowd+1] = ask(out)
+		case <-ctx.Done():
+			out.Print("interrupted")
+		}
 	}
 
 	s := answers.Stats()
-	out.Printf("%d requests, %d computations", crowd+2, s.Loads)
+	out.Printf("%d requests, %d computations", requests.Load(), s.Loads)
 	return errors.Join(append(errs, web.Close(), closed(<-served))...)
 }
 
@@ -137,8 +156,12 @@ func prime(n int) bool {
 }
 
 // ask asks for the page and writes it down.
-func ask(url string, out *log.Logger) error {
-	resp, err := http.Get(url)
+func ask(ctx context.Context, url string, out *log.Logger) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 	"github.com/seed581295f1/timewheel/timewheel"
 	"github.com/seed581295f1/timewheel/ttlcache"
 )
+
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
+
+func TestMain_interrupted_endsWithItsReport(t *testing.T) {
+	interrupts.Test(t, "another asks", "computations")
+}
 
 func TestRun_crowd_computesOnceWhileTheAnswerIsFresh(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +31,7 @@ func TestRun_crowd_computesOnceWhileTheAnswerIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run(&out, listener); err != nil {
+	if err := run(t.Context(), &out, listener); err != nil {
 		t.Fatal(err)
 	}
 	const want = `10 clients ask at the same time
@@ -51,7 +58,7 @@ func TestRun_clientsFail_saysSo(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(io.Discard, listener); err == nil {
+	if err := run(t.Context(), io.Discard, listener); err == nil {
 		t.Error("no client was served, and that is no error")
 	}
 }

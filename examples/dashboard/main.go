@@ -4,7 +4,8 @@
 // made up, and serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics
 // for Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have
 // jobs panic and handlers fail, pause tasks, forget a kind, cut off a node, take the engine away, and fill the
-// disk of the store.
+// disk of the store. An interrupt (Ctrl-C) ends it, with a line for each wheel and scheduler; a second one ends it
+// at once.
 package main
 
 import (
@@ -13,10 +14,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/examples/internal/buttons"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -32,7 +36,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
 		os.Exit(1)
@@ -123,7 +127,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			tw.Stop() // cancels the context of the tasks that are still running
 		}
 	}
+	report(out, map[string]*timewheel.TimeWheel{"orders": orders.tw, "sessions": sessions.tw},
+		map[string][]*durable.Scheduler{"payments": nodes.nodes[:], "mails": {mails.tasks}})
 	return nil
+}
+
+// report prints what the wheels, and the nodes of the durable schedulers, have done.
+func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers map[string][]*durable.Scheduler) {
+	line := func(name string, added, started, failed uint64) {
+		fmt.Fprintf(out, "%-8s %8d tasks added, %8d runs started, %6d failed\n", name, added, started, failed)
+	}
+	fmt.Fprintln(out)
+	for _, name := range slices.Sorted(maps.Keys(wheels)) {
+		s := wheels[name].Stats()
+		line(name, s.Added, s.Started, s.Panicked)
+	}
+	for _, name := range slices.Sorted(maps.Keys(schedulers)) {
+		var added, started, failed uint64
+		for _, node := range schedulers[name] {
+			s := node.Stats()
+			added, started, failed = added+s.Added, started+s.Started, failed+s.Failed
+		}
+		line(name, added, started, failed)
+	}
 }
 
 // workers is how many jobs of a wheel may be running at a time.

@@ -12,7 +12,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 )
+
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
+
+func TestMain_interrupted_endsWithItsReport(t *testing.T) {
+	interrupts.Test(t, "for Prometheus", "runs started", "-addr", "127.0.0.1:0")
+}
 
 func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())

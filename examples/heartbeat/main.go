@@ -2,17 +2,20 @@
 
 // Heartbeat is a TCP server that drops a connection that has been idle for too long. Each connection has one
 // task in the wheel, which closes it; each read pushes the task back. The program brings its own clients: one
-// leaves by itself, one never says anything after its name, and one does for a while.
+// leaves by itself, one never says anything after its name, and one does for a while. At an interrupt (Ctrl-C) all
+// of them leave.
 package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"os"
+	"os/signal"
 	"sync"
 	"time"
 
@@ -25,18 +28,20 @@ const (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
 	dial := func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
-	if err := run(os.Stdout, listener, dial); err != nil {
+	if err := run(ctx, os.Stdout, listener, dial); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run serves the clients until the last is gone.
-func run(w io.Writer, listener net.Listener, dial func() (net.Conn, error)) error {
+// run serves the clients until the last is gone. When ctx is done, they leave.
+func run(ctx context.Context, w io.Writer, listener net.Listener, dial func() (net.Conn, error)) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
 		return err
@@ -50,9 +55,9 @@ func run(w io.Writer, listener net.Listener, dial func() (net.Conn, error)) erro
 
 	var clients sync.WaitGroup
 	errs := make([]error, 3)
-	clients.Go(func() { errs[0] = client(dial, "polite", 2, true) })
-	clients.Go(func() { errs[1] = client(dial, "silent", 1, false) })
-	clients.Go(func() { errs[2] = client(dial, "lively", 9, false) })
+	clients.Go(func() { errs[0] = client(ctx, dial, "polite", 2, true) })
+	clients.Go(func() { errs[1] = client(ctx, dial, "silent", 1, false) })
+	clients.Go(func() { errs[2] = client(ctx, dial, "lively", 9, false) })
 	clients.Wait()
 	return errors.Join(append(errs, listener.Close(), <-served)...)
 }
@@ -103,14 +108,15 @@ func (s *server) talk(key string, conn net.Conn) {
 	s.out.Printf("%s was idle for too long; beats heard: %d", name, beats)
 }
 
-// client sends its name the given number of times, and then leaves or waits to be dropped. If a write fails the
-// connection was dropped before that.
-func client(dial func() (net.Conn, error), name string, beats int, leaves bool) error {
+// client sends its name the given number of times, and then leaves or waits to be dropped. It leaves when ctx is done.
+// If a write fails the connection was closed before that.
+func client(ctx context.Context, dial func() (net.Conn, error), name string, beats int, leaves bool) error {
 	conn, err := dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	for range beats {
 		if _, err := fmt.Fprintln(conn, name); err != nil {
 			return nil

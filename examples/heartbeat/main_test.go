@@ -8,7 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 )
+
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
+
+func TestMain_interrupted_endsWithItsReport(t *testing.T) {
+	interrupts.Test(t, "polite", "lively")
+}
 
 // In virtual time and without a network, each connection goes when it must.
 func TestRun(t *testing.T) {
@@ -20,7 +28,7 @@ lively was idle for too long; beats heard: 9
 		var out strings.Builder
 		pipes := make(pipes)
 		began := time.Now()
-		if err := run(&out, pipes, pipes.dial); err != nil {
+		if err := run(t.Context(), &out, pipes, pipes.dial); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != want {
@@ -41,7 +49,7 @@ func TestRun_overTCP(t *testing.T) {
 	}
 	var out strings.Builder
 	dial := func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
-	if err := run(&out, listener, dial); err != nil {
+	if err := run(t.Context(), &out, listener, dial); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"polite", "silent", "lively"} {

@@ -76,9 +76,11 @@ const (
 // patience is how long all that must come may take.
 const patience = time.Minute
 
-// drive runs the whole thing, and prints a report. It returns an error if something is wrong. The server is
-// that of the config, or nil if it is not to be taken away.
+// drive runs the whole thing, and prints a report. It returns an error if something is wrong. When ctx is done it
+// sends no more orders, and prints the report of those that it has sent. The server is that of the config, or nil if
+// it is not to be taken away.
 func drive(ctx context.Context, c config, server *pgtest.Server, out io.Writer) error {
+	orders, ctx := ctx, context.WithoutCancel(ctx)
 	d := &driver{
 		fleet:  &fleet{config: c},
 		server: server,
@@ -117,7 +119,7 @@ An order is to be paid within %v. The lease of a process is %v. Seed %d.
 	defer closeButtons()
 	fmt.Fprintln(out)
 	d.began = time.Now()
-	if err := d.load(ctx, out); err != nil {
+	if err := d.load(orders, out); err != nil {
 		return err
 	}
 	if err := d.settle(ctx); err != nil {
@@ -147,12 +149,13 @@ func (d *driver) prepare(ctx context.Context) error {
 	return nil
 }
 
-// load sends orders and payments and causes trouble, for as long as it says or until a button ends it.
+// load sends orders and payments and causes trouble, for as long as it says or until a button or an interrupt ends it.
 func (d *driver) load(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, d.duration)
-	defer cancel()
 	patient, end := context.WithTimeout(context.WithoutCancel(ctx), d.duration+d.window+patience)
 	defer end()
+	interrupted := ctx
+	ctx, cancel := context.WithTimeout(ctx, d.duration)
+	defer cancel()
 
 	tw := timewheel.NewTimeWheel(5*time.Millisecond, 512, timewheel.WithPoolSize(payers))
 	tw.Start()
@@ -185,6 +188,10 @@ func (d *driver) load(ctx context.Context, out io.Writer) error {
 	}
 	err := d.disturb(ctx, out)
 	cancel()
+	if interrupted.Err() != nil {
+		fmt.Fprintf(out, "%6.1f s  interrupted: no more orders are sent, and the report follows within about %v.\n"+
+			"          Another interrupt ends the program at once.\n", time.Since(d.began).Seconds(), d.window)
+	}
 	orders.Wait()
 	payments.Wait()
 	return err

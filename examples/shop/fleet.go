@@ -49,6 +49,7 @@ func (f *fleet) start() (*process, error) {
 	}
 	p.cmd = exec.Command(self, "serve", "-until-eof", "-db", f.db, "-name", p.name, "-window", f.window.String(),
 		"-lease", f.lease.String(), "-work", f.work.String())
+	p.cmd.SysProcAttr = ownGroup() // it ends with its standard input
 	p.cmd.Stderr = &p.log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -9,6 +9,9 @@
 // too, and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
 // exactly once, and that the stock balances to the unit. It exits with status 1 if not.
 //
+// An interrupt (Ctrl-C) ends the orders before their time is over, and the check and the report follow. A second
+// interrupt ends the program and all its processes at once.
+//
 //	go run ./examples/shop                 all of that, for half a minute
 //	go run ./examples/shop serve -db URL   one process of the service, on the tables of a run with -db URL
 //
@@ -30,10 +33,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := run(ctx, os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return // a process of the service was interrupted before it served
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shop:", err)

@@ -23,9 +23,12 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
+// asProgram is set in the environment of a test program that is to be the shop.
+const asProgram = "SHOP_AS_PROGRAM"
+
 // TestMain makes the test program the processes of the service, too: the driver starts itself.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
+	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "serve" {
 		main()
 		return
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Shutdown shows how a program ends without losing anything. Jobs that are running get time to end, and after
-// that are asked to give up. Tasks that are waiting are taken out of the wheel, to be kept elsewhere.
+// that are asked to give up: at an interrupt (Ctrl-C) at once. Tasks that are waiting are taken out of the wheel, to be
+// kept elsewhere.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"os/signal"
 	"sync"
 	"time"
 
@@ -17,12 +19,14 @@ import (
 )
 
 func main() {
-	if err := run(os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
+	if err := run(ctx, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(w io.Writer) error {
+func run(ctx context.Context, w io.Writer) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
 		return err
@@ -56,8 +60,8 @@ func run(w io.Writer) error {
 	}
 	begun.Wait()
 
-	// No new run starts after this. Shutdown waits for the running jobs, for a second at most.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	// No new run starts after this. Shutdown waits for the running jobs, for a second at most, or until an interrupt.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := tw.Shutdown(ctx); err != nil {
 		out.Print(err)

@@ -6,7 +6,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 )
+
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
+
+func TestMain_interrupted_endsWithItsReport(t *testing.T) {
+	interrupts.Test(t, "short: done", "2 tasks kept")
+}
 
 func TestRun(t *testing.T) {
 	const want = `short: done
@@ -18,7 +26,7 @@ kept for the next start: tonight, due in 8h0m0s
 `
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		if err := run(&out); err != nil {
+		if err := run(t.Context(), &out); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != want {

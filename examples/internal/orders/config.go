@@ -161,9 +161,11 @@ Flags:
 
 const statusUsage = `
 Exit status:
-    0      all is well
-    1      the ledger or the wheel's accounts do not balance, or a task ran before it was due
-    2      the flags are wrong, or the orders cannot be read
-    3      there were malformed lines; all the others are well
-    130    interrupted or terminated; what was done until then is well
+    0    all is well, also if it was interrupted or terminated before its end
+    1    the ledger or the wheel's accounts do not balance, or a task ran before it was due
+    2    the flags are wrong, or the orders cannot be read
+    3    there were malformed lines; all the others are well
+
+At an interrupt (Ctrl-C) it takes no more orders and prints its report. A second interrupt ends it
+at once.
 `

@@ -223,7 +223,7 @@ func TestFlags_durable(t *testing.T) {
 
 func TestRun_keeps_helpNamesItsFlags(t *testing.T) {
 	o := program(t.Context(), nil, "-h", "-durable", "x")
-	for _, want := range []string{"-in FILE", "-generate N", "-window TIME", "-durable DIR", "130 "} {
+	for _, want := range []string{"-in FILE", "-generate N", "-window TIME", "-durable DIR", "0 "} {
 		if o.status != exitFine || !strings.Contains(o.stdout, "\n    "+want) {
 			t.Errorf("the help does not say %q:\n%s", want, o.stdout)
 		}

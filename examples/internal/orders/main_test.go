@@ -198,7 +198,7 @@ func TestRun_interrupted_reportsWhatWasDone(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o := program(ctx, nil, "-generate", "2000")
-		o.want(t, exitInterrupted)
+		o.want(t, exitFine)
 		created, paid, back := o.count(t, "created"), o.count(t, "paid"), o.count(t, "given back")
 		if held := o.count(t, "still held"); held == 0 || created != paid+back+held || created == 2000 {
 			t.Errorf("%d orders of 2,000 were created, and %d paid, %d given back, %d held", created, paid, back, held)
@@ -214,7 +214,7 @@ func TestRun_interruptedAtTheEnd_waitsForNoTask(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o := program(ctx, strings.NewReader(orderLineOf("A-1")+"\n"), "-in", "-", "-speed", "0.1")
-		o.want(t, exitInterrupted)
+		o.want(t, exitFine)
 		if held := o.count(t, "still held"); held != 1 {
 			t.Errorf("%d orders are held, want 1", held)
 		}
@@ -227,7 +227,7 @@ func TestRun_interruptedWhileTheInputIsSilent(t *testing.T) {
 		defer cancel()
 		silent, w := io.Pipe()
 		defer w.Close()
-		program(ctx, silent, "-in", "-").want(t, exitInterrupted)
+		program(ctx, silent, "-in", "-").want(t, exitFine)
 	})
 }
 
@@ -354,11 +354,21 @@ func TestRun_help_namesAllFlagsAndStatuses(t *testing.T) {
 	for _, want := range []string{
 		"-in FILE", "-generate N", "-seed N", "-out FILE", "-window TIME", "-speed X", "-stock N", "-tick TIME",
 		"-http ADDR",
-		"0   ", "1   ", "2   ", "3   ", "130 ",
+		"0 ", "1 ", "2 ", "3 ",
 	} {
 		if !strings.Contains(o.stdout, "\n    "+want) {
 			t.Errorf("the help does not say %q:\n%s", want, o.stdout)
 		}
+	}
+}
+
+// The lines that are written before an interrupt are whole.
+func TestRun_out_interrupted_saysHowMuchIsWritten(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	o := program(ctx, nil, "-generate", "1000", "-out", "-")
+	if o.status != exitFine || o.stdout != "" || o.stderr != "orders: interrupted: the first 0 of 1,000 orders are written\n" {
+		t.Errorf("got %+v", o)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestRun_http_showsTheWheelWhileItWorks(t *testing.T) {
 	}
 	defer events.Body.Close()
 	interrupt()
-	if status := <-ended; status != exitInterrupted || !strings.Contains(stdout.String(), "Everything balances.") {
+	if status := <-ended; status != exitFine || !strings.Contains(stdout.String(), "Everything balances.") {
 		t.Errorf("exit status %d\n%s", status, &stdout)
 	}
 	if _, err := http.Get(address); err == nil {

@@ -19,11 +19,10 @@ import (
 
 // The exit statuses.
 const (
-	exitFine        = 0
-	exitWrong       = 1
-	exitUsage       = 2
-	exitMalformed   = 3
-	exitInterrupted = 130
+	exitFine      = 0
+	exitWrong     = 1
+	exitUsage     = 2
+	exitMalformed = 3
 )
 
 // Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the
@@ -34,7 +33,8 @@ func Main(open Open) {
 	os.Exit(run(ctx, open, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit status, and breaks off when ctx is done.
+// run is the program. It returns the exit status. When ctx is done it takes no more orders, and reports what it has
+// done: that is no error.
 func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	complain := func(err error) { fmt.Fprintf(stderr, "orders: %v\n", err) }
 	c, err := parseFlags(args, open != nil, stdout)
@@ -45,9 +45,14 @@ func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout,
 		complain(fmt.Errorf("%w; see -h", err))
 		return exitUsage
 	case c.out != "":
-		if err := writeOut(c, stdout); err != nil {
+		n, err := writeOut(ctx, c, stdout)
+		if err != nil {
 			complain(err)
 			return exitUsage
+		}
+		if n < c.generate {
+			complain(fmt.Errorf("interrupted: the first %s of %s orders are written",
+				thousands(int64(n)), thousands(int64(c.generate))))
 		}
 		return exitFine
 	}
@@ -97,7 +102,6 @@ func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout,
 type result interface {
 	cameIn() int64
 	badLines() int64
-	broken() bool // it was interrupted
 	problems() []string
 	write(w io.Writer, paint style) error
 }
@@ -111,8 +115,6 @@ func exitStatus(r result, workErr error) int {
 		return exitUsage
 	case workErr != nil:
 		return exitWrong
-	case r.broken():
-		return exitInterrupted
 	case r.badLines() > 0:
 		return exitMalformed
 	}

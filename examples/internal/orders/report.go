@@ -46,8 +46,6 @@ func (r *report) cameIn() int64 { return r.created + r.refused }
 
 func (r *report) badLines() int64 { return r.malformed }
 
-func (r *report) broken() bool { return r.interrupted }
-
 // held is how many orders still hold stock.
 func (r *report) held() int64 { return r.created - r.paid - r.givenBack }
 

@@ -178,7 +178,8 @@ func TestExitStatus_isTheGravest(t *testing.T) {
 	}{
 		{"all is well", false, false, 0, nil, 0},
 		{"malformed", false, false, 1, nil, 3},
-		{"interrupted", false, true, 1, nil, 130},
+		{"interrupted", false, true, 0, nil, 0},
+		{"malformed, interrupted", false, true, 1, nil, 3},
 		{"another error", false, false, 0, errors.New("the wheel refuses"), 1},
 		{"unreadable", false, false, 1, unreadable, 2},
 		{"unbalanced", true, true, 1, unreadable, 1},

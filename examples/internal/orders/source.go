@@ -4,6 +4,7 @@ package orders
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -75,13 +76,13 @@ func (s *source) total(good int64) int64 {
 	return -1
 }
 
-// writeOut writes the orders that c has made up, as JSON lines.
-func writeOut(c config, stdout io.Writer) (err error) {
+// writeOut writes the orders that c has made up, as JSON lines, until ctx is done. It returns how many it has written.
+func writeOut(ctx context.Context, c config, stdout io.Writer) (n int, err error) {
 	w := stdout
 	if c.out != "-" {
 		file, createErr := os.Create(c.out)
 		if createErr != nil {
-			return fmt.Errorf("creating the file for the orders: %w", createErr)
+			return 0, fmt.Errorf("creating the file for the orders: %w", createErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		w = file
@@ -89,17 +90,21 @@ func writeOut(c config, stdout io.Writer) (err error) {
 	buffer := bufio.NewWriter(w)
 	var line []byte
 	for o := range generated(c).orders {
+		if ctx.Err() != nil {
+			break
+		}
 		if line, err = o.appendLine(line[:0]); err != nil {
-			return err
+			return n, err
 		}
 		if _, err := buffer.Write(line); err != nil {
-			return fmt.Errorf("writing the orders: %w", err)
+			return n, fmt.Errorf("writing the orders: %w", err)
 		}
+		n++
 	}
 	if err := buffer.Flush(); err != nil {
-		return fmt.Errorf("writing the orders: %w", err)
+		return n, fmt.Errorf("writing the orders: %w", err)
 	}
-	return nil
+	return n, nil
 }
 
 // A countingReader counts the bytes that are read through it.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+
+// Package interrupts is for the tests of the examples. A test program runs itself again as the example and interrupts
+// it.
+package interrupts
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asMain is set in the environment of a test program that is to be the example.
+const asMain = "EXAMPLE_AS_MAIN"
+
+// bound is how long an example may take. It is generous, for a machine that has other work.
+const bound = time.Minute
+
+// Main is TestMain of an example: main is the example's.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(asMain) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Test starts the example and interrupts it when it has written a line that contains first. The example must end with
+// exit status 0, and write a line that contains report.
+func Test(t *testing.T, first, report string, args ...string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signal can be sent")
+	}
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asMain+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(bound, func() { _ = cmd.Process.Kill() }).Stop()
+	var text strings.Builder
+	sent, reported := false, false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		fmt.Fprintln(&text, lines.Text())
+		reported = reported || sent && strings.Contains(lines.Text(), report)
+		if !sent && strings.Contains(lines.Text(), first) {
+			sent = true
+			time.Sleep(50 * time.Millisecond) // so that something is under way
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || !reported {
+		t.Errorf("it ended with %v and wrote, after %q there should be %q\n%s", err, first, report, &text)
+	}
+}
