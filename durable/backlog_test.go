@@ -53,6 +53,7 @@ func (r *rig) late(calls []call, kind string) (late []time.Duration) {
 }
 
 func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
+	testkit.NotForRaces(t)
 	const workers, took = 64, 20 * time.Millisecond
 	tasks := 100_000
 	if testing.Short() {
@@ -125,6 +126,7 @@ func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 
 // A run cannot be interrupted, so overdue tasks of a kind that is not known to be quick leave workers free.
 func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
+	testkit.NotForRaces(t)
 	const workers, tasks = 32, 200
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.overdue(tasks, "late")

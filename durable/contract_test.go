@@ -383,6 +383,7 @@ func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 
 // The rate is kept, whatever it is, and one that is larger than any makes no trouble.
 func TestCatchUp_rates(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, c := range []struct{ rate, least, most int }{
 		{1, 2, 4}, {7, 20, 23}, {150, 445, 455}, {199, 590, 600}, {100_000, 5_000, 5_000}, {math.MaxInt, 5_000, 5_000},
 	} {

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The groups of a kind share its runs on all nodes evenly, whatever one of them has due before the others.
 func TestLimit_groupsOfACluster_takeTurns(t *testing.T) {
+	testkit.NotForRaces(t)
 	const crowd, few, took = 5000, 20, 100 * time.Millisecond
 	for _, nodes := range []int{1, 3} {
 		for name, limit := range map[string]durable.KindOption{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The promises of a cluster, which the table in README.md names.
@@ -556,6 +557,7 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 // D9. After an outage what falls due now is on time, while the backlog drains at its rate. A node that claimed
 // both in one go, the oldest first, would break that.
 func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
+	testkit.NotForRaces(t)
 	synctest.Test(t, func(t *testing.T) {
 		for _, b := range d9(t, func(e durable.Engine) durable.Engine { return e }) {
 			t.Error(b)

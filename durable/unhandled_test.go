@@ -57,6 +57,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 
 // A handler that comes after Start has what waited for it run as overdue: the oldest first, at the rate.
 func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
+	testkit.NotForRaces(t)
 	const tasks, rate = 1500, 100
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.overdue(tasks, "late")

@@ -386,6 +386,7 @@ func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
 
 // An engine that does not answer holds the Shutdown up for a part of a lease.
 func TestRemoveTaskWait_atTheShutdown_doesNotWaitForTheEngine(t *testing.T) {
+	testkit.NotForRaces(t)
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
 		on, asks := c.busy("a"), c.nodes[0]
 		if asks == on {

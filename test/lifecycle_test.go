@@ -57,6 +57,7 @@ func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
 
 // More tasks than any buffer between the callers and the loop will hold.
 func TestS1_beforeStart_addsDoNotBlock(t *testing.T) {
+	testkit.NotForRaces(t)
 	inBubble(t, func(t *testing.T) {
 		const n = 20_000
 		tw, j := newWheel(t, 10*ms, 16), newJournal()
@@ -249,6 +250,7 @@ func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 
 // More than any buffer between the callers and the loop will hold, and no loop to empty it.
 func TestS3_afterStop_removalsDoNotBlock(t *testing.T) {
+	testkit.NotForRaces(t)
 	inBubble(t, func(t *testing.T) {
 		const n = 20_000
 		tw := startWheel(t, 10*ms, 16)

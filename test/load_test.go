@@ -707,7 +707,11 @@ func TestL3_goneTask_hasLeftItsRoom(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				tw := startWheel(t, ms, 16, timewheel.WithMaxPending(1))
-				for range 500 {
+				rounds := 500
+				if testkit.Race {
+					rounds = 100
+				}
+				for range rounds {
 					must(t, tw.AddTask(once("k", c.delay, nothing)))
 					ended := make(chan error)
 					go func() { ended <- c.end(tw) }()

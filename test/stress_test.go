@@ -15,6 +15,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -103,7 +104,11 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 // returns may still be on its way to the job's first line; none may begin after that.
 func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		for round := range 100 {
+		rounds := 100
+		if testkit.Race {
+			rounds = 20
+		}
+		for round := range rounds {
 			var ran atomic.Uint64
 			tw := newWheel(t, ms, 16, timewheel.WithPoolSize(1+round%4))
 			for i := range 200 {
@@ -130,7 +135,11 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 // task runs. One after the other falls due, and each is taken out when the loop is about to wake up for it.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
-		const n, rounds, apart = 1000, 20, 20 * time.Microsecond
+		const n, apart = 1000, 20 * time.Microsecond
+		rounds := 20
+		if testkit.Race {
+			rounds = 10
+		}
 		for _, c := range []struct {
 			name string
 			// takeOut takes out the i-th task, and those in whose place ok is called.
@@ -266,6 +275,7 @@ func TestK5_keyTakenAsItFallsFree_staysTaken(t *testing.T) {
 // C2: what Drain takes out while others add is let go of, too. It has much to do at first, so that much is
 // added meanwhile.
 func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
+	testkit.NotForRaces(t)
 	eachLayout(t, func(t *testing.T) {
 		tw := startWheel(t, ms, 64)
 		const adders, each, before = 2, 10_000, 50_000

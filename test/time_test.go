@@ -322,6 +322,7 @@ func TestT5_timesCarryAMonotonicReading(t *testing.T) {
 }
 
 func TestT6_wholeRevolutions_oneLessAndOneMore(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, slots := range []int{1, 2, 3, 8, 60} {
 		hands := []int{0, 1, slots - 1, slots, slots + 1}
 		for _, turns := range []int{62, 63, 64} {

@@ -8,11 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // Both layouts are driven through the same operations. After each step they must have run the same tasks, and
 // report the same of the tasks that wait.
 func TestLayouts_anyOperations_differInNothing(t *testing.T) {
+	testkit.NotForRaces(t)
 	for seed := range uint64(150) {
 		r := random(seed)
 		script := make([]byte, 400)

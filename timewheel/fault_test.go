@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The faults that a clock can have, and wheels of the strangest shapes. What jobs, executors, loggers and
@@ -95,6 +97,7 @@ func TestFault_ticksLost_forManyRevolutions(t *testing.T) {
 }
 
 func TestFault_strangeShapes_runOnTime(t *testing.T) {
+	testkit.NotForRaces(t)
 	const century = 100 * 365 * 24 * time.Hour
 	for _, c := range []struct {
 		tick  time.Duration
@@ -131,6 +134,7 @@ func TestFault_strangeShapes_runOnTime(t *testing.T) {
 
 // The tick counter crosses every point at which a number of some width would wrap.
 func TestFault_tickCounter_crossesEveryWrapPoint(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, start := range []uint64{1 << 31, 1 << 32, 1 << 53, 1<<63 - 1} {
 		for _, slots := range []int{1, 7, 60, 1024} {
 			plan{tick: 1, slots: slots, clock: start - 500}.in(t, func(t *testing.T, w *rig) {

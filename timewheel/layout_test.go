@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A modelled layout goes through the same operations as the plainest model there is. After each operation the
@@ -193,6 +195,7 @@ func (m *modelled) step(r *rand.Rand) {
 }
 
 func TestLayout_anyOperationsFromAnyStart_isAsASortedList(t *testing.T) {
+	testkit.NotForRaces(t)
 	eachLayout(t, testAnyOperations)
 }
 
@@ -217,6 +220,7 @@ func testAnyOperations(t *testing.T, kind Layout) {
 
 // The placements of the design: every number of slots up to 9, every start up to 20, every delay up to 40.
 func TestLayout_everySmallPlacement_comesOutAtItsTick(t *testing.T) {
+	testkit.NotForRaces(t)
 	eachLayout(t, func(t *testing.T, kind Layout) {
 		placements := 0
 		for n := 1; n <= 9; n++ {
@@ -275,6 +279,7 @@ func TestLayout_place_atATickThatHasPassed_panics(t *testing.T) {
 // Very many entries of one tick, far ahead, come down a level in pieces, and are there in time. Those of
 // other ticks are not held up by it.
 func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, c := range []struct {
 		kind  Layout
 		slots int
@@ -409,6 +414,7 @@ func TestLayout_levels_areMadeOnDemand(t *testing.T) {
 
 // A task is moved as seldom as the layout says.
 func TestLayout_farEntries_moveOnceALevelAtMost(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, c := range []struct {
 		kind   Layout
 		within uint64 // ticks
@@ -536,6 +542,7 @@ func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 // A list of a high level does not keep a lower one from moving in its time: at no tick does more move than is
 // allowed at one.
 func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, slots := range []int{16, 64} {
 		width := uint64(slots)
 		l, span := newLayout(Hierarchical, slots, 0), width*width

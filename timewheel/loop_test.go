@@ -232,6 +232,7 @@ func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
 // The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick
 // later, must not miss every other period by that: what has not had its tick yet is not late.
 func TestLoop_lateByLessThanATick_missesNoPeriod(t *testing.T) {
+	testkit.NotForRaces(t)
 	const tick, late = 10 * time.Millisecond, 50 * time.Microsecond
 	for _, phase := range []time.Duration{0, time.Nanosecond, late / 2, late, 2 * late, tick - 1} {
 		for _, interval := range []time.Duration{tick / 3, tick, tick + tick/2, 2 * tick} {

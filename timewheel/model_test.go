@@ -860,6 +860,7 @@ func (w *walk) compareTask(key string, t *modelTask, infos map[string]Info) {
 }
 
 func TestWheel_randomWalk_agreesWithModel(t *testing.T) {
+	testkit.NotForRaces(t)
 	walks := 1000
 	if testing.Short() {
 		walks = 200

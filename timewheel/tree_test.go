@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func TestTree_anySets_isAsALinearScan(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, n := range []int{1, 2, 63, 64, 65, 4096, 4097} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			r := random(uint64(n))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 const turn = 60 * 10 * time.Millisecond // of a rig's wheel, unless it is planned otherwise
@@ -69,6 +71,7 @@ func TestHand_isWhereTheClockIs(t *testing.T) {
 }
 
 func TestOccupancy_anyNumberOfSectors_countsEveryTaskOnce(t *testing.T) {
+	testkit.NotForRaces(t)
 	for _, slots := range []int{1, 2, 7, 60, 1500, 2048, 2049, 1<<17 + 5} {
 		plan{slots: slots, tick: time.Microsecond}.in(t, func(t *testing.T, w *rig) {
 			for i := range 500 {
@@ -142,6 +145,7 @@ func TestUpcoming_returnsWhatIsDueWithinATurn(t *testing.T) {
 
 // In a wheel in which tasks fall due all the while the next ones are exact, however many wait behind them.
 func TestUpcoming_manyTasksFarAndNear_areTheVeryNext(t *testing.T) {
+	testkit.NotForRaces(t)
 	plan{slots: 1024}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		r := random(1)
@@ -205,6 +209,7 @@ func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 // Upcoming reads no more waiting runs than were asked for, and at most 8,192. It holds the dispatcher's lock
 // meanwhile.
 func TestUpcoming_veryManyWait_looksAtTheFirst(t *testing.T) {
+	testkit.NotForRaces(t)
 	plan{tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
 		end := make(chan struct{})
 		defer close(end)
@@ -226,6 +231,7 @@ func TestUpcoming_veryManyWait_looksAtTheFirst(t *testing.T) {
 
 // The loop looks at a bounded number of tasks, however many are due or were put off.
 func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
+	testkit.NotForRaces(t)
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
 		for i := range 3 * maxVisit {
 			w.once(fmt.Sprint(i), time.Duration(1+i)*time.Millisecond)
