@@ -29,8 +29,10 @@ LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/.
 	./metrics/... ./otel/... ./cmd/timewheel/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
-# CONCURRENT are the packages that start goroutines, but for the stores, which take long under the race detector.
-CONCURRENT := ./... ./ttlcache/... ./dashboard/... ./durable/...
+# CONCURRENT are the packages that start goroutines, but for the stores, which take long under the race detector. Of
+# package durable RACES are the tests in which most goroutines meet; the others have few that these have not.
+CONCURRENT := ./... ./ttlcache/... ./dashboard/... ./durable/memengine ./durable/memstore
+RACES      := Contract|Simulation|AtTheSameTime|atTheSameTime|Shutdown|Stop|Crash|Cancel|Wait|whileTasksChange|ofAllNodes
 
 # TEST runs tests. Those that every change must pass are in short mode, and nightly has all of each. go vet is a
 # target of its own.
@@ -102,7 +104,16 @@ histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, 
 	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
 
 .PHONY: check
-check: fetch fmt vet lint test-checks race examples test-browser release-check ## What every change must pass besides the tests: ten minutes with them
+check: fetch fmt vet lint ## What every change must pass besides the tests: ten minutes with them
+	@$(MAKE) --no-print-directory -j2 -O test-browser check-rest
+
+# The browser waits more than it works.
+.PHONY: check-rest
+check-rest:
+	@$(MAKE) --no-print-directory test-checks
+	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory examples
+	@$(MAKE) --no-print-directory release-check
 
 .PHONY: nightly
 nightly: fetch-all vet-all test-all test-old race-all core-386 night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
@@ -167,6 +178,7 @@ lint: ## staticcheck, in every module
 .PHONY: race
 race: ## The short tests of what starts goroutines under the race detector
 	$(TEST) -race -short $(CONCURRENT)
+	$(TEST) -race -short -run '$(RACES)' ./durable
 
 .PHONY: race-all
 race-all: postgres ## All short tests under the race detector, and all tests of the wheel

@@ -29,6 +29,7 @@ const (
 // late, calls are delayed, fail or lose their answers, kinds are paused, and tasks are removed and moved. When the
 // faults cease all that is left runs, and the ledger must have nothing to object.
 func TestLimit_ofAllNodes_whateverHappens(t *testing.T) {
+	testkit.NotForRaces(t)
 	first, seeds := someSeeds(walkSeeds)
 	counts := make(map[string]int)
 	for seed := first; seed < first+seeds; seed++ {

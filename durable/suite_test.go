@@ -13,11 +13,17 @@ import (
 func TestContract_ofEveryScheduler(t *testing.T) {
 	open := func(*testing.T) durable.Store { return newStore() }
 	t.Run("fingerprints", func(t *testing.T) { suite.Test(t, open) })
-	t.Run("none", func(t *testing.T) { suite.Test(t, open, durable.WithoutFingerprints()) })
+	t.Run("none", func(t *testing.T) {
+		testkit.NotForRaces(t)
+		suite.Test(t, open, durable.WithoutFingerprints())
+	})
 }
 
 func TestContract_ofNodes(t *testing.T) {
 	open := func(*testing.T) durable.Engine { return memengine.New() }
-	t.Run("one", func(t *testing.T) { suite.TestNodes(t, 1, open) })
+	t.Run("one", func(t *testing.T) {
+		testkit.NotForRaces(t)
+		suite.TestNodes(t, 1, open)
+	})
 	t.Run("three", func(t *testing.T) { suite.TestNodes(t, 3, open) })
 }
