@@ -8,6 +8,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func TestContract_ofEveryScheduler(t *testing.T) {
