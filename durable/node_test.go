@@ -216,3 +216,36 @@ func joinError(engine durable.Engine, opts ...durable.Option) error {
 	_, err := durable.Join(ctx, engine, opts...)
 	return err
 }
+
+// A node that shuts down waits for a long run. Meanwhile it claims nothing, so that all that falls due runs elsewhere,
+// and on time.
+func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		leaving, stays := c.nodes[0], c.nodes[1]
+		leaving.handle("long", sleeper(time.Minute))
+		leaving.add(durable.Task{Key: "long", Kind: "long"})
+		time.Sleep(sec)
+		ended := make(chan error, 1)
+		go func() { ended <- leaving.Shutdown(ctx) }()
+		time.Sleep(sec)
+		c.runs()
+		const tasks = 200
+		for i := range tasks {
+			stays.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 5 * sec})
+			time.Sleep(tick)
+		}
+		time.Sleep(6 * sec)
+		calls := c.runs()
+		for _, call := range calls {
+			if late := call.at - call.Due.Sub(c.begin); late > sec/2 || call.node != stays.name {
+				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
+			}
+		}
+		if len(calls) != tasks {
+			t.Errorf("%d of %d tasks have run", len(calls), tasks)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
