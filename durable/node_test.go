@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,5 +248,69 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// What a node has run takes no room any more, however large it was in all.
+func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		const tasks = 80 // more than a node holds at once
+		payload := make([]byte, durable.MaxPayload)
+		for i := range tasks {
+			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Payload: payload})
+			time.Sleep(sec)
+		}
+		if calls := c.runs(); len(calls) != tasks {
+			t.Errorf("%d of %d tasks have run", len(calls), tasks)
+		}
+	})
+}
+
+// A slowLink is an engine whose answers to Renew take long. It notes when the last renewal was done there, and can be
+// cut.
+type slowLink struct {
+	durable.Engine
+	mu      sync.Mutex // protects below
+	renewed time.Time
+	cut     bool
+}
+
+func (l *slowLink) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+	l.mu.Lock()
+	if l.cut {
+		l.mu.Unlock()
+		return 0, 0, errFail
+	}
+	l.renewed = time.Now()
+	l.mu.Unlock()
+	now, members, err := l.Engine.Renew(ctx, id, report)
+	time.Sleep(lease / 5)
+	return now, members, err
+}
+
+// A lease lasts from when it was asked for, however long the answer takes: the run must end before another node takes
+// its task over.
+func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		link := new(slowLink)
+		m := c.joinOver(func(to durable.Engine) durable.Engine { link.Engine = to; return link }, "note")
+		over := make(chan time.Time, 1)
+		m.handle("long", func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			over <- time.Now()
+			return ctx.Err()
+		})
+		m.add(durable.Task{Key: "a", Kind: "long"})
+		time.Sleep(10 * lease)
+		link.mu.Lock()
+		link.cut = true
+		link.mu.Unlock()
+		at := <-over
+		link.mu.Lock()
+		defer link.mu.Unlock()
+		if lasted := at.Sub(link.renewed); lasted > lease {
+			t.Errorf("the context of the run is done %v after the last renewal; the lease is %v", lasted, lease)
+		}
+		link.cut = false
 	})
 }
