@@ -145,8 +145,12 @@ func run(ctx context.Context, match *regexp.Regexp, part part, stages []stage, o
 			try = m.tryTests
 		}
 		by, err := try(ctx, root, dir, stages, details)
-		if err != nil {
+		if ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
 		}
 		switch {
 		case by != "" && m.survives:
