@@ -136,9 +136,9 @@ night-walks:
 
 .PHONY: night-long
 night-long:
-	$(MAKE) zones
-	$(MAKE) damage
 	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 4 + 1 ))/4
+	$(MAKE) damage
+	$(MAKE) zones
 
 .PHONY: fetch
 fetch: ## Download what the tests and the tools need
@@ -230,7 +230,7 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable/pebble
 
 .PHONY: zones
-zones: ## Calendars in every time zone, ten years of each; a quarter of an hour
+zones: ## Calendars in every time zone, ten years of each; two minutes
 	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable -zones
 
 .PHONY: bench-durable

@@ -137,7 +137,7 @@ func TestHierarchy_oneTask_wakesTheLoopOnceALevel(t *testing.T) {
 		w.Start()
 		w.advance(10 * time.Millisecond)
 		w.once("k", 850*time.Millisecond)
-		w.advance(20 * time.Millisecond) // the loop has rested since
+		w.rest()
 		before := w.hand.sleeps.Load()
 		for range 850 {
 			w.advance(time.Millisecond)

@@ -21,7 +21,7 @@ func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
 		w.Start()
 		w.once("far", time.Hour)
 		w.once("farther", 2*time.Hour)
-		w.advance(10 * time.Millisecond) // a loop that met both at looks of their own looks once more
+		w.rest()
 		before := w.hand.sleeps.Load()
 		for range 1000 {
 			w.advance(time.Millisecond)
@@ -29,7 +29,8 @@ func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
 		if n := w.hand.sleeps.Load() - before; n != 0 {
 			t.Errorf("in 1000 ticks with nothing due the loop woke up %d times", n)
 		}
-		for range 3598 {
+		w.advance(time.Second - 20*poll) // since the rest, 2 s in all
+		for range 3597 {
 			w.advance(time.Second)
 		}
 		// an hour is 60,000 turns: the task may move twice on its way, and the farther one as often
@@ -49,7 +50,7 @@ func TestLoop_emptyWheel_neverWakesUp(t *testing.T) {
 		if err := w.RemoveTask("gone"); err != nil {
 			t.Fatal(err)
 		}
-		w.advance(time.Minute) // a loop that met both at looks of their own looks once more
+		w.rest()
 		before := w.hand.sleeps.Load()
 		for range 100 {
 			w.advance(time.Minute)

@@ -121,6 +121,14 @@ func (w *rig) advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// rest has the loop come to rest. What is posted just after a look is met by the next one, a poll later, and only the
+// look after that meets nothing.
+func (w *rig) rest() {
+	for range 2 {
+		w.advance(10 * poll)
+	}
+}
+
 func (w *rig) job(task *Task) {
 	w.runs.Lock()
 	defer w.runs.Unlock()
