@@ -11,16 +11,23 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A backlog holds overdue tasks that have been read from the store and not begun, in due order. They run on
-// workers of the wheel that nothing else needs, so that what falls due now never waits behind them:
+// A backlog holds overdue tasks that have been read from the store and not begun. The kinds take turns, and the
+// tasks of a kind are in due order. They run on workers of the wheel that nothing else needs, so that what falls
+// due now never waits behind them:
 //
 //   - A worker takes an overdue task only while no due run waits in the wheel, and looks again before each, or
 //     after a millisecond.
 //   - A worker that has ended a run of what fell due now takes overdue tasks next. When there is no such
 //     worker, the keeper asks the wheel for more, at most as many as are spare.
-//   - Some workers are left free as long as the next task's kind is not known to be quick ([kind.quick]), for
-//     a run cannot be interrupted: what falls due during an overdue run of an hour needs a worker, too.
 //   - The bounded rate is kept as runs begin.
+//
+// A run cannot be interrupted, and one that hangs keeps its worker. So a kind that is not known to be quick
+// ([kind.quick]) is bounded:
+//
+//   - It has at most half of the workers for its backlog.
+//   - It leaves some workers free, for what falls due now and for the quick kinds of the backlog.
+//   - It has at most a share of the queue. The rest of its tasks stays in the store, or with the engine, until half
+//     of the share has begun.
 //
 // A task leaves the backlog once: to the worker that takes it, or to the keeper that removes, replaces or
 // moves it.
@@ -32,16 +39,17 @@ type backlog struct {
 	most    int           // tasks of the kinds without a limit in the queue
 	shared  bool          // what it does not take can run on another node
 	call    func()        // wakes the backend up
-	left    atomic.Int64  // tasks in the queue, for workers that need not look further
+	queued  atomic.Int64  // tasks in the queue, for workers that need not look further
 
-	mu      sync.Mutex // protects below
-	queue   *btree.BTreeG[*live]
-	n       int           // tasks of the kinds without a limit; the gates bound the others
-	size    int           // about how many bytes those take
-	each    time.Duration // the rate: one run each so often
-	asked   int           // workers that were asked for and have not begun
-	looked  time.Time     // when nothing was seen to wait in the wheel
-	paid    time.Time     // up to when the rate has been used
+	mu      sync.Mutex           // protects below
+	queue   turns                // of the kinds
+	n       int                  // tasks of the kinds without a limit; the gates bound the others
+	size    int                  // about how many bytes those take
+	full    map[string]time.Time // kinds that have their share, since when, until half of it has begun
+	each    time.Duration        // the rate: one run each so often
+	asked   int                  // workers that were asked for and have not begun
+	looked  time.Time            // when nothing was seen to wait in the wheel
+	paid    time.Time            // up to when the rate has been used
 	stopped bool
 }
 
@@ -51,6 +59,7 @@ const (
 	// and run a quarter fewer. What has begun and is not durable is less than countedStarts.
 	mostQueued  = 8192
 	queuedBytes = 16 << 20
+	slowBytes   = queuedBytes / 8
 
 	// catchUpEvery is how often the keeper looks for spare workers, and catchUpBurst how long after it was due
 	// by the rate a run may still make up for it.
@@ -60,12 +69,16 @@ const (
 	// lookEvery is how often it is looked whether a run waits in the wheel, while runs are quick. A look takes
 	// about as long as a run that does nothing, some microseconds.
 	lookEvery = time.Millisecond
+
+	// firstRun is how long it is waited for the end of the first run of a kind, before others are read past its tasks. At
+	// the least rate it begins after a second.
+	firstRun = 2 * time.Second
 )
 
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
 		wheel: wheel, kinds: kinds, workers: cfg.poolSize, tick: cfg.tick, most: mostQueued,
-		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: newLives(),
+		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: newTurns(kindOf), full: make(map[string]time.Time),
 	}
 }
 
@@ -93,22 +106,20 @@ func (b *backlog) share(rate, nodes int) {
 func (b *backlog) add(l *live) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue.ReplaceOrInsert(l)
+	b.queue.add(l)
 	if g := b.kinds.gate(l.rec); g != nil {
 		g.overdue.add(l)
 	} else {
 		b.countLocked(l, 1)
 	}
-	b.left.Store(int64(b.queue.Len()))
+	b.queued.Store(int64(b.queue.n))
 }
 
 // remove takes the task out, if no worker has.
 func (b *backlog) remove(l *live) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if in, ok := b.queue.Get(l); ok && in == l {
-		b.removeLocked(l)
-	}
+	b.removeLocked(l)
 }
 
 // countLocked counts a task of a kind without a limit.
@@ -117,12 +128,22 @@ func (b *backlog) countLocked(l *live, n int) {
 	b.size += n * l.rec.size()
 }
 
-func (b *backlog) removeLocked(l *live) {
-	b.queue.Delete(l)
+// removeLocked takes the task out, and reports whether it was in.
+func (b *backlog) removeLocked(l *live) bool {
+	if !b.queue.remove(l) {
+		return false
+	}
+	if kind := l.rec.kind; !b.full[kind].IsZero() {
+		if n, size := b.queue.held(kind); 2*n <= b.slowMost() && 2*size <= slowBytes {
+			delete(b.full, kind)
+			b.call()
+		}
+	}
 	if g := b.kinds.gate(l.rec); g == nil || !g.overdue.remove(l) { // or it was added before the gate
 		b.countLocked(l, -1)
 	}
-	b.left.Store(int64(b.queue.Len()))
+	b.queued.Store(int64(b.queue.n))
+	return true
 }
 
 // room returns how many more tasks the backlog takes, if it is time to fill it.
@@ -133,17 +154,63 @@ func (b *backlog) room() int {
 }
 
 func (b *backlog) roomLocked() int {
-	if b.n <= b.most/2 && b.size <= queuedBytes/2 {
-		return b.most - b.n
+	if n, size := b.usedLocked(); n <= b.most/2 && size <= queuedBytes/2 {
+		return b.most - n
 	}
 	return 0
 }
 
-// full reports whether the backlog takes no more for the bytes that it has.
-func (b *backlog) full() bool {
+// usedLocked returns how many tasks of the kinds without a limit there are, and about how many bytes they take. It leaves
+// out the kinds that have their share: they take no room from the others.
+func (b *backlog) usedLocked() (n, size int) {
+	n, size = b.n, b.size
+	for kind := range b.full {
+		its, bytes := b.queue.held(kind)
+		n, size = n-its, size-bytes
+	}
+	return n, size
+}
+
+// slowMost is how many tasks of a kind that is not known to be quick the backlog holds, or fewer if they have slowBytes:
+// its share. What waits here longer could run on another node.
+func (b *backlog) slowMost() int {
+	if b.shared {
+		return max(b.workers/4, 1)
+	}
+	return max(b.most/8, b.workers/2)
+}
+
+// takes reports whether the backlog takes another task of the kind. If it does not, the backend is called when it
+// does again. A gate has bounds of its own.
+func (b *backlog) takes(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.size >= queuedBytes
+	if n, size := b.queue.held(kind); b.full[kind].IsZero() && n < b.slowMost() && size < slowBytes {
+		return true
+	}
+	if k := b.kinds.get(kind); k == nil || k.gate != nil || k.quick() {
+		delete(b.full, kind)
+		return true
+	}
+	if b.full[kind].IsZero() {
+		b.full[kind] = time.Now()
+	}
+	return false
+}
+
+// mayBeQuick reports whether a kind of which the backlog takes no more will be known to be quick, or not, in a moment.
+func (b *backlog) mayBeQuick(kind string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kinds.get(kind).longest.Load() == 0 && time.Since(b.full[kind]) < firstRun
+}
+
+// isFull reports whether the backlog takes no more for the bytes that it has.
+func (b *backlog) isFull() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, size := b.usedLocked()
+	return size >= queuedBytes
 }
 
 // job is what the wheel runs at the due time of the task. Afterwards the worker runs overdue tasks, if it is spare.
@@ -167,15 +234,30 @@ func (b *backlog) run(l *live) bool {
 
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
 func (b *backlog) work() {
-	for b.left.Load() > 0 {
+	for b.queued.Load() > 0 {
 		l := b.take()
 		if l == nil {
 			return
 		}
-		if !b.run(l) {
+		if !b.runTaken(l) {
 			b.give()
 		}
 	}
+}
+
+// runTaken is run for a task that take has returned.
+func (b *backlog) runTaken(l *live) bool {
+	if kind := l.spare; kind != nil {
+		defer func() {
+			kind.overdue.Add(-1)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.shared && b.queue.of[l.rec.kind] == nil && !kind.quick() {
+				b.call() // the node may have been stuck on the kind, and have claimed none of it
+			}
+		}()
+	}
+	return b.run(l)
 }
 
 // begin is work on a worker that the keeper has asked for.
@@ -186,24 +268,45 @@ func (b *backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task, or nil if it must wait. If the oldest is of a kind with a limit, take returns
-// the oldest of the group whose turn it is.
+// take returns the oldest task of the kind whose turn it is, of those kinds that may have this worker, or nil. Of a
+// kind with a limit it is the oldest of the group whose turn it is.
 func (b *backlog) take() *live {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	l, ok := b.queue.Min()
-	if !ok || b.stopped || b.allowedLocked(now) == 0 {
+	if b.stopped || b.allowedLocked(now) == 0 {
 		return nil
 	}
-	if usable := b.usableLocked(l); usable < b.workers || now.Sub(b.looked) >= lookEvery {
-		if w := b.wheel.Stats(); w.Waiting > 0 || w.Running > usable { // this worker is running
-			return nil
+	var w timewheel.Stats
+	waits := func() bool {
+		if w = b.wheel.Stats(); w.Waiting == 0 { // this worker is running
+			b.looked = now
 		}
-		b.looked = now
+		return w.Waiting > 0
+	}
+	if now.Sub(b.looked) >= lookEvery && waits() {
+		return nil
+	}
+	l := b.queue.nextOf(func(first *live) bool {
+		kind := b.kinds.get(first.rec.kind)
+		switch {
+		case kind != nil && kind.quick():
+			return true
+		case kind != nil && b.roomOf(kind) == 0:
+			return false
+		case w.Workers == 0 && waits(): // it was not asked yet
+			return false
+		}
+		return w.Running <= b.workers-b.reserve()
+	})
+	if l == nil {
+		return nil
 	}
 	if g := b.kinds.gate(l.rec); g != nil && g.overdue.n > 0 {
 		l = g.overdue.next()
+	}
+	if l.spare = b.kinds.get(l.rec.kind); l.spare != nil {
+		l.spare.overdue.Add(1)
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()
@@ -223,13 +326,12 @@ func (b *backlog) give() {
 
 // hire asks the wheel for as many workers as are spare. It returns when to look again.
 func (b *backlog) hire() time.Duration {
-	if b.left.Load() == 0 {
+	if b.queued.Load() == 0 {
 		return forever
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l, ok := b.queue.Min()
-	if !ok || b.stopped {
+	if b.queue.n == 0 || b.stopped {
 		return forever
 	}
 	allowed := b.allowedLocked(time.Now())
@@ -237,12 +339,29 @@ func (b *backlog) hire() time.Duration {
 		return max(catchUpEvery, time.Until(b.paid.Add(b.each)))
 	}
 	w := b.wheel.Stats()
-	spare := b.usableLocked(l) - w.Running - max(b.asked, w.Waiting)
-	for range min(spare, b.queue.Len(), allowed) {
+	free := b.workers - w.Running - max(b.asked, w.Waiting)
+	for range min(b.neededLocked(free), allowed) {
 		b.asked++
 		b.wheel.AfterFunc(0, b.begin)
 	}
 	return catchUpEvery
+}
+
+// neededLocked returns how many of the free workers the kinds may have.
+func (b *backlog) neededLocked(free int) int {
+	quick, slow := 0, 0
+	for name, of := range b.queue.of {
+		n := of.lives.Len()
+		switch kind := b.kinds.get(name); {
+		case kind != nil && kind.quick():
+			quick += n
+		case kind != nil:
+			slow += min(n, b.roomOf(kind))
+		default:
+			slow += n
+		}
+	}
+	return min(free, quick+min(slow, max(free-b.reserve(), 0)))
 }
 
 // allowedLocked returns how many runs the rate allows to begin now.
@@ -253,13 +372,18 @@ func (b *backlog) allowedLocked(now time.Time) int {
 	return int(now.Sub(b.paid) / b.each)
 }
 
-// usableLocked returns how many workers may be running when the overdue task begins.
-func (b *backlog) usableLocked(l *live) int {
-	if kind := b.kinds.get(l.rec.kind); kind != nil && kind.quick() {
+// roomOf returns how many more workers the backlog of a kind may have that is not known to be quick: half of them in all,
+// unless its own limits are as narrow.
+func (b *backlog) roomOf(kind *kind) int {
+	half := max(1, b.workers/2)
+	if !kind.allows(half) {
 		return b.workers
 	}
-	return max(1, b.workers-max(1, b.workers/8))
+	return max(half-int(kind.overdue.Load()), 0)
 }
+
+// reserve is how many workers such kinds leave free. One worker alone cannot be left free.
+func (b *backlog) reserve() int { return min(max(1, b.workers/8), b.workers-1) }
 
 // stop prevents further runs.
 func (b *backlog) stop() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -57,13 +58,17 @@ func (n *node) claim() time.Duration {
 	for _, g := range n.kinds.gated() {
 		again = min(again, n.claimFor(g))
 	}
-	kinds := n.kinds.classes()
-	if len(kinds) == 0 {
+	unlimited := n.kinds.unlimited()
+	if len(unlimited) == 0 {
 		return min(again, n.backlog.hire())
 	}
 	now := n.clock.earliest(n.own())
 	if t, most := n.room(); most > 0 {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
+		var kinds []string
+		for name, kind := range unlimited {
+			kinds = append(kinds, kind.classes(name)...)
+		}
 		got, ok := n.claimSome(t, kinds, after, until, most, None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
@@ -71,16 +76,34 @@ func (n *node) claim() time.Duration {
 	}
 	if most := n.backlog.room(); most > 0 {
 		if t, room := n.room(); room > 0 {
-			n.claimOverdue(t, kinds, most, now-int64(overdueAfter))
+			n.claimOverdue(t, unlimited, most, now-int64(overdueAfter))
 		}
 	}
 	return min(again, n.backlog.hire())
 }
 
-// claimOverdue claims what was due by then.
-func (n *node) claimOverdue(t *term, kinds []string, most int, until int64) {
+// claimOverdue claims what was due by then, of the kinds of which the backlog takes any. While one of these is not
+// known to be quick, it claims no more at once than the share of such a kind.
+func (n *node) claimOverdue(t *term, unlimited map[string]*kind, most int, until int64) {
+	var kinds, full []string
+	for name, kind := range unlimited {
+		if !n.backlog.takes(name) || n.isStuckOn(kind) {
+			full = append(full, name)
+			continue
+		}
+		if !kind.quick() {
+			most = min(most, n.backlog.slowMost())
+		}
+		kinds = append(kinds, kind.classes(name)...)
+	}
+	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
+		n.mu.Lock()
+		n.overdue.at = None // what was left to the engine lies before that
+		n.mu.Unlock()
+	}
+	n.full = full
 	after := n.from(&n.overdue)
-	if after >= until {
+	if after >= until || len(kinds) == 0 {
 		return
 	}
 	got, ok := n.claimSome(t, kinds, after, until, most, until)
@@ -172,6 +195,19 @@ func (n *node) stuckLocked() bool {
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
+// isStuckOn reports whether no overdue task of the kind can start here, because the workers that it may have are busy
+// with long runs, and there are other nodes.
+func (n *node) isStuckOn(k *kind) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.isStuckOnLocked(k)
+}
+
+func (n *node) isStuckOnLocked(k *kind) bool {
+	return n.members > 1 && !k.quick() && n.own()-k.lastStart.Load() > int64(stuckAfter) &&
+		(n.backlog.roomOf(k) == 0 || n.loadLocked().Running >= n.cfg.poolSize-n.backlog.reserve())
+}
+
 // loadLocked returns what the wheel has to do. To ask it takes microseconds, so the answer may be lookEvery
 // old.
 func (n *node) loadLocked() timewheel.Stats {
@@ -181,15 +217,25 @@ func (n *node) loadLocked() timewheel.Stats {
 	return n.load
 }
 
-// unstick releases what is due and waits for a worker, if the node is stuck. Another may have a worker for
-// it. It also releases what the gates hold beyond the node's part in their limits, which shrinks when another
-// node joins.
+// unstick releases what is due and waits for a worker, if the node is stuck, or stuck on its kind. Another may have a
+// worker for it. It also releases what the gates hold beyond the node's part in their limits, which shrinks when another
+// node joins, and all that waits once Shutdown has begun: its runs in progress may take long.
 func (n *node) unstick(t *term) {
 	var some []*live
 	n.mu.Lock()
-	if n.term == t && n.stuckLocked() {
+	switch {
+	case n.term != t:
+	case n.stopping:
+		some = n.heldLocked(func(*live) bool { return true })
+	case n.stuckLocked():
 		now := n.clock.earliest(n.own())
 		some = n.heldLocked(func(l *live) bool { return l.rec.due <= now })
+	default:
+		for name, kind := range n.kinds.unlimited() {
+			if n.isStuckOnLocked(kind) {
+				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.rec.kind == name })...)
+			}
+		}
 	}
 	if n.term == t && n.members > 1 {
 		for _, g := range n.kinds.gated() {
@@ -281,7 +327,7 @@ func (n *node) claimed(t *term, over int64, claim func(context.Context) ([]Store
 
 // A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
 // and not from the beginning, where an engine may have to pass over what it has deleted, and over what is paused
-// or has no handler here. Each second they are claimed from the beginning, to find what has been committed or
+// or has no handler here. Each scanEvery they are claimed from the beginning, to find what has been committed or
 // given back late; or less often, if that takes long.
 type cursor struct {
 	at    int64 // up to which due time; None to begin at once
@@ -294,6 +340,7 @@ const (
 	beginning = None + 1
 
 	// scanShare bounds what claims from the beginning take: one part of the time in this many.
+	scanEvery = 250 * time.Millisecond
 	scanShare = 10
 )
 
@@ -301,7 +348,7 @@ const (
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.own(); c.at == None || now-c.since >= max(int64(time.Second), scanShare*c.scan) {
+	if now := n.own(); c.at == None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
 		c.at, c.since = beginning, now
 	}
 	return c.at
@@ -360,6 +407,9 @@ func (n *node) take(t *term, got []Stored, over int64) {
 			c := &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}
 			n.placeLocked(rec, c, rec.due <= over)
 		}
+	}
+	if n.stopping { // the claim was under way as Shutdown began
+		call(n.look)
 	}
 }
 

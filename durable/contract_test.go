@@ -419,8 +419,8 @@ func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
 		testkit.Settle(10 * sec)
 		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin})
 		testkit.Settle(20 * sec)
-		if n := len(r.runs()); n != 71 {
-			t.Errorf("%d ran, want 71", n)
+		if n := len(r.runs()); n != 30+21 { // half of the workers hang
+			t.Errorf("%d ran, want 51", n)
 		}
 		r.exists("past", false)
 		gone, cancel := context.WithCancel(ctx)

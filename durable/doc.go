@@ -76,15 +76,18 @@
 //
 // # After downtime
 //
-// Tasks that fell due while no process ran are overdue. They run oldest first, on spare workers: a worker
-// takes one only while no task that falls due now is waiting for a worker. The backlog uses only spare
-// capacity, and never drains faster than a bounded rate ([WithCatchUp]). If tasks that fall due now need all
-// workers, overdue tasks wait. So the backlog delays such a task by one overdue run at most, except for a
-// kind that turns from quick to slow, which may occupy all workers once.
+// Tasks that fell due while no process ran are overdue. Their kinds take turns, and the tasks of a kind run
+// oldest first. They run on spare workers: a worker takes one only while no task that falls due now is waiting
+// for a worker. The backlog uses only spare capacity, and never drains faster than a bounded rate
+// ([WithCatchUp]). If tasks that fall due now need all workers, overdue tasks wait. So the backlog delays such
+// a task by one overdue run at most, except for a kind that turns from quick to slow, which may occupy all
+// workers once.
 //
-// While the next overdue task is of a slow kind, one eighth of the workers, and at least one, stays free. A
-// kind is slow if its runs take longer than 50 ms, or if it has not run yet. A pool of one worker cannot
-// leave any free.
+// A kind is slow if its runs take longer than 50 ms, or if it has not run yet. So a kind that hangs is slow. Its
+// overdue tasks get at most half of the workers. Slow kinds together leave one eighth of the workers free, and at
+// least one, for what falls due now and for overdue tasks of the other kinds. A pool of one worker cannot leave any
+// free. Of a kind that has more overdue tasks than are in memory, others are read past these when it is known to be
+// slow, or has not ended a run for two seconds.
 //
 // A repeating task runs once and rejoins its grid; the periods it missed are counted. With [WithMissed] a
 // kind can skip that run, or run every missed period. [WithMissedAge] bounds how old a missed run may be.
@@ -166,7 +169,7 @@
 //     run. A run that was confirmed just before may still enter its handler: after at most 100 ms, or as long
 //     as the engine takes to answer.
 //   - A node has a lease ([WithLease]) and renews it. When a node dies, other nodes take its tasks over within
-//     the lease and half a second. After Shutdown they do so at once. When the lease of a living node runs out,
+//     the lease and half a second. When Shutdown begins they do so at once with all that is not running. When the lease of a living node runs out,
 //     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
 //     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
 //     refuse an older one.

@@ -18,6 +18,18 @@ func Drift(s *Scheduler) []string {
 	return d.found
 }
 
+// InMemory returns how many tasks a keeper has in memory, and about how many bytes they take.
+func InMemory(s *Scheduler) (n, size int) {
+	k := s.below.(*keeper)
+	_ = k.ask(context.Background(), op{do: func(*group) error {
+		for _, l := range k.live {
+			n, size = n+1, size+l.rec.size()
+		}
+		return nil
+	}})
+	return n, size
+}
+
 type drift struct {
 	k     *keeper
 	found []string
@@ -61,12 +73,12 @@ func (d *drift) memory() {
 		if l.state.Load() != waits {
 			continue
 		}
-		in, _ := k.backlog.queue.Get(l)
+		in := k.backlog.queue.has(l)
 		g := k.kinds.gate(l.rec)
-		if l.overdue && in != l && (g == nil || !g.queue.has(l)) {
+		if l.overdue && !in && (g == nil || !g.queue.has(l)) {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
-		if in == l && (g == nil || !g.overdue.has(l)) {
+		if in && (g == nil || !g.overdue.has(l)) {
 			queued++
 			size += l.rec.size()
 		}
@@ -77,7 +89,7 @@ func (d *drift) memory() {
 	}
 	d.same("backlog", k.backlog.n, queued)
 	d.same("bytes of the backlog", k.backlog.size, size)
-	d.same("left of the backlog", int(k.backlog.left.Load()), k.backlog.queue.Len())
+	d.same("queued in the backlog", int(k.backlog.queued.Load()), k.backlog.queue.n)
 	lives, total := 0, 0
 	for _, g := range k.kinds.gated() {
 		shared := 0
@@ -134,7 +146,7 @@ func (d *drift) store() error {
 
 // has reports whether the live is in.
 func (t *turns) has(l *live) bool {
-	group := t.of[l.rec.group]
+	group := t.of[t.by(l)]
 	if group == nil {
 		return false
 	}

@@ -19,7 +19,8 @@ import (
 // overdue feed, which is read again from its beginning and passes over what is in memory.
 //
 // What the gate of a kind has no room for is passed over as well, and read on from there when it has room, or
-// when it has less of a group than of the others.
+// when it has less of a group than of the others. So are the overdue tasks of a kind that has its share of the
+// backlog.
 type feed struct {
 	at    Position
 	until int64 // how far it may go; not before at
@@ -58,8 +59,15 @@ func (k *keeper) feed() time.Duration {
 	}
 	again := forever
 	if room := k.backlog.room(); room > 0 && !k.overdue.done() {
-		k.read(&k.overdue, min(room, feedAtOnce))
-		again = 0
+		if again = 0; !k.read(&k.overdue, min(room, feedAtOnce)) {
+			again = catchUpEvery
+		}
+	}
+	for kind := range k.cuts {
+		if room := k.backlog.room(); room > 0 && k.backlog.takes(kind) {
+			k.readCut(kind, min(room, feedAtOnce))
+			again = 0
+		}
 	}
 	for _, g := range k.kinds.gated() {
 		r, next := g.read(k.ahead.at)
@@ -86,49 +94,93 @@ func (k *keeper) feed() time.Duration {
 	return min(again, time.Duration(k.ahead.until-now.UnixNano())-k.cfg.window/2)
 }
 
-// read takes up to most tasks from the store into memory.
-func (k *keeper) read(f *feed, most int) {
+// read takes up to most tasks from the store into memory. It reports false if it stops before that, because it will be
+// known in a moment whether a kind is quick.
+func (k *keeper) read(f *feed, most int) (on bool) {
 	g := &group{k: k}
-	n, whole := 0, true
+	n, whole, on := 0, true, true
 	for rec, err := range decoded(k.store.Due(f.at, f.until)) {
 		if err != nil {
 			_ = k.fail(err) // which reports it
-			return
+			return true
 		}
-		if n == most || f == &k.overdue && k.backlog.full() {
+		if n == most || f == &k.overdue && k.backlog.isFull() {
 			whole = false
 			break
 		}
 		n++
+		before := f.at
 		f.at = rec.position()
-		k.takeIn(g, rec)
+		if on = k.takeIn(g, rec, before); !on {
+			f.at, whole = before, false
+			break
+		}
 	}
 	if whole {
 		f.at = end(f.until)
 	}
 	_ = k.commit(g) // which fails the keeper, if it does
+	return on
 }
 
 // takeIn takes a task that has been read into memory, unless it does not belong there. What is to be changed in
-// the store it leaves in the group.
-func (k *keeper) takeIn(g *group, rec *record) {
+// the store it leaves in the group. The reading had come to before. It reports false if it is to be called again, because
+// it will be known in a moment whether the kind is quick.
+func (k *keeper) takeIn(g *group, rec *record, before Position) (taken bool) {
 	switch {
 	case k.live[rec.key] != nil: // it has been read before
-	case !k.passed(rec): // the limit of its kind is full
+	case !k.passed(rec): // the limit of its kind is full, or its share of the backlog
 	case rec.due > k.overdue.until:
 		k.place(rec.key, rec)
 	default:
 		kind := k.kinds.of(rec)
 		if kind == nil {
 			k.setAside(rec)
-			return
+			return true
 		}
 		if next := k.skip(rec, kind); next != rec {
 			g.put(rec.key, rec, next)
-			return
+			return true
+		}
+		if !k.backlog.takes(rec.kind) {
+			if k.backlog.mayBeQuick(rec.kind) {
+				return false
+			}
+			k.cuts[rec.kind] = before
+			return true
 		}
 		k.place(rec.key, rec)
 	}
+	return true
+}
+
+// readCut takes overdue tasks of a kind into memory that were left in the store, from its cut to where the feed has
+// come. It looks at up to most tasks of any kind.
+func (k *keeper) readCut(kind string, most int) {
+	g := &group{k: k}
+	n, at, to := 0, k.cuts[kind], k.overdue.at
+	delete(k.cuts, kind) // or it is cut again
+	for rec, err := range decoded(k.store.Due(at, min(to.Due, k.overdue.until))) {
+		if err != nil {
+			_ = k.fail(err)
+			return
+		}
+		if to.before(rec.position()) {
+			break
+		}
+		if n == most || k.backlog.isFull() {
+			k.cuts[kind] = at
+			break
+		}
+		if rec.kind == kind && !k.takeIn(g, rec, at) {
+			k.cuts[kind] = at
+		}
+		if _, cut := k.cuts[kind]; cut {
+			break
+		}
+		n, at = n+1, rec.position()
+	}
+	_ = k.commit(g)
 }
 
 // readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
@@ -151,7 +203,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 		}
 		n, at = n+1, p
 		if k.kinds.gate(rec) == of {
-			k.takeIn(g, rec)
+			k.takeIn(g, rec, at)
 		}
 	}
 	of.end(r, to, k.ahead.at)

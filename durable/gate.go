@@ -72,7 +72,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
 		name: name, kind: k, classes: k.classes(name), backlog: b, total: total,
-		overdue: newTurns(), held: newShares(), queue: newTurns(),
+		overdue: newTurns(groupOf), held: newShares(), queue: newTurns(groupOf),
 	}
 	if b.shared {
 		g.setPartLocked(part{})

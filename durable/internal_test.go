@@ -232,12 +232,12 @@ func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
 	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
 		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
 	}
-	if _, ok := wheel.Get("overdue"); ok || k.backlog.left.Load() != 1 {
-		t.Errorf("%d tasks are in the backlog", k.backlog.left.Load())
+	if _, ok := wheel.Get("overdue"); ok || k.backlog.queued.Load() != 1 {
+		t.Errorf("%d tasks are in the backlog", k.backlog.queued.Load())
 	}
 	k.place("overdue", nil)
 	k.place("later", nil)
-	if n := k.backlog.left.Load(); n != 0 || k.backlog.size != 0 || wheel.Len() != 0 || len(k.live) != 0 {
+	if n := k.backlog.queued.Load(); n != 0 || k.backlog.size != 0 || wheel.Len() != 0 || len(k.live) != 0 {
 		t.Errorf("what was removed is left in memory: %d, %d, %d", n, wheel.Len(), len(k.live))
 	}
 }

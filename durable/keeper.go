@@ -61,8 +61,9 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
-	unhandled      map[string]int // how many tasks of each kind are set aside; it has had some, if there are 0
-	unreported     []string       // kinds that are new there
+	cuts           map[string]Position // of the kinds of which overdue tasks are left in the store: those beyond it
+	unhandled      map[string]int      // how many tasks of each kind are set aside; it has had some, if there are 0
+	unreported     []string            // kinds that are new there
 
 	waiting map[string]bool // kinds of which tasks are set aside because they are paused
 }
@@ -88,6 +89,7 @@ type live struct {
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
+	spare     *kind         // its worker is counted there as one of the backlog; of its worker
 	claim     *claim        // of a node; nil in a keeper
 }
 
@@ -114,6 +116,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		live:      make(map[string]*live),
 		unhandled: make(map[string]int),
 		waiting:   make(map[string]bool),
+		cuts:      make(map[string]Position),
 		overdue:   feed{at: Position{Due: None}, until: None},
 		ahead:     feed{at: Position{Due: None}, until: None},
 	}
@@ -362,7 +365,13 @@ func (k *keeper) hold(l *live) {
 // passed reports whether the store has been read beyond the task.
 func (k *keeper) passed(rec *record) bool {
 	g := k.kinds.gate(rec)
-	return k.fed(rec.position()) && (g == nil || !g.beyond(rec))
+	return k.fed(rec.position()) && !k.leaves(rec) && (g == nil || !g.beyond(rec))
+}
+
+// leaves reports whether the task is overdue and left in the store, because its kind has its share of the backlog.
+func (k *keeper) leaves(rec *record) bool {
+	at, ok := k.cuts[rec.kind]
+	return ok && rec.due <= k.overdue.until && at.before(rec.position())
 }
 
 // fed reports whether the feeds have passed the position.

@@ -138,6 +138,9 @@ type kind struct {
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
+	overdue   atomic.Int32 // workers that the backlog has for it
+	lastStart atomic.Int64 // of a run on a node, by its own time
+
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
 	started, succeeded, failed, parked atomic.Uint64 // for KindInfo
@@ -150,6 +153,16 @@ const quickRun = 50 * time.Millisecond
 func (k *kind) quick() bool {
 	longest := k.longest.Load()
 	return longest > 0 && longest <= int64(quickRun)
+}
+
+// allows reports whether the limits of the kind may let more than n runs be running here at once.
+func (k *kind) allows(n int) bool {
+	for _, l := range []Limit{k.limit, k.cluster} {
+		if l.Concurrency > 0 && l.Concurrency <= n {
+			return false
+		}
+	}
+	return true
 }
 
 // took notes how long a run has taken. Longer ones before it are forgotten bit by bit.
@@ -257,16 +270,17 @@ func (k *kinds) shared() (some []*gate) {
 	return some
 }
 
-// classes returns the classes of the tasks that may run here and have no limit.
-func (k *kinds) classes() (all []string) {
+// unlimited returns the kinds that are not paused and have no limit.
+func (k *kinds) unlimited() map[string]*kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
+	some := make(map[string]*kind)
 	for name, kind := range k.named {
 		if kind.gate == nil && !k.paused.Has(name) {
-			all = append(all, kind.classes(name)...)
+			some[name] = kind
 		}
 	}
-	return all
+	return some
 }
 
 // classes returns the classes of the tasks that the handler takes.

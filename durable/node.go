@@ -95,7 +95,8 @@ type node struct {
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
 	counts   count
-	caughtUp rate // starts of overdue tasks
+	caughtUp rate     // starts of overdue tasks
+	full     []string // kinds whose overdue tasks are left to the engine; of the goroutine that claims
 
 	lastStart atomic.Int64 // of a run, by the node's own time
 }
@@ -404,6 +405,7 @@ func (n *node) stop() {
 	n.stopping = true
 	n.mu.Unlock()
 	n.backlog.stop()
+	call(n.look)
 }
 
 func (n *node) cancel() { n.endRuns() }

@@ -314,3 +314,34 @@ func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 		link.cut = false
 	})
 }
+
+// A node that shuts down has a long run. All that it holds in advance, and what waits for its workers, runs elsewhere, as
+// late as after a graceful stop: D3. Both nodes add, and hold what they add.
+func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		leaving, stays := c.nodes[0], c.nodes[1]
+		c.handle("long", func(*member) durable.Handler { return sleeper(time.Minute) })
+		leaving.add(durable.Task{Key: "long", Kind: "long"})
+		time.Sleep(sec)
+		const tasks = 500
+		for i := range tasks {
+			c.nodes[i%2].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec/2 + time.Duration(i)*time.Millisecond})
+		}
+		c.runs()
+		ended := make(chan error, 1)
+		go func() { ended <- leaving.Shutdown(ctx) }()
+		time.Sleep(3 * sec)
+		calls := c.runs()
+		for _, call := range calls {
+			if late := call.at - call.Due.Sub(c.begin); late > 200*time.Millisecond || call.node != stays.name {
+				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
+			}
+		}
+		if len(calls) != tasks {
+			t.Errorf("%d of %d tasks have run", len(calls), tasks)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -510,7 +510,7 @@ func TestCatchUp_byKind(t *testing.T) {
 		for _, run := range r.runs() {
 			left[run.Kind]--
 		}
-		if left["slow"] != tasks || left["note"] == tasks || left["note"] == 0 {
+		if d := left["slow"] - left["note"]; left["note"] > tasks-4 || d < -1 || d > 1 { // they take turns
 			t.Fatalf("%v are left", left)
 		}
 		of := func(kind string) durable.KindCatchUp {

@@ -71,15 +71,13 @@ func (n *node) runTask(l *live) {
 	h := n.handlings.begin(l)
 	defer n.handlings.end(h)
 	kind := n.kinds.of(l.rec)
-	if kind == nil && l.asked {
+	switch leaves := kind == nil || n.isStopping(); {
+	case leaves && l.asked:
 		n.takeBack(l)
 		return
-	}
-	if kind == nil || n.isStopping() {
-		n.drop(l) // at the end of the membership it is free for others
-		if kind == nil {
-			n.giveBack(l.claim.term, []Claim{l.toRelease()})
-		}
+	case leaves:
+		n.drop(l)
+		n.giveBack(l.claim.term, []Claim{l.toRelease()})
 		return
 	}
 	rec := l.rec.interrupted(l.claim.starts, kind, n.now())
@@ -110,6 +108,7 @@ func (n *node) runTask(l *live) {
 	kind.starts(l)
 	n.count.start(rec)
 	n.lastStart.Store(n.own())
+	kind.lastStart.Store(n.own())
 	began := time.Now()
 	if l.overdue {
 		n.caughtUp.note(began)

@@ -8,46 +8,58 @@ import (
 	"github.com/google/btree"
 )
 
-// turns is a queue in which the groups take turns. Those of one group are in due order.
+// turns is a queue in which groups of tasks take turns. Those of one group are in due order.
 type turns struct {
-	of   map[string]*turn // by group; none of them is empty
-	line *list.List       // of the turns, in their order
+	by   func(*live) string // the group of a task
+	of   map[string]*turn   // by group; none of them is empty
+	line *list.List         // of the turns, in their order
 	free *btree.FreeListG[*live]
 	n    int
 }
 
 type turn struct {
 	lives *btree.BTreeG[*live]
+	size  int           // about how many bytes they take
 	at    *list.Element // in line
 }
 
-func newTurns() turns {
-	return turns{of: make(map[string]*turn), line: list.New(), free: btree.NewFreeListG[*live](32)}
+func newTurns(by func(*live) string) turns {
+	return turns{by: by, of: make(map[string]*turn), line: list.New(), free: btree.NewFreeListG[*live](32)}
 }
 
+func groupOf(l *live) string { return l.rec.group }
+func kindOf(l *live) string  { return l.rec.kind }
+
 func (t *turns) add(l *live) {
-	group := t.of[l.rec.group]
+	name := t.by(l)
+	group := t.of[name]
 	if group == nil {
 		group = &turn{lives: btree.NewWithFreeListG(32, dueBefore, t.free)}
 		group.at = t.line.PushBack(group)
-		t.of[l.rec.group] = group
+		t.of[name] = group
 	}
-	if _, had := group.lives.ReplaceOrInsert(l); !had {
+	old, had := group.lives.ReplaceOrInsert(l)
+	if group.size += l.rec.size(); had {
+		group.size -= old.rec.size()
+	} else {
 		t.n++
 	}
 }
 
 // remove takes out the live, and reports whether it was in.
 func (t *turns) remove(l *live) bool {
-	group := t.of[l.rec.group]
+	name := t.by(l)
+	group := t.of[name]
 	if group == nil {
 		return false
 	}
-	if _, had := group.lives.Delete(l); !had {
+	if in, had := group.lives.Get(l); !had || in != l {
 		return false
 	}
+	group.lives.Delete(l)
+	group.size -= l.rec.size()
 	if t.n--; group.lives.Len() == 0 {
-		delete(t.of, l.rec.group)
+		delete(t.of, name)
 		t.line.Remove(group.at)
 	}
 	return true
@@ -55,8 +67,24 @@ func (t *turns) remove(l *live) bool {
 
 // next returns the live that comes next, of the group whose turn it is. There is one. The caller takes it out.
 func (t *turns) next() *live {
-	group := t.line.Front().Value.(*turn)
-	t.line.MoveToBack(group.at)
-	l, _ := group.lives.Min()
-	return l
+	return t.nextOf(func(*live) bool { return true })
+}
+
+// nextOf is next of the groups whose first task may run. It returns nil if there is none.
+func (t *turns) nextOf(may func(first *live) bool) *live {
+	for at := t.line.Front(); at != nil; at = at.Next() {
+		if l, _ := at.Value.(*turn).lives.Min(); may(l) {
+			t.line.MoveToBack(at)
+			return l
+		}
+	}
+	return nil
+}
+
+// held returns how many tasks of the group there are, and about how many bytes they take.
+func (t *turns) held(group string) (n, size int) {
+	if in := t.of[group]; in != nil {
+		return in.lives.Len(), in.size
+	}
+	return 0, 0
 }

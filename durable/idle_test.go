@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// An idleWalk watches nodes whose kinds take no time, some time, or hang on some nodes, with a backlog and with what falls
+// due now. A node shuts down in between.
+type idleWalk struct {
+	c       *cluster
+	rnd     *rand.Rand
+	workers int
+	end     chan struct{} // ends what hangs
+
+	mu      sync.Mutex // protects below
+	running []map[string]int
+	ran     []map[string]bool
+	leaving int                    // node that shuts down; -1 before
+	free    []map[string]time.Time // since when a worker is free on the node while a task of the kind waits
+}
+
+var idleKinds = []string{"quick", "slow", "hang", "note"}
+
+// No task that has been due for some seconds waits for the handler of another, while a worker of a living node is free
+// that it may have: all if its kind is known to be quick there; else all but the reserve, and half of them for its kind.
+// A worker is not free that is free for less than two seconds: a node has to claim the task first.
+func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
+	first, seeds := someSeeds(30)
+	if testing.Short() {
+		seeds = min(seeds, 10)
+	}
+	for seed := first; seed < first+seeds; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { walkIdle(t, seed) })
+		})
+	}
+}
+
+func walkIdle(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	w := &idleWalk{
+		c: &cluster{t: t, engine: memengine.New(), begin: time.Now()}, rnd: rnd,
+		workers: 2 + rnd.IntN(8), end: make(chan struct{}), leaving: -1,
+	}
+	nodes := 1 + rnd.IntN(3)
+	for range nodes {
+		w.join()
+	}
+	a := w.c.nodes[0]
+	defer func() {
+		close(w.end)
+		for i, m := range w.c.nodes {
+			if i != w.leaving {
+				m.shutdown()
+			}
+		}
+	}()
+	w.c.must(a.PauseAll(ctx))
+	time.Sleep(3 * sec)
+	n := 0
+	add := func(most int, within time.Duration) {
+		var tasks []durable.Task
+		for range most {
+			kind := idleKinds[rnd.IntN(len(idleKinds))]
+			if kind == "hang" && rnd.IntN(4) > 0 {
+				kind = "quick"
+			}
+			n++
+			tasks = append(tasks, durable.Task{Key: fmt.Sprint(kind, " ", n), Kind: kind, Delay: 1 + time.Duration(rnd.Int64N(int64(within)))})
+		}
+		a.add(tasks...)
+	}
+	add(rnd.IntN(500), 10*sec)
+	time.Sleep(20 * sec)
+	w.c.must(a.ResumeAll(ctx))
+	add(rnd.IntN(200), 20*sec)
+	for i := range 60 {
+		time.Sleep(sec / 2)
+		if i == 20 && nodes > 1 {
+			w.mu.Lock()
+			w.leaving = nodes - 1
+			w.mu.Unlock()
+			go func() { _ = w.c.nodes[nodes-1].Shutdown(ctx) }() // it ends at the end of the test
+		}
+		if i > 8 {
+			w.check()
+		}
+	}
+}
+
+func (w *idleWalk) join() {
+	i := len(w.c.nodes)
+	w.running, w.ran = append(w.running, map[string]int{}), append(w.ran, map[string]bool{})
+	w.free = append(w.free, map[string]time.Time{})
+	m := w.c.join("none", durable.WithPoolSize(w.workers), durable.WithCatchUp(100_000), durable.WithLogger(testkit.Quiet()))
+	slow := time.Duration(1+w.rnd.IntN(2000)) * time.Millisecond
+	hangs := w.rnd.IntN(3) > 0
+	for _, kind := range idleKinds {
+		m.handle(kind, func(ctx context.Context, _ durable.Run) error {
+			w.note(i, kind, 1)
+			defer w.note(i, kind, -1)
+			switch {
+			case kind == "hang" && hangs:
+				<-w.end
+			case kind == "slow" || kind == "hang":
+				time.Sleep(slow)
+			}
+			return nil
+		})
+	}
+}
+
+func (w *idleWalk) note(node int, kind string, d int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[node][kind] += d
+	w.ran[node][kind] = w.ran[node][kind] || d < 0
+}
+
+// check fails the test if a task waits that need not.
+func (w *idleWalk) check() {
+	const patience = 3 * time.Second
+	waits := map[string]string{} // the oldest by kind
+	for s, err := range w.c.engine.Due(ctx, durable.Position{Due: durable.None}, time.Now().Add(-patience).UnixNano()) {
+		if err != nil {
+			w.c.t.Fatal(err)
+		}
+		if kind, _, _ := strings.Cut(s.Key, " "); s.Starts == 0 && waits[kind] == "" {
+			waits[kind] = fmt.Sprintf("%s, held by %d, %v late", s.Key, s.Owner, time.Since(time.Unix(0, s.Due)))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.c.nodes {
+		all := 0
+		for _, n := range w.running[i] {
+			all += n
+		}
+		for _, kind := range idleKinds {
+			free := w.workers - all
+			if kind != "quick" && kind != "note" || !w.ran[i][kind] {
+				free = min(free-max(1, w.workers/8), w.workers/2-w.running[i][kind])
+			}
+			if waits[kind] == "" || free <= 0 || i == w.leaving {
+				delete(w.free[i], kind)
+				continue
+			}
+			if w.free[i][kind].IsZero() {
+				w.free[i][kind] = time.Now()
+			}
+			if time.Since(w.free[i][kind]) >= 2*sec {
+				w.c.t.Errorf("%v after the begin %s waits, and node %d of %d has %d workers: %v", time.Since(w.c.begin), waits[kind],
+					i+1, len(w.c.nodes), w.workers, w.running[i])
+			}
+		}
+	}
+	if w.c.t.Failed() {
+		w.c.t.FailNow()
+	}
+}
