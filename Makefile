@@ -131,12 +131,12 @@ night-walks:
 	$(MAKE) histories HISTORIES=5000
 	$(MAKE) crashes
 	$(MAKE) chaos CHAOS=10m
-	$(MAKE) churn LIVE=1000000
+	$(MAKE) churn LIVE=300000
 	$(MAKE) peers
 
 .PHONY: night-long
 night-long:
-	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 4 + 1 ))/4
+	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 10 + 1 ))/10
 	$(MAKE) damage
 	$(MAKE) zones
 
