@@ -138,6 +138,8 @@ type kind struct {
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
+	overdue overdueStarts
+
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
 	started, succeeded, failed, parked atomic.Uint64 // for KindInfo

@@ -216,6 +216,7 @@ func (n *node) extendLocked(sent int64) {
 func (n *node) backLocked() {
 	if n.away {
 		n.away = false
+		n.outages.Add(1)
 		n.report.note(func(n *notices) { n.back = true })
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/recent"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -94,8 +95,8 @@ type node struct {
 	handlings handlings
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
-	counts   count
-	caughtUp rate // starts of overdue tasks
+	counts  recent.Of[Census]
+	outages atomic.Uint64 // that are over
 
 	lastStart atomic.Int64 // of a run, by the node's own time
 }
@@ -165,7 +166,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n := &node{
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
-		held: make(map[string]*live), overdue: cursor{at: None},
+		held: make(map[string]*live), overdue: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
@@ -333,25 +334,35 @@ func (n *node) unavailable(ctx context.Context, err error) error {
 }
 
 func (n *node) census(ctx context.Context) (Census, error) {
-	c, err := n.counts.take(ctx, func() (Census, error) {
-		ctx, cancel := context.WithTimeout(n.life, countTimeout)
+	era := n.era()
+	counted := n.counts.Ask(era, func(ctx context.Context) (Census, error) {
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		defer context.AfterFunc(n.life, cancel)()
+		begun := time.Now() // by the clock by which its age is told
 		kinds, err := n.engine.Census(ctx)
 		if err != nil {
 			return Census{}, err
 		}
-		return newCensus(n.now(), true, byKind(kinds)), nil
+		return newCensus(begun.UnixNano(), true, byKind(kinds)), nil
 	})
-	if err != nil {
-		return Census{}, n.unavailable(ctx, err)
+	if err := await(ctx, counted); err != nil {
+		return Census{}, err
 	}
-	return c, nil
+	last := n.counts.Last(era)
+	if last.Err != nil {
+		return Census{}, n.unavailable(ctx, last.Err)
+	}
+	last.Value.Whole = !last.Old
+	return last.Value, nil
 }
+
+func (n *node) era() uint64 { return n.outages.Load() }
 
 // len returns the number of tasks that were counted last.
 func (n *node) len() int {
 	_, _ = n.census(n.life)
-	tasks, _ := n.counts.read().sum()
+	tasks, _ := n.counts.Last(n.era()).Value.sum()
 	return tasks
 }
 
@@ -379,19 +390,18 @@ func (n *node) stats() *NodeStats {
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
 	s.Node = n.stats()
-	_, s.Parked = n.counts.read().sum()
+	_, s.Parked = n.counts.Last(n.era()).Value.sum()
 }
 
 // overdueUntil returns the due time up to which tasks are claimed as overdue.
 func (n *node) overdueUntil() int64 { return n.clock.earliest(n.own()) - int64(overdueAfter) }
 
-// overdueStarts takes this node for an average one.
-func (n *node) overdueStarts() (total uint64, perSecond float64) {
+func (n *node) mayBeOverdue() bool { return true }
+
+func (n *node) nodeCount() int {
 	n.mu.Lock()
-	nodes := max(n.members, 1)
-	n.mu.Unlock()
-	total, perSecond = n.caughtUp.read()
-	return total * uint64(nodes), perSecond * float64(nodes)
+	defer n.mu.Unlock()
+	return max(n.members, 1)
 }
 
 func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine

@@ -47,7 +47,7 @@ func (k *keeper) runTask(l *live) {
 	k.count.start(l.rec)
 	began := time.Now()
 	if rec.due <= began.UnixNano()-int64(overdueAfter) {
-		k.caughtUp.note(began)
+		kind.overdue.note(l.rec, began)
 	}
 	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
 		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
