@@ -127,10 +127,12 @@ func (n *node) renew(t *term) bool {
 	n.unreported = false
 	n.renewals++
 	count := n.renewals
+	report := n.cfg.report(n.wheel, n.kinds)
+	report.TakenOver = n.takenOver
 	n.mu.Unlock()
 	gates := n.kinds.shared()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode(count))
+	now, members, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false
@@ -363,7 +365,10 @@ func (n *node) reap() {
 	}
 	n.mu.Lock()
 	n.rewindLocked()
+	n.takenOver = takenOver(n.takenOver, names)
+	n.unreported = true
 	n.mu.Unlock()
+	call(n.look)
 	n.count.taken.Add(uint64(len(names)))
 	n.report.note(func(n *notices) { n.taken = append(n.taken, names...) })
 	call(n.wake)

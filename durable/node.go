@@ -78,7 +78,8 @@ type node struct {
 	since      int64 // by the engine's clock: what was due before is from before Start
 	generation uint64
 	overdue    cursor
-	unreported bool   // there is a kind of which the other nodes must hear
+	unreported bool // there is something of which the other nodes must hear
+	takenOver  []Takeover
 	renewals   uint64 // how many were sent
 	doubt      bool   // the engine may have it hold something else than it knows of
 	recheck    int64  // until when that is to be checked often

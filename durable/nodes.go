@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -39,11 +41,30 @@ func (r NodeReport) encode(count uint64) []byte {
 		if err != nil {
 			return nil // a time beyond the year 9999
 		}
-		if len(b) <= MaxReport {
+		switch {
+		case len(b) <= MaxReport:
 			return b
+		case len(r.TakenOver) > 1:
+			r.TakenOver = r.TakenOver[1:]
+		default:
+			r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 		}
-		r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 	}
+}
+
+const (
+	mostTakeovers = 8   // of which a node reports
+	mostNodeName  = 200 // bytes of the name of each
+)
+
+// takenOver returns the last takeovers, in a new slice, after those of the nodes.
+func takenOver(before []Takeover, nodes []string) []Takeover {
+	all := slices.Clone(before)
+	for _, name := range nodes {
+		name = strings.ToValidUTF8(name[:min(len(name), mostNodeName)], "\uFFFD")
+		all = append(all, Takeover{name, time.Now()})
+	}
+	return all[max(len(all)-mostTakeovers, 0):]
 }
 
 // has reports whether the node may have a handler for the kind.

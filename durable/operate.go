@@ -162,6 +162,15 @@ type NodeReport struct {
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
 	Started time.Time `json:"started"` // when it was started
+
+	TakenOver []Takeover `json:"taken_over,omitempty"` // the last ones, at most eight; none on a store
+}
+
+// A Takeover is that of a node whose lease had run out: another has freed its tasks, for whatever node is there. A node
+// that leaves by Shutdown is not taken over.
+type Takeover struct {
+	Node string    `json:"node"` // the name of the node that was taken over; at most 200 bytes of it
+	At   time.Time `json:"at"`   // by the clock of the node that has done it
 }
 
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.

@@ -80,7 +80,7 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 	defer cancel()
 	began := time.Now()
 	value, err := ask(ctx)
-	took := max(time.Since(began), 1)
+	took := time.Since(began)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.asked != done {
@@ -91,7 +91,7 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 	}
 	q.last, q.era = Answer[T]{Value: value, At: began}, era
 	q.until = began.Add(took + rest(q.cost(took)))
-	q.took = took
+	q.took = max(took, 1)
 }
 
 // cost returns what the next answer is expected to take: the shorter of the last two, so that one that hung does

@@ -53,6 +53,19 @@ func TestOf_isAskedAsOftenAsTheRuleSays(t *testing.T) {
 	}
 }
 
+// What took no time is asked again at once, also if the clock does not move.
+func TestOf_ofNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Of[int]
+		ask, asked := asker(&q)
+		for i := range 3 {
+			if <-ask(0, 0); asked() != i+1 {
+				t.Errorf("it was asked %d times, want %d", asked(), i+1)
+			}
+		}
+	})
+}
+
 // One answer that takes long, because the other side hangs, is used no longer than the others.
 func TestOf_hangsOnce_isAskedSoon(t *testing.T) {
 	for name, before := range map[string]time.Duration{"at first": 0, "later": 10 * time.Millisecond} {
