@@ -142,7 +142,7 @@ type kind struct {
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
-	started, succeeded, failed, parked atomic.Uint64 // for KindInfo
+	started, succeeded, failed, cancelled, parked atomic.Uint64 // for KindInfo
 }
 
 // quickRun is how long the runs of a quick kind take at most: a delay that does not matter to what waits.

@@ -70,13 +70,13 @@ func TestReport_ofTakeovers(t *testing.T) {
 	for range 10 {
 		names = append(names, strings.Repeat("<", 1000), "last")
 	}
-	r := NodeReport{Kinds: []string{"mail"}, TakenOver: takenOver([]Takeover{{Node: "before"}}, names)}
+	r := NodeReport{Kinds: []string{"mail"}, TakenOver: takenOver([]Takeover{{Node: "before"}}, names, time.Now())}
 	got := (Membership{Report: r.encode(1)}).report()
 	if n := len(got.TakenOver); n == 0 || n >= mostTakeovers || got.TakenOver[n-1].Node != "last" || !got.has("mail") || got.More {
 		t.Errorf("%+v", got)
 	}
-	few := takenOver(nil, []string{"a"})
-	if more := takenOver(few, []string{"b"}); len(few) != 1 || len(more) != 2 || more[0] != few[0] || more[1].Node != "b" {
+	few := takenOver(nil, []string{"a"}, time.Now())
+	if more := takenOver(few, []string{"b"}, time.Now()); len(few) != 1 || len(more) != 2 || more[0] != few[0] || more[1].Node != "b" {
 		t.Errorf("%v, and then %v", few, more)
 	}
 }

@@ -365,7 +365,7 @@ func (n *node) reap() {
 	}
 	n.mu.Lock()
 	n.rewindLocked()
-	n.takenOver = takenOver(n.takenOver, names)
+	n.takenOver = takenOver(n.takenOver, names, time.Unix(0, n.clock.earliest(n.own())))
 	n.unreported = true
 	n.mu.Unlock()
 	call(n.look)

@@ -170,7 +170,7 @@ type NodeReport struct {
 // that leaves by Shutdown is not taken over.
 type Takeover struct {
 	Node string    `json:"node"` // the name of the node that was taken over; at most 200 bytes of it
-	At   time.Time `json:"at"`   // by the clock of the node that has done it
+	At   time.Time `json:"at"`   // by the clock of the process that asks
 }
 
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
@@ -198,6 +198,7 @@ type KindInfo struct {
 	Started     uint64
 	Succeeded   uint64
 	Failed      uint64
+	Cancelled   uint64 // of Failed, those whose run [Scheduler.Cancel] had cancelled
 	ParkedTotal uint64 // how often a task was parked, as in Stats
 }
 
@@ -266,6 +267,8 @@ type Attempt struct {
 	Failure string // why it failed, or empty
 	Note    string // of [Run.Complete]
 	Parked  bool   // it failed for the last time
+
+	Cancelled bool // it failed, and [Scheduler.Cancel] had cancelled it
 }
 
 // WithObserver has f called after each call of a handler, on the goroutine of the handler. f must be quick and safe for
