@@ -180,9 +180,8 @@
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
 //	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no
 //	                       handler: attempts, least and most of the retry policy, missed (once, skip or all),
-//	                       started, succeeded, failed and parked since New, started_rate and failed_rate, without
-//	                       what was cancelled, a second
-//	                       over the last ten seconds, failure, the last error, and last: the attempts of the last
+//	                       started, succeeded, failed and parked since New, started_rate and failed_rate a second
+//	                       over the last ten seconds, the latter without cancelled runs, failure, the last error, and last: the attempts of the last
 //	                       minute, with p50, p99 and max of late (due until started) and run. last is null without
 //	                       a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
 //	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
