@@ -258,6 +258,7 @@ func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
 	r.Tasks = r.stats.Pending
+	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
 	if r.stats.Node != nil && !r.census.Whole { // what was counted before an outage is not the present
 		r.Counting, r.Parked = true, 0
 	} else if r.census.Whole {
@@ -436,7 +437,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 		j := get(k.Kind)
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
-			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.ParkedTotal,
+			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Cancelled: k.Cancelled, Parked: k.ParkedTotal,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 		}
 		if b.rec != nil {

@@ -104,7 +104,8 @@ type hereJSON struct {
 	Missed      string        `json:"missed"`
 	Started     uint64        `json:"started"`
 	Succeeded   uint64        `json:"succeeded"`
-	Failed      uint64        `json:"failed"`
+	Failed      uint64        `json:"failed"`    // without those that were cancelled
+	Cancelled   uint64        `json:"cancelled"` // and failed
 	Parked      uint64        `json:"parked"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`

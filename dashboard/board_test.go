@@ -698,7 +698,7 @@ func TestBoard_openPage_readsNoTasks(t *testing.T) {
 	})
 }
 
-// An engine that hangs for seconds and goes on: within three seconds the page is right again, and a node that is killed
+// An engine that hangs for seconds and answers again: within three seconds the page is right again, and a node that is killed
 // and tasks that are parked are seen within three seconds, as ever. A node that leaves is no finding.
 func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
@@ -798,4 +798,68 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A fullStore has a disk.
+type fullStore struct {
+	*memstore.Store
+	free atomic.Int64 // of 1 GB
+}
+
+func (s *fullStore) Space() (free, size int64) { return s.free.Load(), 1e9 }
+
+// A store that works says that its disk is nearly full.
+func TestScheduler_diskNearlyFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fullStore{Store: memstore.New()}
+		store.free.Store(2e8)
+		h := Handler([]Source{Scheduler("tasks", newScheduler(t, store), nil)})
+		time.Sleep(10 * time.Second)
+		if got := stateOf(t, h).Health; !got.Well || len(got.Notes) > 0 {
+			t.Errorf("with room it is %+v", got)
+		}
+		store.free.Store(4e7)
+		time.Sleep(3 * time.Second)
+		if got := stateOf(t, h).Health; !got.Well || len(got.Notes) != 1 || got.Notes[0].Kind != health.DiskLow ||
+			got.Notes[0].Text != "The disk of the store is nearly full: 40.0 MB of 1.0 GB are free" {
+			t.Errorf("without room it is %+v", got)
+		}
+	})
+}
+
+// A person cancels runs that hang: that is no failure of their kind.
+func TestScheduler_cancelledRuns_areNoFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := NewAttemptRecorder()
+		s := newScheduler(t, memstore.New(), rec.Option())
+		hangs := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
+		if err := s.Handle("hangs", hangs, durable.WithRetry(2, time.Hour, time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		h := Handler([]Source{Scheduler("tasks", s, rec)})
+		put(t, s, many(10, "k", "hangs", time.Second)...)
+		time.Sleep(10 * time.Second)
+		for i := range 10 {
+			if ran, err := s.Cancel(t.Context(), fmt.Sprintf("k-%03d", i)); !ran || err != nil {
+				t.Fatal(ran, err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		got := stateOf(t, h)
+		if here := got.Kinds[1].Here; !got.Health.Well || here.Failed != 0 || here.Cancelled != 10 || *here.FailedRate != 0 || here.Failure != "" {
+			t.Errorf("the health is %+v, and the kind %+v", got.Health, here)
+		}
+		put(t, s, many(10, "bad", "bad", 0)...)
+		time.Sleep(3 * time.Second)
+		if k := said(stateOf(t, h).Health); len(k) != 2 || k[0] != health.Failing || k[1] != health.Parked {
+			t.Errorf("of failing tasks it says %v", k)
+		}
+		if n, err := s.Bulk(t.Context(), durable.Query{Kind: "bad"}, durable.DoRemove); n != 10 || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(2 * time.Second)
+		if got := stateOf(t, h).Health; !got.Well {
+			t.Errorf("when these are gone it says %+v", got)
+		}
+	})
 }

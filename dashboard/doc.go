@@ -51,7 +51,8 @@
 //	             node is back is reported for five seconds. A node that leaves by Shutdown is not lost
 //
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
-// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well.
+// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
+// when less than 5 % of the disk of a store is free.
 //
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
@@ -152,7 +153,7 @@
 //
 //	wheel, now, running    its name; the time of the reading; whether it was started and not stopped
 //	health                 well, whether nothing is wrong; text, in words; findings, each with kind, since (null
-//	                       if unknown) and text; notes, in the same form: paused, or backlog
+//	                       if unknown) and text; notes, in the same form: paused, backlog, or disk
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy
@@ -180,10 +181,10 @@
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
 //	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no
 //	                       handler: attempts, least and most of the retry policy, missed (once, skip or all),
-//	                       started, succeeded, failed and parked since New, started_rate and failed_rate a second
-//	                       over the last ten seconds, the latter without cancelled runs, failure, the last error, and last: the attempts of the last
-//	                       minute, with p50, p99 and max of late (due until started) and run. last is null without
-//	                       a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
+//	                       started, succeeded, failed, cancelled (which are not in failed) and parked since New,
+//	                       started_rate and failed_rate a second over the last ten seconds, failure, the last error,
+//	                       and last: the attempts of the last minute, with p50, p99 and max of late (due until
+//	                       started) and run. last is null without a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
 //	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
 //	                       wait here for them
 //	nodes                  name, id, self, lease and left (null while the engine does not answer, or the answer is

@@ -188,7 +188,7 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 type overdueStarts struct {
 	rate    rate
 	until   atomic.Int64  // starts of tasks that were due by then are counted
-	counted atomic.Uint64 // so many of them, since New
+	counted atomic.Uint64 // their number, since New
 }
 
 func (o *overdueStarts) note(rec *record, now time.Time) {

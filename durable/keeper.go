@@ -498,6 +498,13 @@ func (k *keeper) size() int64 {
 	return 0
 }
 
+func (k *keeper) space() (free, size int64) {
+	if store, ok := k.store.(SpaceReporter); ok {
+		return store.Space()
+	}
+	return 0, 0
+}
+
 // fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
 // it.
 func (k *keeper) fail(err error) error {

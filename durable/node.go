@@ -340,7 +340,7 @@ func (n *node) census(ctx context.Context) (Census, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(n.life, cancel)()
-		begun := time.Now() // by the clock by which its age is told
+		begun := time.Now() // by the clock that its age is measured by
 		kinds, err := n.engine.Census(ctx)
 		if err != nil {
 			return Census{}, err
@@ -367,7 +367,8 @@ func (n *node) len() int {
 	return tasks
 }
 
-func (n *node) size() int64 { return 0 } // the engine is not the node's alone
+func (n *node) size() int64               { return 0 } // the engine is not the node's alone
+func (n *node) space() (free, size int64) { return 0, 0 }
 
 func (n *node) stats() *NodeStats {
 	n.mu.Lock()

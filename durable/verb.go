@@ -35,6 +35,7 @@ type backend interface {
 	mayBeOverdue() bool         // false if no task of a kind that is handled here can be
 	fill(s *Stats)              // with what it has counted
 	backuper() (Backuper, bool) // the store, if it is one
+	space() (free, size int64)  // bytes of the disk of the store, or 0 if that is unknown
 	size() int64                // bytes that the store takes, or 0 if that is unknown
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails

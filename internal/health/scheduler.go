@@ -25,8 +25,11 @@ const (
 	CatchingUp  Kind = "backlog"   // overdue tasks are left
 )
 
-// Paused is the kind of the notes: what somebody wants to be so is no alarm.
-const Paused Kind = "paused"
+// The kinds of the notes, which are no alarm.
+const (
+	Paused  Kind = "paused" // somebody wants it to be so
+	DiskLow Kind = "disk"   // the disk of the store is nearly full, and the store works
+)
 
 const (
 	// fewFailures is how many attempts of a kind must have failed lately to be reported: fewer are likely to be
@@ -58,6 +61,8 @@ type SchedulerReading struct {
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // of the runs that wait for a worker
+
+	DiskFree, DiskSize int64 // bytes of the disk of the store; 0 if unknown
 
 	Kinds    []KindReading
 	Orphans  []DueReading  // kinds that have no handler
@@ -167,7 +172,7 @@ func SchedulerIsWell(now SchedulerReading) string {
 }
 
 // NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused, and what is overdue
-// while runs wait for a limit of their kind.
+// while runs wait for a limit of their kind. And it says that the disk of the store is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -192,7 +197,32 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		f.Text += "; runs wait for the limit of their kind"
 		all = append(all, f)
 	}
-	return all
+	return append(all, diskLow(now, past)...)
+}
+
+// lowDisk is how much of a disk is little: one part in lowDisk.
+const lowDisk = 20
+
+func diskLow(now SchedulerReading, past []SchedulerReading) []Finding {
+	is := func(r SchedulerReading) bool { return r.DiskSize > 0 && r.DiskFree < r.DiskSize/lowDisk }
+	if !is(now) || now.Broken != "" { // or a finding says that the disk is full
+		return nil
+	}
+	return []Finding{{DiskLow, since(now, past, is), fmt.Sprintf("The disk of the store is nearly full: %s of %s are free",
+		size(now.DiskFree), size(now.DiskSize))}}
+}
+
+// size writes a number of bytes as "1.2 GB".
+func size(n int64) string {
+	const units = "kMGTPE"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/1000, 0
+	for ; f >= 999.95; i++ {
+		f /= 1000
+	}
+	return fmt.Sprintf("%.1f %cB", f, units[i])
 }
 
 // since returns from which reading on something has been so. It is zero if it was so at the first reading

@@ -169,7 +169,13 @@ func TestNotesOfScheduler(t *testing.T) {
 		"a limit alone, with an end": {SchedulerReading{Time: noon, Limited: Backlog{1, noon.Add(-time.Minute)}, Done: noon.Add(time.Hour)},
 			[]SchedulerReading{{Time: noon.Add(-5 * time.Second), Left: Backlog{1, noon.Add(-time.Hour)}}}, []Finding{{CatchingUp, noon,
 				"Catching up: 1 overdue task left, the oldest due 1 m ago, done in about 1 h; runs wait for the limit of their kind"}}},
-		"stopped": {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
+		"a full disk": {SchedulerReading{Time: noon, DiskFree: 1_960_000_000, DiskSize: 40_000_000_000},
+			[]SchedulerReading{{Time: noon.Add(-9 * time.Second), DiskFree: 3e9, DiskSize: 4e10}, {Time: noon.Add(-5 * time.Second), DiskFree: 19e8, DiskSize: 4e10}},
+			[]Finding{{DiskLow, noon.Add(-5 * time.Second), "The disk of the store is nearly full: 2.0 GB of 40.0 GB are free"}}},
+		"a disk without a byte": {SchedulerReading{Time: noon, DiskSize: 999_960_000}, nil,
+			[]Finding{{DiskLow, time.Time{}, "The disk of the store is nearly full: 0 B of 1.0 GB are free"}}},
+		"a disk with room": {SchedulerReading{Time: noon, DiskFree: 2e9, DiskSize: 4e10}, nil, nil},
+		"stopped":          {SchedulerReading{Time: noon, Stopped: true, Paused: []DueReading{mail}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found(t, NotesOfScheduler(c.now, c.past), c.want)
