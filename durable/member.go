@@ -126,10 +126,10 @@ func (n *node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count := n.renewals
-	report := n.cfg.report(n.wheel, n.kinds)
-	report.TakenOver = n.takenOver
+	count, takenOver := n.renewals, n.takenOver
 	n.mu.Unlock()
+	report := n.cfg.report(n.wheel, n.kinds)
+	report.TakenOver = takenOver
 	gates := n.kinds.shared()
 	sent := n.own()
 	now, members, err := n.engine.Renew(ctx, t.id, report.encode(count))

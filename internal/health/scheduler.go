@@ -114,8 +114,8 @@ type LostNode struct {
 	At   time.Time // when it was taken over
 }
 
-// isLate reports whether the node has missed two of the renewals that are due each quarter of a lease.
-func (n NodeReading) isLate() bool { return n.Left < n.Lease/2 }
+// IsLate reports whether the node has missed two of the renewals that are due each quarter of a lease.
+func (n NodeReading) IsLate() bool { return n.Left < n.Lease/2 }
 
 // LateNodes returns the nodes that have missed two renewals although the engine would have answered them.
 func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReading) {
@@ -132,7 +132,7 @@ func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReadin
 		}
 	}
 	for _, n := range now.Nodes {
-		if n.isLate() && now.Time.Sub(back) >= n.Lease/2 {
+		if n.IsLate() && now.Time.Sub(back) >= n.Lease/2 {
 			late = append(late, n)
 		}
 	}
@@ -456,7 +456,7 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 		}
 		for _, n := range past[i].Nodes {
 			said := func(l LostNode) bool { return l.Name == n.Name }
-			if !known[n.ID] && (n.isLate() || now.joinedAgain(n)) && !slices.ContainsFunc(lost, said) {
+			if !known[n.ID] && (n.IsLate() || now.joinedAgain(n)) && !slices.ContainsFunc(lost, said) {
 				note(LostNode{n.Name, missed})
 			}
 			known[n.ID] = true
