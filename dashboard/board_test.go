@@ -863,3 +863,45 @@ func TestScheduler_cancelledRuns_areNoFailures(t *testing.T) {
 		}
 	})
 }
+
+// A hungScheduler answers nothing until a time, and then what it was asked before. Its nodes take a while at any rate.
+type hungScheduler struct {
+	*durable.Scheduler
+	until time.Time
+}
+
+func (s *hungScheduler) Get(ctx context.Context, key string) (durable.Info, bool, error) {
+	time.Sleep(time.Until(s.until))
+	return s.Scheduler.Get(ctx, key)
+}
+
+func (s *hungScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) {
+	nodes := []durable.NodeInfo{{Name: "a", ID: 1, Lease: 5 * time.Second, Left: 5*time.Second - max(time.Until(s.until), 0)}}
+	time.Sleep(max(time.Until(s.until), 200*time.Millisecond))
+	return nodes, nil
+}
+
+// What was asked while the engine hung is thrown away, and asked again as soon as that answers.
+func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &hungScheduler{Scheduler: newScheduler(t, memstore.New())}
+		b := newBoard("tasks", s, nil)
+		time.Sleep(time.Minute)
+		if got := b.state(-1); len(got.Nodes) != 1 || got.Nodes[0].Left == nil || got.Nodes[0].Late || time.Since(*got.Read.Nodes) > 16*time.Second {
+			t.Errorf("before that the nodes are %+v, read at %v", got.Nodes, got.Read.Nodes)
+		}
+		s.until = time.Now().Add(9 * time.Second)
+		for time.Now().Before(s.until) {
+			time.Sleep(time.Second)
+			if got := b.state(-1); time.Now().Before(s.until) && (said(got.Health)[0] != health.EngineAway || got.Nodes[0].Left != nil) {
+				t.Errorf("meanwhile it is %+v, %+v", got.Health, got.Nodes)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		got := b.state(-1)
+		if !got.Health.Well || got.Read.Nodes.Before(s.until) || got.Nodes[0].Left == nil || *got.Nodes[0].Left != 5 {
+			t.Errorf("afterwards it is %+v, with %+v, read at %v", got.Health, got.Nodes, got.Read.Nodes)
+		}
+		time.Sleep(questionTime)
+	})
+}
