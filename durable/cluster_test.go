@@ -192,3 +192,22 @@ func TestNodes_sayWhichWasTakenOver(t *testing.T) {
 		time.Sleep(lease)
 	})
 }
+
+// A node that has left does not join again while it ends: nothing is there then that others would take over.
+func TestShutdown_leavesNoMember(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"at once": 0, "slowly": 10 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			for range 100 {
+				inCluster(t, 2, func(t *testing.T, c *cluster) {
+					c.nodes[1].link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: delay} })
+					time.Sleep(sec)
+					c.nodes[1].shutdown()
+					time.Sleep(sec)
+					if all, err := c.engine.Members(ctx); len(all) != 1 || err != nil {
+						t.Fatalf("there are %+v, %v", all, err)
+					}
+				})
+			}
+		})
+	}
+}

@@ -58,13 +58,7 @@ func (n *node) tend() *term {
 	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.lease/4))
 	n.mu.Unlock()
 	if t == nil {
-		ctx, cancel := n.callContext()
-		defer cancel()
-		if err := n.join(ctx); err != nil {
-			n.trouble(err)
-			return nil
-		}
-		return n.current()
+		return n.joinAgain()
 	}
 	if renew && !n.renew(t) {
 		return nil
@@ -77,6 +71,22 @@ func (n *node) tend() *term {
 		return nil
 	}
 	return t
+}
+
+// joinAgain returns a new term, or nil if the engine does not answer or the node has left.
+func (n *node) joinAgain() *term {
+	n.joining.Lock()
+	defer n.joining.Unlock()
+	if n.left {
+		return nil
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.join(ctx); err != nil {
+		n.trouble(err)
+		return nil
+	}
+	return n.current()
 }
 
 // callContext returns the context of a call that the node makes for itself.
@@ -374,8 +384,11 @@ func (n *node) reap() {
 	call(n.wake)
 }
 
-// leave ends the membership, so that others take over at once.
+// leave ends the membership for good, so that others take over at once.
 func (n *node) leave() {
+	n.joining.Lock()
+	n.left = true
+	n.joining.Unlock()
 	t := n.current()
 	if t == nil {
 		return

@@ -65,6 +65,9 @@ type node struct {
 	look     chan struct{} // there is something for the member's goroutine
 	reread   chan struct{} // what is paused has changed
 
+	joining sync.Mutex // held while it joins, and protects below
+	left    bool       // it does not join again
+
 	mu         sync.Mutex // protects below
 	term       *term      // nil while it is not a member
 	held       map[string]*live

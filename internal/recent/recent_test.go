@@ -5,6 +5,7 @@ package recent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,15 +14,14 @@ import (
 // asker returns a function that asks in an era, with an answer that takes so long, and one that says how often it was
 // asked.
 func asker(q *Of[int]) (ask func(era uint64, took time.Duration) <-chan struct{}, asked func() int) {
-	n := 0
+	var n atomic.Int32
 	return func(era uint64, took time.Duration) <-chan struct{} {
 		return q.Ask(era, func(ctx context.Context) (int, error) {
-			n++
-			of := n
+			of := int(n.Add(1))
 			time.Sleep(took)
 			return of, ctx.Err()
 		})
-	}, func() int { return n }
+	}, func() int { return int(n.Load()) }
 }
 
 func TestOf_isAskedAsOftenAsTheRuleSays(t *testing.T) {
