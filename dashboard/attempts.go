@@ -30,7 +30,7 @@ type AttemptRecorder struct {
 // attempts is what is recorded of a kind.
 type attempts struct {
 	window  window // lateness and run time
-	failure string // of the last attempt that failed
+	failure string // of the last attempt that failed and was not cancelled
 }
 
 // NewAttemptRecorder returns an empty recorder.
@@ -75,7 +75,7 @@ func (r *AttemptRecorder) observe(a durable.Attempt) {
 		k = &attempts{}
 		r.kinds[a.Kind] = k
 	}
-	if a.Failure != "" {
+	if a.Failure != "" && !a.Cancelled {
 		k.failure = a.Failure
 	}
 	k.window.begin(2, attemptDigits, a.Ended)

@@ -16,11 +16,18 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/health"
+	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
 const (
 	// lookEvery is how old the reading of a scheduler may be that is shown.
 	lookEvery = time.Second
+
+	// readPatience is how long a reading waits for the answers to its questions.
+	readPatience = time.Second
+
+	// A question is given up after questionTime. Until then it is not asked again.
+	questionTime = 10 * time.Second
 
 	// noKey is what is asked for to find out whether the store or the engine answers.
 	noKey = "\x00"
@@ -63,16 +70,18 @@ type board struct {
 	s    scheduler
 	rec  *AttemptRecorder // may be nil
 
-	alive   question[bool]
-	stats   question[durable.Stats]
-	census  question[durable.Census]
-	nodes   question[[]durable.NodeInfo]
-	catchUp question[durable.CatchUp]
-	pauses  question[durable.Pauses]
-	idle    question[idleKinds]
+	alive   recent.Of[bool]
+	stats   recent.Of[durable.Stats]
+	census  recent.Of[durable.Census]
+	nodes   recent.Of[[]durable.NodeInfo]
+	catchUp recent.Of[durable.CatchUp]
+	pauses  recent.Of[durable.Pauses]
+	idle    recent.Of[idleKinds]
 
-	looking turn // is had while the scheduler is read, which may take readPatience
-	asking  turn // is had while a list is read, so that lists take one core at most
+	looking turn   // is had while the scheduler is read, which may take readPatience, and for these:
+	era     uint64 // how many outages are over
+	away    bool   // at the last reading
+	asking  turn   // is had while a list is read, so that lists take one core at most
 
 	mu     sync.Mutex // protects below
 	now    reading
@@ -97,6 +106,8 @@ type reading struct {
 	kinds  []durable.KindInfo
 	pauses durable.Pauses
 	behind durable.CatchUp
+
+	nodesAt, pausesAt time.Time // when these were asked for; zero before the first answer
 }
 
 // idleKinds are kinds whose tasks do not run, with those that are due.
@@ -105,7 +116,11 @@ type idleKinds struct{ orphans, paused []health.DueReading }
 // newBoard returns a board, which reads the scheduler from now on.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
-	b.nodes.rest, b.pauses.rest, b.idle.rest = rest, rest, rest
+	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
+	for _, limit := range []*time.Duration{&b.alive.Limit, &b.stats.Limit, &b.census.Limit, &b.nodes.Limit, &b.catchUp.Limit,
+		&b.pauses.Limit, &b.idle.Limit} {
+		*limit = questionTime
+	}
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +148,7 @@ func (b *board) keep() bool {
 	b.recent = b.recent[:0]
 	for i := len(b.past) - 1; i >= 0 && b.past[i].Kinds != nil; i-- {
 		if r.Time.Sub(b.past[i].Time) > health.Lately {
-			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans = nil, nil, nil // they are not asked for any more
+			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // they are not asked for any more
 		}
 	}
 	return !r.Stopped
@@ -157,47 +172,54 @@ func (b *board) look() reading {
 	return r
 }
 
-// read reads the scheduler.
+// read reads the scheduler. After an outage it asks again: what was asked during it may have been answered late.
 func (b *board) read() reading {
-	alive := b.alive.start(func(ctx context.Context) (bool, error) {
+	r := b.ask()
+	if b.away && r.Away == "" {
+		b.era++
+		r = b.ask()
+	}
+	b.away = r.Away != ""
+	return r
+}
+
+func (b *board) ask() reading {
+	alive := b.alive.Ask(b.era, func(ctx context.Context) (bool, error) {
 		_, there, err := b.s.Get(ctx, noKey)
 		return there, err
 	})
-	stats := b.stats.start(func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
-	census := b.census.start(b.s.Census)
-	nodes := b.nodes.start(b.s.Nodes)
-	pauses := b.pauses.start(b.s.Paused)
+	stats := b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
+	census := b.census.Ask(b.era, b.s.Census)
+	nodes := b.nodes.Ask(b.era, b.s.Nodes)
+	pauses := b.pauses.Ask(b.era, b.s.Paused)
 	waitAll(alive, stats, census, nodes, pauses)
 	var r reading
-	var errs [7]error
-	var counted time.Time
 	r.kinds = b.s.Kinds()
-	r.stats, _, errs[0] = b.stats.get()
-	r.census, counted, errs[1] = b.census.get()
-	r.nodes, _, errs[2] = b.nodes.get()
-	r.pauses, _, errs[6] = b.pauses.get()
-	if errors.Is(errs[6], durable.ErrVersion) || errors.Is(errs[6], durable.ErrCorrupt) {
+	hasStats, hasCensus, hasNodes, hasPauses := b.stats.Last(b.era), b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
+	r.stats, r.census = hasStats.Value, hasCensus.Value
+	r.nodes, r.nodesAt = hasNodes.Value, hasNodes.At
+	r.pauses, r.pausesAt = hasPauses.Value, hasPauses.At
+	if errors.Is(hasPauses.Err, durable.ErrVersion) || errors.Is(hasPauses.Err, durable.ErrCorrupt) {
 		r.pauses.All = true // a node that cannot read what is paused starts nothing
 	}
 	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
-	idle := b.idle.start(func(ctx context.Context) (found idleKinds, err error) {
+	idle := b.idle.Ask(b.era, func(ctx context.Context) (found idleKinds, err error) {
 		if found.orphans, err = b.findDue(ctx, unhandled); err == nil {
 			found.paused, err = b.findDue(ctx, paused)
 		}
 		return found, err
 	})
-	waitAll(b.catchUp.start(b.s.CatchUp), idle)
-	r.behind, _, errs[3] = b.catchUp.get()
-	var found idleKinds
-	found, _, errs[4] = b.idle.get()
-	r.Orphans, r.Paused = found.orphans, found.paused
-	_, _, errs[5] = b.alive.get()
+	waitAll(b.catchUp.Ask(b.era, b.s.CatchUp), idle)
+	hasBehind, hasIdle := b.catchUp.Last(b.era), b.idle.Last(b.era)
+	r.behind = hasBehind.Value
+	r.Orphans, r.Paused = hasIdle.Value.orphans, hasIdle.Value.paused
 
 	r.Time = time.Now()
 	if err := b.s.Err(); err != nil {
 		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
 	}
-	for _, err := range errs {
+	for _, err := range []error{hasStats.Err, hasCensus.Err, hasNodes.Err, hasBehind.Err, hasIdle.Err, b.alive.Last(b.era).Err,
+		hasPauses.Err} {
 		switch {
 		case errors.Is(err, durable.ErrStopped):
 			r.Stopped = true
@@ -205,25 +227,47 @@ func (b *board) read() reading {
 			r.Away = without(err, durable.ErrUnavailable)
 		}
 	}
-	if !isClosed(alive) {
+	select {
+	case <-alive:
+	default:
 		r.Away = "it has not answered for " + readPatience.String() + " or longer"
 	}
-	b.fill(&r, counted)
+	r.NodesOld = r.Away != "" || hasNodes.Old || r.Time.Sub(r.nodesAt) > recent.Stale
+	b.fill(&r)
 	return r
+}
+
+// waitAll waits until all channels are closed, for a while.
+func waitAll(all ...<-chan struct{}) {
+	enough := time.NewTimer(readPatience)
+	defer enough.Stop()
+	for _, c := range all {
+		select {
+		case <-c:
+		case <-enough.C:
+			return
+		}
+	}
 }
 
 // without returns the text of an error without that of one that it begins with.
 func without(err, first error) string { return strings.TrimPrefix(err.Error(), first.Error()+": ") }
 
 // fill puts into the reading what health asks for.
-func (b *board) fill(r *reading, counted time.Time) {
+func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
 	r.Tasks = r.stats.Pending
+	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
+	if r.stats.Node != nil && !r.census.Whole { // what was counted before an outage is not the present
+		r.Counting, r.Parked = true, 0
+	} else if r.census.Whole {
+		r.Counted = r.census.At
+	}
 	r.divideBehind()
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
-		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed}
+		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled}
 		if b.rec != nil {
 			of[k.Kind].Failure = b.rec.failure(k.Kind)
 		}
@@ -232,7 +276,7 @@ func (b *board) fill(r *reading, counted time.Time) {
 		if of[k.Kind] == nil {
 			of[k.Kind] = &health.KindReading{Kind: k.Kind}
 		}
-		of[k.Kind].Parked = k.Parked
+		of[k.Kind].Tasks, of[k.Kind].Parked = k.Tasks, k.Parked
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if len(r.Kinds) < maxKinds {
@@ -244,6 +288,9 @@ func (b *board) fill(r *reading, counted time.Time) {
 			r.Nodes = append(r.Nodes, health.NodeReading{
 				Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
 			})
+			for _, t := range n.TakenOver {
+				r.Lost = append(r.Lost, health.LostNode{Name: keyShown(t.Node), At: t.At})
+			}
 		}
 	}
 }
@@ -265,7 +312,7 @@ func (r *reading) divideBehind() {
 		}
 	}
 	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some have been started since they were counted
-	r.LeftMore, r.Done = r.behind.Cut, r.behind.Done
+	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
 }
 
 // unhandledKinds returns kinds that have tasks, are not paused, and have no handler on any node.
@@ -311,26 +358,27 @@ func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueRe
 	return all, nil
 }
 
-// judged returns the reading and what health says about it.
-func (b *board) judged() (reading, healthJSON) {
-	r := b.look()
+// judged returns the reading, what health says about it, and which nodes are late.
+func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
+	r = b.look()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	past := slices.Concat(b.past, b.recent)
 	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
-	return r, newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
+	h = newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
 		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...)
+	return r, h, health.LateNodes(r.SchedulerReading, past)
 }
 
 // source returns the board's line of the overview.
 func (b *board) source(time.Time) sourceJSON {
-	r, h := b.judged()
+	r, h, _ := b.judged()
 	return sourceJSON{Name: b.name, Kind: "scheduler", Health: h, Stats: newTasksStatsJSON(r)}
 }
 
 // state returns the whole state, with the points of the history after one of them.
 func (b *board) state(after int64) schedulerJSON {
-	r, h := b.judged()
+	r, h, late := b.judged()
 	s := schedulerJSON{
 		Scheduler: b.name,
 		Now:       r.Time,
@@ -341,8 +389,10 @@ func (b *board) state(after int64) schedulerJSON {
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}
+	s.Read = readJSON{Census: s.Census.At, CatchUp: known(r.behind.At), Nodes: known(r.nodesAt), Kinds: r.Time, Paused: known(r.pausesAt)}
 	for _, n := range r.nodes {
-		s.Nodes = append(s.Nodes, newNodeJSON(n, r.Away != ""))
+		late := slices.ContainsFunc(late, func(l health.NodeReading) bool { return l.ID == int64(n.ID) })
+		s.Nodes = append(s.Nodes, newNodeJSON(n, r.NodesOld, late))
 	}
 	if c := r.behind; c.Left > 0 {
 		s.CatchUp = &catchUpJSON{c.Left, c.Cut, c.Oldest, known(c.Done)}
@@ -387,7 +437,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 		j := get(k.Kind)
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
-			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed, Parked: k.ParkedTotal,
+			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Cancelled: k.Cancelled, Parked: k.ParkedTotal,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 		}
 		if b.rec != nil {
@@ -397,7 +447,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 		i := slices.IndexFunc(before.Kinds, func(was health.KindReading) bool { return was.Kind == k.Kind })
 		if seconds := r.Time.Sub(before.Time).Seconds(); i >= 0 && seconds > 0 {
 			j.Here.StartedRate = perSecond(k.Started-before.Kinds[i].Started, seconds)
-			j.Here.FailedRate = perSecond(k.Failed-before.Kinds[i].Failed, seconds)
+			j.Here.FailedRate = perSecond(k.Failed-k.Cancelled-before.Kinds[i].Failed, seconds)
 		}
 	}
 	all := []kindJSON{}

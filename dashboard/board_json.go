@@ -25,8 +25,18 @@ type schedulerJSON struct {
 	Paused    bool           `json:"paused"` // all kinds are
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
+	Read      readJSON       `json:"read"`
 	CatchUp   *catchUpJSON   `json:"catch_up"` // null if no overdue task is left
 	History   []tasksPoint   `json:"history"`
+}
+
+// A readJSON says when the parts of the state were read. What is null was not.
+type readJSON struct {
+	Census  *time.Time `json:"census"`
+	CatchUp *time.Time `json:"catch_up"`
+	Nodes   *time.Time `json:"nodes"`
+	Kinds   time.Time  `json:"kinds"` // what the scheduler knows itself of them; their tasks are those of the census
+	Paused  *time.Time `json:"paused"`
 }
 
 type tasksStatsJSON struct {
@@ -94,7 +104,8 @@ type hereJSON struct {
 	Missed      string        `json:"missed"`
 	Started     uint64        `json:"started"`
 	Succeeded   uint64        `json:"succeeded"`
-	Failed      uint64        `json:"failed"`
+	Failed      uint64        `json:"failed"`    // without those that were cancelled
+	Cancelled   uint64        `json:"cancelled"` // and failed
 	Parked      uint64        `json:"parked"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
@@ -131,7 +142,8 @@ type nodeJSON struct {
 	ID      int64      `json:"id"`
 	Self    bool       `json:"self"`
 	Lease   float64    `json:"lease"`
-	Left    *float64   `json:"left"` // null while the engine does not answer
+	Left    *float64   `json:"left"` // null if it is not known: the engine does not answer, or what it has said is old
+	Late    bool       `json:"late"` // it has missed two renewals
 	Held    int        `json:"held"`
 	Version string     `json:"version"`
 	Kinds   []string   `json:"kinds"`
@@ -141,14 +153,14 @@ type nodeJSON struct {
 	Started *time.Time `json:"started"`
 }
 
-func newNodeJSON(n durable.NodeInfo, away bool) nodeJSON {
+func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
 	j := nodeJSON{
 		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(),
-		Held: n.Held, Version: keyShown(n.Version), Kinds: []string{},
+		Held: n.Held, Late: late, Version: keyShown(n.Version), Kinds: []string{},
 		Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
 	}
-	if !away {
+	if !old {
 		left := n.Left.Seconds()
 		j.Left = &left
 	}

@@ -34,23 +34,30 @@
 //	panicked     a job has panicked in the last five minutes
 //	missed       a run was missed in the last five minutes
 //
-// And about a durable scheduler:
+// And about a durable scheduler, what is wrong now before what happened lately:
 //
 //	stopped      it was shut down
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
-//	lease        a node has missed two renewals of its lease, or it has run out
+//	lease        a node has missed two renewals of its lease that the engine would have answered, or it has run out
 //	overloaded   a due run has waited for a worker for a second or more
 //	unhandled    due tasks have a kind that no node handles
-//	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more
+//	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more.
+//	             It is over when no task of the kind is left, or none has failed for ten seconds and three or more
+//	             have succeeded since. Runs that were cancelled are no failures
 //	parked       tasks are parked
-//	taken        the lease of a node has run out in the last five minutes, and others took its tasks over
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more
+//	taken        the lease of a node has run out in the last five minutes, and others took its tasks over. That a
+//	             node is back is reported for five seconds. A node that leaves by Shutdown is not lost
 //
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
-// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well.
+// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
+// when less than 5 % of the disk of a store is free.
 //
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
+//
+// What was read before an outage of the engine is not judged after it, but read again. What is shown and was read
+// more than 15 s ago has its age, and no node is late by a reading that is older.
 //
 // # Cost
 //
@@ -61,7 +68,8 @@
 // A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
 // pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
 // asks for Stats, Census, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
-// or have no handler. What of these takes long is asked for at most 1 % of the time. Lists, and the errors by
+// or have no handler. What of these takes long is asked for at most 1 % of the time, or each 15 s if that takes at
+// most a tenth of the time. Lists, and the errors by
 // which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks for 150 ms at
 // most, and says if it was cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
 // time.
@@ -145,7 +153,7 @@
 //
 //	wheel, now, running    its name; the time of the reading; whether it was started and not stopped
 //	health                 well, whether nothing is wrong; text, in words; findings, each with kind, since (null
-//	                       if unknown) and text; notes, in the same form: paused, or backlog
+//	                       if unknown) and text; notes, in the same form: paused, backlog, or disk
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy
@@ -173,14 +181,17 @@
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
 //	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no
 //	                       handler: attempts, least and most of the retry policy, missed (once, skip or all),
-//	                       started, succeeded, failed and parked since New, started_rate and failed_rate a second
-//	                       over the last ten seconds, failure, the last error, and last: the attempts of the last
-//	                       minute, with p50, p99 and max of late (due until started) and run. last is null without
-//	                       a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
+//	                       started, succeeded, failed, cancelled (which are not in failed) and parked since New,
+//	                       started_rate and failed_rate a second over the last ten seconds, failure, the last error,
+//	                       and last: the attempts of the last minute, with p50, p99 and max of late (due until
+//	                       started) and run. last is null without a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
 //	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
 //	                       wait here for them
-//	nodes                  name, id, self, lease and left (null while the engine does not answer), held,
-//	                       version, kinds, waiting, running, workers, started
+//	nodes                  name, id, self, lease and left (null while the engine does not answer, or the answer is
+//	                       old), late, whether it has missed two renewals, held, version, kinds, waiting, running,
+//	                       workers, started
+//	read                   when each part was read, by the clock of this process, or null: census, catch_up, nodes,
+//	                       kinds and paused. The tasks of the kinds are those of the census
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first

@@ -249,7 +249,7 @@ func (b *backlog) work() {
 func (b *backlog) runTaken(l *live) bool {
 	if kind := l.spare; kind != nil {
 		defer func() {
-			kind.overdue.Add(-1)
+			kind.workers.Add(-1)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if b.shared && b.queue.of[l.rec.kind] == nil && !kind.quick() {
@@ -306,7 +306,7 @@ func (b *backlog) take() *live {
 		l = g.overdue.next()
 	}
 	if l.spare = b.kinds.get(l.rec.kind); l.spare != nil {
-		l.spare.overdue.Add(1)
+		l.spare.workers.Add(1)
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()
@@ -379,7 +379,7 @@ func (b *backlog) roomOf(kind *kind) int {
 	if !kind.allows(half) {
 		return b.workers
 	}
-	return max(half-int(kind.overdue.Load()), 0)
+	return max(half-int(kind.workers.Load()), 0)
 }
 
 // reserve is how many workers such kinds leave free. One worker alone cannot be left free.

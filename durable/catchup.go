@@ -5,89 +5,213 @@ package durable
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
-// A catchingUp is what [Scheduler.CatchUp] has counted last. As with a census, a count that took longer than
-// briefCount is used for countShare times as long.
+// A catchingUp counts overdue tasks for [Scheduler.CatchUp], in the background. Between two counts it subtracts the
+// starts of tasks that the last one has counted.
 type catchingUp struct {
+	count recent.Of[overdue]
+
 	mu    sync.Mutex // protects below
-	last  CatchUp
-	begun time.Time
-	took  time.Duration
-	total uint64 // of the rate, when it was begun
+	under *overdue   // what the count that is under way has found so far; the last one, if none is
+}
+
+const (
+	countTimeout   = time.Minute      // of a census
+	overdueTimeout = 10 * time.Minute // of a count of the overdue tasks, which are read one by one
+)
+
+var errOverdueTimeout = fmt.Errorf("durable: the overdue tasks were not counted within %v", overdueTimeout)
+
+// An overdue is a count of overdue tasks.
+type overdue struct {
+	at    time.Time // when it was begun
+	until int64     // the tasks that were due by then are counted
+	kinds map[string]*overdueKind
+}
+
+type overdueKind struct {
+	KindCatchUp
+	started uint64 // starts of counted tasks, when the count was begun
 }
 
 func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
-	c := &s.behind
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.took <= briefCount || time.Since(c.begun) >= countShare*c.took {
-		if err := s.countOverdue(ctx, c); err != nil {
+	if !s.reads.enter() {
+		return CatchUp{}, ErrStopped
+	}
+	defer s.reads.leave()
+	c, era := &s.behind, s.below.era()
+	for again := false; ; again = true {
+		if err := await(ctx, c.count.Ask(era, s.countOverdue)); err != nil {
 			return CatchUp{}, err
 		}
+		last := c.count.Last(era)
+		switch {
+		case last.Err != nil:
+			return CatchUp{}, last.Err
+		case last.Old:
+			return c.cut(), nil
+		}
+		left, spent := s.left(last.Value)
+		if !spent || again {
+			return left, nil
+		}
+		c.count.Expire() // all of them have been started, and there may be others by now
 	}
-	now := c.last
-	now.Kinds = slices.Clone(now.Kinds)
-	total, perSecond := s.below.overdueStarts()
-	now.Left = max(now.Left-int(total-c.total), 0)
-	if now.Left > 0 && !now.Cut && perSecond > 0 {
-		left := float64(now.Left) / perSecond * float64(time.Second)
-		now.Done = time.Unix(0, s.below.now()).Add(time.Duration(left))
+}
+
+// await returns when the channel is closed, or after lookFor. The error is that of ctx.
+func await(ctx context.Context, done <-chan struct{}) error {
+	timer := time.NewTimer(lookFor)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return now, nil
+	return nil
+}
+
+// cut returns what the first count has found so far. Nothing is subtracted from that.
+func (c *catchingUp) cut() CatchUp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.under == nil {
+		return CatchUp{Cut: true}
+	}
+	is := CatchUp{At: c.under.at, Cut: true}
+	for _, kind := range c.under.kinds {
+		is.add(kind.KindCatchUp)
+	}
+	is.sort()
+	return is
+}
+
+// left returns what is left of a count, and whether all of it has been started. A node knows only its own starts,
+// and takes itself for an average node. So it does not say that nothing is left of a kind.
+func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
+	is.At = of.at
+	nodes := s.below.nodeCount()
+	paused := s.kinds.pauses()
+	counted, known := 0, true
+	spent = true
+	for name, kind := range of.kinds {
+		k := s.kinds.get(name)
+		if k == nil || paused.Has(name) || kind.Left == 0 {
+			continue
+		}
+		counted++
+		now := kind.KindCatchUp
+		now.Left -= nodes * int(k.overdue.counted.Load()-kind.started)
+		spent = spent && now.Left <= 0
+		if nodes > 1 {
+			now.Left = max(now.Left, 1)
+		}
+		if now.Left <= 0 {
+			continue
+		}
+		if perSecond, ok := k.overdue.rate.read(); ok && perSecond > 0 {
+			left := float64(now.Left) / (perSecond * float64(nodes)) * float64(time.Second)
+			now.Done = time.Unix(0, s.below.now()).Add(time.Duration(left))
+		}
+		known = known && !now.Done.IsZero()
+		if now.Done.After(is.Done) {
+			is.Done = now.Done
+		}
+		is.add(now)
+	}
+	if !known {
+		is.Done = time.Time{}
+	}
+	is.sort()
+	return is, spent && counted > 0
+}
+
+func (c *CatchUp) add(kind KindCatchUp) {
+	c.Kinds = append(c.Kinds, kind)
+	if c.Left += kind.Left; c.Oldest.IsZero() || kind.Oldest.Before(c.Oldest) {
+		c.Oldest = kind.Oldest
+	}
+}
+
+func (c *CatchUp) sort() {
+	slices.SortFunc(c.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
 }
 
 // countOverdue counts the overdue tasks that are not running and whose kind has a handler here for their payload
 // and is not paused.
-func (s *Scheduler) countOverdue(ctx context.Context, c *catchingUp) error {
-	var is CatchUp
-	begun := time.Now()
-	total, _ := s.below.overdueStarts()
-	over := stretch{after: Position{Due: None}, until: s.below.overdueUntil()}
-	kinds := make(map[string]*KindCatchUp)
-	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
-		if v.running || s.kinds.of(v.rec) == nil {
+func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
+	is := overdue{at: time.Now(), until: s.below.overdueUntil(), kinds: make(map[string]*overdueKind)}
+	for _, name := range s.kinds.names() {
+		k := &s.kinds.get(name).overdue
+		k.until.Store(is.until)
+		is.kinds[name] = &overdueKind{KindCatchUp: KindCatchUp{Kind: name}, started: k.counted.Load()}
+	}
+	found := overdue{at: is.at, kinds: make(map[string]*overdueKind)}
+	c := &s.behind
+	c.mu.Lock()
+	c.under = &found
+	c.mu.Unlock()
+	if !s.below.mayBeOverdue() {
+		return is, nil
+	}
+	over := stretch{after: Position{Due: None}, until: is.until}
+	_, err := s.look(ctx, &over, Query{}, s.below.now(), 0, func(v view) bool {
+		kind := is.kinds[v.rec.kind]
+		if v.running || kind == nil || s.kinds.of(v.rec) == nil {
 			return true
 		}
-		kind := kinds[v.rec.kind]
-		if kind == nil {
-			kind = &KindCatchUp{Kind: v.rec.kind, Oldest: time.Unix(0, v.rec.due)}
-			kinds[v.rec.kind] = kind
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if kind.Left++; kind.Left == 1 {
+			kind.Oldest = time.Unix(0, v.rec.due)
+			found.kinds[v.rec.kind] = kind
 		}
-		kind.Left++
 		return true
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		err = errOverdueTimeout
 	}
-	is.Cut = !end.whole
-	for _, kind := range kinds {
-		is.Kinds = append(is.Kinds, *kind)
-		if is.Left += kind.Left; is.Oldest.IsZero() || kind.Oldest.Before(is.Oldest) {
-			is.Oldest = kind.Oldest
-		}
-	}
-	slices.SortFunc(is.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
-	c.last, c.begun, c.took, c.total = is, begun, time.Since(begun), total
-	return nil
+	return is, err
 }
 
-// A rate counts events, and how many there were in each of the last seconds.
+// overdueStarts are the starts of the overdue tasks of a kind.
+type overdueStarts struct {
+	rate    rate
+	until   atomic.Int64  // starts of tasks that were due by then are counted
+	counted atomic.Uint64 // their number, since New
+}
+
+func (o *overdueStarts) note(rec *record, now time.Time) {
+	o.rate.note(now)
+	if rec.due <= o.until.Load() {
+		o.counted.Add(1)
+	}
+}
+
+// A rate knows how many events there were in each of the last seconds.
 type rate struct {
 	mu     sync.Mutex // protects below
-	total  uint64
-	second int64 // the one that counts[second % len(counts)] is of; the others are of those before
+	since  int64      // the second of the first event after the last pause
+	second int64      // the one that counts[second % len(counts)] is of; the others are of those before
 	counts [11]int
 }
 
 func (r *rate) note(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.total++
-	r.moveLocked(now.Unix())
+	if r.moveLocked(now.Unix()); r.sumLocked() == 0 {
+		r.since = r.second
+	}
 	r.counts[r.second%int64(len(r.counts))]++
 }
 
@@ -102,16 +226,20 @@ func (r *rate) moveLocked(now int64) {
 	}
 }
 
-// read returns how many events there were in all, and in a second, of the last ten seconds that are over.
-func (r *rate) read() (total uint64, perSecond float64) {
+func (r *rate) sumLocked() (n int) {
+	for _, count := range r.counts {
+		n += count
+	}
+	return n
+}
+
+// read returns how many events there were in a second, of the last ten seconds that are over, if they were counted
+// for as long.
+func (r *rate) read() (perSecond float64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moveLocked(time.Now().Unix())
-	n := 0
-	for i, count := range r.counts {
-		if int64(i) != r.second%int64(len(r.counts)) {
-			n += count
-		}
-	}
-	return r.total, float64(n) / float64(len(r.counts)-1)
+	n := r.sumLocked() - r.counts[r.second%int64(len(r.counts))]
+	seconds := len(r.counts) - 1
+	return float64(n) / float64(seconds), r.second-r.since >= int64(seconds)
 }

@@ -168,3 +168,46 @@ func (c *cluster) info(key string) durable.Info {
 	}
 	return i
 }
+
+// The other nodes say which node was taken over, soon after its lease has run out. A node that leaves is not.
+func TestNodes_sayWhichWasTakenOver(t *testing.T) {
+	inCluster(t, 4, func(t *testing.T, c *cluster) {
+		time.Sleep(time.Minute)
+		c.nodes[3].shutdown()
+		c.nodes[1].link.SetDown(true)
+		down := time.Now()
+		time.Sleep(lease + sec)
+		nodes, err := c.nodes[0].Nodes(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []durable.Takeover
+		for _, n := range nodes {
+			all = append(all, n.TakenOver...)
+		}
+		if len(nodes) != 2 || len(all) != 1 || all[0].Node != "node 2" || all[0].At.Before(down) || time.Since(all[0].At) > sec+sec/2 {
+			t.Errorf("the nodes are %+v", nodes)
+		}
+		c.nodes[1].link.SetDown(false)
+		time.Sleep(lease)
+	})
+}
+
+// A node that has left does not join again while it ends: nothing is there then that others would take over.
+func TestShutdown_leavesNoMember(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"at once": 0, "slowly": 10 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			for range 100 {
+				inCluster(t, 2, func(t *testing.T, c *cluster) {
+					c.nodes[1].link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: delay} })
+					time.Sleep(sec)
+					c.nodes[1].shutdown()
+					time.Sleep(sec)
+					if all, err := c.engine.Members(ctx); len(all) != 1 || err != nil {
+						t.Fatalf("there are %+v, %v", all, err)
+					}
+				})
+			}
+		})
+	}
+}

@@ -80,7 +80,7 @@ func Example_operate() {
 	behind, err := s.CatchUp(ctx)
 	fmt.Println(behind.Left, err)
 	for _, k := range behind.Kinds { // none is overdue
-		fmt.Println(k.Kind, k.Left, time.Since(k.Oldest))
+		fmt.Println(k.Kind, k.Left, time.Since(k.Oldest), time.Until(k.Done), time.Since(behind.At))
 	}
 	// Output:
 	// mail dial #.#.#.#: connection refused 2
@@ -137,6 +137,10 @@ func ExampleScheduler_Nodes() {
 	for _, n := range nodes {
 		var says durable.NodeReport = n.NodeReport
 		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running)
+		for _, t := range says.TakenOver { // none is here
+			var lost durable.Takeover = t
+			fmt.Println(lost.Node, "was lost", time.Since(lost.At), "ago")
+		}
 	}
 	// Output: shop-1 true 5s 0 0
 }

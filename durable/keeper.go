@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,7 @@ type keeper struct {
 	handlings handlings
 	report    reporter
 
-	caughtUp rate         // starts of what had been due for overdueAfter
-	counted  atomic.Int64 // starts of overdue tasks that were to be made durable
+	counted atomic.Int64 // starts of overdue tasks that were to be made durable
 
 	// The keeper's own.
 	started        bool
@@ -474,7 +474,16 @@ func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
 }
 
-func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.caughtUp.read() }
+func (k *keeper) era() uint64    { return 0 } // nothing is between it and its store
+func (k *keeper) nodeCount() int { return 1 }
+
+// mayBeOverdue does not see a task that has been added just now, which is not overdue.
+func (k *keeper) mayBeOverdue() bool {
+	c := k.counts.take(k.now())
+	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCensus) bool {
+		return of.Tasks > of.Parked+of.Paused && k.kinds.get(of.Kind) != nil
+	})
+}
 
 func (k *keeper) overdueUntil() int64 { return k.now() - int64(overdueAfter) }
 
@@ -496,6 +505,13 @@ func (k *keeper) size() int64 {
 		return store.Size()
 	}
 	return 0
+}
+
+func (k *keeper) space() (free, size int64) {
+	if store, ok := k.store.(SpaceReporter); ok {
+		return store.Space()
+	}
+	return 0, 0
 }
 
 // fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call

@@ -138,12 +138,13 @@ type kind struct {
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
-	overdue   atomic.Int32 // workers that the backlog has for it
+	workers   atomic.Int32 // workers that run overdue tasks of it
 	lastStart atomic.Int64 // of a run on a node, by its own time
+	overdue   overdueStarts
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
 
-	started, succeeded, failed, parked atomic.Uint64 // for KindInfo
+	started, succeeded, failed, cancelled, parked atomic.Uint64 // for KindInfo
 }
 
 // quickRun is how long the runs of a quick kind take at most: a delay that does not matter to what waits.

@@ -64,6 +64,23 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	}
 }
 
+// A report has the last takeovers, as far as there is room for them.
+func TestReport_ofTakeovers(t *testing.T) {
+	names := []string{"a", strings.Repeat("\x01", 1000), "\xff"}
+	for range 10 {
+		names = append(names, strings.Repeat("<", 1000), "last")
+	}
+	r := NodeReport{Kinds: []string{"mail"}, TakenOver: takenOver([]Takeover{{Node: "before"}}, names, time.Now())}
+	got := (Membership{Report: r.encode(1)}).report()
+	if n := len(got.TakenOver); n == 0 || n >= mostTakeovers || got.TakenOver[n-1].Node != "last" || !got.has("mail") || got.More {
+		t.Errorf("%+v", got)
+	}
+	few := takenOver(nil, []string{"a"}, time.Now())
+	if more := takenOver(few, []string{"b"}, time.Now()); len(few) != 1 || len(more) != 2 || more[0] != few[0] || more[1].Node != "b" {
+		t.Errorf("%v, and then %v", few, more)
+	}
+}
+
 // JSON holds no kind that is not UTF-8, so its report says that the node may have any.
 func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	r := NodeReport{Kinds: []string{"a", "\xff"}}

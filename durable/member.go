@@ -58,13 +58,7 @@ func (n *node) tend() *term {
 	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.lease/4))
 	n.mu.Unlock()
 	if t == nil {
-		ctx, cancel := n.callContext()
-		defer cancel()
-		if err := n.join(ctx); err != nil {
-			n.trouble(err)
-			return nil
-		}
-		return n.current()
+		return n.joinAgain()
 	}
 	if renew && !n.renew(t) {
 		return nil
@@ -77,6 +71,22 @@ func (n *node) tend() *term {
 		return nil
 	}
 	return t
+}
+
+// joinAgain returns a new term, or nil if the engine does not answer or the node has left.
+func (n *node) joinAgain() *term {
+	n.joining.Lock()
+	defer n.joining.Unlock()
+	if n.left {
+		return nil
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.join(ctx); err != nil {
+		n.trouble(err)
+		return nil
+	}
+	return n.current()
 }
 
 // callContext returns the context of a call that the node makes for itself.
@@ -126,11 +136,13 @@ func (n *node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count := n.renewals
+	count, takenOver := n.renewals, n.takenOver
 	n.mu.Unlock()
+	report := n.cfg.report(n.wheel, n.kinds)
+	report.TakenOver = takenOver
 	gates := n.kinds.shared()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode(count))
+	now, members, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false
@@ -216,6 +228,7 @@ func (n *node) extendLocked(sent int64) {
 func (n *node) backLocked() {
 	if n.away {
 		n.away = false
+		n.outages.Add(1)
 		n.report.note(func(n *notices) { n.back = true })
 	}
 }
@@ -362,14 +375,20 @@ func (n *node) reap() {
 	}
 	n.mu.Lock()
 	n.rewindLocked()
+	n.takenOver = takenOver(n.takenOver, names, time.Unix(0, n.clock.earliest(n.own())))
+	n.unreported = true
 	n.mu.Unlock()
+	call(n.look)
 	n.count.taken.Add(uint64(len(names)))
 	n.report.note(func(n *notices) { n.taken = append(n.taken, names...) })
 	call(n.wake)
 }
 
-// leave ends the membership, so that others take over at once.
+// leave ends the membership for good, so that others take over at once.
 func (n *node) leave() {
+	n.joining.Lock()
+	n.left = true
+	n.joining.Unlock()
 	t := n.current()
 	if t == nil {
 		return

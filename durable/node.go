@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/recent"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -64,6 +65,9 @@ type node struct {
 	look     chan struct{} // there is something for the member's goroutine
 	reread   chan struct{} // what is paused has changed
 
+	joining sync.Mutex // held while it joins, and protects below
+	left    bool       // it does not join again
+
 	mu         sync.Mutex // protects below
 	term       *term      // nil while it is not a member
 	held       map[string]*live
@@ -77,7 +81,8 @@ type node struct {
 	since      int64 // by the engine's clock: what was due before is from before Start
 	generation uint64
 	overdue    cursor
-	unreported bool   // there is a kind of which the other nodes must hear
+	unreported bool // there is something of which the other nodes must hear
+	takenOver  []Takeover
 	renewals   uint64 // how many were sent
 	doubt      bool   // the engine may have it hold something else than it knows of
 	recheck    int64  // until when that is to be checked often
@@ -94,9 +99,10 @@ type node struct {
 	handlings handlings
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
-	counts   count
-	caughtUp rate     // starts of overdue tasks
-	full     []string // kinds whose overdue tasks are left to the engine; of the goroutine that claims
+	full []string // kinds whose overdue tasks are left to the engine; of the goroutine that claims
+
+	counts  recent.Of[Census]
+	outages atomic.Uint64 // that are over
 
 	lastStart atomic.Int64 // of a run, by the node's own time
 }
@@ -166,7 +172,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n := &node{
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
-		held: make(map[string]*live), overdue: cursor{at: None},
+		held: make(map[string]*live), overdue: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
@@ -334,29 +340,40 @@ func (n *node) unavailable(ctx context.Context, err error) error {
 }
 
 func (n *node) census(ctx context.Context) (Census, error) {
-	c, err := n.counts.take(ctx, func() (Census, error) {
-		ctx, cancel := context.WithTimeout(n.life, countTimeout)
+	era := n.era()
+	counted := n.counts.Ask(era, func(ctx context.Context) (Census, error) {
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		defer context.AfterFunc(n.life, cancel)()
+		begun := time.Now() // by the clock that its age is measured by
 		kinds, err := n.engine.Census(ctx)
 		if err != nil {
 			return Census{}, err
 		}
-		return newCensus(n.now(), true, byKind(kinds)), nil
+		return newCensus(begun.UnixNano(), true, byKind(kinds)), nil
 	})
-	if err != nil {
-		return Census{}, n.unavailable(ctx, err)
+	if err := await(ctx, counted); err != nil {
+		return Census{}, err
 	}
-	return c, nil
+	last := n.counts.Last(era)
+	if last.Err != nil {
+		return Census{}, n.unavailable(ctx, last.Err)
+	}
+	last.Value.Whole = !last.Old
+	return last.Value, nil
 }
+
+func (n *node) era() uint64 { return n.outages.Load() }
 
 // len returns the number of tasks that were counted last.
 func (n *node) len() int {
 	_, _ = n.census(n.life)
-	tasks, _ := n.counts.read().sum()
+	tasks, _ := n.counts.Last(n.era()).Value.sum()
 	return tasks
 }
 
-func (n *node) size() int64 { return 0 } // the engine is not the node's alone
+func (n *node) size() int64               { return 0 } // the engine is not the node's alone
+func (n *node) space() (free, size int64) { return 0, 0 }
 
 func (n *node) stats() *NodeStats {
 	n.mu.Lock()
@@ -380,19 +397,18 @@ func (n *node) stats() *NodeStats {
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
 	s.Node = n.stats()
-	_, s.Parked = n.counts.read().sum()
+	_, s.Parked = n.counts.Last(n.era()).Value.sum()
 }
 
 // overdueUntil returns the due time up to which tasks are claimed as overdue.
 func (n *node) overdueUntil() int64 { return n.clock.earliest(n.own()) - int64(overdueAfter) }
 
-// overdueStarts takes this node for an average one.
-func (n *node) overdueStarts() (total uint64, perSecond float64) {
+func (n *node) mayBeOverdue() bool { return true }
+
+func (n *node) nodeCount() int {
 	n.mu.Lock()
-	nodes := max(n.members, 1)
-	n.mu.Unlock()
-	total, perSecond = n.caughtUp.read()
-	return total * uint64(nodes), perSecond * float64(nodes)
+	defer n.mu.Unlock()
+	return max(n.members, 1)
 }
 
 func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -39,11 +41,30 @@ func (r NodeReport) encode(count uint64) []byte {
 		if err != nil {
 			return nil // a time beyond the year 9999
 		}
-		if len(b) <= MaxReport {
+		switch {
+		case len(b) <= MaxReport:
 			return b
+		case len(r.TakenOver) > 1:
+			r.TakenOver = r.TakenOver[1:]
+		default:
+			r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 		}
-		r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 	}
+}
+
+const (
+	mostTakeovers = 8   // of which a node reports
+	mostNodeName  = 200 // bytes of the name of each
+)
+
+// takenOver returns the last takeovers, in a new slice, after those of the nodes at the engine's time.
+func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
+	all := slices.Clone(before)
+	for _, name := range nodes {
+		name = strings.ToValidUTF8(name[:min(len(name), mostNodeName)], "\uFFFD")
+		all = append(all, Takeover{name, at})
+	}
+	return all[max(len(all)-mostTakeovers, 0):]
 }
 
 // has reports whether the node may have a handler for the kind.
@@ -81,6 +102,9 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	for _, m := range members {
 		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, Held: m.Held}
 		i.NodeReport = m.report()
+		for j := range i.TakenOver { // by this process's clock
+			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.earliest(n.own()))))
+		}
 		all = append(all, i)
 	}
 	slices.SortFunc(all, func(a, b NodeInfo) int {
@@ -132,7 +156,7 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		i := KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
 			Limit: k.limit, Cluster: k.cluster,
-			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), ParkedTotal: k.parked.Load(),
+			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Cancelled: k.cancelled.Load(), ParkedTotal: k.parked.Load(),
 		}
 		if k.gate != nil && !i.Paused {
 			i.Waiting = k.gate.waiting()

@@ -85,8 +85,8 @@ func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) { return s
 
 // A Census is how many tasks there are, by kind.
 type Census struct {
-	At    time.Time // when they were counted
-	Whole bool      // false while the first count after New is not finished: then there are more
+	At    time.Time // when the count began, by the clock of this process; zero before the first
+	Whole bool      // false until the first count after New, or after an outage of the engine, is finished
 	Kinds []KindCensus
 }
 
@@ -101,10 +101,11 @@ type KindCensus struct {
 	KindPaused bool // by PauseKind or PauseAll; on a node as far as it knows. An engine leaves it out
 }
 
-// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them: a count
-// that took longer than 5 ms is used again for a hundred times as long, so that counting takes at most 1 % of
-// its time. A count that takes longer than 150 ms continues in the background, and the one before it is
-// returned. If there is none, Whole is false.
+// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them. A count that
+// took longer than 5 ms is used again for a hundred times as long, but for 15 s at most, or for ten times as long if
+// that is more. A count that takes longer than 150 ms continues in the background, and the one before it is
+// returned. If there is none, or the engine has been away since, Whole is false: then the counts are those of
+// before, or 0.
 func (s *Scheduler) Census(ctx context.Context) (Census, error) {
 	if !s.reads.enter() {
 		return Census{}, ErrStopped
@@ -161,6 +162,15 @@ type NodeReport struct {
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
 	Started time.Time `json:"started"` // when it was started
+
+	TakenOver []Takeover `json:"taken_over,omitempty"` // the last ones, at most eight; none on a store
+}
+
+// A Takeover is that of a node whose lease had run out: another has freed its tasks, for whatever node is there. A node
+// that leaves by Shutdown is not taken over.
+type Takeover struct {
+	Node string    `json:"node"` // the name of the node that was taken over; at most 200 bytes of it
+	At   time.Time `json:"at"`   // by the clock of the process that asks
 }
 
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
@@ -188,6 +198,7 @@ type KindInfo struct {
 	Started     uint64
 	Succeeded   uint64
 	Failed      uint64
+	Cancelled   uint64 // of Failed, those whose run [Scheduler.Cancel] had cancelled
 	ParkedTotal uint64 // how often a task was parked, as in Stats
 }
 
@@ -196,10 +207,11 @@ func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
 // CatchUp is how many tasks are overdue: they have been due for a second or more, and are not running.
 type CatchUp struct {
+	At     time.Time // when they were counted, by the clock of this process; zero before the first count
 	Left   int       // tasks; at least, if Cut
-	Cut    bool      // there are more than were counted
-	Oldest time.Time // when the first of them was due
-	Done   time.Time // when they will have been started at the present rate; zero if that is unknown
+	Cut    bool      // the first count is not finished, or the first after an outage: there may be more
+	Oldest time.Time // when the first of them was due; zero if there is none
+	Done   time.Time // the latest Done of the kinds; zero if that of one is unknown
 	Kinds  []KindCatchUp
 }
 
@@ -208,13 +220,14 @@ type KindCatchUp struct {
 	Kind   string
 	Left   int
 	Oldest time.Time
+	Done   time.Time // when they will have been started at the rate of the last ten seconds; zero if it is not known
 }
 
-// CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. It
-// looks at the tasks for 150 ms at most, in due order: if it is Cut, a kind whose tasks are due later than the
-// others may be missing. Those that have no handler here, or whose kind is paused, are left out. What has taken
-// longer than 5 ms is used again for a hundred times as long; Left is less the tasks that have been started
-// since.
+// CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. Tasks that
+// have no handler here, or whose kind is paused, are left out. They are counted in the background, as often as for a
+// [Scheduler.Census], and Left is less the tasks that have been started since. A node estimates what the others have
+// started. CatchUp waits 150 ms for a count. Before the first count is finished, CatchUp is Cut: it has the tasks that
+// were found so far, in due order, and a kind whose tasks are due later than the others may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
 
 // An Action is what [Scheduler.Bulk] does to a task.
@@ -254,6 +267,8 @@ type Attempt struct {
 	Failure string // why it failed, or empty
 	Note    string // of [Run.Complete]
 	Parked  bool   // it failed for the last time
+
+	Cancelled bool // it failed, and [Scheduler.Cancel] had cancelled it
 }
 
 // WithObserver has f called after each call of a handler, on the goroutine of the handler. f must be quick and safe for

@@ -47,7 +47,7 @@ func (k *keeper) runTask(l *live) {
 	k.count.start(l.rec)
 	began := time.Now()
 	if rec.due <= began.UnixNano()-int64(overdueAfter) {
-		k.caughtUp.note(began)
+		kind.overdue.note(l.rec, began)
 	}
 	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
 		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
@@ -68,6 +68,7 @@ func (k *kind) starts(l *live) {
 func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
 	end func(outcome, time.Time) *record,
 ) {
+	whole := ctx
 	if k.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.timeout)
@@ -87,10 +88,15 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 			o = o.late(k.timeout, took)
 		}
 		parked := k.note(o, end(o, ended))
+		cancelled := o.failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
+		if cancelled {
+			k.cancelled.Add(1)
+		}
 		if len(cfg.observers) > 0 {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
 				Started: began, Ended: ended, Failure: o.failure, Note: o.note, Parked: parked,
+				Cancelled: cancelled,
 			}
 			for _, observe := range cfg.observers {
 				observe(a)

@@ -65,7 +65,9 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 	}
 	wheel, err := timewheel.New(cfg.tick, slots,
 		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
-	return &Scheduler{wheel: wheel, ended: make(chan struct{})}, cfg, err
+	s := &Scheduler{wheel: wheel, ended: make(chan struct{})}
+	s.behind.count.Limit = overdueTimeout
+	return s, cfg, err
 }
 
 // Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler. A task that
@@ -128,7 +130,9 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() {
 		s.below.finish()
-		<-s.reads.stop()
+		idle := s.reads.stop()
+		s.behind.count.Stop()
+		<-idle
 		closed <- s.below.release()
 	}()
 	failed := s.below.failing()

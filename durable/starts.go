@@ -110,8 +110,8 @@ func (n *node) runTask(l *live) {
 	n.lastStart.Store(n.own())
 	kind.lastStart.Store(n.own())
 	began := time.Now()
-	if l.overdue {
-		n.caughtUp.note(began)
+	if l.overdue || rec.due <= n.overdueUntil() {
+		kind.overdue.note(l.rec, began)
 	}
 	kind.attempt(h.context(ctx), began, rec.toRun(kind, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())

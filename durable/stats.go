@@ -39,6 +39,8 @@ type Stats struct {
 	Commits   Timing // commits to the store or the engine that succeeded
 	Changes   uint64 // tasks that these have added, changed or removed
 	StoreSize int64  // bytes on the disk, if the store is a [SizeReporter] and Shutdown was not called
+	DiskFree  int64  // bytes that are free on the disk of the store, if that is a [SpaceReporter], and
+	DiskSize  int64  // that the disk has; 0 if that is unknown, or Shutdown was called
 
 	Node *NodeStats // nil on a store
 }
@@ -196,6 +198,7 @@ func (s *Scheduler) Stats() Stats {
 	if s.reads.enter() {
 		defer s.reads.leave()
 		all.StoreSize = s.below.size()
+		all.DiskFree, all.DiskSize = s.below.space()
 	} else {
 		all.Parked = 0
 	}

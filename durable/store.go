@@ -79,6 +79,12 @@ type SizeReporter interface {
 	Size() int64
 }
 
+// A SpaceReporter is a [Store] that knows how many bytes are free on its disk, for it, and how many the disk has. Both
+// are 0 if that is unknown. Stats.DiskFree and Stats.DiskSize have them.
+type SpaceReporter interface {
+	Space() (free, size int64)
+}
+
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string

@@ -29,11 +29,14 @@ type backend interface {
 	len() int
 	census(ctx context.Context) (Census, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
-	overdueUntil() int64                              // what was due by then counts as overdue in CatchUp
-	overdueStarts() (total uint64, perSecond float64) // of overdue tasks, on all nodes, as far as that is known
-	fill(s *Stats)                                    // with what it has counted
-	backuper() (Backuper, bool)                       // the store, if it is one
-	size() int64                                      // bytes that the store takes, or 0 if that is unknown
+	era() uint64                // how many outages are over: what was read before the last one is old
+	nodeCount() int             // nodes that run tasks, this one included, as far as it knows
+	overdueUntil() int64        // what was due by then counts as overdue in CatchUp
+	mayBeOverdue() bool         // false if no task of a kind that is handled here can be
+	fill(s *Stats)              // with what it has counted
+	backuper() (Backuper, bool) // the store, if it is one
+	space() (free, size int64)  // bytes of the disk of the store, or 0 if that is unknown
+	size() int64                // bytes that the store takes, or 0 if that is unknown
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 

@@ -58,7 +58,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		}
 		return all[label]
 	}
-	handled := c.of.Kinds()
+	handled, cut := c.of.Kinds(), false
 	for _, k := range handled {
 		a := of(k.Kind)
 		a.paused = a.paused || k.Paused
@@ -73,8 +73,11 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	}
 	if behind, err := c.of.CatchUp(ctx); err == nil {
 		for _, k := range handled {
-			of(k.Kind).add(durable.KindCatchUp{})
+			if !behind.Cut { // or there may be some that are not counted yet
+				of(k.Kind).add(durable.KindCatchUp{})
+			}
 		}
+		cut = behind.Cut
 		for _, k := range behind.Kinds {
 			of(k.Kind).add(k)
 		}
@@ -84,6 +87,9 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		for _, k := range census.Kinds {
 			a := of(k.Kind)
 			a.paused = a.paused || k.KindPaused
+			if !census.Whole {
+				continue
+			}
 			if a.tasks == nil {
 				a.tasks = &durable.KindCensus{}
 			}
@@ -99,7 +105,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		}
 	}
 	for label, a := range all {
-		a.collect(label, metrics)
+		a.collect(label, cut, metrics)
 	}
 }
 
@@ -114,7 +120,9 @@ func (a *kindAccounts) add(k durable.KindCatchUp) {
 	a.behind.Left += k.Left
 }
 
-func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
+// collect collects what is known. If the count of overdue tasks was cut, there may be more of each kind, and the
+// oldest are known.
+func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus.Metric) {
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
 			kindStarted: a.runs.Started, kindSucceeded: a.runs.Succeeded, kindFailed: a.runs.Failed,
@@ -126,7 +134,9 @@ func (a *kindAccounts) collect(label string, metrics chan<- prometheus.Metric) {
 			kindLimited, prometheus.GaugeValue, float64(a.runs.Waiting), label)
 	}
 	if a.behind != nil {
-		metrics <- prometheus.MustNewConstMetric(kindBacklog, prometheus.GaugeValue, float64(a.behind.Left), label)
+		if !cut {
+			metrics <- prometheus.MustNewConstMetric(kindBacklog, prometheus.GaugeValue, float64(a.behind.Left), label)
+		}
 		age := 0.0
 		if a.behind.Left > 0 {
 			age = max(time.Since(a.behind.Oldest).Seconds(), 0)

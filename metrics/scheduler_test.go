@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
@@ -162,14 +163,15 @@ func TestSchedulerCollector_storeFailed(t *testing.T) {
 
 // A fakeScheduler gives out what it is set to. While it hangs, it answers no question before the end of its context.
 type fakeScheduler struct {
-	stats   durable.Stats
-	kinds   []durable.KindInfo
-	census  durable.Census
-	catchUp durable.CatchUp
-	nodes   []durable.NodeInfo
-	due     map[string]durable.Found // what is found of each kind
-	hangs   bool
-	asked   []durable.Query
+	stats    durable.Stats
+	kinds    []durable.KindInfo
+	census   durable.Census
+	catchUp  durable.CatchUp
+	counting bool // the first counts are not finished
+	nodes    []durable.NodeInfo
+	due      map[string]durable.Found // what is found of each kind
+	hangs    bool
+	asked    []durable.Query
 }
 
 func (f *fakeScheduler) Stats() durable.Stats      { return f.stats }
@@ -177,11 +179,15 @@ func (f *fakeScheduler) Err() error                { return nil }
 func (f *fakeScheduler) Kinds() []durable.KindInfo { return f.kinds }
 
 func (f *fakeScheduler) Census(ctx context.Context) (durable.Census, error) {
-	return f.census, f.answer(ctx)
+	census := f.census
+	census.Whole = !f.counting
+	return census, f.answer(ctx)
 }
 
 func (f *fakeScheduler) CatchUp(ctx context.Context) (durable.CatchUp, error) {
-	return f.catchUp, f.answer(ctx)
+	behind := f.catchUp
+	behind.Cut = f.counting
+	return behind, f.answer(ctx)
 }
 
 func (f *fakeScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
@@ -335,6 +341,21 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		// What is no text becomes text, and what has the same text then is one.
 		f.kinds = []durable.KindInfo{{Kind: "\xff", Started: 1}, {Kind: "\xfe", Started: 2}}
 		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"\uFFFD": 3})
+	})
+}
+
+// What is being counted is left out, and no part of it is taken for the whole. The age of what is overdue is known.
+func TestSchedulerCollector_whileItIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := node()
+		f.kinds = append(f.kinds, durable.KindInfo{Kind: "sms"})
+		f.counting = true
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		is(t, c, "timewheel_durable_kind_tasks", map[string]float64{})
+		is(t, c, "timewheel_durable_kind_backlog_tasks", map[string]float64{})
+		is(t, c, "timewheel_durable_kind_backlog_age_seconds", map[string]float64{"mail": 12})
+		f.counting = false
+		is(t, c, "timewheel_durable_kind_backlog_tasks", map[string]float64{"mail": 11, "sms": 0})
 	})
 }
 
@@ -632,4 +653,41 @@ func TestNames_areThoseOfTheReadme(t *testing.T) {
 	if len(documented) > 0 {
 		t.Errorf("these are documented and not exported: %v", documented)
 	}
+}
+
+// After an engine has hung for long, the metrics are those of the present within three seconds.
+func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := memengine.NewLink(memengine.New())
+		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		handle(t, s, "fail", func(context.Context, durable.Run) error { return errors.New("on purpose") })
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c := metrics.NewSchedulerCollector(s, "orders")
+		scrape := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				gather(t, c)
+			}
+		}
+		scrape(10 * time.Second)
+		back := time.Now().Add(12 * time.Second)
+		link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(back)} })
+		scrape(time.Until(back))
+		link.SetFaults(nil)
+		for i := range 30 {
+			addDurable(t, s, "fail", time.Nanosecond, fmt.Sprint(i))
+		}
+		addDurable(t, s, "fail", time.Hour, "later")
+		scrape(3 * time.Second)
+		is(t, c, "timewheel_durable_tasks_pending", map[string]float64{"": 31})
+		is(t, c, "timewheel_durable_tasks_parked", map[string]float64{"": 30})
+		is(t, c, "timewheel_durable_kind_tasks", map[string]float64{"fail scheduled": 1, "fail retrying": 0, "fail parked": 30, "fail paused": 0})
+		is(t, c, "timewheel_durable_kind_backlog_tasks", map[string]float64{"fail": 0})
+		is(t, c, "timewheel_durable_engine_away", map[string]float64{"": 0})
+	})
 }

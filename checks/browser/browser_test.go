@@ -784,10 +784,12 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 	p.until(`page.live`)
 	js[any](p, `html = (text) => inscribe(make("b"), text).innerHTML.replace(/<span class="escape">(.*?)<\/span>/g, "[$1]"), null`)
 	for call, want := range map[string]string{
-		`compact(0)`: "0", `compact(99999)`: "99,999", `compact(100000)`: "100 k", `compact(123456)`: "123.5 k",
-		`compact(999949)`: "999.9 k", `compact(999950)`: "1 M", `compact(999999999)`: "1 G", `compact(1.8e19)`: "18 E",
-		`compact(-250000)`: "-250 k",
-		`span(1e-9)`:       "1 ns", `span(9.996e-7)`: "1 µs", `span(0.0009996)`: "1 ms", `span(0.9996)`: "1 s", `span(1.5)`: "1.5 s",
+		`compact(0)`: "0", `compact(100000)`: "100,000", `compact(9999999)`: "9,999,999", `compact(12345678)`: "12.35 M",
+		`compact(999999999)`: "1 G", `compact(1.8e19)`: "18 E", `compact(-250000)`: "-250,000",
+		`shortened(99999, 1e5)`: "99,999", `shortened(100000, 1e5)`: "100 k", `shortened(123456, 1e5)`: "123.5 k",
+		`shortened(999949, 1e5)`: "999.9 k", `shortened(999950, 1e5)`: "1 M", `shortened(-250000, 1e5)`: "-250 k",
+		`clock(new Date(2020, 0, 2, 3, 4, 5))`: "2020-01-02 03:04:05", `clock(new Date()).length + ""`: "8",
+		`span(1e-9)`: "1 ns", `span(9.996e-7)`: "1 µs", `span(0.0009996)`: "1 ms", `span(0.9996)`: "1 s", `span(1.5)`: "1.5 s",
 		`span(59.94)`: "59.9 s", `span(59.96)`: "1 m", `span(60)`: "1 m", `span(61)`: "1 m 1 s", `span(3600)`: "1 h",
 		`span(3661)`: "1 h 1 m", `span(86399.9)`: "1 d", `span(290*365.25*86400)`: "290 years",
 		`until(-1)`: "now", `until(0.004)`: "now", `until(0.04)`: "40 ms", `until(0.9949)`: "990 ms", `until(0.996)`: "1.0 s",

@@ -38,9 +38,12 @@ const page = {
 // rounded is n with the given number of significant digits.
 const rounded = (n, digits) => Number(n.toPrecision(digits));
 
-// compact writes a number, with four digits if it has more than five.
-function compact(n) {
-  if (Math.abs(n) < 1e5) return n.toLocaleString("en");
+// compact writes a number as the health does, with four digits if it has more than seven.
+const compact = (n) => shortened(n, 1e7);
+
+// shortened writes a number, with four digits from one of them on.
+function shortened(n, from) {
+  if (Math.abs(n) < from) return n.toLocaleString("en");
   let power = 0;
   n = rounded(n, 4);
   for (; Math.abs(n) >= 1000 && power < 6; power++) n /= 1000;
@@ -82,13 +85,14 @@ const shapeless = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2
 const escaped = (text) => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[text] ||
   [...text].map((c) => "\\u{" + c.codePointAt(0).toString(16) + "}").join("");
 
-// stamp writes a time with its date and its zone.
+// stamp writes a time with its date and its zone, and clock with its date if that is not today's.
 const two = (n) => String(n).padStart(2, "0");
 const dateOf = (t) => `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}`;
-const clock = (t) => `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
+const timeOf = (t) => `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
+const clock = (t) => dateOf(t) === dateOf(new Date()) ? timeOf(t) : `${dateOf(t)} ${timeOf(t)}`;
 const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
 const zoneOf = (t) => zone.formatToParts(t).find((p) => p.type === "timeZoneName").value;
-const stamp = (t) => `${dateOf(t)} ${clock(t)} ${zoneOf(t)}`;
+const stamp = (t) => `${dateOf(t)} ${timeOf(t)} ${zoneOf(t)}`;
 
 // inscribe writes untrusted text into an element so that two do not look the same: what is shapeless is
 // written as an escape, which looks different from a text that reads like one.
@@ -545,7 +549,7 @@ const total = (counts) => counts.reduce((sum, n) => sum + n, 0);
 function showDial() {
   const { dial, stats } = page.state;
   $("tasks").setAttribute("d", ring(dial.tasks, band));
-  write($("pending"), compact(stats.pending));
+  write($("pending"), shortened(stats.pending, 1e5)); // there is room for so much
   write($("shape"), `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`);
   write($("turn"), `a turn in ${span(dial.tick * dial.slots)}`);
   write($("layout"), dial.layout);
@@ -562,7 +566,7 @@ function showDial() {
       const [x, y] = polar(108, share).split(" ");
       const side = Math.sin(share * 2 * Math.PI);
       const text = draw("text", { x: side > 0.5 ? 102 : side < -0.5 ? -102 : x, y, "text-anchor": side > 0.5 ? "start" : side < -0.5 ? "end" : "middle" });
-      text.textContent = compact(slot);
+      text.textContent = shortened(slot, 1e5);
       parts.push(text);
     }
     for (let q = 0; q < 12 && dial.slots >= 12; q++) {
@@ -687,7 +691,7 @@ function showNumbers(all, { stats, health, now }) {
   for (const n of all) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
-    write(n.under, n.about ? n.about(stats) : changeText(n));
+    write(n.under, n.about ? n.about(stats, page.tasks) : changeText(n));
     const alarm = health.findings.some((f) => f.kind === n.alarm);
     n.card.classList.toggle("alarm", alarm);
     chart(n, stats, now);
@@ -735,9 +739,9 @@ function chart(n, stats, now) {
   n.line.setAttribute("d", line);
   n.area.setAttribute("d", area);
   const from = new Date(end - length * 1000);
-  write(n.axis.firstChild, clock(from));
+  write(n.axis.firstChild, timeOf(from)); // less than an hour ago; its title has the date
   n.axis.firstChild.title = stamp(from);
-  write(n.axis.lastChild, clock(new Date(end)));
+  write(n.axis.lastChild, timeOf(new Date(end)));
 }
 
 // ---- the lateness
@@ -902,7 +906,7 @@ function showRuns() {
   write($("runs-all"), stats.workers > 0 ? `${compact(stats.running)} of ${compact(stats.workers)} workers busy` : `${compact(stats.running)} in progress`);
   fill($("runs"), runs, [
     { text: (r) => span(r.for) },
-    { text: (r) => r.for < 43200 ? clock(new Date(r.due)) : dateOf(new Date(r.due)), kind: "time" },
+    { text: (r) => clock(new Date(r.due)), kind: "time" },
   ], stats.running > 0 ? "They end too fast to be listed." : "No job is running.");
 }
 

@@ -9,7 +9,7 @@ const toList = (values) => to({ list: "tasks", ...values });
 // ---- the state
 
 const tasksNumbers = [
-  { name: "Pending", field: "pending", note: "tasks" },
+  { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.census, state.now) || "tasks" }, // of all nodes, as they were counted
   { name: "Waiting", field: "waiting", alarm: "overloaded", about: (s) => s.unhandled ? `for a worker; ${compact(s.unhandled)} for a handler` : "due, for a worker" },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
@@ -17,6 +17,12 @@ const tasksNumbers = [
   { name: "Failed", field: "failed", rate: true, alarm: "failing" },
 ];
 addNumbers(tasksNumbers, $("tasks-numbers"), $("tasks-range"), "tasks-");
+
+// ageText says how old what was read is, if it is too old to be shown as the present.
+function ageText(verb, at, now) {
+  const age = at ? (Date.parse(now) - Date.parse(at)) / 1000 : 0;
+  return age > 15 ? `${verb} ${span(age)} ago` : "";
+}
 
 let polling = false;
 
@@ -102,14 +108,15 @@ function showStates(state) {
     write(s.value, n === null ? "›" : compact(n));
     s.link.classList.toggle("alarm", state.health.findings.some((f) => f.kind === s.alarm));
   }
-  const { at, whole } = state.census, age = at ? (Date.parse(state.now) - Date.parse(at)) / 1000 : 0;
-  write($("counted"), !at ? "being counted" : !whole ? "still being counted" : age > 5 ? `counted ${span(age)} ago` : "");
+  const { at, whole } = state.census;
+  write($("counted"), !at ? "being counted" : [ageText("counted", at, state.now), whole ? "" : "still being counted"].filter(Boolean).join(", "));
 }
 
 // ---- kinds
 
 function showKinds(state) {
-  write($("kinds-all"), state.kinds.length === 0 ? "" : state.nodes.length > 1 ? "attempts are those of this node" : "");
+  const ofOne = state.kinds.length > 0 && state.nodes.length > 1 ? "attempts are those of this node" : "";
+  write($("kinds-all"), [ofOne, ageText("tasks counted", state.read.census, state.now)].filter(Boolean).join(", "));
   $("pause-all").hidden = !page.control;
   label($("pause-all"), state.paused ? "Resume all kinds" : "Pause all kinds");
   const body = $("kinds");
@@ -220,7 +227,7 @@ async function pauseKinds(resume, kind) {
 
 function showNodes(state) {
   const list = $("nodes"), { nodes } = state;
-  write($("nodes-all"), nodes.length > 1 ? `${nodes.length} share the engine` : "");
+  write($("nodes-all"), [nodes.length > 1 ? `${nodes.length} share the engine` : "", ageText("read", state.read.nodes, state.now)].filter(Boolean).join(", "));
   while (list.children.length > nodes.length) list.lastChild.remove();
   nodes.forEach((n, i) => {
     let li = list.children[i];
@@ -237,9 +244,8 @@ function showNodes(state) {
     inscribe(h.firstChild, n.name || "this process");
     write(h.lastChild, n.self && n.name ? "this one" : "");
     lease.hidden = n.lease === 0;
-    const late = n.lease > 0 && n.left !== null && n.left < n.lease / 2;
-    li.classList.toggle("wrong", late);
-    write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
+    li.classList.toggle("wrong", n.late);
+    write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `${n.late ? "! " : ""}its lease ran out ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
     write(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");

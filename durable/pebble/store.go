@@ -24,8 +24,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Store is a [durable.Store] in a directory, a [durable.FailureReporter], a [durable.Backuper] and a
-// [durable.SizeReporter]. See [Open].
+// A Store is a [durable.Store] in a directory, a [durable.FailureReporter], a [durable.Backuper], a
+// [durable.SizeReporter] and a [durable.SpaceReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
@@ -616,6 +616,16 @@ func (s *Store) Len() int { return int(s.length.Load()) }
 func (s *Store) Size() int64 {
 	m := s.db.Metrics()
 	return int64(m.DiskSpaceUsage())
+}
+
+// Space returns how many bytes of the disk are free for the store, and how many the disk has, or 0 if the file system
+// does not know.
+func (s *Store) Space() (free, size int64) {
+	disk, err := s.guard.GetDiskUsage(s.dir)
+	if err != nil {
+		return 0, 0
+	}
+	return int64(disk.AvailBytes), int64(disk.TotalBytes)
 }
 
 // Close closes the store. It returns what the store has failed with, if it has: what was committed before is on

@@ -732,6 +732,26 @@ func writeFile(t *testing.T, files vfs.FS, name string, data []byte) {
 	}
 }
 
+// The store knows its disk. A file system that does not know it has none.
+func TestStore_space_isThatOfTheDisk(t *testing.T) {
+	store, err := pebble.Open(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if free, size := store.Space(); size <= 0 || free < 0 || free > size {
+		t.Errorf("%d of %d bytes are free", free, size)
+	}
+	inMemory, err := pebble.OpenOn("store", vfs.NewMem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inMemory.Close()
+	if free, size := inMemory.Space(); free != 0 || size != 0 {
+		t.Errorf("in memory %d of %d bytes are free", free, size)
+	}
+}
+
 // The size follows what is in the store, and is that of the files.
 func TestStore_size_isThatOfTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")

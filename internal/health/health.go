@@ -6,6 +6,8 @@ package health
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -185,8 +187,16 @@ func count[N int | uint64](n N, what string) string {
 	return number(n) + " " + what
 }
 
-// number writes 1204 as "1,204".
+// number writes 1204 as "1,204", and 12345678 as "12.35 M". The page does the same.
 func number[N int | uint64](n N) string {
+	if n >= 1e7 {
+		power := -1
+		short, _ := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'e', 3, 64), 64)
+		for ; short >= 1000; power++ {
+			short /= 1000
+		}
+		return strconv.FormatFloat(math.Round(short*1000)/1000, 'f', -1, 64) + " " + "kMGTPE"[power:power+1]
+	}
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

@@ -122,3 +122,14 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+func TestNumber(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0", 999: "999", 1204: "1,204", 136_494: "136,494", 9_999_999: "9,999,999", 12_345_678: "12.35 M", 10_000_000: "10 M",
+		999_949_999: "999.9 M", 999_999_999: "1 G", 18e18: "18 E",
+	} {
+		if got := number(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
 // The kinds of findings about a durable scheduler, the worst first. Stopped is worse than all of them, and
@@ -23,13 +25,21 @@ const (
 	CatchingUp  Kind = "backlog"   // overdue tasks are left
 )
 
-// Paused is the kind of the notes: what somebody wants to be so is no alarm.
-const Paused Kind = "paused"
+// The kinds of the notes, which are no alarm.
+const (
+	Paused  Kind = "paused" // somebody wants it to be so
+	DiskLow Kind = "disk"   // the disk of the store is nearly full, and the store works
+)
 
 const (
 	// fewFailures is how many attempts of a kind must have failed lately to be reported: fewer are likely to be
 	// mended by the next attempt.
 	fewFailures = 3
+
+	// overAfter is how long a kind must not have failed to fail no longer, and backAfter how long it is said of a node
+	// that was lost that it is back.
+	overAfter = 10 * time.Second
+	backAfter = 5 * time.Second
 
 	// mostAlike is how many findings of one kind are told apart. The others are counted.
 	mostAlike = 3
@@ -46,17 +56,24 @@ type SchedulerReading struct {
 	Full    bool   // it has failed because the disk is full
 	Away    string // why the engine does not answer, or empty
 
+	Counting                  bool      // the tasks are being counted; Tasks is old, and Parked unknown
+	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all of them
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // of the runs that wait for a worker
+
+	DiskFree, DiskSize int64 // bytes of the disk of the store; 0 if unknown
 
 	Kinds    []KindReading
 	Orphans  []DueReading  // kinds that have no handler
 	Paused   []DueReading  // paused kinds; one without a name if all kinds are paused
 	Nodes    []NodeReading // none on a store
+	NodesOld bool          // what is known of the nodes is of before an outage, or too old to judge by
+	Lost     []LostNode    // the last ones that other nodes have taken over
 	Left     Backlog       // of the kinds that no limit holds back
 	Limited  Backlog       // of the kinds whose runs wait for their limit
 	LeftMore bool          // there are more than these
+	LeftAt   time.Time     // when these were counted; zero if unknown
 	Done     time.Time     // when all of these will have been started; zero if unknown
 }
 
@@ -69,8 +86,8 @@ type Backlog struct {
 // A KindReading is about the tasks of a kind.
 type KindReading struct {
 	Kind                       string
-	Parked                     int
-	Started, Succeeded, Failed uint64 // attempts here, since New
+	Tasks, Parked              int
+	Started, Succeeded, Failed uint64 // attempts here, since New; no run that was cancelled has failed
 	Failure                    string // the last error, if known
 }
 
@@ -91,8 +108,36 @@ type NodeReading struct {
 	Left    time.Duration // of the lease; negative if it has run out
 }
 
+// A LostNode is one whose lease had run out, and whose tasks another node has taken over.
+type LostNode struct {
+	Name string
+	At   time.Time // when it was taken over
+}
+
 // IsLate reports whether the node has missed two of the renewals that are due each quarter of a lease.
 func (n NodeReading) IsLate() bool { return n.Left < n.Lease/2 }
+
+// LateNodes returns the nodes that have missed two renewals although the engine would have answered them.
+func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReading) {
+	if now.Away != "" || now.NodesOld {
+		return nil
+	}
+	var back time.Time // since when the engine answers again
+	for i := len(past) - 1; i >= 0; i-- {
+		if past[i].Away != "" {
+			if back = now.Time; i+1 < len(past) {
+				back = past[i+1].Time
+			}
+			break
+		}
+	}
+	for _, n := range now.Nodes {
+		if n.IsLate() && now.Time.Sub(back) >= n.Lease/2 {
+			late = append(late, n)
+		}
+	}
+	return late
+}
 
 // JudgeScheduler is [Judge] for a durable scheduler.
 func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
@@ -105,7 +150,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, nodesLate, allBusy, unhandled, failing, parked, nodesLost, catchingUp,
+		engineAway, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -114,8 +159,12 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 
 // SchedulerIsWell says in words that nothing is wrong at the reading.
 func SchedulerIsWell(now SchedulerReading) string {
-	text := fmt.Sprintf("Working: %s of %s busy, %s, none parked",
-		number(now.Running), count(now.Workers, "worker"), count(now.Tasks, "task"))
+	text := fmt.Sprintf("Working: %s of %s busy", number(now.Running), count(now.Workers, "worker"))
+	if now.Counting {
+		text += ", the tasks are being counted"
+	} else {
+		text += fmt.Sprintf(", %s, none parked", count(now.Tasks, "task"))
+	}
 	if len(now.Nodes) > 1 {
 		text += fmt.Sprintf(", %s", count(len(now.Nodes), "node"))
 	}
@@ -123,7 +172,7 @@ func SchedulerIsWell(now SchedulerReading) string {
 }
 
 // NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused, and what is overdue
-// while runs wait for a limit of their kind.
+// while runs wait for a limit of their kind. And it says that the disk of the store is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -148,7 +197,32 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		f.Text += "; runs wait for the limit of their kind"
 		all = append(all, f)
 	}
-	return all
+	return append(all, diskLow(now, past)...)
+}
+
+// lowDisk is how much of a disk is little: one part in lowDisk.
+const lowDisk = 20
+
+func diskLow(now SchedulerReading, past []SchedulerReading) []Finding {
+	is := func(r SchedulerReading) bool { return r.DiskSize > 0 && r.DiskFree < r.DiskSize/lowDisk }
+	if !is(now) || now.Broken != "" { // or a finding says that the disk is full
+		return nil
+	}
+	return []Finding{{DiskLow, since(now, past, is), fmt.Sprintf("The disk of the store is nearly full: %s of %s are free",
+		size(now.DiskFree), size(now.DiskSize))}}
+}
+
+// size writes a number of bytes as "1.2 GB".
+func size(n int64) string {
+	const units = "kMGTPE"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/1000, 0
+	for ; f >= 999.95; i++ {
+		f /= 1000
+	}
+	return fmt.Sprintf("%.1f %cB", f, units[i])
 }
 
 // since returns from which reading on something has been so. It is zero if it was so at the first reading
@@ -191,15 +265,9 @@ func engineAway(now SchedulerReading, past []SchedulerReading) []Finding {
 		lasting(now.Time, from), cause(now.Away))}}
 }
 
-func nodesLate(now SchedulerReading, _ []SchedulerReading) []Finding {
-	if now.Away != "" {
-		return nil // what is known of the nodes is old
-	}
+func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 	var all []Finding
-	for _, n := range now.Nodes {
-		if !n.IsLate() {
-			continue
-		}
+	for _, n := range LateNodes(now, past) {
 		from := now.Time.Add(n.Left - n.Lease)
 		text := fmt.Sprintf("Node %s has not renewed its lease for %s", n.Name, Span(n.Lease-n.Left))
 		if n.Left <= 0 {
@@ -231,6 +299,9 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
+	if now.Away != "" {
+		return nil // what is known is of before
+	}
 	where := "here"
 	if len(now.Nodes) > 1 {
 		where = "on any node"
@@ -267,7 +338,7 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	var all []Finding
 	for _, k := range now.Kinds {
 		ended, failed, from := attemptsLately(now, past, k)
-		if failed < fewFailures || 2*failed <= ended {
+		if failed < fewFailures || 2*failed <= ended || isOver(now, past, k) {
 			continue
 		}
 		where := ""
@@ -303,6 +374,21 @@ func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading
 	return k.Succeeded - base.Succeeded + failed, failed, from
 }
 
+// isOver reports whether a kind that has failed lately fails no longer: its tasks are gone, or it has failed for the
+// last time overAfter ago, and enough attempts have succeeded since.
+func isOver(now SchedulerReading, past []SchedulerReading, k KindReading) bool {
+	last, succeeded := now.Time, uint64(0) // the reading that saw the last failure, and the attempts since
+	for i := len(past) - 1; i >= 0; i-- {
+		was := past[i].kind(k.Kind)
+		if was.Failed < k.Failed {
+			break
+		}
+		last, succeeded = past[i].Time, k.Succeeded-was.Succeeded
+	}
+	gone := k.Tasks == 0 && !now.Counted.IsZero() && !now.Counted.Before(last)
+	return gone || succeeded >= fewFailures && now.Time.Sub(last) >= overAfter
+}
+
 func (r SchedulerReading) kind(name string) KindReading {
 	for _, k := range r.Kinds {
 		if k.Kind == name {
@@ -313,7 +399,7 @@ func (r SchedulerReading) kind(name string) KindReading {
 }
 
 func parked(now SchedulerReading, past []SchedulerReading) []Finding {
-	if now.Parked == 0 {
+	if now.Parked == 0 || now.Away != "" {
 		return nil
 	}
 	most := KindReading{}
@@ -337,44 +423,77 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text + ", until somebody acts"}}
 }
 
-// nodesLost reports the members that have gone lately and did not leave by themselves: their lease was late
-// when they were seen last, or would have run out before they were missed, or they joined again without being
-// restarted.
+// nodesLost reports the nodes that were lost lately: those that others say they have taken over, and those that
+// were late when they were seen last, in case the node that has taken them over is gone as well. A node that leaves
+// by itself is neither. One that is back without having been restarted is reported for a while.
 func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
-	if now.Away != "" {
+	if now.Away != "" || now.NodesOld {
 		return nil
+	}
+	var lost []LostNode // the last of each name
+	note := func(l LostNode) {
+		for i := range lost {
+			if lost[i].Name == l.Name {
+				if l.At.After(lost[i].At) {
+					lost[i] = l
+				}
+				return
+			}
+		}
+		lost = append(lost, l)
+	}
+	for _, l := range now.Lost {
+		note(l)
 	}
 	known := make(map[int64]bool)
 	for _, n := range now.Nodes {
 		known[n.ID] = true
 	}
 	missed := now.Time // when the reading after past[i] was made
-	var all []Finding
 	for i := len(past) - 1; i >= 0 && now.Time.Sub(past[i].Time) <= Lately; i-- {
 		if past[i].Away != "" {
 			continue // who is missed after that is missed since the engine is back
 		}
 		for _, n := range past[i].Nodes {
-			if known[n.ID] {
-				continue
+			said := func(l LostNode) bool { return l.Name == n.Name }
+			if !known[n.ID] && (n.IsLate() || now.joinedAgain(n)) && !slices.ContainsFunc(lost, said) {
+				note(LostNode{n.Name, missed})
 			}
 			known[n.ID] = true
-			back := slices.ContainsFunc(now.Nodes, func(m NodeReading) bool {
-				return m.Name == n.Name && m.Started.Equal(n.Started) && !n.Started.IsZero()
-			})
-			if !back && !n.IsLate() && missed.Sub(past[i].Time) < n.Left {
-				continue
-			}
-			text := fmt.Sprintf("Node %s was lost %s: its lease ran out, and other nodes took its tasks over",
-				n.Name, ago(now.Time.Sub(missed)))
-			if back {
-				text += "; it is back"
-			}
-			all = append(all, Finding{NodeLost, missed, text})
+		}
+		for _, l := range past[i].Lost {
+			note(l)
 		}
 		missed = past[i].Time
 	}
+	var all []Finding
+	for _, l := range lost {
+		age := now.Time.Sub(l.At)
+		back := now.isBack(l) || slices.ContainsFunc(past, func(p SchedulerReading) bool { return p.Time.After(l.At) && p.isBack(l) })
+		if age > Lately || back && age >= backAfter {
+			continue
+		}
+		text := fmt.Sprintf("Node %s was lost %s: its lease ran out, and other nodes took its tasks over", l.Name, ago(age))
+		if back {
+			text += "; it is back"
+		}
+		all = append(all, Finding{NodeLost, l.At, text})
+	}
 	return few(all, "nodes were lost")
+}
+
+// isBack reports whether the node that was lost is there, and was not restarted.
+func (r SchedulerReading) isBack(lost LostNode) bool {
+	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
+		return n.Name == lost.Name && !n.Started.IsZero() && n.Started.Before(lost.At)
+	})
+}
+
+// joinedAgain reports whether a node that is missed is another member now, without having been restarted.
+func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
+	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
+		return n.Name == missed.Name && n.Started.Equal(missed.Started) && !n.Started.IsZero()
+	})
 }
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
@@ -389,6 +508,9 @@ func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerRe
 	}
 	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s",
 		atLeast(now.LeftMore), count(part(now).Tasks, "overdue task"), ago(now.Time.Sub(part(now).Oldest)))
+	if !now.LeftAt.IsZero() && now.Time.Sub(now.LeftAt) > recent.Stale {
+		text += fmt.Sprintf(", counted %s", ago(now.Time.Sub(now.LeftAt)))
+	}
 	if now.Done.After(now.Time) && part(now).Tasks == now.Left.Tasks+now.Limited.Tasks {
 		text += ", done in about " + Span(now.Done.Sub(now.Time))
 	}

@@ -136,4 +136,13 @@ func cancels(t *testing.T, r *rig) {
 		}
 		r.ran(2 * time.Second)
 	}
+	var failed, cancelled uint64
+	for _, s := range r.all {
+		for _, k := range s.Kinds() {
+			failed, cancelled = failed+k.Failed, cancelled+k.Cancelled
+		}
+	}
+	if want := uint64(2 * len(r.all)); failed != want || cancelled != want {
+		t.Errorf("%d have failed, and %d of them are cancelled, want %d", failed, cancelled, want)
+	}
 }

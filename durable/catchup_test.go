@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A backlog that takes seconds to count is never shown as less than it is: it is cut until it is counted whole, and
+// then exact, less what has been started. Two kinds run at different rates.
+func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
+	const tasks, each = 3000, time.Millisecond // 3 s to count a kind
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, store: memstore.New(), begin: time.Now(), opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
+		r.open()
+		r.handle("slow", sleeper(0))
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec + time.Duration(i)},
+				durable.Task{Key: fmt.Sprint("slow", i), Kind: "slow", Delay: 2*sec + time.Duration(i)})
+		}
+		time.Sleep(hour)
+		r.crash()
+		r.must(r.Shutdown(ctx))
+		s, err := durable.New(drowsy{r.store.Reopen(), each}, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		var started atomic.Int64
+		h := func(context.Context, durable.Run) error { started.Add(1); return nil }
+		r.must(s.Handle("note", h))
+		r.must(s.Handle("slow", h))
+		r.must(s.Start())
+		exact := 0
+		for second := range 60 {
+			c, err := s.CatchUp(ctx)
+			r.must(err)
+			synctest.Wait()
+			left := 2*tasks - int(started.Load())
+			switch {
+			case c.Cut:
+				if c.Left > left || c.Left == 0 || second > 10 || exact > 0 || !c.Done.IsZero() {
+					t.Errorf("after %d s %d are left, and CatchUp is %+v", second, left, c)
+				}
+			default:
+				exact++
+				if c.Left < left-1 || c.Left > left+1 || len(c.Kinds) != 2 || time.Since(c.At) > 80*sec {
+					t.Errorf("after %d s %d are left, and CatchUp is %+v", second, left, c)
+				}
+				if note := c.Kinds[0]; second > 12 && note.Done.IsZero() || second < 10 && !note.Done.IsZero() {
+					t.Errorf("after %d s the end of a kind is %v", second, note.Done)
+				}
+				if slow := c.Kinds[1]; !slow.Done.IsZero() || !c.Done.IsZero() { // none of it has been started
+					t.Errorf("after %d s an end is promised: %+v", second, c)
+				}
+			}
+			time.Sleep(sec)
+		}
+		if exact < 45 {
+			t.Errorf("of 60 counts %d were exact", exact)
+		}
+		time.Sleep(3 * time.Minute) // note is done, and slow has begun
+		c, err := s.CatchUp(ctx)
+		r.must(err)
+		want := time.Duration(2*tasks-int(started.Load())) * sec / 20
+		if len(c.Kinds) != 1 || c.Kinds[0].Kind != "slow" || c.Done != c.Kinds[0].Done || time.Until(c.Done) < want*8/10 ||
+			time.Until(c.Done) > want*12/10 {
+			t.Errorf("the last kind is done in %v, want %v: %+v", time.Until(c.Done), want, c)
+		}
+		time.Sleep(3 * time.Minute)
+		if c, err := s.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 {
+			t.Errorf("at the end it is %+v, %v", c, err)
+		}
+	})
+}
+
+// What was counted before an outage is not the present after it, however long it took: counts are begun again at once,
+// and until they have ended they are not whole. What an engine that hung takes is not what a count costs.
+func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.add(durable.Task{Key: "first", Kind: "note", Delay: hour})
+		slow := memengine.Fault{Delay: time.Second}
+		a.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Census" || method == "Due" {
+				return slow
+			}
+			return memengine.Fault{}
+		})
+		ask := func() (durable.Census, durable.CatchUp) {
+			t.Helper()
+			census, err := a.Census(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			behind, err := a.CatchUp(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			return census, behind
+		}
+		ask()
+		time.Sleep(2 * sec)
+		if census, behind := ask(); !census.Whole || behind.Cut || behind.At.IsZero() {
+			t.Fatalf("at first there is %+v, %+v", census, behind)
+		}
+		time.Sleep(time.Minute)
+		for round := range 3 {
+			before := time.Now()
+			hang := time.Duration(3+4*round) * sec
+			a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(before.Add(hang))} })
+			for time.Since(before) < hang {
+				within, cancel := context.WithTimeout(ctx, sec)
+				if census, err := a.Census(within); err == nil && census.At.After(before) {
+					t.Errorf("while it hangs there is %+v", census)
+				}
+				_, _ = a.CatchUp(within)
+				cancel()
+				time.Sleep(sec)
+			}
+			a.link.SetFaults(func(method string) memengine.Fault {
+				if method == "Census" || method == "Due" {
+					return slow
+				}
+				return memengine.Fault{}
+			})
+			back := time.Now()
+			a.add(durable.Task{Key: fmt.Sprint("round", round), Kind: "note", Delay: hour})
+			time.Sleep(sec / 2) // until a renewal has been answered
+			if census, behind := ask(); census.Whole || !behind.Cut || a.Stats().Pending != 1+round {
+				t.Errorf("at first it is %+v and %+v", census, behind)
+			}
+			time.Sleep(2 * sec)
+			if census, behind := ask(); !census.Whole || census.At.Before(back) || census.Kinds[0].Tasks != 2+round || behind.Cut ||
+				behind.At.Before(back) {
+				t.Errorf("%v after the outage of %v the counts are %+v, %+v", time.Since(back), hang, census, behind)
+			}
+			time.Sleep(time.Minute)
+		}
+		a.link.SetFaults(nil)
+	})
+}
