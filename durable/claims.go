@@ -168,7 +168,7 @@ const (
 
 // stuckLocked reports whether all workers are busy with long runs, and there are other nodes.
 func (n *node) stuckLocked() bool {
-	return n.members > 1 && n.own()-n.lastStart.Load() > int64(stuckAfter) &&
+	return n.members > 1 && n.cfg.age(time.Now())-n.count.lastStart.Load() > int64(stuckAfter) &&
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 

@@ -84,11 +84,20 @@ type live struct {
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
-	ran       atomic.Bool   // its handler was called; set by its worker
+	ran       atomic.Bool   // its handler was called; set by its worker, after
+	began     int64         // when that was, by the wall clock
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
 	claim     *claim        // of a node; nil in a keeper
+}
+
+// started returns when its handler was called, by the wall clock, or 0 if it was not.
+func (l *live) started() int64 {
+	if l.ran.Load() {
+		return l.began
+	}
+	return 0
 }
 
 const (
@@ -428,7 +437,7 @@ func (k *keeper) getMany(ctx context.Context, keys []string) (map[string]view, e
 	return found, nil
 }
 
-func (k *keeper) view(rec *record) view { return view{rec: rec, running: k.running.has(rec)} }
+func (k *keeper) view(rec *record) view { return k.running.view(rec) }
 
 func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
@@ -470,11 +479,12 @@ func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.ca
 func (k *keeper) overdueUntil() int64 { return k.now() - int64(overdueAfter) }
 
 func (k *keeper) fill(s *Stats) {
-	k.count.fill(s)
+	k.count.fill(s, k.cfg.age(time.Now()))
 	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
 func (k *keeper) queue() *backlog            { return k.backlog }
+func (k *keeper) progress() *handlings       { return &k.handlings }
 func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }
 func (k *keeper) failing() <-chan struct{}   { return k.failed }
 func (k *keeper) stop()                      { k.backlog.stop() }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -96,8 +95,6 @@ type node struct {
 
 	counts   count
 	caughtUp rate // starts of overdue tasks
-
-	lastStart atomic.Int64 // of a run, by the node's own time
 }
 
 // Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
@@ -377,7 +374,7 @@ func (n *node) stats() *NodeStats {
 }
 
 func (n *node) fill(s *Stats) {
-	n.count.fill(s)
+	n.count.fill(s, n.cfg.age(time.Now()))
 	s.Node = n.stats()
 	_, s.Parked = n.counts.read().sum()
 }
@@ -396,6 +393,7 @@ func (n *node) overdueStarts() (total uint64, perSecond float64) {
 
 func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
 func (n *node) queue() *backlog            { return n.backlog }
+func (n *node) progress() *handlings       { return &n.handlings }
 func (n *node) backuper() (Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}   { return nil }
 

@@ -126,12 +126,12 @@ func (n *node) namer(ctx context.Context) func(MemberID) string {
 }
 
 func (s *Scheduler) kindInfos() (all []KindInfo) {
-	paused := s.kinds.pauses()
+	paused, running := s.kinds.pauses(), s.below.progress().byKind()
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
 		i := KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
-			Limit: k.limit, Cluster: k.cluster,
+			Limit: k.limit, Cluster: k.cluster, Running: running[name].runs, Longest: running[name].longest(),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), ParkedTotal: k.parked.Load(),
 		}
 		if k.gate != nil && !i.Paused {

@@ -183,6 +183,9 @@ type KindInfo struct {
 	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
 	Waiting     int   // due runs that this scheduler holds and that wait for the limits; 0 while it is paused
 
+	Running int           // runs in progress on this scheduler
+	Longest time.Duration // how long the longest of these has taken; 0 if there is none
+
 	// Calls of the handler, also those of which the result does not count, because the task was removed, moved or
 	// paused meanwhile. Stats leaves these out of Succeeded and Failed.
 	Started     uint64

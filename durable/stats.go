@@ -26,6 +26,8 @@ type Stats struct {
 	Unhandled int // due tasks that have been read and wait because their kind has no handler
 
 	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
+	LongestRun time.Duration // how long the longest run in progress has taken; 0 if there is none
+	SinceStart time.Duration // since a handler was called last; 0 if none was
 
 	Added       uint64 // tasks that were added
 	Removed     uint64 // tasks that were removed or replaced
@@ -58,6 +60,12 @@ func (s Stats) String() string {
 	fmt.Fprintf(&b, ", %d running on at most %d workers", s.Running, s.Workers)
 	if s.OldestWait > 0 {
 		fmt.Fprintf(&b, ", the oldest wait is %v", s.OldestWait)
+	}
+	if s.LongestRun > 0 {
+		fmt.Fprintf(&b, ", the longest run has taken %v", s.LongestRun)
+	}
+	if s.SinceStart > 0 {
+		fmt.Fprintf(&b, ", the last one started %v ago", s.SinceStart)
 	}
 	fmt.Fprintf(&b, "; tasks: %d added, %d removed, %d times parked", s.Added, s.Removed, s.ParkedTotal)
 	fmt.Fprintf(&b, "; runs: %d started, %d retried, %d succeeded, %d failed", s.Started, s.Retried, s.Succeeded, s.Failed)
@@ -138,6 +146,7 @@ type counter struct {
 	unhandled                                               atomic.Int64
 	retried, changes                                        atomic.Uint64
 	commits                                                 timing
+	lastStart                                               atomic.Int64 // the age of the scheduler then; 0 before the first
 
 	// Of a node.
 	calls                                                   timing
@@ -145,8 +154,9 @@ type counter struct {
 	renewed                                                 atomic.Int64 // when the last renewal was sent that was answered
 }
 
-// start counts a call of the handler.
-func (c *counter) start(rec *record) {
+// start counts a call of the handler, at that age of the scheduler.
+func (c *counter) start(rec *record, age int64) {
+	c.lastStart.Store(max(age, 1))
 	c.started.Add(1)
 	if rec.attempts > 0 {
 		c.retried.Add(1)
@@ -166,8 +176,17 @@ func (c *counter) add(t tally) {
 	c.failed.Add(t.failed)
 }
 
-// fill puts in what was counted.
-func (c *counter) fill(s *Stats) {
+// sinceStart returns how long ago a handler was called last, or 0 if none was.
+func (c *counter) sinceStart(age int64) time.Duration {
+	if last := c.lastStart.Load(); last > 0 {
+		return time.Duration(max(age-last, 1))
+	}
+	return 0
+}
+
+// fill puts in what was counted, at that age of the scheduler.
+func (c *counter) fill(s *Stats, age int64) {
+	s.SinceStart = c.sinceStart(age)
 	s.Unhandled = int(c.unhandled.Load())
 	s.Added = c.added.Load()
 	s.Removed = c.removed.Load()
@@ -185,6 +204,9 @@ func (s *Scheduler) Stats() Stats {
 	w := s.wheel.Stats()
 	all := Stats{
 		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
+	}
+	for _, p := range s.below.progress().byKind() {
+		all.LongestRun = max(all.LongestRun, p.longest())
 	}
 	paused := s.kinds.pauses()
 	for _, g := range s.kinds.gated() {
