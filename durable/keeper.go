@@ -470,7 +470,7 @@ func (k *keeper) len() int { return k.store.Len() }
 func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
-	report := k.cfg.report(k.wheel, k.kinds)
+	report := k.cfg.report(k.work(), k.kinds)
 	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
 }
 
@@ -479,12 +479,11 @@ func (k *keeper) overdueStarts() (total uint64, perSecond float64) { return k.ca
 func (k *keeper) overdueUntil() int64 { return k.now() - int64(overdueAfter) }
 
 func (k *keeper) fill(s *Stats) {
-	k.count.fill(s, k.cfg.age(time.Now()))
+	k.count.fill(s)
 	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
 func (k *keeper) queue() *backlog            { return k.backlog }
-func (k *keeper) progress() *handlings       { return &k.handlings }
 func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }
 func (k *keeper) failing() <-chan struct{}   { return k.failed }
 func (k *keeper) stop()                      { k.backlog.stop() }

@@ -130,7 +130,7 @@ func (n *node) renew(t *term) bool {
 	n.mu.Unlock()
 	gates := n.kinds.shared()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.wheel, n.kinds).encode(count))
+	now, members, err := n.engine.Renew(ctx, t.id, n.cfg.report(n.work(), n.kinds).encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -94,7 +95,8 @@ type node struct {
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
 	counts   count
-	caughtUp rate // starts of overdue tasks
+	caughtUp rate         // starts of overdue tasks
+	free     atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
 }
 
 // Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
@@ -112,6 +114,7 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 	}
 	n.helper.Go(n.keepMember)
 	n.helper.Go(n.keepClaims)
+	n.helper.Go(n.keepLookout)
 	return s, nil
 }
 
@@ -172,6 +175,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n.starts = newLane(splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
 	n.backlog.shared = true
+	n.free.Store(None)
 	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
 	return n
 }
@@ -374,7 +378,7 @@ func (n *node) stats() *NodeStats {
 }
 
 func (n *node) fill(s *Stats) {
-	n.count.fill(s, n.cfg.age(time.Now()))
+	n.count.fill(s)
 	s.Node = n.stats()
 	_, s.Parked = n.counts.read().sum()
 }
@@ -393,7 +397,6 @@ func (n *node) overdueStarts() (total uint64, perSecond float64) {
 
 func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
 func (n *node) queue() *backlog            { return n.backlog }
-func (n *node) progress() *handlings       { return &n.handlings }
 func (n *node) backuper() (Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}   { return nil }
 

@@ -10,17 +10,15 @@ import (
 	"runtime/debug"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // report returns what a scheduler says about itself.
-func (c *config) report(wheel *timewheel.TimeWheel, kinds *kinds) NodeReport {
-	w := wheel.Stats()
+func (c *config) report(w workload, kinds *kinds) NodeReport {
 	names := kinds.names()
 	slices.Sort(names)
 	return NodeReport{
 		Version: c.version, Kinds: names, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.made,
+		OldestWait: w.OldestWait, SinceStart: w.sinceStart, Busiest: w.busiest(),
 	}
 }
 
@@ -126,7 +124,7 @@ func (n *node) namer(ctx context.Context) func(MemberID) string {
 }
 
 func (s *Scheduler) kindInfos() (all []KindInfo) {
-	paused, running := s.kinds.pauses(), s.below.progress().byKind()
+	paused, running := s.kinds.pauses(), s.below.work().kinds
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
 		i := KindInfo{

@@ -161,6 +161,20 @@ type NodeReport struct {
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
 	Started time.Time `json:"started"` // when it was started
+
+	// As in Stats, in nanoseconds. An earlier version does not report them.
+	OldestWait time.Duration `json:"oldest_wait,omitempty"`
+	SinceStart time.Duration `json:"since_start,omitempty"`
+
+	// The kind with most runs in progress there. Of several the one with the longest run, and none that is not UTF-8.
+	Busiest KindRuns `json:"busiest,omitzero"`
+}
+
+// KindRuns are the runs of a kind that are in progress.
+type KindRuns struct {
+	Kind    string        `json:"kind"`
+	Running int           `json:"running"`
+	Longest time.Duration `json:"longest"` // how long the longest of them has taken, in nanoseconds
 }
 
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.

@@ -14,6 +14,11 @@ import (
 // Parked is exact when the tasks that were there before New have been read once, in the background. Until then
 // it lacks those that have not been read.
 //
+// OldestWait is that of the runs in line for a worker, and of the overdue tasks that no worker takes: because all are
+// busy and the longest run has taken a second, or because none has started for five seconds. On a node it includes
+// overdue tasks that no node holds, as they were found a second ago, or up to 15 s ago if the engine is slow. Tasks
+// that wait for a handler here, a limit or the end of a pause are left out.
+//
 // On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other
 // numbers are the node's own, and Unhandled is 0.
 type Stats struct {
@@ -25,7 +30,7 @@ type Stats struct {
 	Parked    int // tasks that are parked; 0 after Shutdown, as Pending
 	Unhandled int // due tasks that have been read and wait because their kind has no handler
 
-	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
+	OldestWait time.Duration // how long the run that is due first has waited for a worker; 0 if none waits
 	LongestRun time.Duration // how long the longest run in progress has taken; 0 if there is none
 	SinceStart time.Duration // since a handler was called last; 0 if none was
 
@@ -184,9 +189,8 @@ func (c *counter) sinceStart(age int64) time.Duration {
 	return 0
 }
 
-// fill puts in what was counted, at that age of the scheduler.
-func (c *counter) fill(s *Stats, age int64) {
-	s.SinceStart = c.sinceStart(age)
+// fill puts in what was counted.
+func (c *counter) fill(s *Stats) {
 	s.Unhandled = int(c.unhandled.Load())
 	s.Added = c.added.Load()
 	s.Removed = c.removed.Load()
@@ -201,12 +205,10 @@ func (c *counter) fill(s *Stats, age int64) {
 
 // Stats returns the accounts of the scheduler.
 func (s *Scheduler) Stats() Stats {
-	w := s.wheel.Stats()
+	w := s.below.work()
 	all := Stats{
 		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
-	}
-	for _, p := range s.below.progress().byKind() {
-		all.LongestRun = max(all.LongestRun, p.longest())
+		LongestRun: w.longest, SinceStart: w.sinceStart,
 	}
 	paused := s.kinds.pauses()
 	for _, g := range s.kinds.gated() {
