@@ -144,7 +144,7 @@ function showKinds(state) {
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
-    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where].filter(Boolean).join("; "));
+    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here)].filter(Boolean).join("; "));
     name.lastChild.classList.toggle("bad", nobody);
     write(tasks, compact(k.tasks));
     for (const [td, n, list] of [[retrying, Math.max(k.failing - k.parked, 0), "retrying"], [parked, k.parked, "parked"]]) {
@@ -166,6 +166,12 @@ function showKinds(state) {
     label(act.firstChild, k.paused ? "Resume" : "Pause");
     act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
   });
+}
+
+// runsText says how many runs of a kind are in progress, if the longest has taken a second or more.
+function runsText(runs) {
+  if (!runs || runs.longest < 1) return "";
+  return runs.running === 1 ? `1 running for ${span(runs.longest)}` : `${compact(runs.running)} running, the longest for ${span(runs.longest)}`;
 }
 
 const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
@@ -241,7 +247,7 @@ function showNodes(state) {
     li.classList.toggle("wrong", late);
     write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
-    write(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : ""].filter(Boolean).join(", "));
+    inscribe(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
     kinds.hidden = n.kinds.length === 0;
     write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
@@ -323,7 +329,7 @@ async function showList(q) {
   $("list").hidden = tasks.length === 0;
   $("listed").replaceChildren(...tasks.map((t) => {
     const row = make("tr"), why = inscribe(make("td", "why"), t.failure);
-    row.append(cell(t), inscribe(make("td", "kind"), t.kind), make("td", "", stateText(t)), make("td", "", whenText(t, list.server)), why);
+    row.append(cell(t), inscribe(make("td", "kind"), t.kind), inscribe(make("td"), stateText(t)), make("td", "", whenText(t, list.server)), why);
     return row;
   }));
   $("pager").hidden = !next && !q.after;
@@ -346,6 +352,7 @@ function titleOf(q) {
 }
 
 function stateText(t) {
+  if (t.state === "running" && t.node && page.tasks?.nodes.length > 1) return `running on ${t.node}`;
   if (t.state === "retrying") return `retrying, ${t.attempts} failed`;
   if (t.state === "parked") return `parked after ${t.attempts}`;
   return t.times !== 1 ? `${t.state}, repeats` : t.state;
@@ -356,6 +363,7 @@ function whenText(t, server) {
   if (t.state === "paused") return "when it is resumed";
   if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
   const s = (Date.parse(t.next) - server) / 1000;
+  if (t.started) return `running for ${span(Math.max((server - Date.parse(t.started)) / 1000, 0))}`;
   return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
 }
 
@@ -488,7 +496,7 @@ async function refreshStored(ref, question) {
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
   const paused = task.state === "paused";
-  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : task.started ? `${when}, since ${stamp(new Date(task.started))}` : `${when}, at ${stamp(new Date(task.next))}`;
   const kindPaused = page.tasks && (page.tasks.paused || page.tasks.kinds.some((k) => k.kind === task.kind && k.paused));
   [
     kindPaused && task.state !== "running" ? `${task.state}; its kind is paused` : task.state,
