@@ -260,7 +260,7 @@ func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
 		return view{}, err
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != never
-	return view{rec: rec, running: running, node: name(s.Owner), revision: s.Revision}, nil
+	return view{rec: rec, running: running, started: s.Started, node: name(s.Owner), revision: s.Revision}, nil
 }
 
 func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {

@@ -106,3 +106,35 @@ func TestInfo_started(t *testing.T) {
 		close(end)
 	})
 }
+
+// Every node says since when a task is running, by the engine's clock, and where.
+func TestInfo_started_onANode(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		end := make(chan struct{})
+		a.handle("hang", func(context.Context, durable.Run) error { <-end; return errFail }, durable.WithRetry(2, time.Hour, time.Hour))
+		c.engine.Step(time.Hour)
+		time.Sleep(lease) // until the nodes know that
+		a.add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
+		at := time.Now().Add(time.Hour + time.Second)
+		time.Sleep(500 * time.Millisecond)
+		if i, _, err := b.Get(ctx, "k"); err != nil || !i.Started.IsZero() {
+			t.Errorf("before its run it is %v, %v", i, err)
+		}
+		time.Sleep(10 * time.Second)
+		found, err := b.Find(ctx, durable.Query{State: durable.Running})
+		must(t, err)
+		one, _, err := b.Get(ctx, "k")
+		must(t, err)
+		for _, i := range append(found.Tasks, one) {
+			if i.State != durable.Running || i.Node != a.name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
+				t.Errorf("while it is running it is %v, and should have been since %v", i, at)
+			}
+		}
+		close(end)
+		time.Sleep(time.Second)
+		if i, _, err := b.Get(ctx, "k"); err != nil || i.State != durable.Retrying || !i.Started.IsZero() {
+			t.Errorf("after its run it is %v, %v", i, err)
+		}
+	})
+}
