@@ -10,13 +10,19 @@ const toList = (values) => to({ list: "tasks", ...values });
 
 const tasksNumbers = [
   { name: "Pending", field: "pending", note: "tasks" },
-  { name: "Waiting", field: "waiting", alarm: "overloaded", about: (s) => s.unhandled ? `for a worker; ${compact(s.unhandled)} for a handler` : "due, for a worker" },
+  { name: "Waiting", field: "waiting", alarm: "overloaded", mine: (s) => s.oldest_wait >= 1, about: waitingText },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
   { name: "Started", field: "started", rate: true },
   { name: "Failed", field: "failed", rate: true, alarm: "failing" },
 ];
 addNumbers(tasksNumbers, $("tasks-numbers"), $("tasks-range"), "tasks-");
+
+// waitingText says what waits. While workers are stuck a node has given back what it cannot start: then none waits here.
+function waitingText(s) {
+  if (s.unhandled) return `for a worker; ${compact(s.unhandled)} for a handler`;
+  return s.oldest_wait < 1 ? "due, for a worker" : `${s.waiting === 0 ? "here; " : ""}the oldest for ${span(s.oldest_wait)}`;
+}
 
 let polling = false;
 
@@ -244,7 +250,7 @@ function showNodes(state) {
     write(h.lastChild, n.self && n.name ? "this one" : "");
     lease.hidden = n.lease === 0;
     const late = n.lease > 0 && n.left !== null && n.left < n.lease / 2;
-    li.classList.toggle("wrong", late);
+    li.classList.toggle("wrong", late || n.oldest_wait >= 1);
     write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `! its lease ran out ${span(-n.left)} ago` : `${late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
     inscribe(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
@@ -363,7 +369,7 @@ function whenText(t, server) {
   if (t.state === "paused") return "when it is resumed";
   if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
   const s = (Date.parse(t.next) - server) / 1000;
-  if (t.started) return `running for ${span(Math.max((server - Date.parse(t.started)) / 1000, 0))}`;
+  if (t.started) return `started ${span(Math.max((server - Date.parse(t.started)) / 1000, 0))} ago`;
   return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
 }
 
@@ -496,7 +502,7 @@ async function refreshStored(ref, question) {
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
   const paused = task.state === "paused";
-  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : task.started ? `${when}, since ${stamp(new Date(task.started))}` : `${when}, at ${stamp(new Date(task.next))}`;
+  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : task.started ? `${when}, at ${stamp(new Date(task.started))}` : `${when}, at ${stamp(new Date(task.next))}`;
   const kindPaused = page.tasks && (page.tasks.paused || page.tasks.kinds.some((k) => k.kind === task.kind && k.paused));
   [
     kindPaused && task.state !== "running" ? `${task.state}; its kind is paused` : task.state,
