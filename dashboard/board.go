@@ -256,7 +256,7 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 // fill puts into the reading what health asks for.
 func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
-	r.Workers, r.OldestWait = r.stats.Workers, r.stats.OldestWait
+	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
 	r.Tasks = r.stats.Pending
 	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
 	if r.stats.Node != nil && !r.census.Whole { // what was counted before an outage is not the present
@@ -270,6 +270,9 @@ func (b *board) fill(r *reading) {
 		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled}
 		if b.rec != nil {
 			of[k.Kind].Failure = b.rec.failure(k.Kind)
+		}
+		if b := r.Busiest; k.Running > b.Running || k.Running == b.Running && k.Longest > b.Longest {
+			r.Busiest = health.KindRuns{Kind: keyShown(k.Kind), Running: k.Running, Longest: k.Longest}
 		}
 	}
 	for _, k := range r.census.Kinds {
@@ -285,13 +288,29 @@ func (b *board) fill(r *reading) {
 	}
 	for _, n := range r.nodes {
 		if n.ID != 0 { // a store has none
-			r.Nodes = append(r.Nodes, health.NodeReading{
-				Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
-			})
+			r.Nodes = append(r.Nodes, newNodeReading(n))
 			for _, t := range n.TakenOver {
 				r.Lost = append(r.Lost, health.LostNode{Name: keyShown(t.Node), At: t.At})
 			}
 		}
+	}
+}
+
+// newNodeReading returns what is known of a node. What it reported when it renewed its lease has lasted since then.
+func newNodeReading(n durable.NodeInfo) health.NodeReading {
+	since := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return 0
+		}
+		return d + max(n.Lease-n.Left, 0)
+	}
+	return health.NodeReading{
+		Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
+		Self: n.Self, Running: n.Running, Workers: n.Workers,
+		OldestWait: since(n.OldestWait), SinceStart: since(n.SinceStart),
+		Busiest: health.KindRuns{
+			Kind: keyShown(n.Busiest.Kind), Running: n.Busiest.Running, Longest: since(n.Busiest.Longest),
+		},
 	}
 }
 
@@ -439,6 +458,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
 			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Cancelled: k.Cancelled, Parked: k.ParkedTotal,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
+			Running: k.Running, Longest: k.Longest.Seconds(),
 		}
 		if b.rec != nil {
 			j.Here.Last = b.rec.lateness(k.Kind, time.Now())

@@ -48,6 +48,8 @@ type tasksStatsJSON struct {
 	Unhandled int `json:"unhandled"`
 
 	OldestWait float64 `json:"oldest_wait"` // seconds
+	LongestRun float64 `json:"longest_run"` // seconds
+	SinceStart float64 `json:"since_start"` // seconds; 0 if no handler was called
 
 	Added       uint64 `json:"added"`
 	Removed     uint64 `json:"removed"`
@@ -61,7 +63,8 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 	s := r.stats
 	return tasksStatsJSON{
 		Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Workers: r.Workers, Parked: s.Parked,
-		Unhandled: s.Unhandled, OldestWait: s.OldestWait.Seconds(), Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
+		Unhandled: s.Unhandled, OldestWait: s.OldestWait.Seconds(),
+		LongestRun: s.LongestRun.Seconds(), SinceStart: s.SinceStart.Seconds(), Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
 		Started: s.Started, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
@@ -114,6 +117,8 @@ type hereJSON struct {
 	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
 	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
 	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while it is paused
+	Running     int           `json:"running"`
+	Longest     float64       `json:"longest"` // seconds that the longest of these has taken
 }
 
 // A limitJSON is a limit of a kind. What is 0 is not bounded.
@@ -151,6 +156,18 @@ type nodeJSON struct {
 	Running int        `json:"running"`
 	Workers int        `json:"workers"`
 	Started *time.Time `json:"started"`
+
+	// Seconds, at the time of the reading.
+	OldestWait float64   `json:"oldest_wait"`
+	SinceStart float64   `json:"since_start"`
+	Busiest    *runsJSON `json:"busiest"` // null if nothing is running
+}
+
+// A runsJSON is the runs of a kind that are in progress.
+type runsJSON struct {
+	Kind    string  `json:"kind"`
+	Running int     `json:"running"`
+	Longest float64 `json:"longest"` // seconds
 }
 
 func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
@@ -159,6 +176,11 @@ func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
 		Held: n.Held, Late: late, Version: keyShown(n.Version), Kinds: []string{},
 		Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
+	}
+	r := newNodeReading(n)
+	j.OldestWait, j.SinceStart = r.OldestWait.Seconds(), r.SinceStart.Seconds()
+	if b := r.Busiest; b.Running > 0 {
+		j.Busiest = &runsJSON{b.Kind, b.Running, b.Longest.Seconds()}
 	}
 	if !old {
 		left := n.Left.Seconds()
@@ -240,6 +262,7 @@ type storedJSON struct {
 	Failure    string     `json:"failure"`
 	FailedAt   *time.Time `json:"failed_at"` // null if unknown
 	Node       string     `json:"node"`
+	Started    *time.Time `json:"started"` // null if it is not running, or that is unknown
 	Generation uint64     `json:"generation,string"`
 	Seq        uint64     `json:"seq"`
 }
@@ -248,7 +271,7 @@ func newStoredJSON(i durable.Info) storedJSON {
 	s := storedJSON{
 		keyJSON: newKeyJSON(i.Key), Kind: i.Kind, State: i.State.String(), Next: known(i.Next),
 		Interval: i.Interval.Seconds(), Cron: i.Cron, Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
-		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Generation: i.Generation, Seq: i.Seq,
+		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Started: known(i.Started), Generation: i.Generation, Seq: i.Seq,
 	}
 	if len(i.Failed) > 0 {
 		s.FailedAt = known(i.Failed[0].At)

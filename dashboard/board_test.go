@@ -330,13 +330,71 @@ func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 		put(t, s, many(50, "stuck", "stuck", time.Second)...)
 		time.Sleep(4 * time.Second) // until just before the second reading
 		got := answer[sourcesJSON](t, ask(h, "GET", "/api/sources", nil), 200).Sources[0].Health
-		if len(got.Findings) != 2 || got.Findings[0].Kind != health.Overloaded || got.Findings[1].Kind != health.CatchingUp ||
-			got.Findings[1].Text != "Catching up: 42 overdue tasks left, the oldest due 3 s ago" ||
-			!strings.HasPrefix(got.Text, "Overloaded for 3 s: 8 of 8 workers busy, 42 runs wait, the oldest for 3 s") {
+		if len(got.Findings) != 1 || got.Findings[0].Kind != health.Overloaded ||
+			got.Text != "Overloaded for 3 s: 8 of 8 workers busy, 42 runs wait, the oldest for 3 s; none has started for 2 s; 8 workers run kind stuck, the longest for 2 s" &&
+				got.Text != "Overloaded for 3 s: 8 of 8 workers busy, 42 runs wait, the oldest for 3 s; none has started for 3 s; 8 workers run kind stuck, the longest for 3 s" {
 			t.Errorf("the health is %+v", got)
+		}
+		running := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=running", nil), 200)
+		if len(running.Tasks) != 8 || running.Tasks[0].Started == nil || running.Now.Sub(*running.Tasks[0].Started) > 3*time.Second {
+			t.Errorf("running are %+v", running)
 		}
 		if stats := stateOf(t, h).Stats; stats.OldestWait < 2.9 || stats.OldestWait > 3.1 || stats.Workers != 8 {
 			t.Errorf("the accounts are %+v", stats)
+		}
+	})
+}
+
+// Handlers that hang on all workers of two nodes are an overload of both, on the page of each, within three seconds.
+// When they end it is over.
+func TestScheduler_stuckNodes_areSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, end := memengine.New(), make(chan struct{})
+		var all []*durable.Scheduler
+		var pages []http.Handler
+		for i := range 2 {
+			s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()), durable.WithNode(fmt.Sprint("web-", i+1)), durable.WithPoolSize(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Start(); err != nil {
+				t.Fatal(err)
+			}
+			all, pages = append(all, s), append(pages, Handler([]Source{Scheduler("tasks", s, nil)}))
+		}
+		put(t, all[0], many(400, "stuck", "stuck", time.Second)...)
+		time.Sleep(4 * time.Second)
+		for seconds := range 40 {
+			time.Sleep(time.Second)
+			for i, h := range pages {
+				got := stateOf(t, h)
+				if k := said(got.Health); len(k) != 2 || k[0] != health.Overloaded || k[1] != health.Overloaded ||
+					!strings.Contains(got.Health.Text, ": 8 of 8 workers busy, 38") || !strings.Contains(got.Health.Text, " due tasks wait, the oldest for ") ||
+					!strings.Contains(got.Health.Text, "; 8 workers run kind stuck, the longest for ") ||
+					!strings.HasPrefix(got.Health.Findings[1].Text, fmt.Sprintf("Node web-%d is overloaded: 8 of 8 workers busy, due tasks wait", 2-i)) {
+					t.Fatalf("after %d s more, the page of node %d says %+v", seconds, i+1, got.Health)
+				}
+				for _, n := range got.Nodes {
+					if n.Busiest == nil || n.Busiest.Kind != "stuck" || n.Busiest.Running != 8 || n.Busiest.Longest < float64(seconds) || n.SinceStart < float64(seconds) {
+						t.Errorf("a node is %+v, %+v", n, n.Busiest)
+					}
+				}
+			}
+		}
+		close(end)
+		time.Sleep(5 * time.Second)
+		for i, h := range pages {
+			if got := stateOf(t, h); !got.Health.Well {
+				t.Errorf("when it is over, the page of node %d says %+v", i+1, got.Health)
+			}
+		}
+		for _, s := range all {
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -40,21 +40,22 @@
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
 //	lease        a node has missed two renewals of its lease that the engine would have answered, or it has run out
-//	overloaded   a due run has waited for a worker for a second or more
+//	overloaded   a due run has waited for a worker for a second or more, here or on another node
 //	unhandled    due tasks have a kind that no node handles
 //	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more.
 //	             It is over when no task of the kind is left, or none has failed for ten seconds and three or more
 //	             have succeeded since. Runs that were cancelled are no failures
 //	parked       tasks are parked
-//	backlog      overdue tasks are left, and the oldest was due a second ago or more
 //	taken        the lease of a node has run out in the last five minutes, and others took its tasks over. That a
 //	             node is back is reported for five seconds. A node that leaves by Shutdown is not lost
+//	backlog      overdue tasks are left, and the oldest was due a second ago or more; not while nothing starts
 //
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
 // runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
 // when less than 5 % of the disk of a store is free.
 //
-// What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
+// What is failing is that of the scheduler that is asked, the rest is that of all nodes. A node that is overloaded has
+// said so when it renewed its lease.
 //
 // What was read before an outage of the engine is not judged after it, but read again. What is shown and was read
 // more than 15 s ago has its age, and no node is late by a reading that is older.
@@ -173,8 +174,8 @@
 //
 //	scheduler, now         its name; the time of the reading
 //	health                 as above
-//	stats                  fields of durable.Stats, in lower case; oldest_wait is in seconds; on a node, pending
-//	                       and parked are those of all nodes
+//	stats                  fields of durable.Stats, in lower case; oldest_wait, longest_run and since_start are in
+//	                       seconds; on a node, pending and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked; paused, those that are by themselves
 //	paused                 whether all kinds are paused
@@ -186,10 +187,12 @@
 //	                       and last: the attempts of the last minute, with p50, p99 and max of late (due until
 //	                       started) and run. last is null without a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
 //	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
-//	                       wait here for them
+//	                       wait here for them; running, the runs in progress, and longest, the seconds that the
+//	                       longest of these has taken
 //	nodes                  name, id, self, lease and left (null while the engine does not answer, or the answer is
 //	                       old), late, whether it has missed two renewals, held, version, kinds, waiting, running,
-//	                       workers, started
+//	                       workers, started; oldest_wait and since_start, in seconds; busiest, the kind with most runs
+//	                       in progress: kind, running and longest, or null
 //	read                   when each part was read, by the clock of this process, or null: census, catch_up, nodes,
 //	                       kinds and paused. The tasks of the kinds are those of the census
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
@@ -197,8 +200,8 @@
 //	                       and started and failed a second, which are null for the first
 //
 // A task of a scheduler has key, kind, state, next (null if parked or paused), interval, cron, times (-1 is
-// forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, generation (a string)
-// and seq, as in durable.Info.
+// forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, started (null if it is
+// not running), generation (a string) and seq, as in durable.Info.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle, waiting
 // and paused, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that

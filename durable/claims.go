@@ -191,7 +191,7 @@ const (
 
 // stuckLocked reports whether all workers are busy with long runs, and there are other nodes.
 func (n *node) stuckLocked() bool {
-	return n.members > 1 && n.own()-n.lastStart.Load() > int64(stuckAfter) &&
+	return n.members > 1 && n.cfg.age(time.Now())-n.count.lastStart.Load() > int64(stuckAfter) &&
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
@@ -204,7 +204,7 @@ func (n *node) isStuckOn(k *kind) bool {
 }
 
 func (n *node) isStuckOnLocked(k *kind) bool {
-	return n.members > 1 && !k.quick() && n.own()-k.lastStart.Load() > int64(stuckAfter) &&
+	return n.members > 1 && !k.quick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
 		(n.backlog.roomOf(k) == 0 || n.loadLocked().Running >= n.cfg.poolSize-n.backlog.reserve())
 }
 

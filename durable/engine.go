@@ -132,8 +132,8 @@ type Engine interface {
 	// that revision, and its lease has not run out, and no transaction has it locked. Only then the run may
 	// start. Confirm counts the start: it makes Stored.Starts one more than Claim.Starts, so that a task that ends
 	// its process is not tried for ever. A claim that is confirmed again, because an answer was lost or came late,
-	// counts once. The count is the one thing that changes without a new revision, and that may be lost when the
-	// engine crashes.
+	// counts once. It sets Stored.Started. The count and that are the only things that change without a new revision,
+	// and that may be lost when the engine crashes.
 	//
 	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
@@ -194,7 +194,8 @@ type Stored struct {
 	Group    string   // of the task, or empty
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
-	Starts   int      // claims of which a start was confirmed since the record was written
+	Starts   int      // claims of which a start was confirmed since the record was written,
+	Started  int64    // and when the last one was, by the engine's clock; 0 if none was, or if that is not known
 }
 
 // A Membership is a member as the engine's books have it.

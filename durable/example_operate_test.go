@@ -122,7 +122,7 @@ func ExampleScheduler_Census() {
 	// Output: mail 2 1 0 0
 }
 
-// The nodes of a cluster.
+// The nodes of a cluster: what each holds, how long due tasks have waited for its workers, and what most of these run.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
 	s, err := durable.Join(ctx, memengine.New(), durable.WithNode("shop-1"), durable.WithLogger(testkit.Quiet()))
@@ -136,13 +136,14 @@ func ExampleScheduler_Nodes() {
 	}
 	for _, n := range nodes {
 		var says durable.NodeReport = n.NodeReport
-		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running)
+		var most durable.KindRuns = says.Busiest
+		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running, says.OldestWait, most.Kind, most.Running, most.Longest)
 		for _, t := range says.TakenOver { // none is here
 			var lost durable.Takeover = t
 			fmt.Println(lost.Node, "was lost", time.Since(lost.At), "ago")
 		}
 	}
-	// Output: shop-1 true 5s 0 0
+	// Output: shop-1 true 5s 0 0 0s  0 0s
 }
 
 func ExampleState_String() {

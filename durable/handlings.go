@@ -18,6 +18,7 @@ type handlings struct {
 // its observers have returned.
 type handling struct {
 	of           *live
+	began        time.Time // when its handler was called: see context
 	before, next *handling
 	over         bool
 	ended        chan struct{} // closed at the end; nil if nothing waits for it
@@ -39,11 +40,45 @@ func (r *handlings) begin(of *live) *handling {
 	return h
 }
 
-// context returns the context of the handler, which its worker is to call with it.
-func (h *handling) context(parent context.Context) context.Context {
+// context returns the context of the handler, which its worker is to call with it. What it sets before ran may be
+// read by whatever has seen ran: a live may have a handling before that one, which has not called the handler.
+func (h *handling) context(parent context.Context, began time.Time) context.Context {
 	h.ctx.parent = parent
+	h.began, h.of.began = began, began.UnixNano()
 	h.of.ran.Store(true)
 	return &h.ctx
+}
+
+// A progress is about runs whose handler is running.
+type progress struct {
+	runs  int
+	first time.Time // when the handler of the first of them was called
+}
+
+// byKind returns the runs in progress of each kind.
+func (r *handlings) byKind() map[string]progress {
+	all := make(map[string]progress)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := r.first; h != nil; h = h.next {
+		if !h.of.ran.Load() || h.began.IsZero() {
+			continue
+		}
+		p := all[h.of.rec.kind]
+		if p.runs++; p.runs == 1 || h.began.Before(p.first) {
+			p.first = h.began
+		}
+		all[h.of.rec.kind] = p
+	}
+	return all
+}
+
+// longest returns how long the longest of the runs has taken, or 0 if there is none.
+func (p progress) longest() time.Duration {
+	if p.runs == 0 {
+		return 0
+	}
+	return time.Since(p.first)
 }
 
 func (r *handlings) end(h *handling) {

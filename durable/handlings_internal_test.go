@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 // The context of a run is as good as any, whenever it is first used: before it is cancelled, after that, or after
@@ -17,7 +18,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	var all handlings
 	begin := func() (*handling, context.Context) {
 		h := all.begin(&live{rec: &record{key: "k"}})
-		return h, h.context(parent)
+		return h, h.context(parent, time.Now())
 	}
 	is := func(what string, ctx context.Context, err, cause error) {
 		t.Helper()

@@ -85,12 +85,21 @@ type live struct {
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
-	ran       atomic.Bool   // its handler was called; set by its worker
+	ran       atomic.Bool   // its handler was called; set by its worker, after
+	began     int64         // when that was, by the wall clock
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
 	spare     *kind         // its worker is counted there as one of the backlog; of its worker
 	claim     *claim        // of a node; nil in a keeper
+}
+
+// started returns when its handler was called, by the wall clock, or 0 if it was not.
+func (l *live) started() int64 {
+	if l.ran.Load() {
+		return l.began
+	}
+	return 0
 }
 
 const (
@@ -437,7 +446,7 @@ func (k *keeper) getMany(ctx context.Context, keys []string) (map[string]view, e
 	return found, nil
 }
 
-func (k *keeper) view(rec *record) view { return view{rec: rec, running: k.running.has(rec)} }
+func (k *keeper) view(rec *record) view { return k.running.view(rec) }
 
 func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
@@ -470,7 +479,7 @@ func (k *keeper) len() int { return k.store.Len() }
 func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
-	report := k.cfg.report(k.wheel, k.kinds)
+	report := k.cfg.report(k.work(), k.kinds)
 	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
 }
 

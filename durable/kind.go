@@ -139,7 +139,7 @@ type kind struct {
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
 	workers   atomic.Int32 // workers that run overdue tasks of it
-	lastStart atomic.Int64 // of a run on a node, by its own time
+	lastStart atomic.Int64 // of a run on a node, as the age of the scheduler
 	overdue   overdueStarts
 
 	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first

@@ -138,7 +138,7 @@ func (n *node) renew(t *term) bool {
 	n.renewals++
 	count, takenOver := n.renewals, n.takenOver
 	n.mu.Unlock()
-	report := n.cfg.report(n.wheel, n.kinds)
+	report := n.cfg.report(n.work(), n.kinds)
 	report.TakenOver = takenOver
 	gates := n.kinds.shared()
 	sent := n.own()

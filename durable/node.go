@@ -99,12 +99,11 @@ type node struct {
 	handlings handlings
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
-	full []string // kinds whose overdue tasks are left to the engine; of the goroutine that claims
+	full []string     // kinds whose overdue tasks are left to the engine; of the goroutine that claims
+	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
 
 	counts  recent.Of[Census]
 	outages atomic.Uint64 // that are over
-
-	lastStart atomic.Int64 // of a run, by the node's own time
 }
 
 // Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
@@ -122,6 +121,7 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 	}
 	n.helper.Go(n.keepMember)
 	n.helper.Go(n.keepClaims)
+	n.helper.Go(n.keepLookout)
 	return s, nil
 }
 
@@ -182,6 +182,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n.starts = newLane(splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
 	n.backlog.shared = true
+	n.free.Store(None)
 	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
 	return n
 }
@@ -266,7 +267,7 @@ func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
 		return view{}, err
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != never
-	return view{rec: rec, running: running, node: name(s.Owner), revision: s.Revision}, nil
+	return view{rec: rec, running: running, started: s.Started, node: name(s.Owner), revision: s.Revision}, nil
 }
 
 func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {

@@ -12,17 +12,15 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // report returns what a scheduler says about itself.
-func (c *config) report(wheel *timewheel.TimeWheel, kinds *kinds) NodeReport {
-	w := wheel.Stats()
+func (c *config) report(w workload, kinds *kinds) NodeReport {
 	names := kinds.names()
 	slices.Sort(names)
 	return NodeReport{
 		Version: c.version, Kinds: names, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.made,
+		OldestWait: w.OldestWait, SinceStart: w.sinceStart, Busiest: w.busiest(),
 	}
 }
 
@@ -150,13 +148,14 @@ func (n *node) namer(ctx context.Context) func(MemberID) string {
 }
 
 func (s *Scheduler) kindInfos() (all []KindInfo) {
-	paused := s.kinds.pauses()
+	paused, running := s.kinds.pauses(), s.below.work().kinds
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
 		i := KindInfo{
 			Kind: name, Attempts: int(k.attempts), Least: k.least, Most: k.most, Missed: k.missed, Paused: paused.Has(name),
-			Limit: k.limit, Cluster: k.cluster,
-			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Cancelled: k.cancelled.Load(), ParkedTotal: k.parked.Load(),
+			Limit: k.limit, Cluster: k.cluster, Running: running[name].runs, Longest: running[name].longest(),
+			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Cancelled: k.cancelled.Load(),
+			ParkedTotal: k.parked.Load(),
 		}
 		if k.gate != nil && !i.Paused {
 			i.Waiting = k.gate.waiting()

@@ -164,6 +164,20 @@ type NodeReport struct {
 	Started time.Time `json:"started"` // when it was started
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last ones, at most eight; none on a store
+
+	// As in Stats, in nanoseconds. An earlier version does not report them.
+	OldestWait time.Duration `json:"oldest_wait,omitempty"`
+	SinceStart time.Duration `json:"since_start,omitempty"`
+
+	// The kind with most runs in progress there. Of several the one with the longest run, and none that is not UTF-8.
+	Busiest KindRuns `json:"busiest,omitzero"`
+}
+
+// KindRuns are the runs of a kind that are in progress.
+type KindRuns struct {
+	Kind    string        `json:"kind"`
+	Running int           `json:"running"`
+	Longest time.Duration `json:"longest"` // how long the longest of them has taken, in nanoseconds
 }
 
 // A Takeover is that of a node whose lease had run out: another has freed its tasks, for whatever node is there. A node
@@ -192,6 +206,9 @@ type KindInfo struct {
 	Limit       Limit // on this scheduler: [WithConcurrency] and [WithRate]
 	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
 	Waiting     int   // due runs that this scheduler holds and that wait for the limits; 0 while it is paused
+
+	Running int           // runs in progress on this scheduler
+	Longest time.Duration // how long the longest of these has taken; 0 if there is none
 
 	// Calls of the handler, also those of which the result does not count, because the task was removed, moved or
 	// paused meanwhile. Stats leaves these out of Succeeded and Failed.

@@ -35,6 +35,9 @@ type config struct {
 	draw  func() float64 // a number from 0 to 1, for the waits between attempts
 }
 
+// age is how long before a time the scheduler was made, in nanoseconds.
+func (c *config) age(at time.Time) int64 { return int64(at.Sub(c.made)) }
+
 // slots is the size of the wheel: with the default tick and window one revolution is ten seconds.
 const slots = 1024
 

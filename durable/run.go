@@ -44,12 +44,12 @@ func (k *keeper) runTask(l *live) {
 		return // a verb was made durable with that
 	}
 	kind.starts(l)
-	k.count.start(l.rec)
 	began := time.Now()
+	k.count.start(l.rec, k.cfg.age(began))
 	if rec.due <= began.UnixNano()-int64(overdueAfter) {
 		kind.overdue.note(l.rec, began)
 	}
-	kind.attempt(h.context(k.ctx), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
+	kind.attempt(h.context(k.ctx, began), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
 		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next

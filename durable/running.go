@@ -43,11 +43,16 @@ func (r *running) remove(l *live) {
 }
 
 // has reports whether the run of the task is running.
-func (r *running) has(rec *record) bool {
+func (r *running) has(rec *record) bool { return r.view(rec).running }
+
+// view returns the task as it is with its run, if that is running.
+func (r *running) view(rec *record) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.of[rec.key]
-	return l != nil && l.rec.token() == rec.token()
+	if l := r.of[rec.key]; l != nil && l.rec.token() == rec.token() {
+		return view{rec: rec, running: true, started: l.started()}
+	}
+	return view{rec: rec}
 }
 
 // list returns the running tasks, in any order.
@@ -56,7 +61,7 @@ func (r *running) list() []view {
 	defer r.mu.Unlock()
 	all := make([]view, 0, len(r.of))
 	for _, l := range r.of {
-		all = append(all, view{rec: l.rec, running: true})
+		all = append(all, view{rec: l.rec, running: true, started: l.started()})
 	}
 	return all
 }

@@ -106,14 +106,13 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	kind.starts(l)
-	n.count.start(rec)
-	n.lastStart.Store(n.own())
-	kind.lastStart.Store(n.own())
 	began := time.Now()
+	n.count.start(rec, n.cfg.age(began))
+	kind.lastStart.Store(n.cfg.age(began))
 	if l.overdue || rec.due <= n.overdueUntil() {
 		kind.overdue.note(l.rec, began)
 	}
-	kind.attempt(h.context(ctx), began, rec.toRun(kind, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
+	kind.attempt(h.context(ctx, began), began, rec.toRun(kind, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
 		next := rec.after(o, kind, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && h.ends.written.Load())
 		return next

@@ -14,6 +14,11 @@ import (
 // Parked is exact when the tasks that were there before New have been read once, in the background. Until then
 // it lacks those that have not been read.
 //
+// OldestWait is that of the runs in line for a worker, and of the overdue tasks that no worker takes: because all are
+// busy and the longest run has taken a second, or because none has started for five seconds. On a node it includes
+// overdue tasks that no node holds, as they were found a second ago, or up to 15 s ago if the engine is slow. Tasks
+// that wait for a handler here, a limit or the end of a pause are left out.
+//
 // On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other
 // numbers are the node's own, and Unhandled is 0.
 type Stats struct {
@@ -25,7 +30,9 @@ type Stats struct {
 	Parked    int // tasks that are parked; 0 after Shutdown, as Pending
 	Unhandled int // due tasks that have been read and wait because their kind has no handler
 
-	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
+	OldestWait time.Duration // how long the run that is due first has waited for a worker; 0 if none waits
+	LongestRun time.Duration // how long the longest run in progress has taken; 0 if there is none
+	SinceStart time.Duration // since a handler was called last; 0 if none was
 
 	Added       uint64 // tasks that were added
 	Removed     uint64 // tasks that were removed or replaced
@@ -60,6 +67,12 @@ func (s Stats) String() string {
 	fmt.Fprintf(&b, ", %d running on at most %d workers", s.Running, s.Workers)
 	if s.OldestWait > 0 {
 		fmt.Fprintf(&b, ", the oldest wait is %v", s.OldestWait)
+	}
+	if s.LongestRun > 0 {
+		fmt.Fprintf(&b, ", the longest run has taken %v", s.LongestRun)
+	}
+	if s.SinceStart > 0 {
+		fmt.Fprintf(&b, ", the last one started %v ago", s.SinceStart)
 	}
 	fmt.Fprintf(&b, "; tasks: %d added, %d removed, %d times parked", s.Added, s.Removed, s.ParkedTotal)
 	fmt.Fprintf(&b, "; runs: %d started, %d retried, %d succeeded, %d failed", s.Started, s.Retried, s.Succeeded, s.Failed)
@@ -140,6 +153,7 @@ type counter struct {
 	unhandled                                               atomic.Int64
 	retried, changes                                        atomic.Uint64
 	commits                                                 timing
+	lastStart                                               atomic.Int64 // the age of the scheduler then; 0 before the first
 
 	// Of a node.
 	calls                                                   timing
@@ -147,8 +161,9 @@ type counter struct {
 	renewed                                                 atomic.Int64 // when the last renewal was sent that was answered
 }
 
-// start counts a call of the handler.
-func (c *counter) start(rec *record) {
+// start counts a call of the handler, at that age of the scheduler.
+func (c *counter) start(rec *record, age int64) {
+	c.lastStart.Store(max(age, 1))
 	c.started.Add(1)
 	if rec.attempts > 0 {
 		c.retried.Add(1)
@@ -168,6 +183,14 @@ func (c *counter) add(t tally) {
 	c.failed.Add(t.failed)
 }
 
+// sinceStart returns how long ago a handler was called last, or 0 if none was.
+func (c *counter) sinceStart(age int64) time.Duration {
+	if last := c.lastStart.Load(); last > 0 {
+		return time.Duration(max(age-last, 1))
+	}
+	return 0
+}
+
 // fill puts in what was counted.
 func (c *counter) fill(s *Stats) {
 	s.Unhandled = int(c.unhandled.Load())
@@ -184,9 +207,10 @@ func (c *counter) fill(s *Stats) {
 
 // Stats returns the accounts of the scheduler.
 func (s *Scheduler) Stats() Stats {
-	w := s.wheel.Stats()
+	w := s.below.work()
 	all := Stats{
 		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
+		LongestRun: w.longest, SinceStart: w.sinceStart,
 	}
 	paused := s.kinds.pauses()
 	for _, g := range s.kinds.gated() {

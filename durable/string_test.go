@@ -16,13 +16,14 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 		Started: 8, Retried: 1, Succeeded: 2, Failed: 5, Changes: 20, Commits: durable.Timing{Count: 10}}
 	node := store
 	node.Unhandled, node.Limited, node.OldestWait, node.StoreSize = 11, 12, time.Second, 4096
+	node.LongestRun, node.SinceStart = 2*time.Second, 3*time.Second
 	node.Node = &durable.NodeStats{Lease: 5 * time.Second, LeaseAge: time.Second, Away: true, CallsFailed: 1, Claimed: 2,
 		TakenOver: 3, StartsRefused: 4, EndsRefused: 5, Calls: durable.Timing{Count: 6}}
 	for want, s := range map[string]durable.Stats{
 		"5 tasks pending, 1 of them parked; 2 runs waiting, 3 running on at most 4 workers; tasks: 9 added, 6 removed, " +
 			"7 times parked; runs: 8 started, 1 retried, 2 succeeded, 5 failed; 20 changes in 10 commits": store,
 		"5 tasks pending, 1 of them parked, 11 due without a handler; 2 runs waiting, 12 held back by a limit, 3 running " +
-			"on at most 4 workers, the oldest wait is 1s; tasks: 9 added, 6 removed, 7 times parked; runs: 8 started, " +
+			"on at most 4 workers, the oldest wait is 1s, the longest run has taken 2s, the last one started 3s ago; tasks: 9 added, 6 removed, 7 times parked; runs: 8 started, " +
 			"1 retried, 2 succeeded, 5 failed; 20 changes in 10 commits, 4096 bytes on the disk; node: lease of 5s, " +
 			"renewed 1s ago, 6 calls and 1 failed, 2 claimed, 3 nodes taken over, 4 starts refused, 5 ends refused, " +
 			"the engine is away": node,
@@ -36,6 +37,8 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 		`"a" of kind "k": scheduled, due 2000-01-02T02:04:05Z, every 1m0s, for ever, 3 bytes of payload version 1, token 10.2.a`: {
 			Key: "a", Kind: "k", State: durable.Scheduled, Next: next, Interval: time.Minute, Times: durable.Forever,
 			Payload: []byte("abc"), Generation: 16, Seq: 2},
+		`"a" of kind "k": running, started 2000-01-02T02:04:05Z, runs left: 1, 0 bytes of payload version 1, token 0.0.a`: {
+			Key: "a", Kind: "k", State: durable.Running, Started: next, Times: 1},
 		`"a" of kind "k": parked, at the latest 2000-01-02T02:04:05Z, by calendar "@daily", shifted by 1s, runs left: 2, ` +
 			`missed: 3, failed attempts: 4, the last: "no", note "n", group "g", held by "m", 0 bytes of payload version 2, token 0.0.a`: {
 			Key: "a", Kind: "k", State: durable.Parked, Deadline: next, Cron: "@daily", Shift: time.Second, Times: 2, Missed: 3,

@@ -212,6 +212,7 @@ type Info struct {
 	Group          string    // as in Task
 	State          State     // where it stands
 	PayloadVersion int       // as in Task
+	Started        time.Time // when the attempt began that is running, by the clock that decides what is due; else zero
 	Node           string    // the name of the node that holds it; empty if none does, or on a store
 	Failed         []Failure // the last attempts of the run that have failed, at most five, the newest first
 
@@ -230,6 +231,7 @@ func (i Info) String() string {
 	}
 	at("due", i.Next)
 	at("at the latest", i.Deadline)
+	at("started", i.Started)
 	switch {
 	case i.Cron != "":
 		fmt.Fprintf(&b, ", by calendar %q", i.Cron)

@@ -19,6 +19,7 @@ type backend interface {
 	start() error
 	handled(kind string) // the kind has a handler from now on
 	queue() *backlog     // of the runs that are overdue
+	work() workload      // of the workers, now
 
 	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is durable and true, or refused
 	paused(ctx context.Context) (Pauses, error)

@@ -2,10 +2,13 @@
 
 package durable
 
+import "time"
+
 // A view is a task as a question finds it.
 type view struct {
 	rec      *record
 	running  bool
+	started  int64  // when the handler was called that is running, or its start was confirmed; 0 if that is unknown
 	node     string // that holds it; empty if none does
 	revision int64  // of the engine; 0 on a store
 }
@@ -20,6 +23,9 @@ func (v view) state(now int64) State {
 func (v view) info(now int64) Info {
 	i := v.rec.info(now)
 	i.State, i.Node = v.state(now), v.node
+	if v.running && v.started > 0 {
+		i.Started = time.Unix(0, v.started)
+	}
 	return i
 }
 

@@ -25,6 +25,10 @@ var (
 		"Overdue tasks of a kind that have not been started.", []string{"kind"}, nil)
 	kindBacklogAge = prometheus.NewDesc("timewheel_durable_kind_backlog_age_seconds",
 		"How long the oldest overdue task of a kind has been due; 0 if there is none.", []string{"kind"}, nil)
+	kindRunning = prometheus.NewDesc("timewheel_durable_kind_runs_running",
+		"Runs of a kind that are in progress here.", []string{"kind"}, nil)
+	kindLongest = prometheus.NewDesc("timewheel_durable_kind_longest_run_seconds",
+		"How long the longest run of a kind that is in progress here has taken; 0 if there is none.", []string{"kind"}, nil)
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
@@ -32,7 +36,7 @@ var (
 	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
 
 	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindBacklog,
-		kindBacklogAge, kindStarted, kindSucceeded, kindFailed, kindParked}
+		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindParked}
 )
 
 func newKindDesc(what, help string) *prometheus.Desc {
@@ -70,6 +74,8 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Failed += k.Failed
 		a.runs.ParkedTotal += k.ParkedTotal
 		a.runs.Waiting += k.Waiting
+		a.runs.Running += k.Running
+		a.runs.Longest = max(a.runs.Longest, k.Longest)
 	}
 	if behind, err := c.of.CatchUp(ctx); err == nil {
 		for _, k := range handled {
@@ -130,8 +136,12 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 		} {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
 		}
-		metrics <- prometheus.MustNewConstMetric(
-			kindLimited, prometheus.GaugeValue, float64(a.runs.Waiting), label)
+		for desc, value := range map[*prometheus.Desc]float64{
+			kindLimited: float64(a.runs.Waiting), kindRunning: float64(a.runs.Running),
+			kindLongest: a.runs.Longest.Seconds(),
+		} {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
+		}
 	}
 	if a.behind != nil {
 		if !cut {

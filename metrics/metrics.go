@@ -28,7 +28,7 @@
 //
 // A wheel has 15 series. With WithRuns it has 109 in a Prometheus that takes classic histograms, and 18 in
 // one that takes native histograms. The number does not depend on the number of tasks. A scheduler on a store has 38
-// and a node 67, and each 13 more for each kind of its tasks. With WithAttempts a kind has 62 more with classic
+// and a node 67, and each 15 more for each kind of its tasks. With WithAttempts a kind has 62 more with classic
 // histograms, and 2 with native ones. More than 100 kinds do not have more series: the others share the label value
 // other.
 //

@@ -141,7 +141,7 @@ var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_runs_waiting", "Due runs that wait for a worker now.",
 		func(r durableReading) float64 { return float64(r.Waiting) }),
 	newGauge("timewheel_durable_oldest_wait_seconds",
-		"How long the oldest due run has waited for a worker; 0 if none waits.",
+		"How long the oldest due run has waited for a worker, here or while no node holds it; 0 if none waits.",
 		func(r durableReading) float64 { return r.OldestWait.Seconds() }),
 	newGauge("timewheel_durable_workers", "Handlers that may run at the same time.",
 		func(r durableReading) float64 { return float64(r.Workers) }),

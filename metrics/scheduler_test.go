@@ -236,7 +236,7 @@ func node() *fakeScheduler {
 		catchUp: durable.CatchUp{Kinds: []durable.KindCatchUp{
 			{Kind: "mail", Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
 		}},
-		kinds:  []durable.KindInfo{{Kind: "mail", Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16}},
+		kinds:  []durable.KindInfo{{Kind: "mail", Running: 17, Longest: 18 * time.Second, Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16}},
 		census: durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }
@@ -332,6 +332,8 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16} {
 			is(t, c, "timewheel_durable_kind_runs_"+name+"_total", map[string]float64{"mail": want})
 		}
+		is(t, c, "timewheel_durable_kind_runs_running", map[string]float64{"mail": 17})
+		is(t, c, "timewheel_durable_kind_longest_run_seconds", map[string]float64{"mail": 18})
 		const backlog, age = "timewheel_durable_kind_backlog_tasks", "timewheel_durable_kind_backlog_age_seconds"
 		f.kinds = append(f.kinds, durable.KindInfo{Kind: "sms"})
 		is(t, c, backlog, map[string]float64{"mail": 11, "sms": 0})
@@ -589,7 +591,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{38, 67, 13, 62}; !slices.Equal(got, want) {
+		if want := []int{38, 67, 15, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

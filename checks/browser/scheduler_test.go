@@ -211,6 +211,7 @@ func TestScheduler_cancelsARun(t *testing.T) {
 	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
 	p := open(t, chrome(t), address+"#scheduler=tasks&key=k", 1200, "light")
 	p.until(`!$("task").hidden && !$("cancel").hidden && $("cancel").textContent === "Cancel run"`)
+	p.until(`/^started \d+(\.\d+)? m?s ago, at \d/.test([...$("facts").querySelectorAll("dd")][3].textContent)`)
 	p.picture("running")
 	p.do(chromedp.Click(chromedp.CSS("#cancel")))
 	p.until(`$("cancel").textContent === "Cancel its run?"`)
@@ -355,6 +356,32 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	p.until(`/^Node web-2 was lost (just now|\d+ s ago): its lease ran out, and other nodes took its tasks over/.test(document.querySelector("#tasks-health .verdict").textContent)`)
 	p.until(`document.querySelectorAll("#nodes .node").length === 1`)
 	p.picture("lost")
+}
+
+// The workers of two nodes hang: the page of each says so of both, and shows what they run, where and for how long.
+func TestScheduler_stuckNodes(t *testing.T) {
+	engine, end := memengine.New(), make(chan struct{})
+	var pages []string
+	for _, name := range []string{"web-1", "web-2"} {
+		s, err := durable.Join(t.Context(), engine, durable.WithNode(name), durable.WithPoolSize(8), durable.WithLogger(testkit.Quiet()))
+		must(t, err)
+		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+		must(t, s.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil }), s.Start())
+		if putMany(t, s, 40, durable.Task{Key: name, Kind: "hang", Delay: time.Second}); len(pages) == 0 {
+			pages = append(pages, serve(t, dashboard.Handler([]dashboard.Source{dashboard.Scheduler("tasks", s, nil)})))
+		}
+	}
+	t.Cleanup(func() { close(end) }) // before they are shut down
+	p := open(t, chrome(t), pages[0]+"#scheduler=tasks", 1200, "light")
+	p.says(`^Overloaded for \d+ s: 8 of 8 workers busy, 64 due tasks wait, the oldest for \d+ s; none has started for \d+ s; 8 workers run kind hang, the longest for \d+ s\.$`)
+	p.until(`[...document.querySelectorAll("#tasks-health li")].some((e) => /Node web-2 is overloaded: 8 of 8 workers busy/.test(e.textContent))`)
+	p.until(`[...document.querySelectorAll("#nodes li")].every((e) => /8 of 8 workers busy, none has started for [\d.]+ s, kind hang: 8 running, the longest for [\d.]+ s/.test(e.textContent))`)
+	p.until(`/0here; the oldest for [\d.]+ s/.test($("tasks-waiting").parentNode.textContent)`)
+	p.until(`/8 running, the longest for/.test($("kinds").textContent)`)
+	p.picture("stuck")
+	p.do(chromedp.Navigate(pages[0] + "#scheduler=tasks&list=tasks&state=running"))
+	p.until(`document.querySelectorAll("#listed tr").length === 16 && /running on web-2started \d/.test($("listed").textContent)`)
+	p.picture("stuck-list")
 }
 
 func TestScheduler_diskFull(t *testing.T) {

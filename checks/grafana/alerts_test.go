@@ -170,14 +170,14 @@ var trials = map[string]trial{
 	},
 	"TimewheelDurableNothingStarts": {
 		fires: `
-			timewheel_durable_runs_started_total 0+5x4 20x40
-			timewheel_durable_runs_waiting       0x4   1x40`,
+			timewheel_durable_runs_started_total  0+5x4 20x40
+			timewheel_durable_oldest_wait_seconds 0x4   1+15x40`,
 		after: 4*every + 2*time.Minute - every + time.Minute,
 		quiet: []string{`
-			timewheel_durable_runs_started_total 0+1x40
-			timewheel_durable_runs_waiting       500x40`, `
-			timewheel_durable_runs_started_total 20x40
-			timewheel_durable_runs_waiting       0x40`,
+			timewheel_durable_runs_started_total  0+1x40
+			timewheel_durable_oldest_wait_seconds 500x40`, `
+			timewheel_durable_runs_started_total  20x40
+			timewheel_durable_oldest_wait_seconds 0x40`,
 		},
 	},
 	"TimewheelDurableTasksParked": {
@@ -434,7 +434,55 @@ func TestAlerts_onAnIncident(t *testing.T) {
 	}
 }
 
-// value returns the value of the only series of the metric.
+// The same on two nodes: their 16 workers hang, each node gives back what it cannot start, and no node has anything that
+// waits.
+func TestAlerts_onTwoStuckNodes(t *testing.T) {
+	const stuck, released = time.Minute, 8 * time.Minute
+	scrapes := record(t, 60, func(t *testing.T, registry *prometheus.Registry) {
+		answer, engine := make(chan struct{}), memengine.New()
+		time.AfterFunc(released, func() { close(answer) })
+		hangs := map[string]durable.Handler{"hang": func(context.Context, durable.Run) error { <-answer; return nil }}
+		for _, name := range []string{"orders-1", "orders-2"} {
+			s, err := durable.Join(context.Background(), engine, durable.WithLogger(testkit.Quiet()),
+				durable.WithNode(name), durable.WithPoolSize(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(t, registry, name, s, hangs)
+			for i := range 254 {
+				addDurable(t, s, durable.Task{Key: fmt.Sprint(name, i), Kind: "hang", Delay: stuck})
+			}
+		}
+	})
+	h := onScrapes(t, scrapes)
+	for name, after := range map[string]time.Duration{
+		"TimewheelDurableOldestWait":    45 * time.Second,
+		"TimewheelDurableNothingStarts": 2*time.Minute + 45*time.Second,
+	} {
+		at := make(map[time.Duration]int) // and of how many nodes
+		for _, d := range h.at[name] {
+			at[d]++
+		}
+		// What starts at the instant of a scrape may be counted by the next.
+		if all := h.at[name]; len(all) == 0 || at[stuck+after+every] != 2 || all[0] != stuck+after || all[len(all)-1] >= released {
+			t.Errorf("%s fires at %v, want it for both nodes %v after %v, and not from %v on", name, at, after, stuck, released)
+		}
+	}
+	for _, s := range scrapes[6:30] {
+		for name, want := range map[string]float64{"timewheel_durable_runs_waiting": 0, "timewheel_durable_kind_runs_running": 8} {
+			if got := s.value(t, name); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		for _, name := range []string{"timewheel_durable_oldest_wait_seconds", "timewheel_durable_kind_longest_run_seconds"} {
+			if got, want := s.value(t, name), s.at.Sub(scrapes[0].at.Add(stuck-every)).Seconds(); got < want-2 || got > want {
+				t.Errorf("%s is %v, want about %v", name, got, want)
+			}
+		}
+	}
+}
+
+// value returns the value of the first series of the metric.
 func (s scrape) value(t *testing.T, name string) float64 {
 	t.Helper()
 	for _, f := range s.families {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -599,7 +600,8 @@ func TestNodes_areATable(t *testing.T) {
 	nodes := []durable.NodeInfo{
 		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond, Held: 1204,
 			NodeReport: durable.NodeReport{Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
-				Workers: 8, Started: now.Add(-26 * time.Hour)}},
+				Workers: 8, Started: now.Add(-26 * time.Hour), OldestWait: 41500 * time.Millisecond, SinceStart: 38 * time.Second,
+				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}}},
 		{Name: "web\n2", ID: 8, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
 	}
 	for name, asJSON := range map[string]bool{"nodes.golden": false, "nodes-json.golden": true} {
@@ -608,6 +610,25 @@ func TestNodes_areATable(t *testing.T) {
 		check(t, p.writeNodes(nodes, asJSON))
 		golden(t, name, out.String())
 	}
+}
+
+// What is running says since when, and on which node.
+func TestRunning_sinceWhenAndWhere(t *testing.T) {
+	var out strings.Builder
+	p := &program{out: &out, err: &out, now: func() time.Time { return now }}
+	runs := durable.Info{Key: "order:1", Kind: "order", State: durable.Running, Times: 1, Next: now.Add(-42 * time.Second),
+		Started: now.Add(-41 * time.Second), Node: "web-1"}
+	waits := durable.Info{Key: "order:2", Kind: "order", State: durable.Waiting, Times: 1, Next: now.Add(-time.Second)}
+	w := bufio.NewWriter(&out)
+	for _, asJSON := range []bool{false, true} {
+		check(t, p.writeTasks(w, []durable.Info{runs, waits}, asJSON))
+	}
+	runs.Node = "" // as on a store
+	check(t, p.writeTasks(w, []durable.Info{runs, waits}, false))
+	check(t, w.Flush())
+	runs.Node = "web\n1"
+	p.showTask(runs)
+	golden(t, "running.golden", out.String())
 }
 
 func TestStats_ofABacklog(t *testing.T) {

@@ -83,7 +83,8 @@ type taskJSON struct {
 	Deadline   time.Time `json:"deadline,omitzero"` // when the first run is due at the latest
 	Note       string    `json:"note,omitempty"`    // of the last run that is complete
 	State      string    `json:"state,omitempty"`
-	Node       string    `json:"node,omitempty"` // that holds it
+	Node       string    `json:"node,omitempty"`   // that holds it
+	Started    time.Time `json:"started,omitzero"` // none if it is not running, or that is not known
 
 	Failed []failureJSON `json:"failed,omitempty"` // the last attempts that have failed, the newest first
 }
@@ -111,7 +112,7 @@ func recordJSON(i durable.Info) taskJSON {
 // infoJSON returns what a list says about a task.
 func infoJSON(i durable.Info) taskJSON {
 	t := recordJSON(i)
-	t.State, t.Node = i.State.String(), i.Node
+	t.State, t.Node, t.Started = i.State.String(), i.Node, utc(i.Started)
 	for _, f := range i.Failed {
 		t.Failed = append(t.Failed, failureJSON{f.At.UTC(), f.Text})
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -104,18 +105,33 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 		return nil
 	}
 	t := table{columns: []column{
-		{title: "KEY", least: 12}, {title: "KIND", least: 6}, {title: "STATE"}, {title: "NEXT"},
+		{title: "KEY", least: 12}, {title: "KIND", least: 6}, {title: "STATE"}, {title: "NODE", least: 6}, {title: "NEXT"},
 		{title: "LEFT", right: true}, {title: "FAILED", right: true}, {title: "ERROR", least: 8},
 	}}
+	held := slices.ContainsFunc(page, func(i durable.Info) bool { return i.Node != "" })
 	for _, i := range page {
-		failed, failure := "", ""
+		node, failed, failure := "", "", ""
+		if i.Node != "" {
+			node = quoteText(i.Node)
+		}
 		if i.Attempts > 0 {
 			failed, failure = number(i.Attempts), quoteText(i.Failure)
 		}
-		t.add(quoteText(i.Key), quoteText(i.Kind), i.State.String(), p.nextRun(i), times(i.Times), failed, failure)
+		t.add(quoteText(i.Key), quoteText(i.Kind), p.state(i), node, p.nextRun(i), times(i.Times), failed, failure)
+	}
+	if !held { // as of a store
+		t.drop(3)
 	}
 	t.write(out, p.width)
 	return nil
+}
+
+// state returns the state, and for how long a task has been running.
+func (p *program) state(i durable.Info) string {
+	if i.Started.IsZero() {
+		return i.State.String()
+	}
+	return fmt.Sprintf("%s for %s", i.State, span(max(p.now().Sub(i.Started), 0)))
 }
 
 func (p *program) nextRun(i durable.Info) string {
@@ -194,6 +210,9 @@ func (p *program) showTask(i durable.Info) {
 	line("key", "%s", quoteText(i.Key))
 	line("kind", "%s", quoteText(i.Kind))
 	line("state", "%s", i.State)
+	if !i.Started.IsZero() {
+		line("started", "%s", when(i.Started, now))
+	}
 	if !i.Next.IsZero() {
 		line("next", "%s", when(i.Next, now))
 	}

@@ -250,13 +250,32 @@ type nodeJSON struct {
 	Held  int              `json:"held"`
 
 	durable.NodeReport
+	OldestWait seconds   `json:"oldest_wait"` // as it was when the lease was renewed
+	SinceStart seconds   `json:"since_start"` // of a run there, until then; 0 if there was none
+	Busiest    *runsJSON `json:"busiest"`     // null if nothing was running
+}
+
+type runsJSON struct {
+	Kind    string  `json:"kind"`
+	Running int     `json:"running"`
+	Longest seconds `json:"longest"`
+}
+
+func newNodeJSON(n durable.NodeInfo) nodeJSON {
+	j := nodeJSON{
+		Name: n.Name, ID: n.ID, Lease: seconds(n.Lease), Left: seconds(n.Left), Held: n.Held, NodeReport: n.NodeReport,
+		OldestWait: seconds(n.OldestWait), SinceStart: seconds(n.SinceStart),
+	}
+	if b := n.Busiest; b.Running > 0 {
+		j.Busiest = &runsJSON{b.Kind, b.Running, seconds(b.Longest)}
+	}
+	return j
 }
 
 func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 	if asJSON {
 		for _, n := range nodes {
-			err := writeJSON(p.out, nodeJSON{n.Name, n.ID, seconds(n.Lease), seconds(n.Left), n.Held, n.NodeReport})
-			if err != nil {
+			if err := writeJSON(p.out, newNodeJSON(n)); err != nil {
 				return err
 			}
 		}
@@ -268,7 +287,7 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 	}
 	t := table{columns: []column{
 		{title: "NODE", least: 8}, {title: "ID", right: true}, {title: "LEASE"}, {title: "HELD", right: true},
-		{title: "WAITING", right: true}, {title: "RUNNING", right: true}, {title: "STARTED"},
+		{title: "WAITING", right: true}, {title: "RUNNING", right: true}, {title: "OLDEST WAIT", right: true}, {title: "MOST RUNS", least: 8}, {title: "STARTED"},
 		{title: "VERSION", least: 6}, {title: "KINDS", least: 8},
 	}}
 	for _, n := range nodes {
@@ -281,10 +300,18 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 			kinds[i] = quoteText(kind)
 		}
 		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
-			number(n.Running)+" of "+number(n.Workers), p.when(n.Started), n.Version, strings.Join(kinds, ", "))
+			number(n.Running)+" of "+number(n.Workers), span(n.OldestWait), mostRuns(n.Busiest), p.when(n.Started), n.Version, strings.Join(kinds, ", "))
 	}
 	t.write(p.out, p.width)
 	return nil
+}
+
+// mostRuns says what most workers of a node do, and for how long.
+func mostRuns(r durable.KindRuns) string {
+	if r.Running == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of kind %s for %s", number(r.Running), quoteText(r.Kind), span(r.Longest))
 }
 
 func defineVersion(p *program, _ *flag.FlagSet) action {

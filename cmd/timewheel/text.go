@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -154,6 +155,14 @@ type table struct {
 }
 
 func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
+
+// drop takes a column out.
+func (t *table) drop(n int) {
+	t.columns = slices.Delete(t.columns, n, n+1)
+	for i := range t.rows {
+		t.rows[i] = slices.Delete(t.rows[i], n, n+1)
+	}
+}
 
 // write writes the table, in lines of at most width columns if that is not 0.
 func (t *table) write(to io.Writer, width int) {

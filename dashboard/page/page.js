@@ -692,7 +692,7 @@ function showNumbers(all, { stats, health, now }) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
     write(n.under, n.about ? n.about(stats, page.tasks) : changeText(n));
-    const alarm = health.findings.some((f) => f.kind === n.alarm);
+    const alarm = health.findings.some((f) => f.kind === n.alarm) && (!n.mine || n.mine(stats));
     n.card.classList.toggle("alarm", alarm);
     chart(n, stats, now);
   }

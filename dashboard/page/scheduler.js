@@ -10,7 +10,7 @@ const toList = (values) => to({ list: "tasks", ...values });
 
 const tasksNumbers = [
   { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.census, state.now) || "tasks" }, // of all nodes, as they were counted
-  { name: "Waiting", field: "waiting", alarm: "overloaded", about: (s) => s.unhandled ? `for a worker; ${compact(s.unhandled)} for a handler` : "due, for a worker" },
+  { name: "Waiting", field: "waiting", alarm: "overloaded", mine: (s) => s.oldest_wait >= 1, about: waitingText },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
   { name: "Started", field: "started", rate: true },
@@ -22,6 +22,12 @@ addNumbers(tasksNumbers, $("tasks-numbers"), $("tasks-range"), "tasks-");
 function ageText(verb, at, now) {
   const age = at ? (Date.parse(now) - Date.parse(at)) / 1000 : 0;
   return age > 15 ? `${verb} ${span(age)} ago` : "";
+}
+
+// waitingText says what waits. While workers are stuck a node has given back what it cannot start: then none waits here.
+function waitingText(s) {
+  if (s.unhandled) return `for a worker; ${compact(s.unhandled)} for a handler`;
+  return s.oldest_wait < 1 ? "due, for a worker" : `${s.waiting === 0 ? "here; " : ""}the oldest for ${span(s.oldest_wait)}`;
 }
 
 let polling = false;
@@ -151,7 +157,7 @@ function showKinds(state) {
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
-    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where].filter(Boolean).join("; "));
+    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here)].filter(Boolean).join("; "));
     name.lastChild.classList.toggle("bad", nobody);
     write(tasks, compact(k.tasks));
     for (const [td, n, list] of [[retrying, Math.max(k.failing - k.parked, 0), "retrying"], [parked, k.parked, "parked"]]) {
@@ -173,6 +179,12 @@ function showKinds(state) {
     label(act.firstChild, k.paused ? "Resume" : "Pause");
     act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
   });
+}
+
+// runsText says how many runs of a kind are in progress, if the longest has taken a second or more.
+function runsText(runs) {
+  if (!runs || runs.longest < 1) return "";
+  return runs.running === 1 ? `1 running for ${span(runs.longest)}` : `${compact(runs.running)} running, the longest for ${span(runs.longest)}`;
 }
 
 const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
@@ -244,10 +256,11 @@ function showNodes(state) {
     inscribe(h.firstChild, n.name || "this process");
     write(h.lastChild, n.self && n.name ? "this one" : "");
     lease.hidden = n.lease === 0;
-    li.classList.toggle("wrong", n.late);
+    li.classList.toggle("wrong", n.late || n.oldest_wait >= 1);
+    li.classList.toggle("late", n.late);
     write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `${n.late ? "! " : ""}its lease ran out ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
-    write(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : ""].filter(Boolean).join(", "));
+    inscribe(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
     kinds.hidden = n.kinds.length === 0;
     write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
@@ -329,7 +342,7 @@ async function showList(q) {
   $("list").hidden = tasks.length === 0;
   $("listed").replaceChildren(...tasks.map((t) => {
     const row = make("tr"), why = inscribe(make("td", "why"), t.failure);
-    row.append(cell(t), inscribe(make("td", "kind"), t.kind), make("td", "", stateText(t)), make("td", "", whenText(t, list.server)), why);
+    row.append(cell(t), inscribe(make("td", "kind"), t.kind), inscribe(make("td"), stateText(t)), make("td", "", whenText(t, list.server)), why);
     return row;
   }));
   $("pager").hidden = !next && !q.after;
@@ -352,6 +365,7 @@ function titleOf(q) {
 }
 
 function stateText(t) {
+  if (t.state === "running" && t.node && page.tasks?.nodes.length > 1) return `running on ${t.node}`;
   if (t.state === "retrying") return `retrying, ${t.attempts} failed`;
   if (t.state === "parked") return `parked after ${t.attempts}`;
   return t.times !== 1 ? `${t.state}, repeats` : t.state;
@@ -362,6 +376,7 @@ function whenText(t, server) {
   if (t.state === "paused") return "when it is resumed";
   if (t.next === null) return t.failed_at ? `since ${stamp(new Date(t.failed_at))}` : "not by itself";
   const s = (Date.parse(t.next) - server) / 1000;
+  if (t.started) return `started ${span(Math.max((server - Date.parse(t.started)) / 1000, 0))} ago`;
   return s >= 0 ? "in " + until(s) : t.state === "running" ? `was due ${span(-s)} ago` : `waits ${span(-s)}`;
 }
 
@@ -494,7 +509,7 @@ async function refreshStored(ref, question) {
   inscribe(facts[1], task.kind);
   const parked = task.state === "parked", when = whenText(task, Date.parse(now));
   const paused = task.state === "paused";
-  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : `${when}, at ${stamp(new Date(task.next))}`;
+  const next = paused ? "none: it is paused" : parked ? "none: it is parked" + (task.failed_at ? " " + when : "") : task.started ? `${when}, at ${stamp(new Date(task.started))}` : `${when}, at ${stamp(new Date(task.next))}`;
   const kindPaused = page.tasks && (page.tasks.paused || page.tasks.kinds.some((k) => k.kind === task.kind && k.paused));
   [
     kindPaused && task.state !== "running" ? `${task.state}; its kind is paused` : task.state,

@@ -297,15 +297,26 @@ func confirm(s *subject) {
 	}
 }
 
-// Confirm counts the starts since the record was written, once for each claim. Only writing it sets the count to 0.
+// Confirm counts the starts since the record was written, once for each claim, and notes when the last was. Only writing
+// it sets both to 0.
 func starts(s *subject) {
 	s.add(2, 0)
 	a, b := s.join("a", long), s.join("b", long)
+	began, err := s.Now(s.ctx)
+	s.check(err)
+	last := int64(0) // Started, at the last question
 	is := func(want int) {
 		s.t.Helper()
-		if got := s.get("k000000").Starts; got != want {
-			s.t.Errorf("Starts is %d, want %d", got, want)
+		got := s.get("k000000")
+		if got.Starts != want {
+			s.t.Errorf("Starts is %d, want %d", got.Starts, want)
 		}
+		now, err := s.Now(s.ctx)
+		s.check(err)
+		if want == 0 && got.Started != 0 || want > 0 && (got.Started < max(began, last) || got.Started > now) {
+			s.t.Errorf("after %d starts, Started is %d, at %d", want, got.Started, now)
+		}
+		last = got.Started
 	}
 	is(0)
 	first := s.claimAll(a)
@@ -324,8 +335,12 @@ func starts(s *subject) {
 		s.confirms(a, first[0])
 		is(1)
 	}
-	if got := s.claimed(a); got[0].Starts != 1 {
-		s.t.Errorf("what is held has %d starts, want 1", got[0].Starts)
+	if got := s.claimed(a); got[0].Starts != 1 || got[0].Started != last {
+		s.t.Errorf("what is held has %d starts, the last at %d; want 1, at %d", got[0].Starts, got[0].Started, last)
+	}
+	s.confirms(b, first[0])
+	if got := s.get("k000000").Started; got != last {
+		s.t.Errorf("a start that is refused changes Started from %d to %d", last, got)
 	}
 	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(s.get(first[0].Key))}))
 	is(1)
@@ -343,8 +358,8 @@ func starts(s *subject) {
 	s.confirms(a, third[0])
 	is(3)
 	for task := range s.Due(s.ctx, durable.Position{}, 1) {
-		if task.Starts != 3 {
-			s.t.Errorf("the walk yields %d starts, want 3", task.Starts)
+		if task.Starts != 3 || task.Started != last {
+			s.t.Errorf("the walk yields %d starts, the last at %d; want 3, at %d", task.Starts, task.Started, last)
 		}
 	}
 	w := put("k000000", 1, durable.IfPresent)
@@ -355,8 +370,8 @@ func starts(s *subject) {
 	s.write(0, remove("k000000"))
 	s.write(0, add("k000000", 1))
 	is(0)
-	if got := s.get("k000001").Starts; got != 0 {
-		s.t.Errorf("another task has %d starts", got)
+	if got := s.get("k000001"); got.Starts != 0 || got.Started != 0 {
+		s.t.Errorf("another task has %d starts, the last at %d", got.Starts, got.Started)
 	}
 }
 

@@ -533,7 +533,7 @@ func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 	for i, c := range claims {
 		if s := e.held(by, c); s != nil && e.leased(m) && e.locks[c.Key] == nil {
 			next := *s
-			next.Starts = c.Starts + 1
+			next.Starts, next.Started = c.Starts+1, e.now()
 			e.replace(&next)
 			held[i] = true
 		}
@@ -656,7 +656,7 @@ func (e *Engine) Restart() {
 	}
 	for _, s := range e.tasks {
 		next := *s
-		next.Starts = 0
+		next.Starts, next.Started = 0, 0
 		e.replace(&next)
 	}
 }

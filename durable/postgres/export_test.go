@@ -113,6 +113,18 @@ var Schema3 = Schema2 + Settings + "UPDATE $schema.version SET version = 3;"
 // Settings is the SQL that makes the tables of version 3.
 var Settings = migrations[2]
 
+// Schema4 is the SQL that makes the schema of version 4.
+var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;"
+
+// BeVersion4 makes the engine that of a program of version 4, which does not know when a start was confirmed.
+func (e *Engine) BeVersion4() {
+	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.due, &e.sql.get, &e.sql.getMany, &e.sql.byKey,
+		&e.sql.failing, &e.sql.claimed, &e.sql.getTx} {
+		e.swap(in, startedSQL, "0::bigint")
+	}
+	e.swap(&e.sql.confirm, ", started = $now", "")
+}
+
 // BeVersion3 makes the engine that of a program of version 3, which knows no groups, and so has no ClaimTurns.
 func (e *Engine) BeVersion3() {
 	sql := e.config.statement
@@ -135,6 +147,7 @@ SELECT $row FROM (
 	(SELECT * FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3
 	ORDER BY due, key LIMIT $4)
 ) t ORDER BY t.due, t.key LIMIT $4`)
+	e.BeVersion4()
 	for _, in := range []*string{&e.sql.claim, &e.sql.due, &e.sql.get, &e.sql.getMany, &e.sql.byKey, &e.sql.failing,
 		&e.sql.claimed, &e.sql.getTx} {
 		e.swap(in, "coalesce(t.grp, '')", "''::bytea")
@@ -157,11 +170,20 @@ func (e *Engine) BeVersion1() {
 
 // OpenOld opens an engine of a program of version 3 on a schema that it makes with the SQL.
 func OpenOld(ctx context.Context, url, sql string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, sql, (*Engine).BeVersion3, opts...)
+}
+
+// OpenVersion4 opens an engine of a program of version 4 on a schema that it makes.
+func OpenVersion4(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, Schema4, (*Engine).BeVersion4, opts...)
+}
+
+func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {
 	e, err := Open(ctx, url, opts...)
 	if err != nil {
 		return nil, err
 	}
-	e.BeVersion3()
+	be(e)
 	_, err = e.verbs.Exec(ctx, e.Text("DROP SCHEMA $schema CASCADE; "+sql), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		e.Close()

@@ -78,6 +78,10 @@ CREATE INDEX IF NOT EXISTS task_free ON $schema.task (kind, (grp IS NULL), due, 
 CREATE INDEX IF NOT EXISTS task_group ON $schema.task (kind, grp, due, key) WHERE owner IS NULL AND grp IS NOT NULL;
 CREATE INDEX IF NOT EXISTS task_held ON $schema.task (owner, due, key) WHERE owner IS NOT NULL;
 DROP INDEX IF EXISTS $schema.task_owner_due_key;
+`, `
+-- When a start of the task was confirmed last, in nanoseconds since 1970, or NULL. A program of the version before leaves it
+-- as it is, when it writes the task and when it confirms a start. So it is that of an earlier record if it is before due.
+ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS started bigint;
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/durable"
@@ -125,6 +126,54 @@ func TestOpen_ofWhatDoesNotFit_saysWhy(t *testing.T) {
 	if _, err := postgres.Open(ended, shared.URL()); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that is done: %v", err)
 	}
+}
+
+// A program of version 4 leaves the time of the last start as it was, of whatever record that is: then it is not known.
+func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
+	at := schema()
+	old, err := postgres.OpenVersion4(t.Context(), server(t), at)
+	check(t, err)
+	t.Cleanup(old.Close)
+	commit(t, old, 0, add("k", 1))
+	e := open(t, at) // which migrates
+	start := func(on *postgres.Engine) (now int64) {
+		t.Helper()
+		id, now, err := on.Join(t.Context(), "node", time.Hour)
+		check(t, err)
+		got, _, err := on.Claim(t.Context(), id, []string{"kind"}, 0, now, 10)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("claimed are %v, %v", got, err)
+		}
+		held, _, err := on.Confirm(t.Context(), id, []durable.Claim{{Key: "k", Revision: got[0].Revision, Starts: got[0].Starts}})
+		if err != nil || !held[0] {
+			t.Fatalf("confirmed is %v, %v", held, err)
+		}
+		return now
+	}
+	is := func(what string, starts int, known bool, least int64) {
+		t.Helper()
+		for _, on := range []*postgres.Engine{e, old} {
+			got, want := get(t, on, "k"), known && on == e
+			if got == nil || got.Starts != starts || want != (got.Started != 0) || want && got.Started < least {
+				t.Errorf("%s, it is %+v", what, got)
+			}
+		}
+	}
+	start(old)
+	is("started by the old program", 1, false, 0)
+	commit(t, old, 0, put("k", 1, durable.Always))
+	now := start(e)
+	is("started by the new program", 1, true, now)
+	later, err := e.Now(t.Context())
+	check(t, err)
+	commit(t, old, 0, put("k", later, durable.Always))
+	is("written by the old program", 0, false, 0)
+	start(old)
+	is("and started by it", 1, false, 0)
+	commit(t, e, 0, put("k", 1, durable.Always))
+	is("written by the new program", 0, false, 0)
+	now = start(e)
+	is("and started by it", 1, true, now)
 }
 
 // A role that owns nothing but has the rights on the tables can do all that an engine does.

@@ -17,7 +17,8 @@ import (
 // scan reads a task. further is read of what follows it in the row.
 func scan(row pgx.CollectableRow, further ...any) (s durable.Stored, err error) {
 	var key, kind, group []byte
-	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group}, further...)...)
+	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started},
+		further...)...)
 	s.Key, s.Kind, s.Group = string(key), string(kind), string(group)
 	return s, err
 }

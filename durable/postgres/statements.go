@@ -78,7 +78,12 @@ func (c config) statement(text string) string {
 	).Replace(text)
 }
 
-const rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, '')"
+const (
+	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
+
+	// A start before the due time is that of an earlier record, which was written by a program of version 4.
+	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
+)
 
 func (c config) statements() statements {
 	sql := c.statement
@@ -329,7 +334,7 @@ WITH RECURSIVE me AS MATERIALIZED (
 ), given AS (
 	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me WHERE t.key = free.key RETURNING $row
 )
-SELECT * FROM given UNION ALL SELECT coalesce(grp, ''), 0, '', '', 0, 0, 0, '' FROM last`),
+SELECT * FROM given UNION ALL SELECT coalesce(grp, ''), 0, '', '', 0, 0, 0, '', 0 FROM last`),
 
 		claimed: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
 
@@ -343,7 +348,7 @@ WITH held AS MATERIALIZED (
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 	WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)
 )
-UPDATE $schema.task t SET starts = held.starts + 1 FROM held WHERE t.key = held.key
+UPDATE $schema.task t SET starts = held.starts + 1, started = $now FROM held WHERE t.key = held.key
 RETURNING t.key, t.revision, held.starts`),
 
 		stillHeld: sql(`

@@ -126,7 +126,8 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	var found, kind, group []byte
 	var owner, now int64
 	ok, err := one(ctx, tx, e.sql.getTx, []any{[]byte(key)},
-		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &group, &now)
+		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &group,
+		&stored.Started, &now)
 	switch {
 	case err != nil:
 		return explain("reschedule", err)

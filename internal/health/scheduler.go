@@ -60,7 +60,9 @@ type SchedulerReading struct {
 	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all of them
 	Tasks, Parked             int
 	Waiting, Running, Workers int
-	OldestWait                time.Duration // of the runs that wait for a worker
+	OldestWait                time.Duration // of the due tasks that wait for a worker
+	SinceStart                time.Duration // since a handler was called here last; 0 if none was
+	Busiest                   KindRuns      // the kind with most runs in progress here
 
 	DiskFree, DiskSize int64 // bytes of the disk of the store; 0 if unknown
 
@@ -81,6 +83,13 @@ type SchedulerReading struct {
 type Backlog struct {
 	Tasks  int
 	Oldest time.Time // when the first of these was due
+}
+
+// KindRuns are runs of a kind that are in progress.
+type KindRuns struct {
+	Kind    string
+	Running int
+	Longest time.Duration // how long the longest has taken
 }
 
 // A KindReading is about the tasks of a kind.
@@ -106,6 +115,13 @@ type NodeReading struct {
 	Started time.Time // zero if unknown
 	Lease   time.Duration
 	Left    time.Duration // of the lease; negative if it has run out
+
+	// What it has said about itself, as in SchedulerReading. That of the scheduler that is asked is not used.
+	Self             bool
+	Running, Workers int
+	OldestWait       time.Duration
+	SinceStart       time.Duration
+	Busiest          KindRuns
 }
 
 // A LostNode is one whose lease had run out, and whose tasks another node has taken over.
@@ -279,23 +295,67 @@ func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 func isBusy(r SchedulerReading) bool {
-	return r.Waiting > 0 && r.OldestWait >= TooLong && r.Broken == "" && r.Away == ""
+	return r.OldestWait >= TooLong && r.Broken == "" && r.Away == ""
 }
 
-// allBusy reports that a run has waited for TooLong, as of a wheel.
+// isBusy reports whether another node has said so of itself. One that is late says nothing new.
+func (n NodeReading) isBusy() bool { return !n.Self && n.OldestWait >= TooLong && !n.IsLate() }
+
+// allBusy reports that a due task has waited for TooLong, as of a wheel, here and on other nodes.
 func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
-	if !isBusy(now) {
-		return nil
+	var all []Finding
+	if isBusy(now) {
+		from := now.Time.Add(-now.OldestWait)
+		for i := len(past) - 1; i >= 0 && isBusy(past[i]); i-- {
+			if began := past[i].Time.Add(-past[i].OldestWait); began.Before(from) {
+				from = began
+			}
+		}
+		waiting := waits(now.Waiting)
+		if now.Left.Tasks > now.Waiting {
+			waiting = atLeast(now.LeftMore) + dueTasks(now.Left.Tasks)
+		} else if now.Waiting == 0 {
+			waiting = "due tasks wait"
+		}
+		all = append(all, Finding{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s", Span(now.Time.Sub(from)),
+			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))})
 	}
-	from := now.Time.Add(-now.OldestWait)
-	for i := len(past) - 1; i >= 0 && isBusy(past[i]); i-- {
-		if began := past[i].Time.Add(-past[i].OldestWait); began.Before(from) {
-			from = began
+	if now.Away != "" {
+		return all // what is known of the nodes is old
+	}
+	var others []Finding
+	for _, n := range now.Nodes {
+		if n.isBusy() {
+			others = append(others, Finding{Overloaded, now.Time.Add(-n.OldestWait), fmt.Sprintf("Node %s is overloaded: %s",
+				n.Name, load(n.Running, n.Workers, "due tasks wait", n.OldestWait, n.SinceStart, n.Busiest))})
 		}
 	}
-	return []Finding{{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s of %s busy, %s, the oldest for %s",
-		Span(now.Time.Sub(from)), number(now.Running), count(now.Workers, "worker"), waits(now.Waiting),
-		Span(now.OldestWait))}}
+	return append(all, few(others, "nodes are overloaded")...)
+}
+
+// load says what the workers of an overloaded scheduler do.
+func load(running, workers int, waiting string, oldest, sinceStart time.Duration, busiest KindRuns) string {
+	text := fmt.Sprintf("%s of %s busy, %s, the oldest for %s",
+		number(running), count(workers, "worker"), waiting, Span(oldest))
+	if sinceStart >= TooLong {
+		text += fmt.Sprintf("; none has started for %s", Span(sinceStart))
+	}
+	switch {
+	case busiest.Longest < TooLong:
+	case busiest.Running == 1:
+		text += fmt.Sprintf("; 1 worker has run kind %s for %s", busiest.Kind, Span(busiest.Longest))
+	default:
+		text += fmt.Sprintf("; %s workers run kind %s, the longest for %s",
+			number(busiest.Running), busiest.Kind, Span(busiest.Longest))
+	}
+	return text
+}
+
+// nothingStarts reports whether no run has started for TooLong, on any node, while due tasks wait for a worker.
+func nothingStarts(r SchedulerReading) bool {
+	return isBusy(r) && r.SinceStart >= TooLong && !slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
+		return !n.Self && !n.IsLate() && (!n.isBusy() || n.SinceStart < TooLong)
+	})
 }
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
@@ -497,6 +557,9 @@ func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
 }
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
+	if nothingStarts(now) {
+		return nil // the number is in the text of Overloaded
+	}
 	return behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
 }
 

@@ -31,6 +31,17 @@ func TestJudgeScheduler(t *testing.T) {
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
 	again.Started, before.Started = ago(h), ago(h)
+	stuck := r{Running: 8, Workers: 8, OldestWait: 41 * s, SinceStart: 38 * s, Busiest: KindRuns{"x", 7, 41 * s},
+		Left: Backlog{438, ago(41 * s)}}
+	stuckNode := node("b", 2, 4*s)
+	stuckNode.Running, stuckNode.Workers, stuckNode.OldestWait, stuckNode.SinceStart = 4, 4, 30*s, 29*s
+	stuckNode.Busiest = KindRuns{"y", 4, 30 * s}
+	const stuckText = "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
+		"none has started for 29 s; 4 workers run kind y, the longest for 30 s"
+	lateNode, self := stuckNode, stuckNode
+	lateNode.Left, self.Self = s, true
+	both, onlyThis := at(0, stuck), at(0, stuck)
+	both.Nodes, onlyThis.Nodes = []NodeReading{self, stuckNode}, []NodeReading{self, node("b", 2, 4*s)}
 	for _, c := range []struct {
 		name string
 		now  r
@@ -58,6 +69,31 @@ func TestJudgeScheduler(t *testing.T) {
 		{"overloaded at the first reading", at(0, busy), nil, []Finding{{Overloaded, ago(5 * s),
 			"Overloaded for 5 s: 8 of 8 workers busy, 492 runs wait, the oldest for 5 s"}}},
 		{"a burst", at(0, r{Waiting: 492, Running: 8, Workers: 8, OldestWait: s / 2}), []r{at(s, busy)}, nil},
+		{"all workers stuck", at(0, stuck), []r{at(5*s, stuck)}, []Finding{{Overloaded, ago(46 * s), "Overloaded for 46 s: 8 of 8 workers busy, " +
+			"438 due tasks wait, the oldest for 41 s; none has started for 38 s; 7 workers run kind x, the longest for 41 s"}}},
+		{"and not all of the tasks are counted", at(0, r{Running: 1, Workers: 8, OldestWait: 9 * s, SinceStart: 9 * s, Busiest: KindRuns{"x", 1, 9 * s},
+			Left: Backlog{9, ago(9 * s)}, LeftMore: true}), nil, []Finding{{Overloaded, ago(9 * s), "Overloaded for 9 s: 1 of 8 workers busy, " +
+			"at least 9 due tasks wait, the oldest for 9 s; none has started for 9 s; 1 worker has run kind x for 9 s"}}},
+		{"none of them is", at(0, r{Running: 8, Workers: 8, OldestWait: 5 * s, SinceStart: s / 2, Busiest: KindRuns{"x", 8, s / 2}}), nil,
+			[]Finding{{Overloaded, ago(5 * s), "Overloaded for 5 s: 8 of 8 workers busy, due tasks wait, the oldest for 5 s"}}},
+		{"two nodes, all workers stuck", both, nil, []Finding{
+			{Overloaded, ago(41 * s), "Overloaded for 41 s: 8 of 8 workers busy, 438 due tasks wait, the oldest for 41 s; " +
+				"none has started for 38 s; 7 workers run kind x, the longest for 41 s"},
+			{Overloaded, ago(30 * s), "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
+				"none has started for 29 s; 4 workers run kind y, the longest for 30 s"}}},
+		{"another works", at(0, r{Nodes: []NodeReading{node("a", 1, 4*s), stuckNode}, Left: Backlog{438, ago(41 * s)}}), nil, []Finding{
+			{Overloaded, ago(30 * s), "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
+				"none has started for 29 s; 4 workers run kind y, the longest for 30 s"},
+			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago"}}},
+		{"only this one is stuck", onlyThis, nil, []Finding{
+			{Overloaded, ago(41 * s), "Overloaded for 41 s: 8 of 8 workers busy, 438 due tasks wait, the oldest for 41 s; " +
+				"none has started for 38 s; 7 workers run kind x, the longest for 41 s"},
+			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago"}}},
+		{"many nodes are overloaded", nodes(0, stuckNode, stuckNode, stuckNode, stuckNode), nil, []Finding{
+			{Overloaded, ago(30 * s), stuckText}, {Overloaded, ago(30 * s), stuckText},
+			{Overloaded, ago(30 * s), stuckText + " (and more: nodes are overloaded)"}}},
+		{"a node that is late says nothing new", nodes(0, lateNode), nil, []Finding{
+			{NodeLate, ago(3 * s), "Node b has not renewed its lease for 3 s"}}},
 		{"busy, and nothing waits", at(0, r{Running: 8, Workers: 8}), []r{at(m, r{Running: 8, Workers: 8})}, nil},
 		{"a kind without a handler", at(0, r{Orphans: []DueReading{{"mail", 12, false, ago(3 * m)}, {"sms", 0, false, noon}}}), nil,
 			[]Finding{{Unhandled, ago(3 * m), "Kind mail has no handler here: 12 due tasks wait, the oldest for 3 m"}}},

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A node names the kind with most runs, of several the one with the longest, and none that JSON would change.
+func TestBusiest_isWhatAReportCanHold(t *testing.T) {
+	ago := func(runs int, d time.Duration) progress { return progress{runs, time.Now().Add(-d)} }
+	for want, kinds := range map[string]map[string]progress{
+		"":     {},
+		"many": {"many": ago(3, time.Second), "old": ago(2, time.Hour)},
+		"old":  {"new": ago(2, time.Second), "old": ago(2, time.Hour)},
+		"text": {"\xff": ago(3, time.Second), "text": ago(1, time.Second)},
+	} {
+		if got := (&workload{kinds: kinds}).busiest(); got.Kind != want || got.Running != kinds[want].runs ||
+			(got.Longest-kinds[want].longest()).Abs() > time.Minute {
+			t.Errorf("of %v the busiest is %+v, want %s", kinds, got, want)
+		}
+	}
+	long := NodeReport{Busiest: KindRuns{Kind: strings.Repeat("\x00", MaxKind), Running: 1}}
+	if b := long.encode(1); len(b) > MaxReport || (Membership{Report: b}).report().Busiest != long.Busiest {
+		t.Errorf("a report of a long kind is %s", b)
+	}
+}
