@@ -161,3 +161,29 @@ func TestStuck_backlogAfterDowntime(t *testing.T) {
 		})
 	}
 }
+
+// The same on two nodes that join after the downtime.
+func TestStuck_backlogOfNodes(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		end := make(chan struct{})
+		hangs := func(context.Context, durable.Run) error { <-end; return nil }
+		s, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+		must(t, err)
+		must(t, s.Handle("hang", hangs))
+		for i := range 200 {
+			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Second}))
+		}
+		must(t, s.Shutdown(ctx))
+		time.Sleep(time.Hour)
+		defer close(end)
+		for range 2 {
+			c.join("note", durable.WithPoolSize(8)).handle("hang", hangs)
+		}
+		time.Sleep(30 * time.Second)
+		for _, m := range c.nodes {
+			if s := m.Stats(); s.Running == 0 || s.OldestWait < 25*time.Second || s.OldestWait > 31*time.Second {
+				t.Errorf("the accounts of %s are %v", m.name, s)
+			}
+		}
+	})
+}
