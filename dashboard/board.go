@@ -535,8 +535,15 @@ func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 }
 
 // bulk does the same to the tasks of the query, for a while. If there may be more it says where to continue: where
-// it has begun, if the scheduler did not answer in time.
+// it has begun, if the scheduler did not answer in time. Runs are cancelled by one question, which may take as long as
+// that about one key.
 func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (done bulkJSON, err error) {
+	if do == durable.DoCancel {
+		ctx, cancel := context.WithTimeout(ctx, listTime)
+		defer cancel()
+		n, _, err := b.s.BulkStep(ctx, q, do)
+		return bulkJSON{Tasks: n}, err
+	}
 	slice, cancel := context.WithTimeout(ctx, bulkTime)
 	defer cancel()
 	q.For = bulkTime / 2

@@ -135,11 +135,12 @@
 //	                              form with scheduler and kind: PauseKind or ResumeKind
 //	POST api/pause-all, resume-all
 //	                              form with scheduler: PauseAll or ResumeAll
-//	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause or resume, for
-//	                              all tasks that the query finds. {"tasks": to how many it was done, "more":
-//	                              whether the time was up, "next"}; a request takes two seconds at most, and the
-//	                              same again, with next as after, does the rest. To run, the state must be
-//	                              scheduled, retrying or parked
+//	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause, resume or
+//	                              cancel, for all tasks that the query finds. {"tasks": to how many it was done,
+//	                              "more": whether the time was up, "next"}; a request takes two seconds at most,
+//	                              and the same again, with next as after, does the rest. To run, the state must
+//	                              be scheduled, retrying or parked. To cancel, it must be running or any, and
+//	                              "tasks" counts runs; such a request takes five seconds at most
 //
 // The state of a wheel is one object:
 //
