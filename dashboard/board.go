@@ -86,6 +86,24 @@ type board struct {
 type turn chan struct{}
 
 func (t turn) take() { t <- struct{}{} }
+
+// takeFor is take for a request, unless its client has gone.
+func (t turn) takeFor(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case t <- struct{}{}:
+		if err := ctx.Err(); err != nil {
+			t.give()
+			return err
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (t turn) give() { <-t }
 
 // A reading is what was read of a scheduler at one time.
@@ -424,7 +442,9 @@ func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 
 // list returns a page of tasks.
 func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
-	b.asking.take()
+	if err := b.asking.takeFor(ctx); err != nil {
+		return listJSON{}, err
+	}
 	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -444,7 +464,9 @@ const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
 func (b *board) failures(ctx context.Context) (failuresJSON, error) {
-	b.asking.take()
+	if err := b.asking.takeFor(ctx); err != nil {
+		return failuresJSON{}, err
+	}
 	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
