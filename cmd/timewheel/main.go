@@ -34,6 +34,7 @@ func main() {
 	p := &program{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now,
 		asks: term.IsTerminal(int(os.Stdin.Fd())), shows: term.IsTerminal(int(os.Stdout.Fd())),
+		watched: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		p.width = width
@@ -51,5 +52,6 @@ type program struct {
 	now      func() time.Time // in the zone that times are shown in
 	asks     bool             // there is a person at in
 	shows    bool             // there is a person at out
+	watched  bool             // there is a person at err
 	width    int              // columns of the terminal at out; 0 if there is none
 }

@@ -418,7 +418,7 @@ async function countBulk(action) {
   bulk.count = answer.tasks;
   bulk.more = answer.more;
   const deed = action === "cancel" ? cancelText(answer.tasks, answer.more) : `${verbOf(action)} ${tasksText(answer.tasks, answer.more)}`;
-  const first = action === "cancel" ? "They are tried again at once, unless their kind is paused first. " : "";
+  const first = action === "cancel" ? "They are tried again, unless their kind is paused first. " : "";
   say(`${first}${deed[0].toUpperCase()}${deed.slice(1)}?`, false, message);
   write($("bulk-sure"), `Yes, ${deed}`);
   $("bulk-sure").hidden = $("bulk-stop").hidden = false;
