@@ -209,7 +209,7 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 		case len(keys) == 0 && !q.given():
 			return usagef("which tasks? Give keys, or a search such as -prefix, or -all")
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			if len(keys) > 0 {
 				return p.doKeys(ctx, s, d, keys, asJSON)
 			}
@@ -303,7 +303,7 @@ func (p *program) doAll(
 			return err
 		}
 	}
-	so := p.progress(d.past)
+	so := p.progress(d.past, "task")
 	all := d.all
 	if all == nil {
 		all = d.inSteps
@@ -329,13 +329,13 @@ func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Quer
 	}
 }
 
-// progress returns a function that says once a second how many tasks something was done to, if a person reads that.
-func (p *program) progress(past string) func(n int) {
+// progress returns a function that says once a second how many things something was done to, if a person reads that.
+func (p *program) progress(past, noun string) func(n int) {
 	last := time.Now()
 	return func(n int) {
 		if now := time.Now(); p.watched && now.Sub(last) >= time.Second {
 			last = now
-			fmt.Fprintf(p.err, "%s %s so far.\n", past, count(n, "task"))
+			fmt.Fprintf(p.err, "%s %s so far.\n", past, count(n, noun))
 		}
 	}
 }

@@ -50,7 +50,7 @@ func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	where(&at, p, f)
 	f.BoolVar(&asJSON, "json", false, usage)
 	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error { return do(ctx, s, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return do(ctx, s, asJSON) })
 	})
 }
 

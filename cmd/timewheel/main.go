@@ -20,6 +20,7 @@ package main
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -54,4 +55,6 @@ type program struct {
 	shows    bool             // there is a person at out
 	watched  bool             // there is a person at err
 	width    int              // columns of the terminal at out; 0 if there is none
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // a database; nil is as usual
 }

@@ -54,7 +54,7 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 		case len(kinds) == 0 && !whole:
 			return usagef("which kinds? Give their names, or -all")
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			if whole && !yes {
 				n, err := s.Bulk(ctx, durable.Query{}, durable.DoNothing)
 				if err != nil {
