@@ -70,6 +70,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 				sec := time.Second
 				add("mail", 93, sec+sec/2, 20*time.Millisecond) // until 3.34 s
 				add("sms", 1, 4*sec+sec/2, 0)
+				add("sms", 50, 6*sec, 0)
 				add("mail", 7, 12*sec, sec/10)
 				add("mail", 1, 40*sec+sec/2, 0)
 				add("mail", 3, 42*sec, sec/10)
@@ -83,6 +84,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 					"1 s: a task is parked: mail dial 10.0.0.0: refused",
 					"4 s: a task is parked: sms no credit",
 					"11 s: 92 more tasks parked within 10s, this one the last: mail dial 10.0.0.92: refused",
+					"14 s: 50 more tasks parked within 10s, this one the last: sms no credit",
 					"21 s: 7 more tasks parked within 10s, this one the last: mail dial 10.0.0.6: refused",
 					"40 s: a task is parked: mail dial 10.0.0.0: refused",
 					"45 s: 3 more tasks parked within 10s, this one the last: mail dial 10.0.0.2: refused",
