@@ -337,7 +337,8 @@ func (b *board) judged() (reading, healthJSON) {
 	past := slices.Concat(b.past, b.recent)
 	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
 	return r, newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
-		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...)
+		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...).
+		aboutKinds(r.SchedulerReading)
 }
 
 // source returns the board's line of the overview.

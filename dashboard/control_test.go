@@ -224,6 +224,17 @@ func TestScheduler_bulkCancel(t *testing.T) {
 		if got := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=parked", nil), 200); len(got.Tasks) != 3 {
 			t.Errorf("%d tasks are parked", len(got.Tasks))
 		}
+		if err := s.PauseKind(t.Context(), "ok"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * lookEvery)
+		about := make(map[health.Kind]string) // so the page offers what can be done about the kind
+		for _, f := range append(b.state(-1).Health.Findings, b.state(-1).Health.Notes...) {
+			about[f.Kind] = f.About
+		}
+		if about[health.Parked] != "hangs" || about[health.Paused] != "ok" {
+			t.Errorf("the findings are about %v", about)
+		}
 		f.hanging = true
 		slow := newBoard("tasks", f, nil)
 		began := time.Now()

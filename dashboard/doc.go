@@ -50,6 +50,9 @@
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
 // runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well.
 //
+// Next to a finding are links to what it is about, and, if control is allowed, buttons for what can be done about it:
+// unpark the tasks, pause the kind that fails, resume what is paused.
+//
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
 // # Cost
@@ -165,7 +168,7 @@
 // The state of a scheduler is one object:
 //
 //	scheduler, now         its name; the time of the reading
-//	health                 as above
+//	health                 as above; a finding or a note that names one kind of tasks has it as about
 //	stats                  fields of durable.Stats, in lower case; oldest_wait is in seconds; on a node, pending
 //	                       and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,

@@ -53,10 +53,23 @@ const whereTasks = () => ({
   paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
 });
 
+// actsOn returns what can be done about a finding. What is not allowed is not offered.
+function actsOn({ kind, about }) {
+  if (!page.control) return [];
+  const one = about ? "kind " + about : "";
+  if (kind === "parked") return [["Unpark them", "", () => { // the list counts them and asks
+    list.asks = "run";
+    location.hash = toList({ state: "parked", ...(about ? { kind: about } : {}) });
+  }]];
+  if (kind === "failing" && about && !page.tasks.kinds.some((k) => k.kind === about && k.paused)) return [[`Pause ${one}`, `Pause ${one}?`, () => pauseKinds(false, about)]];
+  if (kind === "paused") return [[`Resume ${one || "all kinds"}`, "", () => pauseKinds(true, about || undefined)]];
+  return [];
+}
+
 function showScheduler(state) {
   page.tasks = state;
   remember(state, 5500);
-  showHealth($("tasks-health"), state.health, whereTasks());
+  showHealth($("tasks-health"), state.health, whereTasks(), actsOn);
   showNumbers(tasksNumbers, state);
   showStates(state);
   showKinds(state);
@@ -295,11 +308,13 @@ function showFailures({ now, groups, more, looked, cut }) {
 
 // ---- lists
 
-const list = { query: null, question: 0, server: 0 };
+const list = { query: null, question: 0, server: 0, asks: "" }; // asks is what is to be done to the next list, when that is confirmed
 
 // showList shows the list of a query, which is what the address has.
 async function showList(q) {
   const question = ++list.question, form = $("search"), message = $("list-message"), scheduler = page.scheduler;
+  const { asks } = list;
+  list.asks = "";
   list.query = q;
   for (const name of ["prefix", "kind", "state", "failure"]) form.elements[name].value = q[name] || "";
   form.elements.repeating.checked = q.repeating === "true";
@@ -339,6 +354,7 @@ async function showList(q) {
   $("bulk-pause").hidden = ["parked", "paused"].includes(q.state); // a parked task does not run by itself
   $("bulk-resume").hidden = q.state !== "paused";
   $("bulk-cancel").hidden = !["", "running"].includes(q.state ?? "");
+  if (asks && !$("bulk").hidden) countBulk(asks);
 }
 
 function titleOf(q) {
