@@ -31,7 +31,7 @@ type deed struct {
 	spares durable.State // tasks in this state are left alone by a search
 
 	one    func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key,
-	atOnce int                                                               // and to so many at the same time; 0 is 1
+	atOnce int                                                               // and the number of keys at the same time; 0 is 1
 
 	// all does it to the tasks of a search, in place of do. It is nil if do is enough. tasks is about how many there
 	// are, or 0 if they were not counted. It calls so with how many it has come to.
@@ -122,7 +122,7 @@ if it is resumed.
 The tasks are those of the keys, or all that fit all of the search flags but paused ones. Of a
 search it first says how many tasks it finds, and asks. Tasks that change meanwhile are left alone.
 -over spreads the tasks evenly over a time, which begins now or at -in or -at. If it is interrupted,
-the same command begins anew.
+the same command starts over.
 
   timewheel reschedule -in 90m order:42
   timewheel reschedule -at 2026-12-24T18:00:00+01:00 order:42

@@ -33,8 +33,8 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// A kind that nobody knows is paused, for it may come, and the command says so.
-func TestPauseKind_thatNobodyKnows(t *testing.T) {
+// A kind that is unknown is paused, for it may come, and the command says so.
+func TestPauseKind_thatIsUnknown(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
 		r.restore(records)
