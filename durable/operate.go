@@ -245,7 +245,8 @@ func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 }
 
 // BulkStep is a part of a Bulk. It looks for tasks for q.For, at one task at least, and returns to how many it
-// has done the action, and After of the next step of the same query and action. That is empty at the end.
+// has done the action, and After of the next step of the same query and action. That is empty at the end. DoCancel is
+// one step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
 	return s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
 }

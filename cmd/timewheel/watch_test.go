@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +125,27 @@ func TestWatch_silence_endsWithAnAnswer(t *testing.T) {
 		silent("a second after that", time.Second)
 		check(t, conn.Close())
 	})
+}
+
+// A server that hangs after it has answered is given up as well, though a search asks it again all the time.
+func TestTimeout_ofAServerThatHangsLater(t *testing.T) {
+	r := inDatabase(t)
+	for _, args := range [][]string{{"ls"}, {"stats"}, {"rm", "-all", "-yes"}, {"show", "k"}, {"export"}} {
+		var connections atomic.Int64
+		p := &program{
+			in: strings.NewReader(""), out: io.Discard, getenv: func(string) string { return "" }, now: time.Now,
+			dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if connections.Add(1) > 1 { // the first is the one on which the schema is looked at
+					return deaf(ctx, network, addr)
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
+		}
+		var errOut bytes.Buffer
+		p.err = &errOut
+		code := p.run(t.Context(), append(append(args, r.place...), "-timeout", "500ms"))
+		if code != failed || !strings.HasSuffix(errOut.String(), "has not answered for 500ms; -timeout is for how long to wait\n") {
+			t.Errorf("%q: exit code %d, and it writes %q", args, code, errOut.String())
+		}
+	}
 }
