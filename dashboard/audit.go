@@ -25,7 +25,7 @@ type AuditEntry struct {
 // WithAudit calls f after each request that has changed something, or was to. Who says on whose behalf a
 // request is, for example by what the guard in front of the handler has noted; it may be nil. Both may be
 // called by several goroutines at a time. What is done to many tasks is done in parts of two seconds, with an
-// entry for each part.
+// entry for each part. Runs are cancelled in one part.
 func WithAudit(who func(*http.Request) string, f func(AuditEntry)) Option {
 	return func(h *handler) { h.who, h.audit = who, f }
 }

@@ -95,6 +95,24 @@ type board struct {
 type turn chan struct{}
 
 func (t turn) take() { t <- struct{}{} }
+
+// takeFor is take for a request, unless its client has gone.
+func (t turn) takeFor(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case t <- struct{}{}:
+		if err := ctx.Err(); err != nil {
+			t.give()
+			return err
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (t turn) give() { <-t }
 
 // A reading is what was read of a scheduler at one time.
@@ -385,7 +403,8 @@ func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	past := slices.Concat(b.past, b.recent)
 	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
 	h = newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
-		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...)
+		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...).
+		aboutKinds(r.SchedulerReading)
 	return r, h, health.LateNodes(r.SchedulerReading, past)
 }
 
@@ -494,7 +513,9 @@ func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 
 // list returns a page of tasks.
 func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
-	b.asking.take()
+	if err := b.asking.takeFor(ctx); err != nil {
+		return listJSON{}, err
+	}
 	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -514,7 +535,9 @@ const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
 func (b *board) failures(ctx context.Context) (failuresJSON, error) {
-	b.asking.take()
+	if err := b.asking.takeFor(ctx); err != nil {
+		return failuresJSON{}, err
+	}
 	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -605,8 +628,15 @@ func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 }
 
 // bulk does the same to the tasks of the query, for a while. If there may be more it says where to continue: where
-// it has begun, if the scheduler did not answer in time.
+// it has begun, if the scheduler did not answer in time. Runs are cancelled by one question, which may take as long as
+// that about one key.
 func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (done bulkJSON, err error) {
+	if do == durable.DoCancel {
+		ctx, cancel := context.WithTimeout(ctx, listTime)
+		defer cancel()
+		n, _, err := b.s.BulkStep(ctx, q, do)
+		return bulkJSON{Tasks: n}, err
+	}
 	slice, cancel := context.WithTimeout(ctx, bulkTime)
 	defer cancel()
 	q.For = bulkTime / 2

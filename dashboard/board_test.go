@@ -9,10 +9,12 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -961,5 +963,66 @@ func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
 			t.Errorf("afterwards it is %+v, with %+v, read at %v", got.Health, got.Nodes, got.Read.Nodes)
 		}
 		time.Sleep(questionTime)
+	})
+}
+
+// A slowFind takes 150 ms for each page, as a search that finds nothing in many tasks does.
+type slowFind struct {
+	*fakeScheduler
+	finds, failures int
+}
+
+func (f *slowFind) Find(ctx context.Context, q durable.Query) (durable.Found, error) {
+	if q.Kind == "looked for" {
+		f.finds++
+		time.Sleep(150 * time.Millisecond)
+	}
+	return durable.Found{}, ctx.Err()
+}
+
+func (f *slowFind) Failures(ctx context.Context) (durable.Failures, error) {
+	f.failures++
+	time.Sleep(150 * time.Millisecond)
+	return durable.Failures{}, ctx.Err()
+}
+
+// A client that has gone is not served, and the next one does not wait for it.
+func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowFind{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}}
+		f.census = func() durable.Census { return durable.Census{} }
+		b := newBoard("tasks", f, nil)
+		tw, _ := newWheel(t, 60)
+		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}, Wheel("wheel", tw, nil)})
+		for _, target := range []string{
+			"/api/tasks?scheduler=tasks&kind=looked+for", "/api/failures?scheduler=tasks", "/api/search?wheel=wheel&prefix=k",
+		} {
+			f.finds, f.failures = 0, 0
+			get := func(ctx context.Context) *httptest.ResponseRecorder {
+				r := httptest.NewRequest("GET", target, nil).WithContext(ctx)
+				r.Host = "localhost"
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() { get(gone) })
+			}
+			time.Sleep(time.Millisecond)
+			cancel()
+			began := time.Now()
+			if w := get(t.Context()); w.Code != 200 || time.Since(began) > 310*time.Millisecond {
+				t.Errorf("%s: status %d after %v", target, w.Code, time.Since(began))
+			}
+			all.Wait()
+			if f.finds+f.failures > 2 {
+				t.Errorf("%s: %d were served", target, f.finds+f.failures)
+			}
+			if w := get(gone); w.Code == 200 {
+				t.Errorf("%s: a client that has gone is served", target)
+			}
+		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 // AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
 // and resume them: by key, and of a durable scheduler also all that a search finds. Of that they may cancel
-// runs and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser
+// runs, by key and by search, and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser
 // sends on behalf of another site is refused before check is called ([http.CrossOriginProtection]).
 //
 // Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
@@ -121,17 +121,19 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	action := r.PostForm.Get("do")
 	do, ok := map[string]durable.Action{
 		"count": durable.DoNothing, "remove": durable.DoRemove, "run": durable.DoRunNow,
-		"pause": durable.DoPause, "resume": durable.DoResume,
+		"pause": durable.DoPause, "resume": durable.DoResume, "cancel": durable.DoCancel,
 	}[action]
 	q, err := queryOf(r.PostForm)
 	switch {
 	case err != nil:
 	case !ok:
-		err = fmt.Errorf("do is %q, and must be count, remove, run, pause or resume", action)
+		err = fmt.Errorf("do is %q, and must be count, remove, run, pause, resume or cancel", action)
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
 		// A task that was run is then of another state, and so the next request does the rest.
 		err = errors.New("to run many tasks, search for those of the state scheduled, retrying or parked")
+	case do == durable.DoCancel && q.State != durable.AnyState && q.State != durable.Running:
+		err = errors.New("to cancel runs, search for tasks of the state running, or of any")
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())

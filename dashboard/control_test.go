@@ -183,8 +183,65 @@ func TestScheduler_bulk(t *testing.T) {
 		for _, wrong := range []string{"", "state=waiting", "state=running", "kind=ok"} {
 			bulk("run", wrong, 400)
 		}
+		bulk("cancel", "state=parked", 400)
 		bulk("unpark", "state=parked", 400)
 		bulk("count", "state=gone", 400)
+	})
+}
+
+// Runs are cancelled by one request, which waits for the answers of the nodes as that about one key does.
+func TestScheduler_bulkCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New())
+		hangs := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return durable.Park(ctx.Err()) }
+		if err := s.Handle("hangs", hangs); err != nil {
+			t.Fatal(err)
+		}
+		var audit []AuditEntry
+		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: s, census: func() durable.Census { return durable.Census{} }}}
+		b := newBoard("tasks", s, nil)
+		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}},
+			AllowControl(func(r *http.Request) error {
+				if r.Header.Get("User") != "ann" {
+					return errors.New("only ann may")
+				}
+				return nil
+			}), WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+		put(t, s, many(3, "hangs", "hangs", time.Second)...)
+		put(t, s, many(2, "ok", "ok", time.Hour)...)
+		time.Sleep(2 * time.Second)
+		form := url.Values{"do": {"cancel"}, "kind": {"hangs"}, "state": {"running"}}
+		answer[errorJSON](t, ask(h, "POST", "/api/bulk", form), 403)
+		if len(audit) != 1 || audit[0].Err == nil || audit[0].Action != "cancel" {
+			t.Errorf("the audit has %+v", audit)
+		}
+		audit = nil
+		got := answer[bulkJSON](t, ask(h, "POST", "/api/bulk", form, "User", "ann"), 200)
+		if got != (bulkJSON{Tasks: 3}) || len(audit) != 1 || audit[0].Tasks != 3 || audit[0].Query.Kind != "hangs" {
+			t.Errorf("it was done to %+v, and the audit has %+v", got, audit)
+		}
+		time.Sleep(time.Second)
+		if got := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=parked", nil), 200); len(got.Tasks) != 3 {
+			t.Errorf("%d tasks are parked", len(got.Tasks))
+		}
+		if err := s.PauseKind(t.Context(), "ok"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * lookEvery)
+		about := make(map[health.Kind]string) // so the page offers what can be done about the kind
+		for _, f := range append(b.state(-1).Health.Findings, b.state(-1).Health.Notes...) {
+			about[f.Kind] = f.About
+		}
+		if about[health.Parked] != "hangs" || about[health.Paused] != "ok" {
+			t.Errorf("the findings are about %v", about)
+		}
+		f.hanging = true
+		slow := newBoard("tasks", f, nil)
+		began := time.Now()
+		if done, err := slow.bulk(t.Context(), durable.Query{}, durable.DoCancel); err == nil || done.More ||
+			time.Since(began) != listTime {
+			t.Errorf("without an answer it returns %+v, %v after %v", done, err, time.Since(began))
+		}
 	})
 }
 

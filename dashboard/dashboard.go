@@ -104,7 +104,7 @@ type handler struct {
 	audit    func(AuditEntry) // nil: none
 	pages    atomic.Int64     // open
 
-	searching sync.Mutex // so that searches take one core at most
+	searching turn // is had while a wheel is searched, so that searches take one core at most
 }
 
 // Handler returns a handler that shows the sources. It works under any path that ends with a slash:
@@ -143,7 +143,7 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 		}
 		recorders[s.rec] = true
 	}
-	h := &handler{hosts: make(map[string]bool), foreign: http.NewCrossOriginProtection()}
+	h := &handler{hosts: make(map[string]bool), foreign: http.NewCrossOriginProtection(), searching: make(turn, 1)}
 	for _, o := range opts {
 		o(h)
 	}
@@ -387,8 +387,11 @@ func reply(w http.ResponseWriter, v any, err error) {
 }
 
 func (h *handler) search(w http.ResponseWriter, r *http.Request, hub *hub) {
-	h.searching.Lock()
-	defer h.searching.Unlock()
+	if err := h.searching.takeFor(r.Context()); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	defer h.searching.give()
 	send(w, http.StatusOK, search(hub.tw, r.Form.Get("prefix"), time.Now().Add(searchTime)))
 }
 

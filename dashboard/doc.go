@@ -54,6 +54,9 @@
 // runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
 // when less than 5 % of the disk of a store is free.
 //
+// Next to a finding are links to what it is about, and, if control is allowed, buttons for what can be done about it:
+// unpark the tasks, pause the kind that fails, resume what is paused.
+//
 // What is failing is that of the scheduler that is asked, the rest is that of all nodes. A node that is overloaded has
 // said so when it renewed its lease.
 //
@@ -144,11 +147,12 @@
 //	                              form with scheduler and kind: PauseKind or ResumeKind
 //	POST api/pause-all, resume-all
 //	                              form with scheduler: PauseAll or ResumeAll
-//	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause or resume, for
-//	                              all tasks that the query finds. {"tasks": to how many it was done, "more":
-//	                              whether the time was up, "next"}; a request takes two seconds at most, and the
-//	                              same again, with next as after, does the rest. To run, the state must be
-//	                              scheduled, retrying or parked
+//	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause, resume or
+//	                              cancel, for all tasks that the query finds. {"tasks": to how many it was done,
+//	                              "more": whether the time was up, "next"}; a request takes two seconds at most,
+//	                              and the same again, with next as after, does the rest. To run, the state must
+//	                              be scheduled, retrying or parked. To cancel, it must be running or any, and
+//	                              "tasks" counts runs; such a request takes five seconds at most
 //
 // The state of a wheel is one object:
 //
@@ -173,7 +177,7 @@
 // The state of a scheduler is one object:
 //
 //	scheduler, now         its name; the time of the reading
-//	health                 as above
+//	health                 as above; a finding or a note that names one kind of tasks has it as about
 //	stats                  fields of durable.Stats, in lower case; oldest_wait, longest_run and since_start are in
 //	                       seconds; on a node, pending and parked are those of all nodes
 //	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,

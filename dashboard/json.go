@@ -37,6 +37,17 @@ type findingJSON struct {
 	Kind  health.Kind `json:"kind"`
 	Since *time.Time  `json:"since"` // null if that is unknown
 	Text  string      `json:"text"`
+	About string      `json:"about,omitempty"` // the kind of tasks that it names, if that is one
+}
+
+// aboutKinds completes what is said about a scheduler.
+func (h healthJSON) aboutKinds(now health.SchedulerReading) healthJSON {
+	for _, all := range [][]findingJSON{h.Findings, h.Notes} {
+		for i, f := range all {
+			all[i].About = health.About(health.Finding{Kind: f.Kind, Text: f.Text}, now)
+		}
+	}
+	return h
 }
 
 // newHealthJSON returns the findings, or what is said if there are none, and the notes.

@@ -18,18 +18,17 @@ const bulkAtOnce = 1024
 // empty at the end.
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Duration,
 ) (n int, next string, err error) {
-	if do > DoResume {
+	switch {
+	case do > DoCancel:
 		return 0, "", fmt.Errorf("%w: unknown action %d", ErrInvalidTask, do)
+	case do == DoCancel:
+		n, err = s.cancelAll(ctx, q)
+		return n, "", err
 	}
 	now := s.below.now()
 	over := q.stretch(now)
-	if do == DoRunNow && over.order == byDue { // what is moved, or repeats, must not come again
-		switch q.State {
-		case Waiting:
-			over.until = now - 1
-		case AnyState, Scheduled:
-			over = stretch{order: byKey}
-		}
+	if do == DoRunNow {
+		over = q.stretchToMove(now)
 	}
 	if err := over.resume(q.After); err != nil {
 		return 0, "", err
@@ -41,6 +40,45 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Dura
 	return n, next, err
 }
 
+// stretchToMove is stretch for tasks that are moved to now or later: none comes again, also one that repeats.
+func (q Query) stretchToMove(now int64) stretch {
+	over := q.stretch(now)
+	if over.order == byDue {
+		switch q.State {
+		case Waiting:
+			over.until = now - 1
+		case AnyState, Scheduled:
+			over = stretch{order: byKey}
+		}
+	}
+	return over
+}
+
+// reschedule moves each task that the query finds by what after returns for its number.
+func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) time.Duration) (n int, err error) {
+	now := s.below.now()
+	over := q.stretchToMove(now)
+	if err := over.resume(q.After); err != nil {
+		return 0, err
+	}
+	found := 0
+	n, _, err = s.each(ctx, &over, q, now, 0, func(v *view) *verb {
+		if v.rec.paused != 0 {
+			return nil
+		}
+		d := after(found)
+		found++
+		return v.verb(toMove, later(s.below.now(), max(d, 0)))
+	})
+	return n, err
+}
+
+// verb returns the verb that does this to the task, which must be as it was found. to is what it is moved to, or when
+// it is resumed.
+func (v *view) verb(what what, to int64) *verb {
+	return &verb{what: what, key: v.rec.key, to: to, size: v.rec.size(), found: v, same: true}
+}
+
 // eachOf does an action to each task of the stretch that fits the query, or counts them.
 func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int64, do Action, most time.Duration,
 ) (n int, whole bool, err error) {
@@ -48,24 +86,16 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 		end, err := s.look(ctx, over, q, now, most, func(view) bool { n++; return true })
 		return n, end.whole, err
 	}
+	what := map[Action]what{DoRemove: toRemove, DoRunNow: toMove, DoPause: toPause, DoResume: toResume}[do]
 	return s.each(ctx, over, q, now, most, func(v *view) *verb {
-		verb := &verb{
-			what: toRemove, key: v.rec.key, to: s.below.now(), kinds: &s.kinds, size: v.rec.size(), found: v, same: true,
-		}
-		switch do {
-		case DoRunNow:
-			verb.what = toMove
-		case DoPause:
-			verb.what = toPause
-		case DoResume:
-			verb.what = toResume
-		}
+		verb := v.verb(what, s.below.now())
+		verb.kinds = &s.kinds
 		return verb
 	})
 }
 
 // each does a verb to each task of the stretch that fits the query, in groups, until there is no more or it has
-// looked for that time. A time of 0 is never up. It returns to how many.
+// looked for that time. A time of 0 is never up. A task without a verb is left alone. It returns to how many.
 func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	verb func(*view) *verb,
 ) (n int, whole bool, err error) {
@@ -99,7 +129,7 @@ func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) 
 	var all sync.WaitGroup
 	for i := range page {
 		verb := verb(&page[i])
-		if !verb.fits(page[i].rec) {
+		if verb == nil || !verb.fits(page[i].rec) {
 			continue
 		}
 		all.Go(func() {

@@ -60,6 +60,7 @@
 // After RemoveTask or SetTask has returned nil, no run of the old task starts. A run counts as started
 // slightly before its handler is called. A run that has started is not interrupted, but its result no longer
 // counts. [Scheduler.RemoveTaskWait] waits for its end, on whatever node, and [Scheduler.Cancel] cancels its context.
+// [Scheduler.Bulk] with [DoCancel] cancels all runs that a search finds.
 //
 // # Payloads
 //

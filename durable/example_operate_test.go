@@ -197,3 +197,72 @@ func ExampleStats_String() {
 	// 1 tasks pending, 0 of them parked; 0 runs waiting, 0 running on at most 1024 workers; tasks: 1 added, 0 removed, 0 times parked; runs: 0 started, 0 retried, 0 succeeded, 0 failed; 1 changes in 1 commits
 	// "ada" of kind "mail": scheduled, due 2100-01-01T09:00:00Z, runs left: 1, 0 bytes of payload version 1 <nil>
 }
+
+// A service hangs, and so do all runs that call it. They are cancelled, and their kind does not start again until the
+// service is back.
+func ExampleScheduler_Bulk() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	begun := make(chan bool, 3)
+	hang := func(ctx context.Context, _ durable.Run) error {
+		begun <- true
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err = errors.Join(s.Handle("charge", hang), s.Start(), s.AddTask(ctx,
+		durable.Task{Key: "charge:1", Kind: "charge"}, durable.Task{Key: "charge:2", Kind: "charge"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-begun
+	<-begun
+	if err := s.PauseKind(ctx, "charge"); err != nil { // or the runs are tried again
+		log.Fatal(err)
+	}
+	n, err := s.Bulk(ctx, durable.Query{Kind: "charge"}, durable.DoCancel)
+	fmt.Println("cancelled:", n, err)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// cancelled: 2 <nil>
+}
+
+// What has gathered while a service was away is spread over an hour, so that the service is not overrun.
+func ExampleScheduler_BulkReschedule() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = errors.Join(s.Handle("mail", func(context.Context, durable.Run) error { return nil }), s.AddTask(ctx,
+		durable.Task{Key: "mail:1", Kind: "mail"}, durable.Task{Key: "mail:2", Kind: "mail"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	mails := durable.Query{Kind: "mail"}
+	tasks, err := s.Bulk(ctx, mails, durable.DoNothing)
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := s.BulkReschedule(ctx, mails, func(i int) time.Duration {
+		return time.Duration(i) * time.Hour / time.Duration(tasks)
+	})
+	fmt.Println("moved:", n, err)
+	for i, err := range s.All(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(i.Key, "in", time.Until(i.Next).Round(10*time.Minute))
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// moved: 2 <nil>
+	// mail:1 in 0s
+	// mail:2 in 30m0s
+}

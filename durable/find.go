@@ -71,10 +71,13 @@ func (q Query) stretch(now int64) stretch {
 
 // fits reports whether the task is one of those that the query asks for.
 func (q Query) fits(v view, now int64) bool {
-	r := v.rec
+	return q.suits(v.rec) && (q.State == AnyState || q.State == v.state(now))
+}
+
+// suits is fits for any state.
+func (q Query) suits(r *record) bool {
 	return strings.HasPrefix(r.key, q.Prefix) && (q.Kind == "" || q.Kind == r.kind) &&
 		(!q.Repeating || r.repeats()) &&
-		(q.State == AnyState || q.State == v.state(now)) &&
 		(q.Failure == "" || strings.Contains(r.failure(), q.Failure) || groupText(r.failure()) == q.Failure)
 }
 

@@ -13,7 +13,7 @@ type group struct {
 	index  map[string]int // where in order a key is, for the first of them:
 	ready  int            // as many as find has needed; what nothing asks for is never put in
 	tally  tally          // what is to be counted
-	parked *record        // the record that was parked last
+	parked []*record      // the records that were parked
 
 	pauses   *Pauses // what is to be paused; nil if that stays as it is
 	settings []byte  // with these

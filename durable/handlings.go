@@ -137,13 +137,13 @@ func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
 func (c *runContext) Err() error                  { return c.made().Err() }
 func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 
-// watch returns the handlings of the key, to be waited for. It cancels them if it is asked to: a run that has
+// watch returns the handlings of the tasks, to be waited for. It cancels them if it is asked to: a run that has
 // not been confirmed by then is cancelled as it starts, also if that is at a later try.
-func (r *handlings) watch(key string, cancel bool) (some []*handling) {
+func (r *handlings) watch(is func(*record) bool, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h := r.first; h != nil; h = h.next {
-		if h.of.rec.key != key {
+		if !is(h.of.rec) {
 			continue
 		}
 		if h.ended == nil {

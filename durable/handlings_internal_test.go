@@ -37,16 +37,16 @@ func TestRunContext_isAContext(t *testing.T) {
 	is("at first", ctx, nil, nil)
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all.watch("other", true)
+	all.watch(func(r *record) bool { return r.key == "other" }, true)
 	is("when another is cancelled", ctx, nil, nil)
-	all.watch("k", true)
+	all.watch(func(r *record) bool { return r.key == "k" }, true)
 	is("cancelled", ctx, context.Canceled, ErrCancelled)
 	is("cancelled, within", within, context.Canceled, ErrCancelled)
 	all.end(h)
 	is("cancelled, at the end", ctx, context.Canceled, ErrCancelled)
 
 	h, ctx = begin()
-	all.watch("k", true)
+	all.watch(func(r *record) bool { return r.key == "k" }, true)
 	is("cancelled before it is used", ctx, context.Canceled, ErrCancelled)
 	all.end(h)
 
@@ -73,7 +73,7 @@ func TestHandlings_endInAnyOrder(t *testing.T) {
 			begun = append(begun, all.begin(&live{rec: &record{key: "k"}}))
 		}
 		for n, i := range order {
-			asked := all.watch("k", false)
+			asked := all.watch(func(r *record) bool { return r.key == "k" }, false)
 			if len(asked) != len(order)-n {
 				t.Errorf("of %v, %d have ended, and %d are found", order, n, len(asked))
 			}

@@ -292,9 +292,7 @@ func (k *keeper) commit(g *group) error {
 		}
 	}
 	k.count.add(g.tally)
-	if g.parked != nil {
-		k.report.note(func(n *notices) { n.parked, n.last = n.parked+g.tally.parked, g.parked })
-	}
+	k.report.parked(g.parked...)
 	k.counts.change(g.order)
 	for _, t := range g.order {
 		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {

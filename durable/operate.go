@@ -256,21 +256,38 @@ const (
 	DoRunNow // as Reschedule with 0; a parked task runs again with all of its attempts, a paused one is left alone
 	DoPause  // as Pause; a paused task is left alone
 	DoResume // as Resume; a task that is not paused is left alone
+	DoCancel // as Cancel: of runs that are in progress, and the tasks stay; see Bulk
 )
 
 // Bulk does the same to all tasks that the query finds, whatever its Limit and For, and returns to how many. A
 // task that has changed since it was found, other than by a start of its run, is left alone. What is left alone
 // is not counted. When ctx is done Bulk stops, and returns how many it has done. Doing it again continues with
 // the rest.
+//
+// DoCancel asks all nodes once, whatever the number of the runs: the answer takes up to half a second on an engine.
+// It is about runs as [Scheduler.Cancel] is, whatever has become of their tasks meanwhile, and none if the query has
+// a State other than AnyState and Running. Bulk returns how many runs were cancelled. Their tasks run again, at once
+// if handlers return quickly: use [Scheduler.PauseKind] first to prevent that. A node of version 0.1 cancels none, and
+// is an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
 	return n, err
 }
 
 // BulkStep is a part of a Bulk. It looks for tasks for q.For, at one task at least, and returns to how many it
-// has done the action, and After of the next step of the same query and action. That is empty at the end.
+// has done the action, and After of the next step of the same query and action. That is empty at the end. DoCancel is
+// one step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
 	return s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
+}
+
+// BulkReschedule makes the next run of all tasks that the query finds due, each after what after returns, as
+// [Scheduler.Reschedule] does with it. The function is given how many tasks it was called for before, and is called
+// by the goroutine of BulkReschedule. So n tasks are spread evenly over a time d by time.Duration(i)*d/n. Paused tasks
+// are left alone, and in all else it is like [Scheduler.Bulk], but for a further call, which reschedules all of them
+// again.
+func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
+	return s.reschedule(ctx, q, after)
 }
 
 // An Attempt is one call of a handler, after it has ended.

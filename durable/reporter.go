@@ -3,7 +3,9 @@
 package durable
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 )
@@ -11,20 +13,40 @@ import (
 // A reporter writes what the keeper has to say to the user's logger. A logger may block, and a hook of it may
 // call the scheduler and wait for the keeper, so the keeper never calls it: the reporter does, on a goroutine
 // of its own. There is at most one, and only while there is something to write. What comes up meanwhile is
-// kept as one notice of each sort.
+// kept as one notice of each sort. Parked tasks, of which there may be many, are one notice for each cause in
+// ten seconds.
 type reporter struct {
 	log logrus.FieldLogger
 
 	mu      sync.Mutex // protects below
 	pending notices
-	quiet   chan struct{} // closed when nothing is left to write; nil while nothing is being written
+	quiet   chan struct{}         // closed when nothing is left to write; nil while nothing is being written
+	recent  map[parkCause]*parked // the causes that were noted within parkedEvery, and what has come up since then
+}
+
+const (
+	parkedEvery = 10 * time.Second
+
+	// mostCauses is how many causes are told apart. After that the error is left out of the comparison.
+	mostCauses = 100
+)
+
+// A parkCause is why tasks were parked. Numbers are left out of the error, as in a [FailureGroup].
+type parkCause struct{ kind, text string }
+
+// Parked are tasks that were parked for the same cause.
+type parked struct {
+	parkCause
+	tasks        int
+	key, failure string // of the last one
+	more         bool   // it is what has come up since the notice before
+	timer        *time.Timer
 }
 
 // notices are what there is to write.
 type notices struct {
 	unhandled map[string]int // due tasks by kinds without a handler; each kind comes up once
-	parked    uint64
-	last      *record // the record that was parked last
+	parked    []parked
 	failure   error
 	away      error    // why the engine has gone away
 	back      bool     // it has come back
@@ -37,7 +59,7 @@ type notices struct {
 }
 
 func (n *notices) empty() bool {
-	return n.unhandled == nil && n.parked == 0 && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
+	return n.unhandled == nil && n.parked == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
 		n.damaged == nil && n.settings == nil && n.later == 0
 }
 
@@ -45,17 +67,85 @@ func (n *notices) empty() bool {
 func (r *reporter) note(add func(n *notices)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	add(&r.pending)
-	if r.quiet == nil {
+	if add(&r.pending); r.quiet == nil && !r.pending.empty() {
 		r.quiet = make(chan struct{})
 		r.nextLocked()
 	}
 }
 
-// nextLocked has the pending notices written.
+// parked notes tasks that were parked, the first of a cause at once.
+func (r *reporter) parked(recs ...*record) {
+	if len(recs) == 0 {
+		return
+	}
+	all := make([]parked, len(recs))
+	for i, rec := range recs {
+		failure := rec.failure()
+		all[i] = parked{parkCause: parkCause{rec.kind, groupText(failure)}, tasks: 1, key: rec.key, failure: failure}
+	}
+	r.note(func(n *notices) {
+		for _, p := range all {
+			if len(r.recent) >= mostCauses && r.recent[p.parkCause] == nil {
+				p.text = ""
+			}
+			switch since := r.recent[p.parkCause]; {
+			case since == nil:
+				n.park(p)
+				r.rememberLocked(p.parkCause)
+			case !n.add(p): // the notice is not pending any more
+				since.tasks, since.key, since.failure = since.tasks+1, p.key, p.failure
+			}
+		}
+	})
+}
+
+// rememberLocked keeps what comes up for a cause from now on, until it is noted.
+func (r *reporter) rememberLocked(c parkCause) {
+	if r.recent == nil {
+		r.recent = make(map[parkCause]*parked)
+	}
+	p := &parked{parkCause: c, more: true}
+	p.timer = time.AfterFunc(parkedEvery, func() { r.note(func(n *notices) { r.sumLocked(n, p) }) })
+	r.recent[c] = p
+}
+
+// sumLocked notes what has come up for a cause, or forgets the cause if nothing has.
+func (r *reporter) sumLocked(n *notices, p *parked) {
+	if r.recent[p.parkCause] != p {
+		return // it was noted at the end
+	}
+	delete(r.recent, p.parkCause)
+	if p.tasks > 0 {
+		n.park(*p)
+		r.rememberLocked(p.parkCause)
+	}
+}
+
+// park adds tasks to the notices.
+func (n *notices) park(p parked) {
+	if !n.add(p) {
+		n.parked = append(n.parked, p)
+	}
+}
+
+// add adds tasks to the pending notice of their cause, and reports whether there is one.
+func (n *notices) add(p parked) bool {
+	i := slices.IndexFunc(n.parked, func(q parked) bool { return q.parkCause == p.parkCause })
+	if i < 0 {
+		return false
+	}
+	n.parked[i].tasks += p.tasks
+	n.parked[i].key, n.parked[i].failure = p.key, p.failure
+	return true
+}
+
+// nextLocked has the pending notices written, one of parked tasks at a time: the logger may end the goroutine.
 func (r *reporter) nextLocked() {
 	n := r.pending
 	r.pending = notices{}
+	if len(n.parked) > 1 {
+		n.parked, r.pending.parked = n.parked[:1:1], n.parked[1:]
+	}
 	go r.write(n)
 }
 
@@ -76,9 +166,16 @@ func (r *reporter) write(n notices) {
 		r.log.WithField("kind", kind).WithField("tasks", tasks).
 			Warn("durable: tasks are due whose kind, or version of its payload, has no handler; they wait for one")
 	}
-	if n.parked > 0 {
-		r.log.WithField("task", n.last.key).WithField("kind", n.last.kind).WithField("failure", n.last.failure()).
-			Warnf("durable: %d tasks parked, this one the last", n.parked)
+	for _, p := range n.parked {
+		log := r.log.WithField("task", p.key).WithField("kind", p.kind).WithField("failure", p.failure)
+		switch {
+		case p.more:
+			log.Warnf("durable: %d more tasks parked within %v, this one the last", p.tasks, parkedEvery)
+		case p.tasks == 1:
+			log.Warn("durable: a task is parked")
+		default:
+			log.Warnf("durable: %d tasks parked, this one the last", p.tasks)
+		}
 	}
 	if n.away != nil {
 		r.log.WithError(n.away).Warn("durable: the engine is away; no run starts until it is back")
@@ -107,8 +204,18 @@ func (r *reporter) write(n notices) {
 	}
 }
 
-// written returns a channel that is closed when all notices so far have been written.
+// written returns a channel that is closed when all notices so far have been written. It is called at the end, and does
+// not wait for more parked tasks.
 func (r *reporter) written() <-chan struct{} {
+	r.note(func(n *notices) {
+		for _, p := range r.recent {
+			p.timer.Stop()
+			if p.tasks > 0 {
+				n.park(*p)
+			}
+		}
+		clear(r.recent)
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.quiet != nil {

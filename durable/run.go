@@ -218,7 +218,7 @@ func (k *keeper) conclude(l *live, next *record, t tally) {
 		}
 		g.tally.add(t)
 		if t.parked > 0 {
-			g.parked = next
+			g.parked = append(g.parked, next)
 		}
 		g.put(l.rec.key, l.rec, next)
 		return nil

@@ -68,6 +68,10 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 		_, _, err := s.BulkStep(ctx, durable.Query{}, durable.DoRemove)
 		return err
 	},
+	"BulkReschedule": func(s *durable.Scheduler) error {
+		_, err := s.BulkReschedule(ctx, durable.Query{}, func(int) time.Duration { return 0 })
+		return err
+	},
 	"Restore": func(s *durable.Scheduler) error { return s.Restore(ctx, aRecord) },
 }
 

@@ -15,7 +15,7 @@ import (
 type backend interface {
 	now() int64                                                    // what delays count from, in nanoseconds since 1970
 	do(ctx context.Context, v *verb) error                         // returns when the verb is durable, or refused
-	inquire(ctx context.Context, q question) (ran bool, err error) // about the runs of a key, everywhere
+	inquire(ctx context.Context, q question) (runs int, err error) // about runs, everywhere
 	start() error
 	handled(kind string) // the kind has a handler from now on
 	queue() *backlog     // of the runs that are overdue

@@ -52,8 +52,9 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
 		return false, removed
 	}
-	if ran, err = s.below.inquire(ctx, question{Key: []byte(key)}); err != nil || ran {
-		return ran, stopped(err, "RemoveTaskWait", key)
+	runs, err := s.below.inquire(ctx, question{Key: []byte(key)})
+	if err != nil || runs > 0 {
+		return runs > 0, stopped(err, "RemoveTaskWait", key)
 	}
 	return false, removed
 }
@@ -71,19 +72,52 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	ran, err = s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
-	return ran, stopped(err, "Cancel", key)
+	runs, err := s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
+	return runs > 0, stopped(err, "Cancel", key)
 }
 
-// A question is about the runs of a key. A node leaves it with the others.
+// cancelAll cancels the runs of the tasks that the query finds. It returns how many there were.
+func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
+	none := q.State != AnyState && q.State != Running ||
+		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Failure) > maxFailure // and a question has no room for it
+	if err := ctx.Err(); err != nil || none {
+		return 0, err
+	}
+	n, err = s.below.inquire(ctx, question{Cancel: true, All: &filter{
+		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Failure: []byte(q.Failure),
+	}})
+	return n, stopped(err, "Bulk", "")
+}
+
+// A question is about the runs of a key, or about all that fit a filter. A node leaves it with the others.
 type question struct {
-	Key    []byte `json:"key"` // as bytes, for JSON changes text that is not UTF-8
-	Cancel bool   `json:"cancel,omitempty"`
+	Key    []byte  `json:"key,omitempty"` // as bytes, for JSON changes text that is not UTF-8
+	Cancel bool    `json:"cancel,omitempty"`
+	All    *filter `json:"all,omitempty"` // in place of Key, and with Cancel
+}
+
+// A filter is the part of a [Query] that is about a task and not about its state.
+type filter struct {
+	Repeating bool   `json:"repeating,omitempty"`
+	Prefix    []byte `json:"prefix,omitempty"`
+	Kind      []byte `json:"kind,omitempty"`
+	Failure   []byte `json:"failure,omitempty"`
+}
+
+// about returns which tasks a question is about.
+func (q question) about() func(*record) bool {
+	if q.All == nil {
+		return func(r *record) bool { return r.key == string(q.Key) }
+	}
+	return Query{
+		Repeating: q.All.Repeating, Prefix: string(q.All.Prefix), Kind: string(q.All.Kind), Failure: string(q.All.Failure),
+	}.suits
 }
 
 // A reply is what a node answers.
 type reply struct {
 	Ran        bool   `json:"ran,omitempty"`
+	Runs       *int   `json:"runs,omitempty"` // the answer to All, which version 0.1 does not know
 	Running    bool   `json:"running,omitempty"`
 	Generation uint64 `json:"generation,omitempty"` // of the one that is running
 	Seq        uint64 `json:"seq,omitempty"`
@@ -92,7 +126,8 @@ type reply struct {
 // reply looks at what a question is about. A run that was cancelled before its start counts as one.
 func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	if cancelled {
-		return reply{Ran: len(some) > 0}
+		n := len(some)
+		return reply{Ran: n > 0, Runs: &n}
 	}
 	ran, running := r.look(some)
 	if running == nil {
@@ -101,17 +136,26 @@ func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	return reply{Ran: ran, Running: true, Generation: running.of.rec.generation, Seq: running.of.rec.seq}
 }
 
-func (k *keeper) inquire(ctx context.Context, q question) (ran bool, err error) {
-	some := k.handlings.watch(string(q.Key), q.Cancel)
+func (k *keeper) inquire(ctx context.Context, q question) (runs int, err error) {
+	some := k.handlings.watch(q.about(), q.Cancel)
 	if q.Cancel {
 		select {
 		case <-k.ended:
-			return false, ErrStopped
+			return 0, ErrStopped
 		default:
 		}
-		return len(some) > 0, nil
+		return len(some), nil
 	}
-	return k.handlings.wait(ctx, k.ended, some)
+	ran, err := k.handlings.wait(ctx, k.ended, some)
+	return one(ran), err
+}
+
+// one counts what was there or not.
+func one(there bool) int {
+	if there {
+		return 1
+	}
+	return 0
 }
 
 const (
@@ -123,17 +167,17 @@ const (
 )
 
 // inquire asks the workers of this node and, through the engine, all others.
-func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
+func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	if !n.verbs.enter() {
-		return false, ErrStopped
+		return 0, ErrStopped
 	}
 	defer n.verbs.leave()
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	some := n.handlings.watch(string(q.Key), q.Cancel)
+	some := n.handlings.watch(q.about(), q.Cancel)
 	data, err := json.Marshal(q)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	var by MemberID
 	if t := n.current(); t != nil {
@@ -141,17 +185,21 @@ func (n *node) inquire(ctx context.Context, q question) (ran bool, err error) {
 	}
 	id, err := n.engine.Ask(ctx, by, data)
 	if err != nil {
-		return false, n.unavailable(ctx, err)
+		return 0, n.unavailable(ctx, err)
 	}
 	defer n.forgetQuestion(id)
 	if q.Cancel {
-		ran = len(some) > 0
-	} else if ran, err = n.handlings.wait(ctx, n.asks.Done(), some); err != nil {
-		err.(*RunningError).Node = n.cfg.name
-		return ran, err
+		runs = len(some)
+	} else {
+		ran, err := n.handlings.wait(ctx, n.asks.Done(), some)
+		runs = one(ran)
+		if err != nil {
+			err.(*RunningError).Node = n.cfg.name
+			return runs, err
+		}
 	}
-	elsewhere, err := n.await(ctx, id, string(q.Key))
-	return ran || elsewhere, err
+	elsewhere, err := n.await(ctx, id, q)
+	return runs + elsewhere, err
 }
 
 // forgetQuestion ends a question. The engine keeps one that is not ended for a day.
@@ -161,8 +209,8 @@ func (n *node) forgetQuestion(id int64) {
 	_ = n.engine.Forget(ctx, id)
 }
 
-// await returns when all other nodes have given their last answer to a question.
-func (n *node) await(ctx context.Context, id int64, key string) (ran bool, err error) {
+// await returns when all other nodes have given their last answer to a question, and how many runs they have named.
+func (n *node) await(ctx context.Context, id int64, q question) (runs int, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var running error // what one has answered last
@@ -170,21 +218,34 @@ func (n *node) await(ctx context.Context, id int64, key string) (ran bool, err e
 		select {
 		case <-timer.C:
 		case <-n.asks.Done():
-			return ran, stillRunning(running, ErrStopped)
+			return runs, stillRunning(running, ErrStopped)
 		case <-ctx.Done():
-			return ran, stillRunning(running, ctx.Err())
+			return runs, stillRunning(running, ctx.Err())
 		}
 		answers, err := n.answers(ctx, id)
 		if err == nil {
-			var last bool
-			if ran, last, running = judgeAnswers(answers, key, ran); last {
-				return ran, nil
+			some, last, waits := judgeAnswers(answers, string(q.Key))
+			runs, running = max(runs, some), waits // the answer of a node that leaves is gone
+			if last {
+				return runs, unknowing(answers, q)
 			}
 		} else if ctx.Err() == nil {
 			n.trouble(err)
 		}
 		timer.Reset(askEvery)
 	}
+}
+
+// unknowing returns the error of a question that a node of an earlier version has not understood, or nil.
+func unknowing(answers []Answer, q question) error {
+	for _, a := range answers {
+		var r reply
+		_ = json.Unmarshal(a.Data, &r)
+		if q.All != nil && r.Runs == nil {
+			return fmt.Errorf("durable: node %q has an earlier version, which cancels runs only by key", a.Name)
+		}
+	}
+	return nil
 }
 
 // answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
@@ -207,20 +268,24 @@ func stillRunning(running error, reason error) error {
 	return fmt.Errorf("durable: not every node has answered: %w", reason)
 }
 
-// judgeAnswers reports whether a handler was called, whether all answers are the last ones, and else a run that has
+// judgeAnswers returns how many runs the answers name, whether all of them are the last ones, and else a run that has
 // not ended, if one is known.
-func judgeAnswers(answers []Answer, key string, ran bool) (_, last bool, running error) {
+func judgeAnswers(answers []Answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
 		var r reply
 		_ = json.Unmarshal(a.Data, &r) // what it does not know is no answer
-		ran = ran || r.Ran
+		if r.Runs != nil {
+			runs += *r.Runs
+		} else {
+			runs += one(r.Ran)
+		}
 		last = last && a.Last
 		if r.Running && !a.Last {
 			running = &RunningError{Token: Token{key, r.Generation, r.Seq}, Node: a.Name}
 		}
 	}
-	return ran, last, running
+	return runs, last, running
 }
 
 // An inquiry is a question of another node.
@@ -254,7 +319,7 @@ func (n *node) answer() {
 		if i == nil {
 			var q question
 			_ = json.Unmarshal(a.Data, &q) // one that is not understood is about no run here
-			i = &inquiry{about: n.handlings.watch(string(q.Key), q.Cancel), cancel: q.Cancel}
+			i = &inquiry{about: n.handlings.watch(q.about(), q.Cancel), cancel: q.Cancel}
 			n.answering[a.ID] = i
 		}
 		r := n.handlings.reply(i.about, i.cancel)

@@ -196,7 +196,7 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 		default:
 			n.count.add(t)
 			if t.parked > 0 {
-				n.report.note(func(n *notices) { n.parked, n.last = n.parked+1, next })
+				n.report.parked(next)
 			}
 		}
 	}

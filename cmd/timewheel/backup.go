@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
@@ -50,17 +51,32 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		from := func(to io.Writer) error { return fetch(ctx, to, url, header) }
+		so := p.progress("Copied", "megabyte")
+		from := func(to io.Writer) error { return fetch(ctx, counted{to, new(int), so}, url, header) }
 		if at.dir != "" {
 			store, err := at.store(false)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = store.Close() }() // nothing was written to it
-			from = func(to io.Writer) error { return store.Backup(ctx, to) }
+			from = func(to io.Writer) error { return store.Backup(ctx, counted{to, new(int), so}) }
 		}
 		return p.create(name, from)
 	}
+}
+
+// A counted writer says how much was written to it.
+type counted struct {
+	io.Writer
+	bytes *int
+	so    func(megabytes int)
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	*c.bytes += n
+	c.so(*c.bytes / 1e6)
+	return n, err
 }
 
 // fetch writes the backup that a process serves.
@@ -101,6 +117,7 @@ no database.`
 func defineMigrate(p *program, f *flag.FlagSet) action {
 	var at place
 	var show bool
+	at.timeout = time.Hour // an index of many tasks is made without a word
 	at.defineDB(p, f)
 	f.BoolVar(&show, "print", false, "write the SQL, and do nothing")
 	return noArgs(func(ctx context.Context) error {
@@ -115,11 +132,10 @@ func defineMigrate(p *program, f *flag.FlagSet) action {
 		if err := at.choose(p); err != nil {
 			return err
 		}
-		e, err := at.engine(ctx)
+		err := at.engine(ctx, p, func(context.Context, *postgres.Engine) error { return nil })
 		if err != nil {
 			return err
 		}
-		e.Close()
 		_, err = fmt.Fprintf(p.out, "The schema %s is up to date.\n", quoteText(at.schema))
 		return err
 	})

@@ -4,11 +4,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -19,25 +22,45 @@ type deed struct {
 	ask  string // "Remove"
 	past string // "Removed"
 	json string // "removed", the field that counts
+	note string // said before the question; may be empty
 	do   durable.Action
-	only durable.State                                                     // tasks in another state are left alone,
-	not  durable.State                                                     // and so are those in this one
-	one  func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key
+	only durable.State // tasks in another state are left alone
+	not  durable.State // and so are those in this one
+
+	in     durable.State // in which a search looks; AnyState if a flag says it
+	spares durable.State // tasks in this state are left alone by a search
+
+	one    func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key,
+	atOnce int                                                               // and the number of keys at the same time; 0 is 1
+
+	// all does it to the tasks of a search, in place of do. It is nil if do is enough. tasks is about how many there
+	// are, or 0 if they were not counted. It calls so with how many it has come to.
+	all func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error)
 }
 
 var (
-	removing = deed{"Remove", "Removed", "removed", durable.DoRemove, durable.AnyState, durable.AnyState,
-		(*durable.Scheduler).RemoveTask}
-	runningNow = deed{"Run", "Made due", "due", durable.DoRunNow, durable.AnyState, durable.Paused, runNow}
-	unparking  = deed{"Unpark", "Unparked", "unparked", durable.DoRunNow, durable.Parked, durable.AnyState, runNow}
-	pausing    = deed{"Pause", "Paused", "paused", durable.DoPause, durable.AnyState, durable.Paused,
-		(*durable.Scheduler).Pause}
-	resuming = deed{"Resume", "Resumed", "resumed", durable.DoResume, durable.Paused, durable.AnyState,
-		(*durable.Scheduler).Resume}
+	removing = deed{ask: "Remove", past: "Removed", json: "removed", do: durable.DoRemove,
+		one: (*durable.Scheduler).RemoveTask}
+	runningNow = deed{ask: "Run", past: "Made due", json: "due", do: durable.DoRunNow, not: durable.Paused,
+		one: runNow, all: runAllNow}
+	unparking = deed{ask: "Unpark", past: "Unparked", json: "unparked", do: durable.DoRunNow, only: durable.Parked,
+		in: durable.Parked, one: runNow}
+	pausing = deed{ask: "Pause", past: "Paused", json: "paused", do: durable.DoPause, not: durable.Paused,
+		one: (*durable.Scheduler).Pause}
+	resuming = deed{ask: "Resume", past: "Resumed", json: "resumed", do: durable.DoResume, only: durable.Paused,
+		in: durable.Paused, one: (*durable.Scheduler).Resume}
+	cancelling = deed{ask: "Cancel the runs of", past: "Cancelled the runs of", json: "cancelled", do: durable.DoCancel,
+		note: "The tasks are tried again, unless their kinds are paused: pause-kind goes first.",
+		in:   durable.Running, one: cancelRuns, atOnce: 32}
 )
 
 func runNow(s *durable.Scheduler, ctx context.Context, key string) error {
 	return s.Reschedule(ctx, key, 0)
+}
+
+// runAllNow does not use BulkStep: a waiting task that was made due waits still, and a further step would find it.
+func runAllNow(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
+	return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return 0 })
 }
 
 const aboutBulk = `
@@ -61,8 +84,14 @@ The runs are cancelled on whatever node. What the handler returns decides: after
 tried again. To end it for good, remove the task afterwards. A task that waits, also for its next
 attempt, has no run to cancel. Nor has a store that no process has open.
 
+The tasks are those of the keys, or all with a run in progress that fit all of the search flags. Of
+a search it first says how many tasks it finds, and asks. All nodes are asked once, whatever the
+number of the tasks. A handler that fails for it is tried again, after the wait of its kind: use
+pause-kind first to keep the tasks from starting again.
+
   timewheel cancel order:42
-  timewheel rm -wait 30s order:42`
+  timewheel rm -wait 30s order:42
+  timewheel pause-kind charge && timewheel cancel -kind charge`
 
 	aboutRunNow = `
 The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
@@ -90,14 +119,31 @@ that is not paused is left alone.
 Later runs of a repeating task follow at its interval. A paused task stays paused, and is due then
 if it is resumed.
 
+The tasks are those of the keys, or all that fit all of the search flags but paused ones. Of a
+search it first says how many tasks it finds, and asks. Tasks that change meanwhile are left alone.
+-over spreads the tasks evenly over a time, which begins now or at -in or -at. If it is interrupted,
+the same command starts over.
+
   timewheel reschedule -in 90m order:42
-  timewheel reschedule -at 2026-12-24T18:00:00+01:00 order:42`
+  timewheel reschedule -at 2026-12-24T18:00:00+01:00 order:42
+  timewheel reschedule -kind mail -state waiting -over 1h`
 )
 
-func defineRunNow(p *program, f *flag.FlagSet) action { return defineDeed(p, f, runningNow) }
-func defineUnpark(p *program, f *flag.FlagSet) action { return defineDeed(p, f, unparking) }
-func definePause(p *program, f *flag.FlagSet) action  { return defineDeed(p, f, pausing) }
-func defineResume(p *program, f *flag.FlagSet) action { return defineDeed(p, f, resuming) }
+func defineRunNow(p *program, f *flag.FlagSet) action {
+	return defineDeed(p, f, (*place).define, &runningNow)
+}
+func defineUnpark(p *program, f *flag.FlagSet) action {
+	return defineDeed(p, f, (*place).define, &unparking)
+}
+func definePause(p *program, f *flag.FlagSet) action {
+	return defineDeed(p, f, (*place).define, &pausing)
+}
+func defineResume(p *program, f *flag.FlagSet) action {
+	return defineDeed(p, f, (*place).define, &resuming)
+}
+func defineCancel(p *program, f *flag.FlagSet) action {
+	return defineDeed(p, f, (*place).defineDB, &cancelling)
+}
 
 func defineRemove(p *program, f *flag.FlagSet) action {
 	var wait time.Duration
@@ -116,7 +162,7 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 		}
 		return err
 	}
-	act := defineDeed(p, f, d)
+	act := defineDeed(p, f, (*place).define, &d)
 	return func(ctx context.Context, args []string) error {
 		switch {
 		case wait < 0:
@@ -125,23 +171,6 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 			return usagef("-wait is for keys")
 		}
 		return act(ctx, args)
-	}
-}
-
-func defineCancel(p *program, f *flag.FlagSet) action {
-	var at place
-	var asJSON bool
-	at.defineDB(p, f)
-	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what was done")
-	return func(ctx context.Context, args []string) error {
-		keys, err := someKeys(args, "which tasks? Give their keys")
-		if err != nil {
-			return err
-		}
-		cancelling := deed{past: "Cancelled the runs of", json: "cancelled", one: cancelRuns}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
-			return p.doKeys(ctx, s, cancelling, keys, asJSON)
-		})
 	}
 }
 
@@ -160,12 +189,14 @@ func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
 	return fmt.Errorf("%w: no run of task %s is in progress", errLeftAlone, quoteText(key))
 }
 
-func defineDeed(p *program, f *flag.FlagSet, d deed) action {
+// defineDeed defines a command that does the deed, with the flags of a place as where defines it. The deed may be
+// changed until the flags have been parsed.
+func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), d *deed) action {
 	var at place
 	var q search
 	var yes, asJSON bool
-	at.define(p, f)
-	q.define(f, d.only == durable.AnyState, "all tasks there are")
+	where(&at, p, f)
+	q.define(f, d.in == durable.AnyState, "all tasks there are")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what was done")
 	return func(ctx context.Context, args []string) error {
@@ -178,12 +209,12 @@ func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 		case len(keys) == 0 && !q.given():
 			return usagef("which tasks? Give keys, or a search such as -prefix, or -all")
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			if len(keys) > 0 {
 				return p.doKeys(ctx, s, d, keys, asJSON)
 			}
-			if d.only != durable.AnyState {
-				q.State = d.only
+			if d.in != durable.AnyState {
+				q.State = d.in
 			}
 			return p.doAll(ctx, s, d, q.Query, yes, asJSON)
 		})
@@ -191,23 +222,32 @@ func defineDeed(p *program, f *flag.FlagSet, d deed) action {
 }
 
 // doKeys does it to the tasks of the keys. What is wrong with one of them does not keep it from the others.
-func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d deed, keys []string, asJSON bool) error {
+func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
-	for _, key := range keys {
-		err := d.toKey(ctx, s, key)
-		var running *durable.RunningError
-		if errors.As(err, &running) { // the task is removed
-			n++
-			undone = errors.Join(undone, fmt.Errorf("run %s: %w", quoteText(running.Token.String()), err))
-			continue
+	for some := range slices.Chunk(keys, max(d.atOnce, 1)) {
+		errs := make([]error, len(some))
+		var all sync.WaitGroup
+		for i, key := range some {
+			all.Go(func() { errs[i] = d.toKey(ctx, s, key) })
 		}
-		if err == nil {
-			n++
-			continue
+		all.Wait()
+		broken := false
+		for _, err := range errs {
+			var running *durable.RunningError
+			switch {
+			case err == nil:
+				n++
+			case errors.As(err, &running): // the task is removed
+				n++
+				undone = errors.Join(undone, fmt.Errorf("run %s: %w", quoteText(running.Token.String()), err))
+			case !broken:
+				undone = errors.Join(undone, err)
+				broken = !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) &&
+					!errors.Is(err, errNoAnswer) // what is wrong with one is so with all
+			}
 		}
-		undone = errors.Join(undone, err)
-		if !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) && !errors.Is(err, errNoAnswer) {
+		if broken {
 			break
 		}
 	}
@@ -222,7 +262,7 @@ var (
 	errNoAnswer  = errors.New("no answer")  // of some node, whether it runs the task
 )
 
-func (d deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
+func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
 	if d.only != durable.AnyState || d.not != durable.AnyState {
 		i, ok, err := s.Get(ctx, key)
 		switch {
@@ -245,36 +285,74 @@ func (d deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error
 
 // doAll does it to all tasks that the query finds, when that has been confirmed.
 func (p *program) doAll(
-	ctx context.Context, s *durable.Scheduler, d deed, q durable.Query, yes, asJSON bool,
+	ctx context.Context, s *durable.Scheduler, d *deed, q durable.Query, yes, asJSON bool,
 ) error {
+	n := 0
 	if !yes {
-		n, err := d.count(ctx, s, q)
-		if err != nil {
+		var err error
+		if n, err = d.count(ctx, s, q); err != nil {
 			return err
 		}
 		if n == 0 {
 			return p.report(d, 0, asJSON)
 		}
+		if d.note != "" {
+			fmt.Fprintln(p.err, d.note)
+		}
 		if err := p.confirm(ctx, fmt.Sprintf("%s %s?", d.ask, count(n, "task"))); err != nil {
 			return err
 		}
 	}
-	n, err := s.Bulk(ctx, q, d.do)
+	so := p.progress(d.past, "task")
+	all := d.all
+	if all == nil {
+		all = d.inSteps
+	}
+	n, err := all(ctx, s, q, n, so)
 	return errors.Join(err, p.report(d, n, asJSON))
 }
 
+// inSteps does it in steps of about a second.
+func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
+	q.For = time.Second
+	for total := 0; ; {
+		n, next, err := s.BulkStep(ctx, q, d.do)
+		total += n
+		if err != nil || next == "" {
+			return total, err
+		}
+		if next == q.After { // the database took longer than that for its first answer
+			q.For *= 2
+		}
+		q.After = next
+		so(total)
+	}
+}
+
+// progress returns a function that says once a second how many things something was done to, if a person reads that.
+func (p *program) progress(past, noun string) func(n int) {
+	last := time.Now()
+	return func(n int) {
+		if now := time.Now(); p.watched && now.Sub(last) >= time.Second {
+			last = now
+			fmt.Fprintf(p.err, "%s %s so far.\n", past, count(n, noun))
+		}
+	}
+}
+
 // count returns how many of the tasks that the query finds are not left alone.
-func (d deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
+func (d *deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
+	not := cmp.Or(d.not, d.spares)
 	n, err := s.Bulk(ctx, q, durable.DoNothing)
-	if err != nil || d.not == durable.AnyState || q.State != durable.AnyState && q.State != d.not {
+	if err != nil || not == durable.AnyState || q.State != durable.AnyState && q.State != not {
 		return n, err
 	}
-	q.State = d.not
+	q.State = not
 	less, err := s.Bulk(ctx, q, durable.DoNothing)
 	return max(n-less, 0), err
 }
 
-func (p *program) report(d deed, n int, asJSON bool) error {
+func (p *program) report(d *deed, n int, asJSON bool) error {
 	var err error
 	if asJSON {
 		err = writeJSON(p.out, map[string]int{d.json: n})
@@ -313,40 +391,62 @@ func (p *program) confirm(ctx context.Context, question string) error {
 }
 
 func defineReschedule(p *program, f *flag.FlagSet) action {
-	var at place
-	var in time.Duration
+	var in, over time.Duration
 	var to time.Time
 	var given int
-	at.define(p, f)
-	f.Func("in", "the next run is due after a `DURATION` such as 90s or 1h30m", func(text string) (err error) {
-		if in, err = time.ParseDuration(text); err == nil && in < 0 {
-			err = errors.New("it is negative")
+	duration := func(to *time.Duration) func(string) error {
+		return func(text string) (err error) {
+			if *to, err = time.ParseDuration(text); err == nil && *to < 0 {
+				err = errors.New("it is negative")
+			}
+			return err
 		}
+	}
+	f.Func("in", "the next run is due after a `DURATION` such as 90s or 1h30m", func(text string) error {
 		given++
-		return err
+		return duration(&in)(text)
 	})
 	f.Func("at", "the next run is due at a `TIME` such as 2026-12-24T18:00:00Z", func(text string) (err error) {
 		to, err = time.Parse(time.RFC3339, text)
 		given++
 		return err
 	})
+	f.Func("over", "spread the tasks evenly over a `DURATION` from then on, or from now on", duration(&over))
+	var began time.Time
+	nth := func(i, tasks int) time.Duration { // what is found after the count is spread as well
+		d := in
+		if !to.IsZero() {
+			d = to.Sub(began)
+		}
+		d += time.Duration(float64(over) * float64(i%tasks) / float64(tasks))
+		return d - p.now().Sub(began)
+	}
+	nthKey := make(map[string]int)
+	d := deed{ask: "Reschedule", past: "Rescheduled", json: "rescheduled", spares: durable.Paused}
+	d.one = func(s *durable.Scheduler, ctx context.Context, key string) error {
+		return s.Reschedule(ctx, key, nth(nthKey[key], len(nthKey)))
+	}
+	d.all = func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error) {
+		if tasks == 0 {
+			var err error
+			if tasks, err = d.count(ctx, s, q); err != nil || tasks == 0 {
+				return 0, err
+			}
+		}
+		began = p.now() // and not before the question was answered
+		return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return nth(i, tasks) })
+	}
+	act := defineDeed(p, f, (*place).define, &d)
 	return func(ctx context.Context, args []string) error {
-		keys, err := someKeys(args, "which tasks? Give their keys")
-		if err != nil {
-			return err
+		if given > 1 || given == 0 && over == 0 {
+			return usagef("when? Give -in or -at, or -over")
 		}
-		if given != 1 {
-			return usagef("when? Give -in or -at")
+		began = p.now()
+		for _, arg := range args {
+			if key, err := unquoteText(arg); err == nil { // act returns the error
+				nthKey[key] = len(nthKey)
+			}
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
-			moving := deed{past: "Rescheduled", one: func(s *durable.Scheduler, ctx context.Context, key string) error {
-				d := in
-				if !to.IsZero() {
-					d = to.Sub(p.now())
-				}
-				return s.Reschedule(ctx, key, d)
-			}}
-			return p.doKeys(ctx, s, moving, keys, false)
-		})
+		return act(ctx, args)
 	}
 }

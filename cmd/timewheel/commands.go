@@ -58,7 +58,7 @@ func commands() []*command {
 		{"failures", look, "why tasks fail, the largest group first", "", nil, aboutFailures, defineFailures},
 		{"nodes", look, "the processes of a cluster", "", nil, aboutNodes, defineNodes},
 		{"run-now", change, "make tasks due at once", "[KEY...]", nil, aboutRunNow, defineRunNow},
-		{"reschedule", change, "make the next run of tasks due at another time", "KEY...", nil, aboutReschedule,
+		{"reschedule", change, "make the next run of tasks due at another time", "[KEY...]", nil, aboutReschedule,
 			defineReschedule},
 		{"unpark", change, "let parked tasks run again, with all of their attempts", "[KEY...]", nil, aboutUnpark,
 			defineUnpark},
@@ -68,7 +68,7 @@ func commands() []*command {
 			aboutPauseKind, definePauseKind},
 		{"resume-kind", change, "let the tasks of paused kinds run again", "[KIND...]", nil, aboutResumeKind,
 			defineResumeKind},
-		{"cancel", change, "cancel the contexts of runs that are in progress", "KEY...", nil, aboutCancel, defineCancel},
+		{"cancel", change, "cancel the contexts of runs that are in progress", "[KEY...]", nil, aboutCancel, defineCancel},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},
 		{"import", move, "add tasks from exported JSON lines", "[FILE]", nil, aboutImport, defineImport},
@@ -89,6 +89,15 @@ func find(name string) *command {
 		return all[i]
 	}
 	return nil
+}
+
+// noCommand returns the error of a name that no command has.
+func noCommand(name string) error {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return usagef("there is no command %q%s", name, didYouMean(name, names))
 }
 
 // A usageError is a mistake in the command line.
@@ -117,7 +126,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	c := find(name)
 	if c == nil {
-		p.complain("there is no command %q; `timewheel help` lists them", name)
+		p.complain("%v; `timewheel help` lists them", noCommand(name))
 		return usage
 	}
 	err := c.start(ctx, p, args)
@@ -189,7 +198,13 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	if err != nil {
-		return usageError{err.Error()}
+		text := err.Error()
+		if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+			var names []string
+			f.VisitAll(func(one *flag.Flag) { names = append(names, "-"+one.Name) })
+			text += didYouMean("-"+name, names)
+		}
+		return usageError{text}
 	}
 	return act(ctx, args)
 }
@@ -300,7 +315,7 @@ func defineHelp(p *program, _ *flag.FlagSet) action {
 		}
 		c := find(args[0])
 		if c == nil {
-			return usagef("there is no command %q", args[0])
+			return noCommand(args[0])
 		}
 		return c.start(ctx, p, []string{"-h"})
 	}

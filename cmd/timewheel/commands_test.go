@@ -129,7 +129,12 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-h"}, done, ""},
 		{[]string{"help"}, done, ""},
 		{[]string{"help", "ls"}, done, ""},
-		{[]string{"help", "nothing"}, usage, `no command "nothing"`},
+		{[]string{"help", "nothing"}, usage, "no command \"nothing\"; `timewheel help help`"},
+		{[]string{"help", "stat"}, usage, `no command "stat" (did you mean stats?)`},
+		{[]string{"stat"}, usage, "no command \"stat\" (did you mean stats?); `timewheel help` lists them"},
+		{[]string{"cancle"}, usage, "(did you mean cancel?)"},
+		{[]string{"ls", "-stat", "parked"}, usage, "not defined: -stat (did you mean -state?)"},
+		{[]string{"ls", "-state", "parkd"}, usage, "running, parked, paused (did you mean parked?)"},
 		{[]string{"ls", "-h"}, done, ""},
 		{[]string{"nothing"}, usage, `no command "nothing"`},
 		{[]string{"ls"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
@@ -636,7 +641,7 @@ func TestStats_ofABacklog(t *testing.T) {
 	p := &program{out: &out, now: func() time.Time { return now }}
 	p.writeStats(durable.Census{Kinds: []durable.KindCensus{
 		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
-	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}})
+	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"})
 	golden(t, "stats-backlog.golden", out.String())
 }
 

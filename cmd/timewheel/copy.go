@@ -106,9 +106,9 @@ func defineExport(p *program, f *flag.FlagSet) action {
 			return err
 		}
 		n := 0
-		err = at.records(ctx, p, func(all iter.Seq2[durable.Record, error], length int) error {
+		err = at.records(ctx, p, func(ctx context.Context, all iter.Seq2[durable.Record, error], length int) error {
 			err := p.create(name, func(to io.Writer) (err error) {
-				n, err = export(ctx, to, all)
+				n, err = export(ctx, to, all, p.progress("Exported", "task"))
 				return err
 			})
 			if err == nil && length >= 0 && n != length {
@@ -124,7 +124,7 @@ func defineExport(p *program, f *flag.FlagSet) action {
 	}
 }
 
-func export(ctx context.Context, to io.Writer, all iter.Seq2[durable.Record, error]) (n int, err error) {
+func export(ctx context.Context, to io.Writer, all iter.Seq2[durable.Record, error], so func(n int)) (n int, err error) {
 	for r, err := range all {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return n, err
@@ -137,6 +137,7 @@ func export(ctx context.Context, to io.Writer, all iter.Seq2[durable.Record, err
 			return n, err
 		}
 		n++
+		so(n)
 	}
 	return n, nil
 }
@@ -193,8 +194,8 @@ func defineImport(p *program, f *flag.FlagSet) action {
 			defer func() { _ = file.Close() }()
 			from = file
 		}
-		err = at.with(ctx, p, true, func(s *durable.Scheduler) error {
-			i.s = s
+		err = at.with(ctx, p, true, func(ctx context.Context, s *durable.Scheduler) error {
+			i.s, i.so = s, p.progress("Read", "line")
 			return i.read(ctx, from)
 		})
 		fmt.Fprintf(p.err, "Imported %s", count(i.added, "task"))
@@ -212,6 +213,7 @@ func defineImport(p *program, f *flag.FlagSet) action {
 type importer struct {
 	s       *durable.Scheduler
 	replace bool
+	so      func(line int) // says how far it is
 
 	batch       []durable.Record
 	keys        map[string]int // of the batch, and where they are in it
@@ -245,6 +247,7 @@ func (i *importer) read(ctx context.Context, from io.Reader) error {
 		if err := i.put(ctx, r); err != nil {
 			return err
 		}
+		i.so(i.line)
 	}
 	err := i.flush(ctx)
 	if bad := lines.Err(); bad != nil {

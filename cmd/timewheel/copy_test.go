@@ -168,7 +168,7 @@ func TestImport_ofManyLines_addsThemInBatches(t *testing.T) {
 			}()
 			s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
 			check(t, err)
-			i := importer{s: s, replace: c.replace}
+			i := importer{s: s, replace: c.replace, so: func(int) {}}
 			check(t, i.read(t.Context(), out))
 			if s.Len() != tasks || i.skipped != c.skipped || i.replaced != c.replaced || cap(i.batch) > 2*batchTasks {
 				t.Errorf("%d tasks, %d skipped, %d replaced; a batch of %d", s.Len(), i.skipped, i.replaced, cap(i.batch))

@@ -3,6 +3,7 @@ module github.com/seed581295f1/timewheel/cmd/timewheel
 go 1.25.0
 
 require (
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/seed581295f1/timewheel/durable v0.1.0
 	github.com/seed581295f1/timewheel/durable/pebble v0.1.0
@@ -32,7 +33,6 @@ require (
 	github.com/google/btree v1.1.3 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.17.11 // indirect
 	github.com/kr/pretty v0.3.1 // indirect

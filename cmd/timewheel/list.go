@@ -38,7 +38,7 @@ func defineList(p *program, f *flag.FlagSet) action {
 		if q.Limit < 1 {
 			return usagef("-limit %d is not positive", q.Limit)
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error { return p.list(ctx, s, q, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return p.list(ctx, s, q, asJSON) })
 	})
 }
 
@@ -170,7 +170,7 @@ func defineShow(p *program, f *flag.FlagSet) action {
 		if payload && (asJSON || len(keys) > 1) {
 			return usagef("-payload is for one task, and without -json")
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			var missing error
 			for n, key := range keys {
 				i, ok, err := s.Get(ctx, key)

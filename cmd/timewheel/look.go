@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const aboutStats = `
 Failing tasks are those of which an attempt has failed: those that are retried, and those that are
 parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run,
-also because its kind is paused.`
+also because its kind is paused. Of a cluster it names the kinds that no node has a handler for.`
 
 func defineStats(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).define, "write one line of JSON",
@@ -33,10 +34,15 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(p.out, newStatsJSON(census, late, paused))
+			handled, err := handledKinds(ctx, s)
+			if err != nil {
+				return err
 			}
-			p.writeStats(census, late, paused)
+			unhandled := handled.without(census)
+			if asJSON {
+				return writeJSON(p.out, newStatsJSON(census, late, paused, unhandled))
+			}
+			p.writeStats(census, late, paused, unhandled)
 			return nil
 		})
 }
@@ -50,8 +56,18 @@ func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	where(&at, p, f)
 	f.BoolVar(&asJSON, "json", false, usage)
 	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error { return do(ctx, s, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return do(ctx, s, asJSON) })
 	})
+}
+
+// without returns the kinds of tasks that no node handles, as far as there are nodes and all say what they handle.
+func (h handling) without(c durable.Census) (kinds []string) {
+	for _, k := range c.Kinds {
+		if h.nodes > 0 && !h.more && !slices.Contains(h.kinds, k.Kind) {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	return kinds
 }
 
 // An overdue is how many tasks are due and not running, and when the first of them was due.
@@ -89,7 +105,7 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, err
 	}
 }
 
-func (p *program) writeStats(c durable.Census, late overdue, paused durable.Pauses) {
+func (p *program) writeStats(c durable.Census, late overdue, paused durable.Pauses, unhandled []string) {
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
 		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
@@ -107,6 +123,9 @@ func (p *program) writeStats(c durable.Census, late overdue, paused durable.Paus
 	t.write(p.out, p.width)
 	fmt.Fprintln(p.out)
 	p.writePauses(paused)
+	for _, kind := range unhandled {
+		fmt.Fprintf(p.out, "Kind %s has no handler on any node.\n", quoteText(kind))
+	}
 	switch late.tasks {
 	case 0:
 		fmt.Fprintln(p.out, "Nothing is overdue.")
@@ -127,6 +146,8 @@ type statsJSON struct {
 	Kinds   []kindJSON   `json:"kinds"`
 	Overdue *overdueJSON `json:"overdue"` // null if nothing is
 	Pauses  pausesJSON   `json:"pauses"`
+
+	Unhandled []text `json:"unhandled,omitempty"` // kinds that no node handles
 }
 
 type kindJSON struct {
@@ -142,12 +163,15 @@ type overdueJSON struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Census, late overdue, paused durable.Pauses) statsJSON {
+func newStatsJSON(c durable.Census, late overdue, paused durable.Pauses, unhandled []string) statsJSON {
 	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}, Pauses: newPausesJSON(paused)}
 	for _, k := range c.Kinds {
 		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
 		s.Parked, s.Paused = s.Parked+k.Parked, s.Paused+k.Paused
 		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked, k.Paused})
+	}
+	for _, kind := range unhandled {
+		s.Unhandled = append(s.Unhandled, text(kind))
 	}
 	if late.tasks > 0 {
 		s.Overdue = &overdueJSON{late.tasks, utc(late.oldest)}

@@ -20,6 +20,7 @@ package main
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,6 +35,7 @@ func main() {
 	p := &program{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now,
 		asks: term.IsTerminal(int(os.Stdin.Fd())), shows: term.IsTerminal(int(os.Stdout.Fd())),
+		watched: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		p.width = width
@@ -51,5 +53,8 @@ type program struct {
 	now      func() time.Time // in the zone that times are shown in
 	asks     bool             // there is a person at in
 	shows    bool             // there is a person at out
+	watched  bool             // there is a person at err
 	width    int              // columns of the terminal at out; 0 if there is none
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // a database; nil is as usual
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -14,7 +15,8 @@ const (
 	aboutPauseKind = `
 It is for the tasks that there are and for those to come, and for every process: all know it within
 two seconds. A run that has started is not interrupted, and its result counts. -all is about all
-kinds, whatever is paused by itself, and asks first.
+kinds, whatever is paused by itself, and asks first. A kind that no task has and no node handles is
+paused as well, for tasks to come, and the command says so.
 
   timewheel pause-kind mail sms
   timewheel pause-kind -all -yes`
@@ -27,16 +29,19 @@ pause-kind -all, and asks first: a kind that was paused by itself stays paused.
 )
 
 func definePauseKind(p *program, f *flag.FlagSet) action {
-	return definePauses(p, f, "Pause", (*durable.Scheduler).PauseKind, (*durable.Scheduler).PauseAll)
+	return definePauses(p, f, "Pause", (*durable.Scheduler).PauseKind, (*durable.Scheduler).PauseAll, p.warnOf)
 }
 
 func defineResumeKind(p *program, f *flag.FlagSet) action {
-	return definePauses(p, f, "Resume", (*durable.Scheduler).ResumeKind, (*durable.Scheduler).ResumeAll)
+	return definePauses(p, f, "Resume", (*durable.Scheduler).ResumeKind, (*durable.Scheduler).ResumeAll,
+		func(context.Context, *durable.Scheduler, []string) error { return nil })
 }
 
-// definePauses defines a command that does one to each of the kinds that it is given, or all to all of them.
+// definePauses defines a command that does one to each of the kinds that it is given, or all to all of them, and then
+// calls after.
 func definePauses(p *program, f *flag.FlagSet, verb string,
 	one func(*durable.Scheduler, context.Context, string) error, all func(*durable.Scheduler, context.Context) error,
+	after func(ctx context.Context, s *durable.Scheduler, kinds []string) error,
 ) action {
 	var at place
 	var whole, yes, asJSON bool
@@ -54,7 +59,7 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 		case len(kinds) == 0 && !whole:
 			return usagef("which kinds? Give their names, or -all")
 		}
-		return at.with(ctx, p, false, func(s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			if whole && !yes {
 				n, err := s.Bulk(ctx, durable.Query{}, durable.DoNothing)
 				if err != nil {
@@ -75,6 +80,9 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 			if err != nil {
 				return err
 			}
+			if err := after(ctx, s, kinds); err != nil {
+				return err
+			}
 			paused, err := s.Paused(ctx)
 			switch {
 			case err != nil:
@@ -88,6 +96,53 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 			return err
 		})
 	}
+}
+
+// warnOf names the kinds that no task has and no node handles. It is called when they are paused: a count may take long.
+func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []string) error {
+	if len(kinds) == 0 {
+		return nil
+	}
+	census, err := wholeCensus(ctx, s)
+	if err != nil {
+		return err
+	}
+	handled, err := handledKinds(ctx, s)
+	if err != nil || handled.more {
+		return err
+	}
+	names, where := handled.kinds, ""
+	for _, k := range census.Kinds {
+		names = append(names, k.Kind)
+	}
+	if handled.nodes > 0 {
+		where = ", and no node handles it"
+	}
+	for _, kind := range kinds {
+		if !slices.Contains(names, kind) {
+			p.complain("no task has kind %s%s%s", quoteText(kind), where, didYouMean(kind, names))
+		}
+	}
+	return nil
+}
+
+// A handling says which kinds have a handler.
+type handling struct {
+	nodes int
+	kinds []string
+	more  bool // there are more than these
+}
+
+// handledKinds asks the nodes of a cluster. A store that no process has open has none.
+func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err error) {
+	nodes, err := s.Nodes(ctx)
+	for _, n := range nodes {
+		if n.ID != 0 {
+			h.nodes++
+			h.kinds, h.more = append(h.kinds, n.Kinds...), h.more || n.More
+		}
+	}
+	return h, err
 }
 
 // writePauses says which kinds are paused, if one is.

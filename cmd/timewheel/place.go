@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -12,6 +13,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -23,6 +25,7 @@ import (
 type place struct {
 	db, dir         string
 	schema, cluster string
+	timeout         time.Duration // 0 is none
 }
 
 func (l *place) define(p *program, f *flag.FlagSet) {
@@ -44,6 +47,14 @@ func (l *place) defineDB(p *program, f *flag.FlagSet) {
 	})
 	f.StringVar(&l.schema, "schema", "timewheel", "the `NAME` of the schema in the database")
 	f.StringVar(&l.cluster, "cluster", "", "the `NAME` of the cluster that the schema was made for")
+	l.timeout = cmp.Or(l.timeout, giveUpAfter)
+	f.Func("timeout", "give up when the database is silent for a `DURATION`, by default "+
+		span(l.timeout)+"; 0: never", func(text string) (err error) {
+		if l.timeout, err = time.ParseDuration(text); err == nil && l.timeout < 0 {
+			err = errors.New("it is negative")
+		}
+		return err
+	})
 }
 
 // choose completes the place from the environment. It is in a database if dir is empty.
@@ -59,11 +70,25 @@ func (l *place) choose(p *program) error {
 	return nil
 }
 
-// engine opens the engine on the database.
-func (l *place) engine(ctx context.Context, opts ...postgres.Option) (*postgres.Engine, error) {
+// engine calls do with the engine on the database, and gives up when that does not answer.
+func (l *place) engine(
+	ctx context.Context, p *program, do func(ctx context.Context, e *postgres.Engine) error, opts ...postgres.Option,
+) error {
 	const connections = 4 // the least that an engine takes
-	return postgres.Open(ctx, l.db, append(opts, postgres.WithSchema(l.schema), postgres.WithCluster(l.cluster),
-		postgres.WithConnections(connections))...)
+	w, err := newWatch(l.db, p.dial)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, postgres.WithSchema(l.schema), postgres.WithCluster(l.cluster),
+		postgres.WithConnections(connections))
+	return w.over(ctx, p, l.timeout, func(ctx context.Context) error {
+		e, err := w.open(ctx, opts...)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return do(ctx, e)
+	})
 }
 
 // store opens the store in the directory, which must be there unless it may be made.
@@ -76,43 +101,48 @@ func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	return pebble.Open(l.dir)
 }
 
-// with calls do with a scheduler on the tasks, which runs nothing and is no node of a cluster.
-func (l *place) with(ctx context.Context, p *program, mayMake bool, do func(s *durable.Scheduler) error) error {
+// with calls do with a scheduler on the tasks, which runs nothing and is no node of a cluster. The context that it gives
+// to do is done when the database does not answer.
+func (l *place) with(
+	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
+) error {
 	if err := l.choose(p); err != nil {
 		return err
 	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // the verbs return what it has to say
 	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutFingerprints()}
-	var s *durable.Scheduler
-	if l.dir != "" {
-		store, err := l.store(mayMake)
-		if err != nil {
-			return err
+	use := func(ctx context.Context, s *durable.Scheduler) error {
+		err := do(ctx, s)
+		if broken := s.Shutdown(context.WithoutCancel(ctx)); err == nil || !errors.Is(err, durable.ErrBroken) {
+			err = errors.Join(err, broken)
 		}
-		if s, err = durable.New(store, opts...); err != nil {
-			return errors.Join(err, store.Close())
-		}
-	} else {
-		e, err := l.engine(ctx, postgres.WithoutMigration())
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		if s, err = durable.Connect(ctx, e, opts...); err != nil {
-			return err
-		}
+		return err
 	}
-	err := do(s)
-	if broken := s.Shutdown(context.WithoutCancel(ctx)); err == nil || !errors.Is(err, durable.ErrBroken) {
-		err = errors.Join(err, broken)
+	if l.dir == "" {
+		return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
+			s, err := durable.Connect(ctx, e, opts...)
+			if err != nil {
+				return err
+			}
+			return use(ctx, s)
+		}, postgres.WithoutMigration())
 	}
-	return err
+	store, err := l.store(mayMake)
+	if err != nil {
+		return err
+	}
+	s, err := durable.New(store, opts...)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	return use(ctx, s)
 }
 
-// records calls do with all tasks as they are kept, in due order, and with how many there should be, or -1.
-func (l *place) records(
-	ctx context.Context, p *program, do func(all iter.Seq2[durable.Record, error], length int) error,
+// records calls do with all tasks as they are kept, in due order, and with how many there should be, or -1. The context
+// is as in with.
+func (l *place) records(ctx context.Context, p *program,
+	do func(ctx context.Context, all iter.Seq2[durable.Record, error], length int) error,
 ) error {
 	if err := l.choose(p); err != nil {
 		return err
@@ -123,18 +153,15 @@ func (l *place) records(
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(store.Due(from, until), store.Len()), store.Close())
+		return errors.Join(do(ctx, store.Due(from, until), store.Len()), store.Close())
 	}
-	e, err := l.engine(ctx, postgres.WithoutMigration())
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	return do(func(yield func(durable.Record, error) bool) {
-		for stored, err := range e.Due(ctx, from, until) {
-			if !yield(stored.Record, err) {
-				return
+	return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
+		return do(ctx, func(yield func(durable.Record, error) bool) {
+			for stored, err := range e.Due(ctx, from, until) {
+				if !yield(stored.Record, err) {
+					return
+				}
 			}
-		}
-	}, -1)
+		}, -1)
+	}, postgres.WithoutMigration())
 }

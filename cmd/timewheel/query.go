@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -40,7 +41,9 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 		return
 	}
 	f.Func("state", "tasks in the `STATE`: "+strings.Join(stateNames(), ", "), func(value string) (err error) {
-		s.State, err = durable.ParseState(value)
+		if s.State, err = durable.ParseState(value); err != nil {
+			err = fmt.Errorf("%w%s", err, didYouMean(value, stateNames()))
+		}
 		return err
 	})
 }

@@ -457,14 +457,16 @@ const where = {
   stopped: [],
 };
 
-// showHealth writes the health into a card. Where to look is an element of the page, or an address in it.
-function showHealth(card, { well, text, findings, notes }, where) {
+// showHealth writes the health into a card. Where to look is an element of the page, or an address in it. Acts are what can
+// be done about a finding: a name, a question, which is empty if there is none, and a function.
+function showHealth(card, { well, text, findings, notes }, where, acts = () => []) {
   const list = card.querySelector("ul");
   card.classList.toggle("wrong", !well);
   const items = [...(well ? [{ kind: "", text, since: null }] : findings), ...notes];
   const kinds = items.map((f) => f.kind).join(" ");
-  if (list.dataset.kinds !== page.address + kinds) {
-    list.dataset.kinds = page.address + kinds;
+  const shown = page.address + JSON.stringify(items.map((f) => [f.kind, ...acts(f).map(([name]) => [name, f.about])]));
+  if (list.dataset.shown !== shown) {
+    list.dataset.shown = shown;
     list.replaceChildren(...items.map((f) => {
       const li = make("li"), more = make("span", "more");
       li.append(make("span", "sign"), make("span", "verdict"), make("span", "since quiet"), more);
@@ -487,6 +489,12 @@ function showHealth(card, { well, text, findings, notes }, where) {
         more.append(b);
       }
       if (more.firstChild) more.prepend("Look at ");
+      for (const [name, question, act] of acts(f)) {
+        const b = make("button", "do", name);
+        b.type = "button";
+        twice(b, () => question, act);
+        li.append(b);
+      }
       return li;
     }));
     if (page.said !== kinds && (page.said !== "" || !well)) announce(items.map((f) => f.text).join(". "));

@@ -65,10 +65,23 @@ const whereTasks = () => ({
   paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
 });
 
+// actsOn returns what can be done about a finding. What is not allowed is not offered.
+function actsOn({ kind, about }) {
+  if (!page.control) return [];
+  const one = about ? "kind " + about : "";
+  if (kind === "parked") return [["Unpark them", "", () => { // the list counts them and asks
+    list.asks = "run";
+    location.hash = toList({ state: "parked", ...(about ? { kind: about } : {}) });
+  }]];
+  if (kind === "failing" && about && !page.tasks.kinds.some((k) => k.kind === about && k.paused)) return [[`Pause ${one}`, `Pause ${one}?`, () => pauseKinds(false, about)]];
+  if (kind === "paused") return [[`Resume ${one || "all kinds"}`, "", () => pauseKinds(true, about || undefined)]];
+  return [];
+}
+
 function showScheduler(state) {
   page.tasks = state;
   remember(state, 5500);
-  showHealth($("tasks-health"), state.health, whereTasks());
+  showHealth($("tasks-health"), state.health, whereTasks(), actsOn);
   showNumbers(tasksNumbers, state);
   showStates(state);
   showKinds(state);
@@ -314,11 +327,13 @@ function showFailures({ now, groups, more, looked, cut }) {
 
 // ---- lists
 
-const list = { query: null, question: 0, server: 0 };
+const list = { query: null, question: 0, server: 0, asks: "" }; // asks is what is to be done to the next list, when that is confirmed
 
 // showList shows the list of a query, which is what the address has.
 async function showList(q) {
   const question = ++list.question, form = $("search"), message = $("list-message"), scheduler = page.scheduler;
+  const { asks } = list;
+  list.asks = "";
   list.query = q;
   for (const name of ["prefix", "kind", "state", "failure"]) form.elements[name].value = q[name] || "";
   form.elements.repeating.checked = q.repeating === "true";
@@ -357,6 +372,8 @@ async function showList(q) {
   write($("bulk-run"), q.state === "parked" ? "Unpark" : "Run now");
   $("bulk-pause").hidden = ["parked", "paused"].includes(q.state); // a parked task does not run by itself
   $("bulk-resume").hidden = q.state !== "paused";
+  $("bulk-cancel").hidden = !["", "running"].includes(q.state ?? "");
+  if (asks && !$("bulk").hidden) countBulk(asks);
 }
 
 function titleOf(q) {
@@ -395,6 +412,7 @@ $("failures-again").addEventListener("click", readFailures);
 
 const bulk = { doing: "", number: 0, count: 0 };
 const verbOf = (action) => action === "run" && list.query.state === "parked" ? "unpark" : action;
+const cancelText = (n, more) => `cancel the runs of ${tasksText(n, more)}`;
 const tasksText = (n, more) => `${more ? "at least " : ""}${n.toLocaleString("en")} ${n === 1 ? "task" : "tasks"}`;
 
 async function postBulk(action, scheduler, q, after = "") { // q.after is that of the page
@@ -412,13 +430,14 @@ function calmBulk() {
 async function countBulk(action) {
   calmBulk();
   const number = bulk.number, message = $("bulk-message");
+  const q = action === "cancel" ? { ...list.query, state: "running" } : list.query;
   say("Counting.", false, message);
   let answer;
   try {
     let after;
     do {
       after = answer?.next ?? "";
-      answer = await postBulk("count", page.scheduler, list.query, after);
+      answer = await postBulk("count", page.scheduler, q, after);
     } while (answer.more && answer.tasks === 0 && answer.next !== after && number === bulk.number);
     if (action === "pause" && !list.query.state) { // those that are paused already are left alone
       answer.tasks -= (await postBulk("count", page.scheduler, { ...list.query, state: "paused" })).tasks;
@@ -429,24 +448,25 @@ async function countBulk(action) {
   }
   if (number !== bulk.number) return;
   if (answer.tasks === 0) {
-    say(answer.more ? "The search took too long." : "No task is found any more.", answer.more, message);
+    say(answer.more ? "The search took too long." : action === "cancel" ? "No run is in progress." : "No task is found any more.", answer.more, message);
     return;
   }
   bulk.doing = action;
   bulk.count = answer.tasks;
   bulk.more = answer.more;
-  const verb = verbOf(action), many = tasksText(answer.tasks, answer.more);
-  say(`${verb[0].toUpperCase()}${verb.slice(1)} ${many}?`, false, message);
-  write($("bulk-sure"), `Yes, ${verb} ${many}`);
+  const deed = action === "cancel" ? cancelText(answer.tasks, answer.more) : `${verbOf(action)} ${tasksText(answer.tasks, answer.more)}`;
+  const first = action === "cancel" ? "They are tried again, unless their kind is paused first. " : "";
+  say(`${first}${deed[0].toUpperCase()}${deed.slice(1)}?`, false, message);
+  write($("bulk-sure"), `Yes, ${deed}`);
   $("bulk-sure").hidden = $("bulk-stop").hidden = false;
-  write($("bulk-stop"), "Cancel");
+  write($("bulk-stop"), action === "cancel" ? "Let them run" : "Cancel");
   $("bulk-stop").focus(); // Enter must not do it
 }
 
 async function doBulk() {
   const action = bulk.doing, q = list.query, number = bulk.number, { scheduler } = page, message = $("bulk-message");
   if (!action) return;
-  const verb = verbOf(action), done = { run: "Run now", unpark: "Unparked", remove: "Removed", pause: "Paused", resume: "Resumed" }[verb];
+  const verb = verbOf(action), done = { run: "Run now", unpark: "Unparked", remove: "Removed", pause: "Paused", resume: "Resumed", cancel: "Cancelled the runs" }[verb];
   bulk.doing = "";
   $("bulk-sure").hidden = true;
   write($("bulk-stop"), "Stop");
@@ -473,7 +493,7 @@ async function doBulk() {
   if (page.view === "list" && list.query === q) showList(q);
 }
 
-for (const action of ["run", "pause", "resume", "remove"]) $("bulk-" + action).addEventListener("click", () => countBulk(action));
+for (const action of ["run", "pause", "resume", "cancel", "remove"]) $("bulk-" + action).addEventListener("click", () => countBulk(action));
 $("bulk-sure").addEventListener("click", (e) => { if (e.detail < 2) doBulk(); });
 $("bulk-stop").addEventListener("click", calmBulk);
 

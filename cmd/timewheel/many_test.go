@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// The runs of many keys, and those that a search finds, are cancelled together.
+func TestCancel_ofManyRuns(t *testing.T) {
+	r := inDatabase(t)
+	e := r.engine()
+	defer e.Close()
+	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
+	check(t, err)
+	const runs = 40
+	begun, cancelled := make(chan bool, 2*runs), make(chan error, 2*runs)
+	waits := func(ctx context.Context, _ durable.Run) error {
+		begun <- true
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		return durable.Park(ctx.Err())
+	}
+	check(t, s.Handle("k", waits))
+	check(t, s.Handle("other", waits))
+	check(t, s.Start())
+	var keys []string
+	for i := range runs {
+		key := fmt.Sprint("k:", i)
+		check(t, s.AddTask(t.Context(), durable.Task{Key: key, Kind: "k"}))
+		if i < runs/2 {
+			keys = append(keys, key)
+		}
+	}
+	check(t, s.AddTask(t.Context(), durable.Task{Key: "k:later", Kind: "k", Delay: time.Hour},
+		durable.Task{Key: "o", Kind: "other"}))
+	for range runs + 1 {
+		<-begun
+	}
+	ended := func(want int) {
+		t.Helper()
+		for range want {
+			if cause := <-cancelled; !errors.Is(cause, durable.ErrCancelled) {
+				t.Errorf("the cause is %v", cause)
+			}
+		}
+		if len(cancelled) > 0 {
+			t.Errorf("%d more were cancelled", len(cancelled))
+		}
+	}
+	got := r.do("cancel", append(keys, "k:later", "none")...)
+	if got.out != fmt.Sprintf("Cancelled the runs of %d tasks.\n", runs/2) || got.code != notFound ||
+		!strings.Contains(got.err, "no run of task k:later is in progress") || !strings.Contains(got.err, "none") {
+		t.Errorf("cancel of keys: %+v", got)
+	}
+	ended(runs / 2)
+	r.answer = "n\n"
+	got = r.do("cancel", "-kind", "k")
+	if got.code != notConfirmed || got.out != "" || !regexp.MustCompile(
+		`(?s)^The tasks are tried again, .* pause-kind goes first\.\nCancel the runs of \d+ tasks\? `).MatchString(got.err) {
+		t.Errorf("cancel that is not confirmed: %+v", got)
+	}
+	if got := r.must("cancel", "-kind", "k", "-yes", "-json"); got != fmt.Sprintf("{\"cancelled\":%d}\n", runs/2) {
+		t.Errorf("cancel of a kind writes %q", got)
+	}
+	ended(runs / 2)
+	if got := r.must("cancel", "-all", "-yes"); got != "Cancelled the runs of 1 task.\n" {
+		t.Errorf("cancel of all writes %q", got)
+	}
+	ended(1)
+	check(t, s.Shutdown(t.Context()))
+}
+
+// What a search finds is spread over a time, and so are keys. Paused tasks are left alone, unless they are named.
+func TestReschedule_ofASearch_spreadsTheTasks(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		got := r.do("reschedule", "-kind", "order", "-over", "1h")
+		if got.code != notConfirmed || !strings.Contains(got.err, "Reschedule 6 tasks?") {
+			r.Errorf("without a terminal: %+v", got)
+		}
+		r.answer = "y\n"
+		began := time.Now()
+		if got := r.do("reschedule", "-kind", "order", "-in", "24h", "-over", "1h"); got.out != "Rescheduled 6 tasks.\n" {
+			r.Errorf("of a search: %+v", got)
+		}
+		r.answer = ""
+		if got := r.must("reschedule", "-state", "parked", "-over", "1h", "-yes", "-json"); got != "{\"rescheduled\":2}\n" {
+			r.Errorf("of what is parked it writes %q", got)
+		}
+		if got := r.must("reschedule", "-prefix", "no such", "-in", "1h", "-yes"); got != "Rescheduled 0 tasks.\n" {
+			r.Errorf("of nothing it writes %q", got)
+		}
+		if got := r.must("reschedule", "-in", "1h", "-over", "30m", "mail:3", "order:5"); got != "Rescheduled 2 tasks.\n" {
+			r.Errorf("of keys it writes %q", got)
+		}
+		took := time.Since(began)
+		r.with(func(s *durable.Scheduler) {
+			var orders []time.Duration
+			for i, err := range s.All(r.Context()) {
+				check(r.T, err)
+				if i.Kind == "order" && i.State != durable.Paused {
+					orders = append(orders, i.Next.Sub(began))
+				}
+				for key, want := range map[string]time.Duration{"mail:3": time.Hour, "mail:2": 30 * time.Minute} {
+					if d := i.Next.Sub(began) - want; i.Key == key && d.Abs() > took+time.Minute {
+						r.Errorf("%s is due %v after it should", key, d)
+					}
+				}
+				if i.Key == "order:5" && i.State != durable.Paused {
+					r.Errorf("order:5 is %s", i.State)
+				}
+			}
+			for n, d := range orders {
+				if d -= 24*time.Hour + time.Duration(n)*10*time.Minute; d.Abs() > took+time.Minute || len(orders) != 6 {
+					r.Errorf("task %d of %d is due %v after it should", n, len(orders), d)
+				}
+			}
+		})
+	})
+}
+
+// While many tasks are changed it says once a second how many it has come to, if a person reads that.
+func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
+	for _, c := range []struct {
+		d       deed
+		watched bool
+		want    string
+	}{
+		{removing, true, `^(Removed [0-9,]+ tasks so far\.\n){2,9}$`}, {removing, false, `^$`},
+		{runningNow, true, `^(Made due [0-9,]+ tasks so far\.\n){2,9}$`}, {runningNow, false, `^$`},
+	} {
+		t.Run(fmt.Sprint(c.d.ask, " ", c.watched), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := slowEngine{memengine.New(), new(atomic.Int64)}
+				s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()))
+				check(t, err)
+				check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
+				const tasks = 5000
+				var all []durable.Task
+				for i := range tasks {
+					all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Hour})
+				}
+				check(t, s.AddTask(t.Context(), all...))
+				link.delay.Store(int64(time.Second))
+				var out, errOut bytes.Buffer
+				p := &program{out: &out, err: &errOut, now: time.Now, watched: c.watched}
+				check(t, p.doAll(t.Context(), s, &c.d, durable.Query{}, true, false))
+				if want := c.d.past + " 5,000 tasks.\n"; out.String() != want {
+					t.Errorf("it writes %q, want %q", out.String(), want)
+				}
+				if !regexp.MustCompile(c.want).MatchString(errOut.String()) {
+					t.Errorf("meanwhile it writes %q", errOut.String())
+				}
+				link.delay.Store(0)
+				check(t, s.Shutdown(t.Context()))
+			})
+		})
+	}
+}
+
+// A slowEngine takes a while to commit.
+type slowEngine struct {
+	durable.Engine
+	delay *atomic.Int64
+}
+
+func (e slowEngine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+	time.Sleep(time.Duration(e.delay.Load()))
+	return e.Engine.Commit(ctx, by, batches)
+}

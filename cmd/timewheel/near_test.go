@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+func TestDidYouMean(t *testing.T) {
+	names := []string{"mail.send", "mail.seen", "order", "Größe", "a b\n"}
+	for wrong, want := range map[string]string{
+		"mail.send":   " (did you mean mail.send?)",
+		"mail.sned":   " (did you mean mail.send?)",
+		"mailsend":    " (did you mean mail.send?)",
+		"mail.sends!": " (did you mean mail.send?)",
+		"mail.snd!!":  "",
+		"mail":        "",
+		"odrer":       " (did you mean order?)",
+		"rd":          "", // most of it would be another
+		"Grösse":      " (did you mean Größe?)",
+		"a b":         " (did you mean \"a b\\n\"?)",
+		"":            "",
+	} {
+		if got := didYouMean(wrong, names); got != want {
+			t.Errorf("%q: %q, want %q", wrong, got, want)
+		}
+	}
+}
+
+// A kind that is unknown is paused, for it may come, and the command says so.
+func TestPauseKind_thatIsUnknown(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		got := r.do("pause-kind", "mial", "mail")
+		if got.code != done || got.out != "Kind mail is paused.\nKind mial is paused.\n" ||
+			got.err != "timewheel: no task has kind mial (did you mean mail?)\n" {
+			r.Errorf("pause-kind: %+v", got)
+		}
+		if got := r.do("resume-kind", "mial", "mail"); got.code != done || got.err != "" {
+			r.Errorf("resume-kind: %+v", got)
+		}
+	})
+}
+
+// What the nodes of a cluster handle counts as well, and stats names what none of them does.
+func TestKinds_ofNodes(t *testing.T) {
+	r := inDatabase(t)
+	r.restore(fixture(t))
+	e := r.engine()
+	defer e.Close()
+	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
+	check(t, err)
+	for _, kind := range []string{"order", "invoice"} {
+		check(t, s.Handle(kind, func(context.Context, durable.Run) error { return nil }))
+	}
+	for { // what it handles is known when it has renewed its lease
+		if nodes, err := s.Nodes(t.Context()); err != nil || len(nodes) == 1 && len(nodes[0].Kinds) == 2 {
+			check(t, err)
+			break
+		}
+	}
+	got := r.do("pause-kind", "invioce", "invoice")
+	if got.code != done || got.err != "timewheel: no task has kind invioce, and no node handles it (did you mean invoice?)\n" {
+		t.Errorf("pause-kind: %+v", got)
+	}
+	if got := r.must("stats"); !regexp.MustCompile(`(?m)^Kind mail has no handler on any node\.$`).MatchString(got) ||
+		strings.Count(got, "no handler") != 1 {
+		t.Errorf("the stats are\n%s", got)
+	}
+	if got := r.must("stats", "-json"); !strings.Contains(got, `"unhandled":["mail"]`) {
+		t.Errorf("the stats are %s", got)
+	}
+	check(t, s.Shutdown(t.Context()))
+}

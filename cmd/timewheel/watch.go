@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+)
+
+const (
+	// sayAfter is for how long a server has not answered when the program says so.
+	sayAfter = 3 * time.Second
+
+	// giveUpAfter is the default of -timeout.
+	giveUpAfter = 10 * time.Second
+
+	// endGrace is how long the work has to end after it was given up.
+	endGrace = time.Second
+)
+
+// A silence is the error of a server that has not answered for the time of -timeout.
+type silence struct {
+	host string
+	d    time.Duration
+}
+
+func (s silence) Error() string {
+	return fmt.Sprintf("the database at %s has not answered for %s; -timeout is for how long to wait", s.host, spaced(s.d))
+}
+
+// spaced returns a duration in a sentence: 3 s.
+func spaced(d time.Duration) string {
+	if d < time.Minute && d%time.Second == 0 {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return span(d)
+}
+
+// A watch listens to the connections to a server, and notes since when it owes an answer. Those are the bytes that
+// follow those that were sent, so an answer that arrives in parts for longer than -timeout is waited for.
+type watch struct {
+	config *pgxpool.Config
+	host   string
+
+	mu      sync.Mutex // protects below
+	waiting int        // connections, and attempts to connect, on which an answer is waited for
+	since   time.Time  // when the first of these began to wait, or the last answer came
+	given   time.Time  // when the last one was given up without an answer
+}
+
+// newWatch returns a watch over connections to the server at the URL, which dial makes.
+func newWatch(url string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*watch, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of the database is wrong: %w", err)
+	}
+	if !strings.Contains(url, "default_query_exec_mode") { // as postgres.Open does it
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	w := &watch{config: config, host: config.ConnConfig.Host}
+	if dial == nil {
+		dial = config.ConnConfig.DialFunc
+	}
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		w.wait()
+		defer w.giveUp() // to be connected is no answer: a process that was stopped still gets connections
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &watchedConn{Conn: conn, w: w}, nil
+	}
+	return w, nil
+}
+
+// open opens the engine on the database.
+func (w *watch) open(ctx context.Context, opts ...postgres.Option) (*postgres.Engine, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, w.config)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close() // it lends its settings alone
+	return postgres.OpenPool(ctx, pool, opts...)
+}
+
+func (w *watch) wait() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting == 0 && time.Since(w.given) > sayAfter/2 { // or it is the next try of the same
+		w.since = time.Now()
+	}
+	w.waiting++
+}
+
+func (w *watch) answered() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting--
+	w.since, w.given = time.Now(), time.Time{}
+}
+
+func (w *watch) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting--
+	w.given = time.Now()
+}
+
+// silent returns for how long the server has owed an answer.
+func (w *watch) silent() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting == 0 {
+		return 0
+	}
+	return time.Since(w.since)
+}
+
+// over does some work, says when the server does not answer, and gives the work up after the timeout unless that is 0.
+func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- work(ctx) }()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	said := false
+	for {
+		select {
+		case err := <-result:
+			return err
+		case <-look.C:
+		}
+		d := w.silent()
+		if timeout > 0 && d >= timeout {
+			cancel()
+			select {
+			case <-result:
+			case <-time.After(endGrace):
+			}
+			return silence{w.host, timeout}
+		}
+		if d >= sayAfter && !said {
+			p.complain("the database at %s has not answered for %s", w.host, spaced(sayAfter))
+		}
+		said = d >= sayAfter
+	}
+}
+
+// A watchedConn is a connection to the server.
+type watchedConn struct {
+	net.Conn
+	w *watch
+
+	mu      sync.Mutex // protects below
+	waiting bool       // for the answer to what was written
+}
+
+func (c *watchedConn) Write(b []byte) (int, error) {
+	c.change(true, c.w.wait)
+	return c.Conn.Write(b)
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.change(false, c.w.answered)
+	}
+	return n, err
+}
+
+func (c *watchedConn) Close() error {
+	c.change(false, c.w.giveUp)
+	return c.Conn.Close()
+}
+
+// change calls note if it changes whether an answer is waited for.
+func (c *watchedConn) change(waiting bool, note func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting != waiting {
+		c.waiting = waiting
+		note()
+	}
+}

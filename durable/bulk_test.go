@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// An askedEngine counts the questions that are left in it.
+type askedEngine struct {
+	durable.Engine
+	questions *atomic.Int64
+}
+
+func (e askedEngine) Ask(ctx context.Context, by durable.MemberID, question []byte) (int64, error) {
+	e.questions.Add(1)
+	return e.Engine.Ask(ctx, by, question)
+}
+
+// untilCancelled is a handler that counts the runs that were cancelled.
+func untilCancelled(n *atomic.Int64) durable.Handler {
+	return func(ctx context.Context, _ durable.Run) error {
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), durable.ErrCancelled) {
+				n.Add(1)
+			}
+			return durable.Park(ctx.Err())
+		case <-time.After(time.Hour):
+			return nil
+		}
+	}
+}
+
+// Any number of runs on all nodes are cancelled by one question, and its answer takes no longer than that for one key.
+func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		var questions, slow, other atomic.Int64
+		asks := c.joinOver(func(to durable.Engine) durable.Engine { return askedEngine{to, &questions} }, "note")
+		c.handle("slow", func(*member) durable.Handler { return untilCancelled(&slow) })
+		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
+		const runs = 40
+		for i := range runs {
+			asks.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Delay: time.Second})
+		}
+		asks.add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
+			durable.Task{Key: "slow:later", Kind: "slow", Delay: time.Hour})
+		time.Sleep(3 * time.Second)
+		bulk := func(q durable.Query, want int) {
+			t.Helper()
+			began := time.Now()
+			n, next, err := asks.BulkStep(ctx, q, durable.DoCancel)
+			if n != want || next != "" || err != nil {
+				t.Errorf("%+v: %d, %q, %v; want %d", q, n, next, err, want)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%+v: it has taken %v", q, took)
+			}
+		}
+		bulk(durable.Query{Kind: "slow", State: durable.Scheduled}, 0)
+		bulk(durable.Query{Kind: "slow", Prefix: "other"}, 0)
+		bulk(durable.Query{Kind: "slow", Repeating: true}, 0)
+		bulk(durable.Query{Kind: "slow", Failure: "refused"}, 0)
+		bulk(durable.Query{Prefix: strings.Repeat("p", 1<<20)}, 0)
+		synctest.Wait()
+		if n := slow.Load() + other.Load(); n != 0 {
+			t.Errorf("%d runs were cancelled that were not asked for", n)
+		}
+		questions.Store(0)
+		bulk(durable.Query{Kind: "slow", State: durable.Running}, runs)
+		if n := questions.Load(); n != 1 {
+			t.Errorf("%d questions were asked", n)
+		}
+		synctest.Wait()
+		if slow.Load() != runs || other.Load() != 0 {
+			t.Errorf("cancelled are %d of the kind, and %d of another", slow.Load(), other.Load())
+		}
+		bulk(durable.Query{}, 1)
+		c.exists("slow:later", true)
+		c.unasked()
+	})
+}
+
+func TestBulk_cancel_onAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cancelled atomic.Int64
+		if err := errors.Join(s.Handle("k", untilCancelled(&cancelled)), s.Start(), s.AddTask(ctx,
+			durable.Task{Key: "a", Kind: "k"}, durable.Task{Key: "b", Kind: "k"},
+			durable.Task{Key: "c", Kind: "k", Delay: time.Hour})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		n, err := s.Bulk(ctx, durable.Query{Kind: "k"}, durable.DoCancel)
+		synctest.Wait()
+		if n != 2 || err != nil || cancelled.Load() != 2 {
+			t.Errorf("Bulk: %d, %v; %d were cancelled", n, err, cancelled.Load())
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if n, err := s.Bulk(ctx, durable.Query{}, durable.DoCancel); n != 0 || !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("Bulk after Shutdown: %d, %v", n, err)
+		}
+	})
+}
+
+// A node of version 0.1 answers the question, but does not know what it asks for.
+func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		id, _, err := c.engine.Join(ctx, "old", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			asked, err := c.engine.Asked(ctx, id)
+			if err != nil || len(asked) != 1 {
+				t.Errorf("asked are %v, %v", asked, err)
+				return
+			}
+			if err := c.engine.Answer(ctx, id, asked[0].ID, durable.Answer{Data: []byte("{}"), Last: true}); err != nil {
+				t.Error(err)
+			}
+		}()
+		n, err := c.nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
+		if n != 0 || err == nil || !strings.Contains(err.Error(), `node "old" has an earlier version`) {
+			t.Errorf("Bulk: %d, %v", n, err)
+		}
+	})
+}
+
+// Tasks of whatever state are spread over a time, each once, and paused ones are left alone.
+func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
+	const tasks, over = 2500, time.Hour
+	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
+		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
+			return durable.Join(ctx, memengine.New(), opts...)
+		},
+	} {
+		for _, state := range []durable.State{durable.AnyState, durable.Scheduled, durable.Waiting} {
+			t.Run(fmt.Sprint(name, " ", state), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, err := open(durable.WithLogger(testkit.Quiet()))
+					if err != nil {
+						t.Fatal(err)
+					}
+					none := func(context.Context, durable.Run) error { return nil }
+					if err := s.Handle("k", none); err != nil { // and it is not started
+						t.Fatal(err)
+					}
+					delay := time.Minute
+					if state == durable.Waiting {
+						delay = time.Second
+					}
+					var all []durable.Task
+					for i := range tasks {
+						all = append(all, durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: delay})
+					}
+					all = append(all, durable.Task{Key: "paused", Kind: "k", Delay: delay})
+					if err := errors.Join(s.AddTask(ctx, all...), s.Pause(ctx, "paused")); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * time.Second)
+					calls := 0
+					n, err := s.BulkReschedule(ctx, durable.Query{State: state, Kind: "k"}, func(i int) time.Duration {
+						if i != calls {
+							t.Errorf("call %d is for task %d", calls, i)
+						}
+						calls++
+						return time.Minute + time.Duration(i)*over/tasks
+					})
+					if n != tasks || calls != tasks || err != nil {
+						t.Errorf("BulkReschedule: %d, %v, after %d calls", n, err, calls)
+					}
+					due := time.Now().Add(time.Minute)
+					for i, err := range s.All(ctx) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if i.Key == "paused" {
+							continue
+						}
+						if i.Next.Sub(due).Abs() > time.Second {
+							t.Fatalf("%s is due at %v, want %v", i.Key, i.Next, due)
+						}
+						due = due.Add(over / tasks)
+					}
+					done, cancel := context.WithCancel(ctx)
+					cancel()
+					zero := func(int) time.Duration { return -1 }
+					if n, err := s.BulkReschedule(done, durable.Query{}, zero); n != 0 || !errors.Is(err, context.Canceled) {
+						t.Errorf("BulkReschedule with a context that is done: %d, %v", n, err)
+					}
+					if _, err := s.BulkReschedule(ctx, durable.Query{After: "?"}, zero); !errors.Is(err, durable.ErrInvalidTask) {
+						t.Errorf("BulkReschedule after no page: %v", err)
+					}
+					if n, err := s.BulkReschedule(ctx, durable.Query{Prefix: "k1"}, zero); n < 1000 || err != nil {
+						t.Errorf("BulkReschedule of a prefix: %d, %v", n, err)
+					}
+					if i, _, err := s.Get(ctx, "k1"); err != nil || time.Until(i.Next) > 0 {
+						t.Errorf("%+v, %v", i, err)
+					}
+					if err := s.Shutdown(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+type lineHook func(e *logrus.Entry)
+
+func (lineHook) Levels() []logrus.Level       { return logrus.AllLevels }
+func (h lineHook) Fire(e *logrus.Entry) error { h(e); return nil }
+func parkedRecord(kind, failure string) *record {
+	return &record{key: "k", kind: kind, failed: []failed{{text: failure}}}
+}
+
+// However many tasks are parked for however many causes, the lines are bounded, and count all tasks.
+func TestReporter_parkedTasks_ofManyCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+		lines, tasks := 0, 0
+		log.AddHook(lineHook(func(e *logrus.Entry) {
+			n := 1
+			_, _ = fmt.Sscanf(strings.TrimPrefix(e.Message, "durable: "), "%d", &n)
+			lines++
+			tasks += n
+		}))
+		r := &reporter{log: log}
+		word := func(i int) string { return strings.Repeat("x", i) }
+		var batch []*record
+		for i := range 50 {
+			batch = append(batch, parkedRecord("batch", fmt.Sprint(i)))
+		}
+		r.parked()
+		r.parked(batch...)
+		<-r.written()
+		if lines != 1 || tasks != 50 || len(r.recent) != 0 {
+			t.Errorf("%d lines for %d tasks of one batch, and %d causes are kept", lines, tasks, len(r.recent))
+		}
+		lines, tasks = 0, 0
+		for range 2 {
+			for i := range 1000 {
+				r.parked(parkedRecord("kind", word(i)))
+			}
+		}
+		time.Sleep(time.Minute)
+		<-r.written()
+		if tasks != 2000 || lines > 2*(mostCauses+1) {
+			t.Errorf("%d lines for %d tasks", lines, tasks)
+		}
+		if len(r.recent) != 0 {
+			t.Errorf("%d causes are kept", len(r.recent))
+		}
+	})
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+package health
+
+import "strings"
+
+// About returns the kind of tasks that a finding about the reading names, or nothing if it is about none or several. A
+// page offers what can be done about that kind.
+func About(f Finding, now SchedulerReading) string {
+	var kinds []string
+	ends := ": " // what follows the name
+	switch f.Kind {
+	case Parked:
+		for _, k := range now.Kinds {
+			if k.Parked > 0 && k.Parked == now.Parked {
+				return k.Kind
+			}
+		}
+		return ""
+	case Failing:
+		for _, k := range now.Kinds {
+			kinds = append(kinds, k.Kind)
+		}
+	case Unhandled:
+		ends = " has no handler "
+		kinds = kindsOf(now.Orphans)
+	case Paused:
+		ends = " is paused"
+		kinds = kindsOf(now.Paused)
+	}
+	about := ""
+	for _, kind := range kinds {
+		if len(kind) > len(about) && strings.HasPrefix(f.Text, "Kind "+kind+ends) {
+			about = kind
+		}
+	}
+	return about
+}
+
+func kindsOf(all []DueReading) (kinds []string) {
+	for _, d := range all {
+		kinds = append(kinds, d.Kind)
+	}
+	return kinds
+}
