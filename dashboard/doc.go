@@ -42,7 +42,8 @@
 //	lease        a node has missed two renewals of its lease that the engine would have answered, or it has run out
 //	overloaded   a due run has waited for a worker for a second or more, here or on another node
 //	unhandled    due tasks have a kind that no node handles
-//	failing      more than half of the attempts of a kind have failed in the last five minutes, and three or more.
+//	failing      more than half of the attempts of a kind have failed in the last five minutes, or in some shorter
+//	             time up to now, and three or more.
 //	             It is over when no task of the kind is left, or none has failed for ten seconds and three or more
 //	             have succeeded since. Runs that were cancelled are no failures
 //	parked       tasks are parked

@@ -397,8 +397,8 @@ func atLeast(more bool) string {
 func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	var all []Finding
 	for _, k := range now.Kinds {
-		ended, failed, from := attemptsLately(now, past, k)
-		if failed < fewFailures || 2*failed <= ended || isOver(now, past, k) {
+		ended, failed, within, from := attemptsLately(now, past, k)
+		if failed == 0 || isOver(now, past, k) {
 			continue
 		}
 		where := ""
@@ -406,7 +406,7 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 			where = " on this node"
 		}
 		text := fmt.Sprintf("Kind %s: %s of %s%s failed in the last %s",
-			k.Kind, number(failed), count(ended, "attempt"), where, Span(Lately))
+			k.Kind, number(failed), count(ended, "attempt"), where, Span(within))
 		if k.Failure != "" {
 			text += ": " + cause(k.Failure)
 		}
@@ -415,23 +415,34 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "kinds fail")
 }
 
-// attemptsLately returns how many attempts of a kind have ended and failed since the first of the past readings
-// that is of lately, and which reading saw the first of these failures.
+// attemptsLately returns how many attempts of a kind have ended and failed within a time, and which reading saw the first
+// of these failures. The time is the longest, up to Lately, within which most attempts have failed, and fewFailures or
+// more. So a kind that begins to fail is noticed after few attempts, however many have succeeded before. It returns zeros
+// if there is none.
 func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading,
-) (ended, failed uint64, from time.Time) {
+) (ended, failed uint64, within time.Duration, from time.Time) {
 	for len(past) > 0 && now.Time.Sub(past[0].Time) > Lately {
 		past = past[1:]
 	}
-	if len(past) == 0 {
-		return 0, 0, from
+	for i := range past {
+		base := past[i].kind(k.Kind)
+		failed = k.Failed - base.Failed
+		if ended = k.Succeeded - base.Succeeded + failed; failed < fewFailures {
+			break
+		}
+		if 2*failed <= ended {
+			continue
+		}
+		from = now.Time
+		for j := len(past) - 1; j > i && past[j].kind(k.Kind).Failed > base.Failed; j-- {
+			from = past[j].Time
+		}
+		if within = now.Time.Sub(past[i].Time); i == 0 {
+			within = Lately
+		}
+		return ended, failed, within, from
 	}
-	base := past[0].kind(k.Kind)
-	from = now.Time
-	for i := len(past) - 1; i > 0 && past[i].kind(k.Kind).Failed > base.Failed; i-- {
-		from = past[i].Time
-	}
-	failed = k.Failed - base.Failed
-	return k.Succeeded - base.Succeeded + failed, failed, from
+	return 0, 0, 0, from
 }
 
 // isOver reports whether a kind that has failed lately fails no longer: its tasks are gone, or it has failed for the

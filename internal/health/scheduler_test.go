@@ -106,6 +106,11 @@ func TestJudgeScheduler(t *testing.T) {
 			"Kind recheck: 3 of 3 attempts failed in the last 5 m"}}},
 		{"on this node", r{Time: noon, Kinds: []KindReading{recheck(0, 3, "")}, Nodes: []NodeReading{node("a", 1, 4*s), node("b", 2, 4*s)}},
 			[]r{at(s, r{})}, []Finding{{Failing, noon, "Kind recheck: 3 of 3 attempts on this node failed in the last 5 m"}}},
+		{"it has begun to fail after many successes", kinds(0, recheck(9_001, 4, "")), []r{
+			kinds(4*m, recheck(0, 0, "")), kinds(m, recheck(8_900, 0, "")), kinds(3*s, recheck(9_000, 0, "")), kinds(s, recheck(9_001, 3, "")),
+		}, []Finding{{Failing, ago(s), "Kind recheck: 4 of 5 attempts failed in the last 3 s"}}},
+		{"one in three fails", kinds(0, recheck(60, 30, "")), []r{
+			kinds(m, recheck(0, 0, "")), kinds(30*s, recheck(30, 15, "")), kinds(3*s, recheck(56, 28, ""))}, nil},
 		{"two failures", kinds(0, recheck(0, 2, "")), []r{kinds(s)}, nil},
 		{"half of them", kinds(0, recheck(3, 3, "")), []r{kinds(s)}, nil},
 		{"failures before the first reading", kinds(0, recheck(0, 9, "")), nil, nil},
