@@ -254,3 +254,26 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 		})
 	})
 }
+
+// MissedSkip passes over what was due before the node was started.
+func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		s, err := durable.Join(ctx, c.engine, durable.WithTick(tick), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{Scheduler: s, c: c}
+		c.nodes = append(c.nodes, m)
+		m.handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		m.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 3})
+		time.Sleep(90 * sec)
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(2 * time.Minute)
+		calls := c.runs()
+		if len(calls) != 2 || !calls[0].Due.Equal(c.begin.Add(2*time.Minute)) {
+			t.Errorf("these are the runs: %v", briefly(calls))
+		}
+	})
+}

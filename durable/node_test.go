@@ -251,6 +251,40 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
+// Shutdown waits until the end of a run is written whose first commit has failed, so that it does not run again.
+func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, end := c.nodes[0], make(chan struct{})
+		a.handle("k", func(context.Context, durable.Run) error { <-end; return nil })
+		a.add(durable.Task{Key: "a", Kind: "k"})
+		testkit.Settle(sec)
+		a.link.Next("Commit", memengine.Fault{Fail: true})
+		close(end)
+		synctest.Wait()
+		a.shutdown()
+		c.nodes = c.nodes[1:]
+		c.exists("a", false)
+		if s := a.Stats(); s.Succeeded != 1 || s.Node.EndsRefused != 0 {
+			t.Errorf("the accounts are %+v", s)
+		}
+	})
+}
+
+// A node forgets a task that it has claimed and another node has removed, once the engine has refused its start.
+func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+		if err := b.RemoveTask(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(10 * lease)
+		if calls, refused := c.runs(), a.Stats().Node.StartsRefused; len(calls) > 0 || refused > 2 {
+			t.Errorf("%d starts were refused, and these are the runs: %v", refused, briefly(calls))
+		}
+	})
+}
+
 // What a node has run takes no room any more, however large it was in all.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

@@ -450,6 +450,35 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	})
 }
 
+// On a node CatchUp is about the whole engine: the other nodes start overdue tasks as well.
+func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
+	const tasks, perSecond = 5000, 100
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		testkit.Settle(lease)
+		at := time.Now().Add(-time.Hour)
+		var batch durable.Batch
+		for i := range tasks {
+			w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch = append(batch, w)
+		}
+		if _, err := c.engine.Commit(ctx, 0, []durable.Batch{batch}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(15 * sec)
+		for _, m := range c.nodes {
+			is, err := m.CatchUp(ctx)
+			left := time.Duration(is.Left) * time.Second / perSecond
+			if err != nil || is.Left < tasks-16*perSecond || is.Left > tasks-14*perSecond ||
+				time.Until(is.Done) < left*9/10 || time.Until(is.Done) > left*11/10 {
+				t.Errorf("after 15 s it is %+v on %s, %v; at the rate it should be done in %v", is, m.name, err, left)
+			}
+		}
+	}, durable.WithCatchUp(perSecond))
+}
+
 // CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.
 func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
