@@ -136,7 +136,7 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		b, confirmed := c.nodes[0], 0
 		a := c.joinOver(func(to durable.Engine) durable.Engine {
-			return confirming{to, func() {
+			return watched{Engine: to, confirmed: func() {
 				if confirmed++; confirmed > 1 {
 					return
 				}
@@ -152,18 +152,6 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 			t.Errorf("after %d confirmations it has run: %v", confirmed, briefly(calls))
 		}
 	})
-}
-
-// A confirming engine calls a function before its answer to a Confirm leaves.
-type confirming struct {
-	durable.Engine
-	answers func()
-}
-
-func (e confirming) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim) ([]bool, int64, error) {
-	held, now, err := e.Engine.Confirm(ctx, by, claims)
-	e.answers()
-	return held, now, err
 }
 
 // D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
@@ -487,6 +475,19 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// D6. A node does not take for its own the task that another node has added at the same instant.
+func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		task := durable.Task{Key: "k", Kind: "note", Delay: hour}
+		b.add(task)
+		a.link.Next("Commit", memengine.Fault{Fail: true}) // and a does not know that it has had no effect
+		if err := a.AddTask(ctx, task); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 // D7. What a user's transaction adds, removes, moves or completes is done with it, or not at all, also if it is

@@ -277,3 +277,26 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 		}
 	})
 }
+
+// A run whose node has died is tried again, however old it is by then: it is not missed.
+func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		c.handle("k", func(m *member) durable.Handler {
+			return func(ctx context.Context, _ durable.Run) error {
+				if m == a {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		}, durable.WithMissed(durable.MissedSkip), durable.WithMissedAge(sec))
+		a.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Delay: sec / 10, Times: 2})
+		testkit.Settle(sec)
+		first := c.ran("a")
+		a.link.SetDown(true)
+		testkit.Settle(2 * lease)
+		if again := c.ran("a"); again.node != b.name || again.Token != first.Token || again.Attempt != 2 {
+			t.Errorf("after %v: %v, attempt %d", briefly([]nodeCall{first}), briefly([]nodeCall{again}), again.Attempt)
+		}
+	})
+}

@@ -285,6 +285,89 @@ func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
 	})
 }
 
+// A node that removes a task, and has claimed another of that key before it hears of that, keeps the other.
+func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		var committed func()
+		m := c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, committed: func() {
+				if committed != nil {
+					committed()
+				}
+			}}
+		}, "note")
+		m.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		testkit.Settle(sec)
+		var due time.Duration
+		committed = func() {
+			committed = nil
+			due = time.Since(c.begin) + sec/2
+			c.addTx(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+			time.Sleep(300 * time.Millisecond) // it is claimed
+		}
+		if err := m.RemoveTask(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(5 * lease)
+		if ran := c.ran("k"); ran.at > due+2*tick {
+			t.Errorf("due at %v: %v", due, briefly([]nodeCall{ran}))
+		}
+	})
+}
+
+// A node knows the names of nodes that have joined after it has asked for the names.
+func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		for i := range 2 {
+			if i > 0 {
+				c.join("note")
+			}
+			m := c.nodes[i]
+			m.add(durable.Task{Key: m.name, Kind: "note", Delay: sec / 2})
+			if task, ok, err := a.Get(ctx, m.name); err != nil || !ok || task.Node != m.name {
+				t.Errorf("the task that %s holds is %+v, %v, %v", m.name, task, ok, err)
+			}
+		}
+	})
+}
+
+// Shutdown gives up a verb that waits for a lock, also one that was committed together with others.
+func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		m.add(durable.Task{Key: "locked", Kind: "note", Delay: hour})
+		tx := c.engine.Begin()
+		defer tx.Rollback()
+		if err := tx.Lock(ctx, "locked"); err != nil {
+			t.Fatal(err)
+		}
+		m.link.Next("Commit", memengine.Fault{Delay: 5 * time.Millisecond}, memengine.Fault{Delay: 5 * time.Millisecond})
+		add := func(key string) {
+			go func() { _ = m.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) }()
+			synctest.Wait()
+		}
+		add("alone")
+		add("alone, too") // what comes now waits for these two, and makes one group
+		removed := make(chan error, 1)
+		wait, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		go func() { removed <- m.RemoveTask(wait, "locked") }()
+		add("together")
+		testkit.Settle(sec)
+		c.exists("together", true)
+		began := time.Now()
+		m.shutdown()
+		if took := time.Since(began); took > 6*sec {
+			t.Errorf("Shutdown has taken %v", took)
+		}
+		if err := <-removed; !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("a removal that waits at the end: %v", err)
+		}
+		c.nodes = nil
+	})
+}
+
 // What a node has run takes no room any more, however large it was in all.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

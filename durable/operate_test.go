@@ -215,6 +215,29 @@ func TestBulk_whileTasksChange(t *testing.T) {
 	}
 }
 
+// Bulk leaves a task alone that another node has replaced between the look and the removal.
+func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		b, replaced := c.nodes[0], false
+		a := c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, commits: func() {
+				if replaced {
+					return
+				}
+				replaced = true
+				if err := b.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 2 * hour}); err != nil {
+					t.Error(err)
+				}
+			}}
+		}, "note")
+		b.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		if n, err := a.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove); n != 0 || err != nil || !replaced {
+			t.Errorf("Bulk has removed %d, %v", n, err)
+		}
+		c.exists("k", true)
+	})
+}
+
 // Tasks that repeat more often than Bulk needs for all of them are run once each.
 func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
