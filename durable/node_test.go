@@ -368,6 +368,36 @@ func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 	})
 }
 
+// A node says that its engine is back, and that its lease had run out, also if its logger was busy meanwhile.
+func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
+	log := testkit.Quiet()
+	var lines []string
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		lines = append(lines, e.Message)
+		time.Sleep(10 * time.Second)
+	}))
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		for _, ends := range []bool{false, true} {
+			m.link.SetDown(true)
+			time.Sleep(sec)
+			if ends {
+				c.engine.Expire(m.name)
+				if _, err := c.engine.Reap(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.link.SetDown(false)
+			testkit.Settle(time.Minute)
+		}
+		all := strings.Join(lines, "\n")
+		away, back := strings.Count(all, "engine is away"), strings.Count(all, "engine is back")
+		if away != 2 || back != 2 || strings.Count(all, "joins again") != 1 {
+			t.Errorf("these were logged:\n%s", all)
+		}
+	}, durable.WithLogger(log))
+}
+
 // What a node has run takes no room any more, however large it was in all.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

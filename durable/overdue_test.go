@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,38 @@ func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 	})
 }
 
+// A verb whose caller gives up while it waits for the store has no effect.
+func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
+			t.Fatal(err)
+		}
+		<-store.turn
+		answered := make(chan error, 2)
+		add := func(ctx context.Context, key string) {
+			go func() { answered <- s.AddTask(ctx, durable.Task{Key: key, Kind: "k", Delay: hour}) }()
+			synctest.Wait()
+		}
+		add(ctx, "first")
+		gaveUp, cancel := context.WithCancel(ctx)
+		add(gaveUp, "second")
+		cancel()
+		if err := <-answered; !errors.Is(err, context.Canceled) {
+			t.Errorf("the error of the second is %v", err)
+		}
+		store.turn <- struct{}{}
+		if err := errors.Join(<-answered, s.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+		if n := store.Reopen().Len(); n != 1 {
+			t.Errorf("the store has %d tasks", n)
+		}
+	})
+}
+
 // Shutdown waits for the runs in progress, and leaves the rest of a backlog to the next process.
 func TestOverdue_atShutdown_isLeft(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
@@ -142,11 +175,12 @@ func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
 			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
 		time.Sleep(4 * time.Second)
 		calls := r.runs()
-		for _, c := range calls {
-			if c.Key == "third" {
-				return
-			}
+		if !slices.ContainsFunc(calls, func(c call) bool { return c.Key == "third" }) {
+			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
 		}
-		t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
+		time.Sleep(time.Minute)
+		if calls = append(calls, r.runs()...); len(calls) != 1002 {
+			t.Errorf("after a minute there were %d runs", len(calls))
+		}
 	}, durable.WithPoolSize(2))
 }

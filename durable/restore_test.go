@@ -247,3 +247,31 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 		})
 	}
 }
+
+// SetTask gives a task a greater generation than that of the task that it replaces, also if that is ahead of the clock.
+func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
+		w, err := durable.NewWrite(task, time.Now().Add(24*hour).UnixNano())
+		r.must(err)
+		r.must(r.Restore(ctx, w.Record))
+		restored := r.info("a").Generation
+		r.must(r.SetTask(ctx, task))
+		if set := r.info("a").Generation; set <= restored {
+			t.Errorf("the generation of the restored task is %x, that of the one in its place %x", restored, set)
+		}
+	})
+}
+
+// The caller of Restore may use its bytes again.
+func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: r.begin.Add(sec)})
+		r.must(r.Restore(ctx, rec))
+		clear(rec.Data)
+		testkit.Settle(2 * sec)
+		if calls := r.runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}

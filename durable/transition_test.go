@@ -150,6 +150,16 @@ func TestRecord_interrupted(t *testing.T) {
 	}
 }
 
+// A run that is as old as its kind allows is made, and one that is older is passed over.
+func TestKind_passesOver_whatIsOlderThanItsAge(t *testing.T) {
+	k := kind{missed: MissedOnce, missedAge: 10}
+	for due, want := range map[int64]int64{91: None, 90: None, 89: 89, 50: 89} {
+		if to := k.passesOver(due, 100, true); to != want {
+			t.Errorf("at 100, what was due at %d is passed over up to %d, want %d", due, to, want)
+		}
+	}
+}
+
 // A process that does not know the zone of a calendar parks the task, when its next run is to be found, and says why.
 func TestRecord_unknownZone_parks(t *testing.T) {
 	before := record{key: "k", kind: "kind", times: Forever, cron: "CRON_TZ=Europe/Atlantis @daily", grid: 100, due: 100}

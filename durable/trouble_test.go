@@ -127,6 +127,40 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 	})
 }
 
+// A store that fails in the middle of a large backlog ends it: also when no start is to be made durable any more.
+func TestStoreFails_inALargeBacklog_nothingRunsAnyMore(t *testing.T) {
+	const tasks, before = 12_000, 9000
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{Store: newStore()}
+		s, err := durable.New(f, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithCatchUp(100_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Int32
+		all := make([]durable.Task, tasks)
+		for i := range all {
+			all[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k"}
+		}
+		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error {
+			f.commit.Store(ran.Add(1) >= before)
+			time.Sleep(time.Millisecond)
+			return nil
+		}), s.AddTask(ctx, all...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(sec)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(time.Minute)
+		if n := ran.Load(); n < before || n > before+2 || !errors.Is(s.Err(), errDisk) {
+			t.Errorf("%d runs, and Err is %v", n, s.Err())
+		}
+		_ = s.Shutdown(ctx) // its error is that of the store
+	})
+}
+
 func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
 		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: sec}); err != nil {
