@@ -278,6 +278,21 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 	})
 }
 
+// MissedSkip passes over what was due before a handler has come.
+func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		handle := func() { r.handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
+		handle()
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: durable.Forever})
+		r.crash()
+		r.start()
+		testkit.Settle(150 * sec)
+		handle()
+		testkit.Settle(time.Minute)
+		r.ranAt("a", 3*time.Minute)
+	})
+}
+
 // A run whose node has died is tried again, however old it is by then: it is not missed.
 func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
