@@ -473,23 +473,29 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	})
 }
 
+// overdue adds n tasks that were due an hour ago.
+func (c *cluster) overdue(n int) {
+	c.t.Helper()
+	at := time.Now().Add(-time.Hour)
+	batch := make(durable.Batch, n)
+	for i := range batch {
+		w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		batch[i] = w
+	}
+	if _, err := c.engine.Commit(ctx, 0, []durable.Batch{batch}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // On a node CatchUp is about the whole engine: the other nodes start overdue tasks as well.
 func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 	const tasks, perSecond = 5000, 100
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
 		testkit.Settle(lease)
-		at := time.Now().Add(-time.Hour)
-		var batch durable.Batch
-		for i := range tasks {
-			w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
-			if err != nil {
-				t.Fatal(err)
-			}
-			batch = append(batch, w)
-		}
-		if _, err := c.engine.Commit(ctx, 0, []durable.Batch{batch}); err != nil {
-			t.Fatal(err)
-		}
+		c.overdue(tasks)
 		testkit.Settle(15 * sec)
 		for _, m := range c.nodes {
 			is, err := m.CatchUp(ctx)
@@ -498,6 +504,27 @@ func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 				time.Until(is.Done) < left*9/10 || time.Until(is.Done) > left*11/10 {
 				t.Errorf("after 15 s it is %+v on %s, %v; at the rate it should be done in %v", is, m.name, err, left)
 			}
+		}
+	}, durable.WithCatchUp(perSecond))
+}
+
+// A count that takes long is used again, less the tasks that have been started since.
+func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
+	const tasks, perSecond = 1000, 100
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		c.overdue(tasks)
+		testkit.Settle(3 * sec)
+		m.link.Next("Due", memengine.Fault{Delay: 20 * time.Millisecond})
+		first, err := m.CatchUp(ctx)
+		if err != nil || first.Left < tasks/2 {
+			t.Fatalf("%+v, %v, %d have run", first, err, len(c.runs()))
+		}
+		testkit.Settle(sec)
+		m.link.Next("Due", memengine.Fault{Fail: true}) // it is not counted again
+		again, err := m.CatchUp(ctx)
+		if started := first.Left - again.Left; err != nil || started < perSecond*9/10 || started > perSecond*11/10 {
+			t.Errorf("a second after %+v it is %+v, %v", first, again, err)
 		}
 	}, durable.WithCatchUp(perSecond))
 }

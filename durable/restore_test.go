@@ -275,3 +275,19 @@ func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 		}
 	})
 }
+
+// Restore refuses more than MaxBatch at once, and then restores nothing.
+func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
+		recs := make([]durable.Record, durable.MaxBatch/durable.MaxPayload)
+		for i := range recs {
+			rec.Key = fmt.Sprint(i)
+			recs[i] = rec
+		}
+		if err := r.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || r.Len() != 0 {
+			t.Errorf("%v, and there are %d tasks", err, r.Len())
+		}
+		r.must(r.Restore(ctx, recs[1:]...))
+	})
+}
