@@ -154,6 +154,25 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 	})
 }
 
+// D2. What a node removes itself does not start there, although the engine has just confirmed it.
+func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		var a *member
+		a = c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, confirmed: func() {
+				if err := a.RemoveTask(ctx, "k"); err != nil {
+					t.Error(err)
+				}
+			}}
+		}, "note")
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		testkit.Settle(sec)
+		if calls := c.runs(); len(calls) > 0 {
+			t.Errorf("it has run: %v", briefly(calls))
+		}
+	})
+}
+
 // D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
 // shut down within 100 ms: what is due, what is running, and what is claimed.
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {

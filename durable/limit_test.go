@@ -410,7 +410,7 @@ func TestLimit_ofQuickRunsOnANode_isUsed(t *testing.T) {
 		const tasks = 2000
 		m := c.join("another", durable.WithCatchUp(100_000))
 		c.overdue(tasks)
-		m.handle("note", ok, durable.WithConcurrency(4))
+		m.handle("note", sleeper(time.Millisecond), durable.WithConcurrency(4))
 		testkit.Settle(sec)
 		if calls := c.runs(); len(calls) != tasks {
 			t.Errorf("%d of %d tasks have run", len(calls), tasks)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,15 +17,17 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A heldStore is a store whose commits can be held up.
+// A heldStore is a store whose commits can be held up. It notes how many changes the largest has.
 type heldStore struct {
 	*memstore.Store
 	turn chan struct{} // has one value, which the test takes while commits are to wait
+	most int           // is read after Shutdown
 }
 
 func (s *heldStore) Commit(changes []durable.Change) error {
 	<-s.turn
 	defer func() { s.turn <- struct{}{} }()
+	s.most = max(s.most, len(changes))
 	return s.Store.Commit(changes)
 }
 
@@ -32,7 +35,7 @@ func (s *heldStore) Commit(changes []durable.Change) error {
 // counted after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
 		s, err := durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))
 		if err != nil {
@@ -80,7 +83,7 @@ func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 // A verb whose caller gives up while it waits for the store has no effect.
 func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
 		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
@@ -105,6 +108,38 @@ func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 		}
 		if n := store.Reopen().Len(); n != 1 {
 			t.Errorf("the store has %d tasks", n)
+		}
+	})
+}
+
+// However many callers wait, a commit has a bounded number of them, so that the first does not wait long.
+func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
+	testkit.NotForRaces(t)
+	const callers, most = 6000, 4096
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
+			t.Fatal(err)
+		}
+		<-store.turn
+		var adds sync.WaitGroup
+		for i := range callers {
+			adds.Go(func() {
+				if err := s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: hour}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		store.turn <- struct{}{}
+		adds.Wait()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := store.Reopen().Len(); n != callers || store.most > most || store.most < most/4 {
+			t.Errorf("there are %d tasks, and a commit had %d", n, store.most)
 		}
 	})
 }

@@ -261,7 +261,7 @@ func TestPauseKind_tooMany_isRefused(t *testing.T) {
 // Two pauses that are made durable together are both true.
 func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
 		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
 		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
