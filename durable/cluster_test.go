@@ -211,3 +211,29 @@ func TestShutdown_leavesNoMember(t *testing.T) {
 		})
 	}
 }
+
+// A watched engine calls functions before a Commit, and before the answers to Commit and Confirm leave. None need be
+// there.
+type watched struct {
+	durable.Engine
+	commits, committed, confirmed func()
+}
+
+func (e watched) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+	if e.commits != nil {
+		e.commits()
+	}
+	results, err := e.Engine.Commit(ctx, by, batches)
+	if e.committed != nil {
+		e.committed()
+	}
+	return results, err
+}
+
+func (e watched) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim) ([]bool, int64, error) {
+	held, now, err := e.Engine.Confirm(ctx, by, claims)
+	if e.confirmed != nil {
+		e.confirmed()
+	}
+	return held, now, err
+}

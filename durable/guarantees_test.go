@@ -131,6 +131,48 @@ func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
+// D2. A removal that comes while the answer to a confirmation is on its way is seen, if that takes long.
+func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		b, confirmed := c.nodes[0], 0
+		a := c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, confirmed: func() {
+				if confirmed++; confirmed > 1 {
+					return
+				}
+				if err := b.RemoveTask(ctx, "k"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(150 * time.Millisecond)
+			}}
+		}, "note")
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		testkit.Settle(sec)
+		if calls := c.runs(); len(calls) > 0 || confirmed < 2 {
+			t.Errorf("after %d confirmations it has run: %v", confirmed, briefly(calls))
+		}
+	})
+}
+
+// D2. What a node removes itself does not start there, although the engine has just confirmed it.
+func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		var a *member
+		a = c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, confirmed: func() {
+				if err := a.RemoveTask(ctx, "k"); err != nil {
+					t.Error(err)
+				}
+			}}
+		}, "note")
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		testkit.Settle(sec)
+		if calls := c.runs(); len(calls) > 0 {
+			t.Errorf("it has run: %v", briefly(calls))
+		}
+	})
+}
+
 // D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
 // shut down within 100 ms: what is due, what is running, and what is claimed.
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
@@ -182,6 +224,43 @@ func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 			})
 		})
 	}
+}
+
+// D3. A task that is overdue when its dead node is reaped is claimed at once, whenever the other node has looked for
+// overdue tasks last.
+func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
+	for after := time.Duration(0); after < sec; after += sec / 10 {
+		inCluster(t, 1, func(t *testing.T, c *cluster) {
+			a := c.nodes[0]
+			time.Sleep(after)
+			b := c.join("note")
+			time.Sleep(2*lease - after + tick) // node 1 has just renewed its lease
+			died := time.Since(c.begin)
+			a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+			a.link.SetDown(true)
+			testkit.Settle(2 * lease)
+			if ran := c.ran("k"); ran.node != b.name || ran.at > died+lease+sec/2 {
+				t.Errorf("node 1 died at %v; node 2, %v younger: %v", died, after, briefly([]nodeCall{ran}))
+			}
+		})
+	}
+}
+
+// D3. A node that shuts down asks again to leave if the first call fails, so that its tasks run elsewhere at once.
+func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		time.Sleep(lease)
+		due := time.Since(c.begin) + 300*time.Millisecond
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
+		a.link.Next("Leave", memengine.Fault{Fail: true})
+		a.shutdown()
+		c.nodes = c.nodes[1:]
+		testkit.Settle(2 * lease)
+		if ran := c.ran("k"); ran.node != b.name || ran.at > due+100*time.Millisecond {
+			t.Errorf("due at %v: %v", due, briefly([]nodeCall{ran}))
+		}
+	})
 }
 
 // D4. A node that is cut off starts nothing after its lease, has its runs cancelled, and their ends are not
@@ -415,6 +494,19 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// D6. A node does not take for its own the task that another node has added at the same instant.
+func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		task := durable.Task{Key: "k", Kind: "note", Delay: hour}
+		b.add(task)
+		a.link.Next("Commit", memengine.Fault{Fail: true}) // and a does not know that it has had no effect
+		if err := a.AddTask(ctx, task); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 // D7. What a user's transaction adds, removes, moves or completes is done with it, or not at all, also if it is

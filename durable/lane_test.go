@@ -103,3 +103,31 @@ func TestLane(t *testing.T) {
 		<-waited
 	})
 }
+
+// Requests that have taken long alone do not make it more than two groups at a time when they have ended.
+func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups []string
+		all := func(waiting []string) (group, left []string) { return waiting, nil }
+		l := newLane(all, func(group []string) {
+			if group[0] == "slow" {
+				time.Sleep(2 * laneWaiting)
+				return
+			}
+			groups = append(groups, fmt.Sprint(group))
+			time.Sleep(laneWaiting / 2)
+		})
+		for range 10 {
+			l.post("slow")
+			l.wait()
+		}
+		for _, r := range []string{"a", "b", "c", "d"} {
+			l.post(r)
+			synctest.Wait()
+		}
+		l.wait()
+		if got := fmt.Sprint(groups); got != "[[a] [b] [c d]]" {
+			t.Errorf("the groups are %s", got)
+		}
+	})
+}

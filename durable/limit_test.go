@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -363,6 +364,75 @@ func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 			t.Errorf("these are the runs on the node that has joined: %v", briefly(calls))
 		}
 		testkit.Settle(time.Hour)
+	})
+}
+
+// Of a limit of one node and one of all nodes the lesser counts.
+func TestLimit_ofANodeAndOfAllNodes_theLesserCounts(t *testing.T) {
+	for _, own := range []int{2, 8} {
+		inCluster(t, 2, func(t *testing.T, c *cluster) {
+			c.handle("k", func(*member) durable.Handler { return sleeper(time.Minute) },
+				durable.WithConcurrency(own), durable.WithClusterConcurrency(8))
+			testkit.Settle(3 * lease)
+			for i := range 40 {
+				c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+			}
+			testkit.Settle(10 * sec)
+			of := make(map[string]int)
+			for _, call := range c.runs() {
+				of[call.node]++
+			}
+			if want := min(own, 4); of["node 1"] != want || of["node 2"] != want {
+				t.Errorf("with %d a node and 8 in all, these are running: %v", own, of)
+			}
+		})
+	}
+}
+
+// The run of a kind with a limit that ends its goroutine makes room for the next.
+func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", func(context.Context, durable.Run) error { runtime.Goexit(); return nil },
+			durable.WithConcurrency(1), durable.WithRetry(1, sec, sec))
+		for i := range 10 {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(5 * sec)
+		if calls := r.runs(); len(calls) != 10 {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}
+
+// A node claims more tasks of a kind with a limit as soon as half of those that it holds have begun.
+func TestLimit_ofQuickRunsOnANode_isUsed(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		const tasks = 2000
+		m := c.join("another", durable.WithCatchUp(100_000))
+		c.overdue(tasks)
+		m.handle("note", sleeper(time.Millisecond), durable.WithConcurrency(4))
+		testkit.Settle(sec)
+		if calls := c.runs(); len(calls) != tasks {
+			t.Errorf("%d of %d tasks have run", len(calls), tasks)
+		}
+	})
+}
+
+// Shutdown leaves what waits for a limit to the next process.
+func TestLimit_atShutdown_leavesWhatWaits(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const tasks = 20
+		r.handle("k", sleeper(sec), durable.WithConcurrency(1))
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		testkit.Settle(2*sec + sec/2)
+		r.must(r.Shutdown(ctx))
+		calls := len(r.runs())
+		r.crash()
+		if left := r.Len(); calls != 2 || left != tasks-calls {
+			t.Errorf("%d have run, and %d of %d are left", calls, left, tasks)
+		}
 	})
 }
 

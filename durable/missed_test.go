@@ -254,3 +254,64 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 		})
 	})
 }
+
+// MissedSkip passes over what was due before the node was started.
+func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		s, err := durable.Join(ctx, c.engine, durable.WithTick(tick), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{Scheduler: s, c: c}
+		c.nodes = append(c.nodes, m)
+		m.handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		m.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 3})
+		time.Sleep(90 * sec)
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(2 * time.Minute)
+		calls := c.runs()
+		if len(calls) != 2 || !calls[0].Due.Equal(c.begin.Add(2*time.Minute)) {
+			t.Errorf("these are the runs: %v", briefly(calls))
+		}
+	})
+}
+
+// MissedSkip passes over what was due before a handler has come.
+func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		handle := func() { r.handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
+		handle()
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: durable.Forever})
+		r.crash()
+		r.start()
+		testkit.Settle(150 * sec)
+		handle()
+		testkit.Settle(time.Minute)
+		r.ranAt("a", 3*time.Minute)
+	})
+}
+
+// A run whose node has died is tried again, however old it is by then: it is not missed.
+func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		c.handle("k", func(m *member) durable.Handler {
+			return func(ctx context.Context, _ durable.Run) error {
+				if m == a {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		}, durable.WithMissed(durable.MissedSkip), durable.WithMissedAge(sec))
+		a.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Delay: sec / 10, Times: 2})
+		testkit.Settle(sec)
+		first := c.ran("a")
+		a.link.SetDown(true)
+		testkit.Settle(2 * lease)
+		if again := c.ran("a"); again.node != b.name || again.Token != first.Token || again.Attempt != 2 {
+			t.Errorf("after %v: %v, attempt %d", briefly([]nodeCall{first}), briefly([]nodeCall{again}), again.Attempt)
+		}
+	})
+}

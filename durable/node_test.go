@@ -251,6 +251,153 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
+// Shutdown waits until the end of a run is written whose first commit has failed, so that it does not run again.
+func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, end := c.nodes[0], make(chan struct{})
+		a.handle("k", func(context.Context, durable.Run) error { <-end; return nil })
+		a.add(durable.Task{Key: "a", Kind: "k"})
+		testkit.Settle(sec)
+		a.link.Next("Commit", memengine.Fault{Fail: true})
+		close(end)
+		synctest.Wait()
+		a.shutdown()
+		c.nodes = c.nodes[1:]
+		c.exists("a", false)
+		if s := a.Stats(); s.Succeeded != 1 || s.Node.EndsRefused != 0 {
+			t.Errorf("the accounts are %+v", s)
+		}
+	})
+}
+
+// A node forgets a task that it has claimed and another node has removed, once the engine has refused its start.
+func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a, b := c.nodes[0], c.nodes[1]
+		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+		if err := b.RemoveTask(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(10 * lease)
+		if calls, refused := c.runs(), a.Stats().Node.StartsRefused; len(calls) > 0 || refused > 2 {
+			t.Errorf("%d starts were refused, and these are the runs: %v", refused, briefly(calls))
+		}
+	})
+}
+
+// A node that removes a task, and has claimed another of that key before it hears of that, keeps the other.
+func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		var committed func()
+		m := c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, committed: func() {
+				if committed != nil {
+					committed()
+				}
+			}}
+		}, "note")
+		m.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		testkit.Settle(sec)
+		var due time.Duration
+		committed = func() {
+			committed = nil
+			due = time.Since(c.begin) + sec/2
+			c.addTx(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+			time.Sleep(300 * time.Millisecond) // it is claimed
+		}
+		if err := m.RemoveTask(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(5 * lease)
+		if ran := c.ran("k"); ran.at > due+2*tick {
+			t.Errorf("due at %v: %v", due, briefly([]nodeCall{ran}))
+		}
+	})
+}
+
+// A node knows the names of nodes that have joined after it has asked for the names.
+func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		for i := range 2 {
+			if i > 0 {
+				c.join("note")
+			}
+			m := c.nodes[i]
+			m.add(durable.Task{Key: m.name, Kind: "note", Delay: sec / 2})
+			if task, ok, err := a.Get(ctx, m.name); err != nil || !ok || task.Node != m.name {
+				t.Errorf("the task that %s holds is %+v, %v, %v", m.name, task, ok, err)
+			}
+		}
+	})
+}
+
+// Shutdown gives up a verb that waits for a lock, also one that was committed together with others.
+func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		m.add(durable.Task{Key: "locked", Kind: "note", Delay: hour})
+		tx := c.engine.Begin()
+		defer tx.Rollback()
+		if err := tx.Lock(ctx, "locked"); err != nil {
+			t.Fatal(err)
+		}
+		m.link.Next("Commit", memengine.Fault{Delay: 5 * time.Millisecond}, memengine.Fault{Delay: 5 * time.Millisecond})
+		add := func(key string) {
+			go func() { _ = m.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) }()
+			synctest.Wait()
+		}
+		add("alone")
+		add("alone, too") // what comes now waits for these two, and makes one group
+		removed := make(chan error, 1)
+		wait, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		go func() { removed <- m.RemoveTask(wait, "locked") }()
+		add("together")
+		testkit.Settle(sec)
+		c.exists("together", true)
+		began := time.Now()
+		m.shutdown()
+		if took := time.Since(began); took > 6*sec {
+			t.Errorf("Shutdown has taken %v", took)
+		}
+		if err := <-removed; !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("a removal that waits at the end: %v", err)
+		}
+		c.nodes = nil
+	})
+}
+
+// A node says that its engine is back, and that its lease had run out, also if its logger was busy meanwhile.
+func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
+	log := testkit.Quiet()
+	var lines []string
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		lines = append(lines, e.Message)
+		time.Sleep(10 * time.Second)
+	}))
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		for _, ends := range []bool{false, true} {
+			m.link.SetDown(true)
+			time.Sleep(sec)
+			if ends {
+				c.engine.Expire(m.name)
+				if _, err := c.engine.Reap(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.link.SetDown(false)
+			testkit.Settle(time.Minute)
+		}
+		all := strings.Join(lines, "\n")
+		away, back := strings.Count(all, "engine is away"), strings.Count(all, "engine is back")
+		if away != 2 || back != 2 || strings.Count(all, "joins again") != 1 {
+			t.Errorf("these were logged:\n%s", all)
+		}
+	}, durable.WithLogger(log))
+}
+
 // What a node has run takes no room any more, however large it was in all.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {

@@ -214,6 +214,29 @@ func TestBulk_whileTasksChange(t *testing.T) {
 	}
 }
 
+// Bulk leaves a task alone that another node has replaced between the look and the removal.
+func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		b, replaced := c.nodes[0], false
+		a := c.joinOver(func(to durable.Engine) durable.Engine {
+			return watched{Engine: to, commits: func() {
+				if replaced {
+					return
+				}
+				replaced = true
+				if err := b.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 2 * hour}); err != nil {
+					t.Error(err)
+				}
+			}}
+		}, "note")
+		b.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		if n, err := a.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove); n != 0 || err != nil || !replaced {
+			t.Errorf("Bulk has removed %d, %v", n, err)
+		}
+		c.exists("k", true)
+	})
+}
+
 // Tasks that repeat more often than Bulk needs for all of them are run once each.
 func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
@@ -456,6 +479,62 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
 	})
+}
+
+// overdue adds n tasks that were due an hour ago.
+func (c *cluster) overdue(n int) {
+	c.t.Helper()
+	at := time.Now().Add(-time.Hour)
+	batch := make(durable.Batch, n)
+	for i := range batch {
+		w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		batch[i] = w
+	}
+	if _, err := c.engine.Commit(ctx, 0, []durable.Batch{batch}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// On a node CatchUp is about the whole engine: the other nodes start overdue tasks as well.
+func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
+	const tasks, perSecond = 5000, 100
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		testkit.Settle(lease)
+		c.overdue(tasks)
+		testkit.Settle(15 * sec)
+		for _, m := range c.nodes {
+			is, err := m.CatchUp(ctx)
+			left := time.Duration(is.Left) * time.Second / perSecond
+			if err != nil || is.Left < tasks-16*perSecond || is.Left > tasks-14*perSecond ||
+				time.Until(is.Done) < left*9/10 || time.Until(is.Done) > left*11/10 {
+				t.Errorf("after 15 s it is %+v on %s, %v; at the rate it should be done in %v", is, m.name, err, left)
+			}
+		}
+	}, durable.WithCatchUp(perSecond))
+}
+
+// A count that takes long is used again, less the tasks that have been started since.
+func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
+	const tasks, perSecond = 1000, 100
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		m := c.nodes[0]
+		c.overdue(tasks)
+		testkit.Settle(3 * sec)
+		m.link.Next("Due", memengine.Fault{Delay: 20 * time.Millisecond})
+		first, err := m.CatchUp(ctx)
+		if err != nil || first.Left < tasks/2 {
+			t.Fatalf("%+v, %v, %d have run", first, err, len(c.runs()))
+		}
+		testkit.Settle(sec)
+		m.link.Next("Due", memengine.Fault{Fail: true}) // it is not counted again
+		again, err := m.CatchUp(ctx)
+		if started := first.Left - again.Left; err != nil || started < perSecond*9/10 || started > perSecond*11/10 {
+			t.Errorf("a second after %+v it is %+v, %v", first, again, err)
+		}
+	}, durable.WithCatchUp(perSecond))
 }
 
 // CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.

@@ -52,6 +52,23 @@ func TestPark_withinAnother(t *testing.T) {
 	})
 }
 
+// RetryAfter of no time, or less, has the run tried again at once.
+func TestRetryAfter_ofNoTime_isAtOnce(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		r.handle("k", func(_ context.Context, run durable.Run) error {
+			if run.Attempt < 3 {
+				return durable.RetryAfter(time.Duration(run.Attempt-2), errFail)
+			}
+			return nil
+		}, durable.WithRetry(3, time.Minute, time.Minute))
+		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		time.Sleep(2 * time.Second)
+		if calls := r.runs(); len(calls) != 3 {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}
+
 // completing returns a handler that completes its runs with the note.
 func completing(note string) durable.Handler {
 	return func(_ context.Context, run durable.Run) error {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,15 +17,17 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A heldStore is a store whose commits can be held up.
+// A heldStore is a store whose commits can be held up. It notes how many changes the largest has.
 type heldStore struct {
 	*memstore.Store
 	turn chan struct{} // has one value, which the test takes while commits are to wait
+	most int           // is read after Shutdown
 }
 
 func (s *heldStore) Commit(changes []durable.Change) error {
 	<-s.turn
 	defer func() { s.turn <- struct{}{} }()
+	s.most = max(s.most, len(changes))
 	return s.Store.Commit(changes)
 }
 
@@ -31,7 +35,7 @@ func (s *heldStore) Commit(changes []durable.Change) error {
 // counted after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{memstore.New(), make(chan struct{}, 1)}
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
 		s, err := durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))
 		if err != nil {
@@ -72,6 +76,70 @@ func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 		close(release)
 		if err := s.Shutdown(ctx); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A verb whose caller gives up while it waits for the store has no effect.
+func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
+			t.Fatal(err)
+		}
+		<-store.turn
+		answered := make(chan error, 2)
+		add := func(ctx context.Context, key string) {
+			go func() { answered <- s.AddTask(ctx, durable.Task{Key: key, Kind: "k", Delay: hour}) }()
+			synctest.Wait()
+		}
+		add(ctx, "first")
+		gaveUp, cancel := context.WithCancel(ctx)
+		add(gaveUp, "second")
+		cancel()
+		if err := <-answered; !errors.Is(err, context.Canceled) {
+			t.Errorf("the error of the second is %v", err)
+		}
+		store.turn <- struct{}{}
+		if err := errors.Join(<-answered, s.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+		if n := store.Reopen().Len(); n != 1 {
+			t.Errorf("the store has %d tasks", n)
+		}
+	})
+}
+
+// However many callers wait, a commit has a bounded number of them, so that the first does not wait long.
+func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
+	testkit.NotForRaces(t)
+	const callers, most = 6000, 4096
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
+			t.Fatal(err)
+		}
+		<-store.turn
+		var adds sync.WaitGroup
+		for i := range callers {
+			adds.Go(func() {
+				if err := s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: hour}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		store.turn <- struct{}{}
+		adds.Wait()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := store.Reopen().Len(); n != callers || store.most > most || store.most < most/4 {
+			t.Errorf("there are %d tasks, and a commit had %d", n, store.most)
 		}
 	})
 }
@@ -142,11 +210,12 @@ func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
 			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
 		time.Sleep(4 * time.Second)
 		calls := r.runs()
-		for _, c := range calls {
-			if c.Key == "third" {
-				return
-			}
+		if !slices.ContainsFunc(calls, func(c call) bool { return c.Key == "third" }) {
+			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
 		}
-		t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
+		time.Sleep(time.Minute)
+		if calls = append(calls, r.runs()...); len(calls) != 1002 {
+			t.Errorf("after a minute there were %d runs", len(calls))
+		}
 	}, durable.WithPoolSize(2))
 }

@@ -261,6 +261,37 @@ func TestPauseKind_tooMany_isRefused(t *testing.T) {
 	})
 }
 
+// Two pauses that are made durable together are both true.
+func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
+		store.turn <- struct{}{}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
+			t.Fatal(err)
+		}
+		<-store.turn
+		answered := make(chan error, 3)
+		call := func(verb func() error) {
+			go func() { answered <- verb() }()
+			synctest.Wait()
+		}
+		call(func() error { return s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: hour}) })
+		call(func() error { return s.PauseKind(ctx, "k") })
+		call(func() error { return s.PauseKind(ctx, "another") })
+		store.turn <- struct{}{}
+		if err := errors.Join(<-answered, <-answered, <-answered); err != nil {
+			t.Error(err)
+		}
+		if p, err := s.Paused(ctx); err != nil || !p.Has("k") || !p.Has("another") {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Settings of a later version are not understood, and so nothing starts.
 func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	later := []byte(`{"version":2,"some":"thing"}`)

@@ -67,6 +67,7 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 		"010c" + "000000000000000000000000" + "00": ErrCorrupt, // too many
 		"0801" + "05" + "00":                       ErrCorrupt, // a calendar shifted that is not there
 		"0901" + "00" + "00":                       ErrCorrupt, // a deadline of none
+		"0902" + "0a0a" + "00":                     ErrCorrupt, // one and a half
 		"0a00" + "00":                              ErrCorrupt, // an empty note
 		"7f00" + "00":                              ErrVersion,
 		"ff":                                       ErrCorrupt,
@@ -77,6 +78,20 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 		}
 		if _, err := decode(Record{Key: "k", Data: data}); !errors.Is(err, want) {
 			t.Errorf("the fields %s: %v, want %v", fields, err, want)
+		}
+	}
+}
+
+// A record of a task that repeats, and does not say when, is corrupt.
+func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
+	for _, times := range []int64{Forever, 2, 1} {
+		r := record{key: "k", kind: "kind", times: times, grid: 100, due: 100}
+		want := ErrCorrupt
+		if times == 1 {
+			want = nil
+		}
+		if got, err := decode(Record{Key: "k", Due: 100, Data: r.encode()}); !errors.Is(err, want) {
+			t.Errorf("%d times: %+v, %v", times, got, err)
 		}
 	}
 }

@@ -247,3 +247,47 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 		})
 	}
 }
+
+// SetTask gives a task a greater generation than that of the task that it replaces, also if that is ahead of the clock.
+func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
+		w, err := durable.NewWrite(task, time.Now().Add(24*hour).UnixNano())
+		r.must(err)
+		r.must(r.Restore(ctx, w.Record))
+		restored := r.info("a").Generation
+		r.must(r.SetTask(ctx, task))
+		if set := r.info("a").Generation; set <= restored {
+			t.Errorf("the generation of the restored task is %x, that of the one in its place %x", restored, set)
+		}
+	})
+}
+
+// The caller of Restore may use its bytes again.
+func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: r.begin.Add(sec)})
+		r.must(r.Restore(ctx, rec))
+		clear(rec.Data)
+		testkit.Settle(2 * sec)
+		if calls := r.runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
+			t.Errorf("%v", brief(calls))
+		}
+	})
+}
+
+// Restore refuses more than MaxBatch at once, and then restores nothing.
+func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
+		recs := make([]durable.Record, durable.MaxBatch/durable.MaxPayload)
+		for i := range recs {
+			rec.Key = fmt.Sprint(i)
+			recs[i] = rec
+		}
+		if err := r.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || r.Len() != 0 {
+			t.Errorf("%v, and there are %d tasks", err, r.Len())
+		}
+		r.must(r.Restore(ctx, recs[1:]...))
+	})
+}

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,4 +28,20 @@ func TestTiming_buckets_haveTheirBounds(t *testing.T) {
 	if last := TimingBound(TimingBuckets - 1); last < 10*time.Second {
 		t.Errorf("the last bound is %v, and a commit may take 10 s", last)
 	}
+}
+
+// A rate is that of the last ten seconds that are over, and known when there are as many.
+func TestRate_isOfTheSecondsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r rate
+		for second, want := range []float64{0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0} {
+			for range 10 * max(1-second, 0) { // in the first second alone
+				r.note(time.Now())
+			}
+			if perSecond, known := r.read(); perSecond != want || known != (second >= 10) {
+				t.Errorf("second %d: %v a second, %v, want %v", second, perSecond, known, want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }

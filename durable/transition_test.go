@@ -140,13 +140,25 @@ func TestRecord_interrupted(t *testing.T) {
 				want.failed = append(want.failed, before.failed...)
 			}
 		}
-		got := before.interrupted(c.starts, &kind{attempts: c.allowed}, 200)
+		counted := before
+		counted.starts = c.starts // as a keeper has them; a node has them of its claim
+		got := counted.interrupted(c.starts, &kind{attempts: c.allowed}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
 		}
 	}
 	if before.attempts != 1 || before.failure() != "why" {
 		t.Errorf("the record has become %+v", before)
+	}
+}
+
+// A run that is as old as its kind allows is made, and one that is older is passed over.
+func TestKind_passesOver_whatIsOlderThanItsAge(t *testing.T) {
+	k := kind{missed: MissedOnce, missedAge: 10}
+	for due, want := range map[int64]int64{91: None, 90: None, 89: 89, 50: 89} {
+		if to := k.passesOver(due, 100, true); to != want {
+			t.Errorf("at 100, what was due at %d is passed over up to %d, want %d", due, to, want)
+		}
 	}
 }
 

@@ -127,6 +127,78 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 	})
 }
 
+// While very many due tasks wait for a worker, no more are read into memory: they run later.
+func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
+	testkit.NotForRaces(t)
+	const waiting, more = 1<<16 + 1000, 1000
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: newStore()}
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithWindow(sec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Int32
+		end := make(chan struct{})
+		err = errors.Join(s.Start(), s.Handle("k", func(context.Context, durable.Run) error { <-end; ran.Add(1); return nil }))
+		for i := range waiting + more {
+			task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec / 2}
+			if i >= waiting {
+				task.Delay = 5 * sec
+			}
+			err = errors.Join(err, s.AddTask(ctx, task))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(10 * sec)
+		if n := store.records.Load(); n > 0 {
+			t.Errorf("%d tasks were read", n)
+		}
+		close(end)
+		testkit.Settle(time.Minute)
+		if n := ran.Load(); n != waiting+more {
+			t.Errorf("%d tasks have run", n)
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A store that fails in the middle of a large backlog ends it: also when no start is to be made durable any more.
+func TestStoreFails_inALargeBacklog_nothingRunsAnyMore(t *testing.T) {
+	const tasks, before = 12_000, 9000
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{Store: newStore()}
+		s, err := durable.New(f, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithCatchUp(100_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Int32
+		all := make([]durable.Task, tasks)
+		for i := range all {
+			all[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k"}
+		}
+		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error {
+			f.commit.Store(ran.Add(1) >= before)
+			time.Sleep(time.Millisecond)
+			return nil
+		}), s.AddTask(ctx, all...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(sec)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Settle(time.Minute)
+		if n := ran.Load(); n < before || n > before+2 || !errors.Is(s.Err(), errDisk) {
+			t.Errorf("%d runs, and Err is %v", n, s.Err())
+		}
+		_ = s.Shutdown(ctx) // its error is that of the store
+	})
+}
+
 func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
 		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: sec}); err != nil {
