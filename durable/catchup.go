@@ -161,7 +161,7 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	c.mu.Lock()
 	c.under = &found
 	c.mu.Unlock()
-	if !s.below.mayBeOverdue() {
+	if len(is.kinds) == 0 || !s.below.mayBeOverdue() {
 		return is, nil
 	}
 	over := stretch{after: Position{Due: None}, until: is.until}

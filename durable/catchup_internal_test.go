@@ -4,6 +4,7 @@ package durable
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -18,4 +19,24 @@ func TestOverdueStarts_ofTasksThatWereNotCounted(t *testing.T) {
 	if n := o.counted.Load(); n != 100 {
 		t.Errorf("%d are subtracted, want 100", n)
 	}
+}
+
+// A rate is that of the last ten seconds that are over, and not known before.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r rate
+		for i := range 250 {
+			perSecond, ok := r.read()
+			if known := i >= 100; i > 0 && ok != known || known && perSecond != 10 {
+				t.Errorf("after %v it is %v, %v", time.Duration(i)*100*time.Millisecond, perSecond, ok)
+			}
+			r.note(time.Now())
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		r.note(time.Now())
+		if _, ok := r.read(); ok {
+			t.Error("it is known after a pause")
+		}
+	})
 }

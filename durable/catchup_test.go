@@ -155,3 +155,27 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 		a.link.SetFaults(nil)
 	})
 }
+
+// The end of a backlog is that of all nodes together.
+func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
+	const tasks, perSecond = 2000, 20
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		if err := a.PauseKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range tasks {
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+		}
+		time.Sleep(time.Minute)
+		if err := a.ResumeKind(ctx, "note"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20*sec + sec/2)
+		got, err := a.CatchUp(ctx)
+		want := time.Duration(got.Left) * sec / perSecond
+		if err != nil || got.Left > tasks-15*perSecond || time.Until(got.Done) < want*9/10 || time.Until(got.Done) > want*11/10 {
+			t.Errorf("it is done in %v, want %v: %+v, %v", time.Until(got.Done), want, got, err)
+		}
+	}, durable.WithCatchUp(perSecond), durable.WithPoolSize(16)) // so that no node queues all of it
+}

@@ -75,8 +75,8 @@ func (n *node) tend() *term {
 
 // joinAgain returns a new term, or nil if the engine does not answer or the node has left.
 func (n *node) joinAgain() *term {
-	n.joining.Lock()
-	defer n.joining.Unlock()
+	n.joining <- struct{}{}
+	defer func() { <-n.joining }()
 	if n.left {
 		return nil
 	}
@@ -386,9 +386,9 @@ func (n *node) reap() {
 
 // leave ends the membership for good, so that others take over at once.
 func (n *node) leave() {
-	n.joining.Lock()
+	n.joining <- struct{}{}
 	n.left = true
-	n.joining.Unlock()
+	<-n.joining
 	t := n.current()
 	if t == nil {
 		return

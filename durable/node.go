@@ -65,8 +65,8 @@ type node struct {
 	look     chan struct{} // there is something for the member's goroutine
 	reread   chan struct{} // what is paused has changed
 
-	joining sync.Mutex // held while it joins, and protects below
-	left    bool       // it does not join again
+	joining chan struct{} // has something while it joins again, and protects below: a mutex would stop a bubble
+	left    bool          // it does not join again
 
 	mu         sync.Mutex // protects below
 	term       *term      // nil while it is not a member
@@ -172,7 +172,8 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n := &node{
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
-		held: make(map[string]*live), overdue: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
+		joining: make(chan struct{}, 1),
+		held:    make(map[string]*live), overdue: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

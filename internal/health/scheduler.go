@@ -21,8 +21,8 @@ const (
 	Unhandled   Kind = "unhandled" // due tasks have a kind without a handler
 	Failing     Kind = "failing"   // most attempts of a kind have failed lately
 	Parked      Kind = "parked"    // tasks are parked
-	NodeLost    Kind = "taken"     // a lease has run out lately, and other nodes have taken the tasks over
 	CatchingUp  Kind = "backlog"   // overdue tasks are left
+	NodeLost    Kind = "taken"     // a lease has run out lately, and other nodes have taken the tasks over
 )
 
 // The kinds of the notes, which are no alarm.
