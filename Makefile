@@ -136,9 +136,9 @@ night-walks:
 
 .PHONY: night-long
 night-long:
-	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 10 + 1 ))/10
-	$(MAKE) damage
 	$(MAKE) zones
+	$(MAKE) damage
+	$(MAKE) mutate MUTANTS=$$(( $(SEED) % 10 + 1 ))/10
 
 .PHONY: fetch
 fetch: ## Download what the tests and the tools need
