@@ -72,7 +72,7 @@ func (k *keeper) work() workload {
 func (n *node) work() workload {
 	w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg)
 	due := n.backlog.oldest()
-	if !w.isStuck(due != None) {
+	if !n.isStuck(&w, due != None) {
 		return w
 	}
 	now := n.clock.earliest(n.own())
@@ -82,6 +82,25 @@ func (n *node) work() workload {
 		}
 	}
 	return w
+}
+
+// isStuck is that of the workload, or reports that overdue tasks of a kind are left to other nodes, because the workers
+// that the kind may have here are busy with long runs.
+func (n *node) isStuck(w *workload, overdue bool) bool {
+	if w.isStuck(overdue) {
+		return true
+	}
+	if w.longest < longRun {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, kind := range n.kinds.unlimited() {
+		if n.isStuckOnLocked(kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // oldest returns when the first task was due that no limit holds back, or None if there is none.
@@ -136,7 +155,7 @@ func (n *node) keepLookout() {
 			return
 		}
 		began, due := time.Now(), int64(None)
-		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); w.isStuck(n.backlog.oldest() != None) {
+		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, n.backlog.oldest() != None) {
 			due = n.firstFree()
 		}
 		n.free.Store(due)
