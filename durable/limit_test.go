@@ -404,20 +404,6 @@ func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 	})
 }
 
-// A node claims more tasks of a kind with a limit as soon as half of those that it holds have begun.
-func TestLimit_ofQuickRunsOnANode_isUsed(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		const tasks = 2000
-		m := c.join("another", durable.WithCatchUp(100_000))
-		c.overdue(tasks)
-		m.handle("note", sleeper(time.Millisecond), durable.WithConcurrency(4))
-		testkit.Settle(sec)
-		if calls := c.runs(); len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
-		}
-	})
-}
-
 // Shutdown leaves what waits for a limit to the next process.
 func TestLimit_atShutdown_leavesWhatWaits(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
