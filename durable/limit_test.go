@@ -404,6 +404,26 @@ func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 	})
 }
 
+// Of large tasks that wait for a limit few are in memory.
+func TestLimit_ofLargeTasks_holdsFew(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const tasks, most = 20, 5
+		r.handle("k", sleeper(time.Minute), durable.WithConcurrency(1))
+		payload := make([]byte, durable.MaxPayload)
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload})
+		}
+		testkit.Settle(2 * sec)
+		if held, _ := durable.Held(r.Scheduler, "k"); held == 0 || held > most {
+			t.Errorf("%d are in memory", held)
+		}
+		testkit.Settle(tasks * time.Minute)
+		if calls := r.runs(); len(calls) != tasks {
+			t.Errorf("%d of %d have run", len(calls), tasks)
+		}
+	})
+}
+
 // Shutdown leaves what waits for a limit to the next process.
 func TestLimit_atShutdown_leavesWhatWaits(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
