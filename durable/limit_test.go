@@ -404,16 +404,22 @@ func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 	})
 }
 
-// A node claims more tasks of a kind with a limit as soon as half of those that it holds have begun.
-func TestLimit_ofQuickRunsOnANode_isUsed(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		const tasks = 2000
-		m := c.join("another", durable.WithCatchUp(100_000))
-		c.overdue(tasks)
-		m.handle("note", sleeper(time.Millisecond), durable.WithConcurrency(4))
-		testkit.Settle(sec)
-		if calls := c.runs(); len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
+// Of large tasks that wait for a limit few are in memory.
+func TestLimit_ofLargeTasks_holdsFew(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		const tasks, most = 20, 5
+		r.handle("k", sleeper(time.Minute), durable.WithConcurrency(1))
+		payload := make([]byte, durable.MaxPayload)
+		for i := range tasks {
+			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload})
+		}
+		testkit.Settle(2 * sec)
+		if held, _ := durable.Held(r.Scheduler, "k"); held == 0 || held > most {
+			t.Errorf("%d are in memory", held)
+		}
+		testkit.Settle(tasks * time.Minute)
+		if calls := r.runs(); len(calls) != tasks {
+			t.Errorf("%d of %d have run", len(calls), tasks)
 		}
 	})
 }

@@ -278,6 +278,27 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 	})
 }
 
+// A run that has failed is tried again after downtime, and not passed over as missed.
+func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		handle := func(f durable.Handler) {
+			r.handle("k", f, durable.WithMissed(durable.MissedSkip), durable.WithRetry(3, time.Minute, time.Minute))
+		}
+		handle(func(context.Context, durable.Run) error { return errFail })
+		r.add(durable.Task{Key: "a", Kind: "k", Interval: hour, Times: durable.Forever, Delay: sec})
+		testkit.Settle(2 * sec)
+		r.ranAt("a", sec)
+		r.crash()
+		testkit.Settle(10 * time.Minute)
+		handle(ok)
+		r.start()
+		testkit.Settle(sec)
+		if calls := r.ranAt("a", 10*time.Minute+2*sec); calls[0].Attempt != 2 || calls[0].Token.Seq != 0 {
+			t.Errorf("%+v", calls[0])
+		}
+	})
+}
+
 // MissedSkip passes over what was due before a handler has come.
 func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

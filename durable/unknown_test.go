@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -71,5 +72,30 @@ func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	})
+}
+
+// A brieflyFull engine refuses commits until then.
+type brieflyFull struct {
+	durable.Engine
+	until time.Time
+}
+
+func (e brieflyFull) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
+) ([]durable.Result, error) {
+	if time.Now().Before(e.until) {
+		return full{}.Commit(ctx, by, batches)
+	}
+	return e.Engine.Commit(ctx, by, batches)
+}
+
+// A call that has certainly had no effect is made again for a second.
+func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
+	inCluster(t, 0, func(t *testing.T, c *cluster) {
+		m := c.joinOver(func(to durable.Engine) durable.Engine {
+			return brieflyFull{to, time.Now().Add(sec / 2)}
+		}, "note")
+		m.add(durable.Task{Key: "a", Kind: "note", Delay: hour})
+		c.exists("a", true)
 	})
 }
