@@ -52,6 +52,11 @@
 //
 // What is failing and overloaded is that of the scheduler that is asked, the rest is that of all nodes.
 //
+// # Incidents
+//
+// README.md has a table of incidents: what you see on the page, what it means, and what to do. All of them are
+// replayed with real processes, by make incidents.
+//
 // # Cost
 //
 // The handler reads the accounts of each wheel every five seconds and keeps the readings of an hour: 720, which

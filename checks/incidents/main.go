@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -102,11 +103,13 @@ func (r *result) print(out io.Writer, name string, b backend) {
 
 // A world is what the incidents share.
 type world struct {
-	dir     string // of the command, the stores and what was scraped
-	command string // the path of cmd/timewheel
+	dir     string        // of the command, the stores and what was scraped
+	within  time.Duration // how long the truth may take
+	gone    time.Duration // and the end
+	command string        // the path of cmd/timewheel; empty until it is needed
 	rules   []rule
 	server  *pgtest.Server // nil until an incident needs it
 	noPG    error          // why there is none
-	schemas int            // that were made on it
+	scenes  atomic.Int64   // that were made
 	late    string         // the path of this program with a package time that can be wrong; empty until it is needed
 }

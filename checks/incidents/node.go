@@ -43,7 +43,7 @@ type node struct {
 const (
 	workers = 8
 	catchUp = 2000 // overdue tasks that start in a second, so that 200,000 take a while
-	lease   = 2 * time.Second
+	lease   = 4 * time.Second
 	source  = "shop" // the name of the scheduler, or of the wheel
 	page    = "/debug/timewheel/"
 

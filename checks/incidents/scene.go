@@ -82,11 +82,26 @@ func (w *world) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.rules, err = readRules(filepath.Join(root, "metrics", "prometheus", "timewheel.yml")); err != nil {
+	w.within, w.gone = trueWithin, goneWithin
+	w.rules, err = readRules(filepath.Join(root, "metrics", "prometheus", "timewheel.yml"))
+	return err
+}
+
+// needCommand builds the command if it is not there.
+func (w *world) needCommand(ctx context.Context) error {
+	if w.command != "" {
+		return nil
+	}
+	root, err := root(ctx)
+	if err != nil {
 		return err
 	}
-	w.command = filepath.Join(w.dir, "timewheel")
-	return build(ctx, root, w.command, "./cmd/timewheel")
+	path := filepath.Join(w.dir, "timewheel")
+	if err := build(ctx, root, path, "./cmd/timewheel"); err != nil {
+		return err
+	}
+	w.command = path
+	return nil
 }
 
 // close ends the server and deletes what was made.
@@ -125,17 +140,17 @@ func (w *world) postgres() error {
 }
 
 // stage makes a scene. The caller must call strike.
-func (w *world) stage(on backend) (s *scene, err error) {
-	w.schemas++
+func (w *world) stage(ctx context.Context, on backend) (s *scene, err error) {
+	name := fmt.Sprint("incident", w.scenes.Add(1))
 	s = &scene{
-		world: w, on: on, dir: filepath.Join(w.dir, strconv.Itoa(w.schemas)), schema: fmt.Sprint("incident", w.schemas),
+		world: w, on: on, dir: filepath.Join(w.dir, name), schema: name,
 		http: &http.Client{Timeout: patience},
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
 	if on.onPostgres() {
-		if err := w.postgres(); err != nil {
+		if err := errors.Join(w.needCommand(ctx), w.postgres()); err != nil {
 			return nil, err
 		}
 		if s.proxy, err = pgtest.NewProxy(w.server); err != nil {

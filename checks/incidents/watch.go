@@ -174,7 +174,7 @@ func (s *scene) read(ctx context.Context, exprs []string) (m moment, err error) 
 	return m, nil
 }
 
-// wrong returns what is not as the view has it on the pages and in the metrics.
+// wrong returns what is not as the view has it on the pages.
 func (m moment) wrong(v view) (all []string) {
 	for i, name := range m.names {
 		if err := m.silent[name]; err != nil {
@@ -182,9 +182,6 @@ func (m moment) wrong(v view) (all []string) {
 		} else if text := v.wrong(m.pages[name], i == 0); text != "" {
 			all = append(all, "page of "+name+": "+text)
 		}
-	}
-	for _, expr := range m.lacks {
-		all = append(all, "metrics: not so: "+expr)
 	}
 	return all
 }
@@ -206,7 +203,7 @@ var healthy = view{headline: "well", says: "^Working"}
 
 // replay replays an incident.
 func (w *world) replay(ctx context.Context, i incident, on backend) (r result) {
-	s, err := w.stage(on)
+	s, err := w.stage(ctx, on)
 	if errors.Is(err, pgtest.ErrNotInstalled) {
 		return result{skipped: err.Error()}
 	}
@@ -309,7 +306,7 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 		return err
 	}
 	if len(i.seeds) == 0 {
-		if _, wrong, err := s.until(ctx, healthy, time.Now().Add(patience), i.stays); err != nil || wrong != nil {
+		if _, wrong, err := s.until(ctx, healthy, time.Now().Add(patience), ""); err != nil || wrong != nil {
 			return fmt.Errorf("before the incident: %w%s", err, strings.Join(wrong, ", "))
 		}
 	}
@@ -340,14 +337,14 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 	ended := time.Now()
 	v := healthy
 	v.may = i.keeps
-	at, wrong, err := s.until(ctx, v, ended.Add(goneWithin), i.stays)
+	at, wrong, err := s.until(ctx, v, ended.Add(s.gone), i.stays)
 	if err != nil {
 		return err
 	}
 	if r.isGone = max(at.Sub(ended), time.Millisecond); wrong != nil {
 		r.isGone = 0
 		for _, text := range wrong {
-			r.fail("%v after the end: %s", goneWithin, text)
+			r.fail("%v after the end: %s", s.gone, text)
 		}
 	}
 	return nil
@@ -355,12 +352,11 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 
 // hold reads until the view is true, and for as long as it has to stay so.
 func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result) error {
-	until := known.Add(max(i.holds, trueWithin, i.seen.alarm+trueWithin))
 	said := make(map[string]bool) // what is wrong, without its numbers
-	fail := func(m moment, text string) {
+	fail := func(after time.Duration, text string) {
 		if kind := numbers.ReplaceAllString(text, "#"); !said[kind] && len(said) < 5 {
 			said[kind] = true
-			r.fail("after %.1f s: %s", m.asked.Sub(known).Seconds(), text)
+			r.fail("after %.1f s: %s", after.Seconds(), text)
 		}
 	}
 	alarmed := len(i.seen.alerts) == 0
@@ -369,29 +365,36 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 		if err != nil {
 			return err
 		}
+		after := m.asked.Sub(known)
 		wrong := m.wrong(i.seen)
-		if wrong == nil && r.isTrue == 0 {
-			r.isTrue = max(m.asked.Sub(known), time.Millisecond)
+		if len(wrong) == 0 && len(m.lacks) == 0 && r.isTrue == 0 {
+			r.isTrue = max(after, time.Millisecond)
 		}
-		if m.asked.Sub(known) >= trueWithin {
+		if after >= s.within {
 			for _, text := range wrong {
-				fail(m, text)
+				fail(after, text)
+			}
+		}
+		if after >= s.within+scrapeEvery {
+			for _, expr := range m.lacks {
+				fail(after, "metrics: not so: "+expr)
 			}
 		}
 		for _, alert := range m.false(i.seen) {
-			fail(m, "a false alert: "+alert)
+			fail(after, "a false alert: "+alert)
 		}
-		alarmed = alarmed || len(m.missing(i.seen)) == 0
-		if m.asked.Before(until) {
-			if err := pause(ctx); err != nil {
-				return err
-			}
-			continue
+		if missing := m.missing(i.seen); len(missing) == 0 {
+			alarmed = true
+		} else if !alarmed && after >= i.seen.alarm+s.within+scrapeEvery {
+			fail(after, "no alert "+strings.Join(missing, ", "))
 		}
-		if !alarmed {
-			fail(m, "no alert "+strings.Join(m.missing(i.seen), ", "))
+		late := after >= max(i.holds, i.seen.alarm)+s.within+s.gone // which says how late it is true
+		if after >= max(i.holds, trueWithin) && (late || alarmed && r.isTrue > 0) {
+			return nil
 		}
-		return nil
+		if err := pause(ctx); err != nil {
+			return err
+		}
 	}
 }
 
