@@ -16,7 +16,7 @@ const clockEnv = "TIMEWHEEL_TEST_CLOCK"
 
 // wrongClock builds this program with a package time that can be wrong. It takes a minute or two.
 func (w *world) wrongClock(ctx context.Context) error {
-	if w.late != "" {
+	if w.skewed != "" {
 		return nil
 	}
 	root, err := root(ctx)
@@ -27,10 +27,10 @@ func (w *world) wrongClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(w.dir, "late")
+	path := filepath.Join(w.dir, "skewed")
 	if err := build(ctx, root, path, "-overlay", overlay, "./checks/incidents"); err != nil {
 		return err
 	}
-	w.late = path
+	w.skewed = path
 	return nil
 }

@@ -111,5 +111,5 @@ type world struct {
 	server  *pgtest.Server // nil until an incident needs it
 	noPG    error          // why there is none
 	scenes  atomic.Int64   // that were made
-	late    string         // the path of this program with a package time that can be wrong; empty until it is needed
+	skewed  string         // the path of this program with a package time that can be wrong; empty until it is needed
 }

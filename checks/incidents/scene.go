@@ -226,7 +226,7 @@ func (s *scene) joinAs(clock string, n node) (*process, error) {
 		return nil, err
 	}
 	if clock != "" {
-		program = s.late
+		program = s.skewed
 	}
 	p := &process{node: n, cmd: exec.Command(program), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text), clockEnv+"="+clock)

@@ -279,7 +279,7 @@ var incidents = []incident{
 	{
 		name:  "a node shuts down",
 		on:    []backend{two},
-		begin: doAll(beat, add("kind=slow&n=4"), func(s *scene) error { return s.stop(s.all()[1]) }),
+		begin: doAll(beat, func(s *scene) error { return s.stopBusy(s.all()[1]) }),
 		seen: view{
 			headline: "well", says: "^Working",
 			metrics: []string{"timewheel_durable_takeovers_total == 0"},
@@ -292,7 +292,7 @@ var incidents = []incident{
 	{
 		name:  "a rolling deploy",
 		on:    []backend{two},
-		begin: doAll(beat, add("kind=slow&n=12"), deploy),
+		begin: doAll(beat, deploy),
 		seen: view{
 			headline: "well", says: "^Working.* 2 nodes",
 			metrics: []string{"max(timewheel_durable_takeovers_total) == 0"},
@@ -508,11 +508,20 @@ func deploy(s *scene) error {
 		if err := join(append([]string{sms}, kinds...))(s); err != nil {
 			return err
 		}
-		if err := s.stop(p); err != nil {
+		if err := s.stopBusy(p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stopBusy has a process shut down while half of its workers are busy.
+func (s *scene) stopBusy(p *process) error {
+	if err := s.order(p, "add", fmt.Sprintf("kind=slow&n=%d", workers/2)); err != nil {
+		return err
+	}
+	time.Sleep(slowTime / 6) // they are running
+	return s.stop(p)
 }
 
 func holdRequests(s *scene) error {

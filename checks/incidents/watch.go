@@ -91,8 +91,10 @@ func (r reading) String() string {
 	return text
 }
 
-// matches reports whether the pattern is in the text, or is the whole of a kind.
+// matches reports whether the pattern is somewhere in the text.
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
+// isKind reports whether the pattern is that of the kind. An empty one is that of none.
 func isKind(pattern, kind string) bool {
 	return pattern != "" && matches("^(?:"+pattern+")$", kind)
 }
@@ -240,6 +242,9 @@ var errCannot = errors.New("cannot be replayed here")
 
 // falseFinding reads all pages until ctx is done, or a page has a finding of one of the kinds, which it returns.
 func (s *scene) falseFinding(ctx context.Context, never string) string {
+	if never == "" {
+		return ""
+	}
 	ticker := time.NewTicker(readEvery)
 	defer ticker.Stop()
 	for {
@@ -306,8 +311,12 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 		return err
 	}
 	if len(i.seeds) == 0 {
-		if _, wrong, err := s.until(ctx, healthy, time.Now().Add(patience), ""); err != nil || wrong != nil {
-			return fmt.Errorf("before the incident: %w%s", err, strings.Join(wrong, ", "))
+		_, wrong, err := s.until(ctx, healthy, time.Now().Add(patience), "")
+		if wrong != nil {
+			err = fmt.Errorf("before the incident: %s", strings.Join(wrong, ", "))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if i.begin != nil {
