@@ -144,7 +144,7 @@ func (w *world) stage(ctx context.Context, on backend) (s *scene, err error) {
 	name := fmt.Sprint("incident", w.scenes.Add(1))
 	s = &scene{
 		world: w, on: on, dir: filepath.Join(w.dir, name), schema: name,
-		http: &http.Client{Timeout: patience},
+		http: &http.Client{Timeout: 3 * patience}, // 200,000 tasks are removed by one request
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err

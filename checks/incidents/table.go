@@ -234,7 +234,7 @@ var incidents = []incident{
 		after: 5 * time.Second, // until there are calls enough
 		seen: view{
 			headline: "well|overloaded|backlog",
-			metrics:  []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.2"},
+			metrics:  []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.1"},
 			may:      append([]string{"TimewheelDurableLeaseLate"}, busyAlerts...),
 			asks:     []question{{args: []string{"stats"}, prints: "quick"}},
 		},
@@ -531,7 +531,7 @@ func holdRequests(s *scene) error {
 
 // slowRequests delays each message to the server.
 func slowRequests(s *scene) error {
-	s.proxy.Disturb(func([]byte) (pgtest.Fault, time.Duration) { return pgtest.None, 300 * time.Millisecond })
+	s.proxy.Disturb(func([]byte) (pgtest.Fault, time.Duration) { return pgtest.None, 150 * time.Millisecond })
 	s.later(func() { s.proxy.Disturb(nil) })
 	return nil
 }

@@ -311,7 +311,11 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 		return err
 	}
 	if len(i.seeds) == 0 {
-		_, wrong, err := s.until(ctx, healthy, time.Now().Add(patience), "")
+		before := healthy
+		if s.on == two || s.on == stuck {
+			before.says += ".* 2 nodes"
+		}
+		_, wrong, err := s.until(ctx, before, time.Now().Add(patience), "")
 		if wrong != nil {
 			err = fmt.Errorf("before the incident: %s", strings.Join(wrong, ", "))
 		}
