@@ -264,8 +264,14 @@ func (s *scene) falseFinding(ctx context.Context, never string) string {
 	}
 }
 
-// readEvery is the pause between two readings of the pages.
-const readEvery = 300 * time.Millisecond
+const (
+	// readEvery is the pause between two readings of the pages.
+	readEvery = 300 * time.Millisecond
+
+	// falseFor is how long an alert's expression may have a result that it should not have. An alert itself needs longer
+	// to fire, unless it is about what does not change from one moment to the next.
+	falseFor = 5 * time.Second
+)
 
 // scrapeAll scrapes all processes until ctx is done.
 func (s *scene) scrapeAll(ctx context.Context) {
@@ -372,6 +378,7 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 			r.fail("after %.1f s: %s", after.Seconds(), text)
 		}
 	}
+	since := make(map[string]time.Time) // when a false alert began
 	alarmed := len(i.seen.alerts) == 0
 	for {
 		m, err := s.read(ctx, i.seen.metrics)
@@ -393,8 +400,14 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 				fail(after, "metrics: not so: "+expr)
 			}
 		}
-		for _, alert := range m.false(i.seen) {
-			fail(after, "a false alert: "+alert)
+		untrue := m.false(i.seen)
+		maps.DeleteFunc(since, func(alert string, _ time.Time) bool { return !slices.Contains(untrue, alert) })
+		for _, alert := range untrue {
+			if _, ok := since[alert]; !ok {
+				since[alert] = m.asked
+			} else if m.asked.Sub(since[alert]) > falseFor {
+				fail(after, "a false alert: "+alert)
+			}
 		}
 		if missing := m.missing(i.seen); len(missing) == 0 {
 			alarmed = true
@@ -412,7 +425,7 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 }
 
 // numbers are those of a text, and the units after them.
-var numbers = regexp.MustCompile(`[0-9]+[0-9,.]*( (µs|ms|s|min|h)\b)?`)
+var numbers = regexp.MustCompile(`just now|[0-9]+[0-9,.]*( (µs|ms|s|min|h)\b)?( ago)?`)
 
 // until reads until the view is true but for findings of the kinds that may stay. It returns when that was, or what is
 // wrong at the deadline.
