@@ -22,6 +22,7 @@ CHAOS       ?= 2h
 HISTORIES   ?= 300
 MUTANTS     ?= 1/1
 HUNT        ?= 3600
+INCIDENTS   ?=
 LOAD        ?= 10
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
@@ -131,6 +132,7 @@ night-walks:
 	$(MAKE) histories HISTORIES=5000
 	$(MAKE) crashes
 	$(MAKE) chaos CHAOS=10m
+	$(MAKE) incidents
 	$(MAKE) churn LIVE=300000
 	$(MAKE) peers
 
@@ -220,6 +222,10 @@ crashes: ## Kill a process that works on a durable store, KILLS times
 .PHONY: chaos
 chaos: postgres ## Kill, pause and cut off processes on PostgreSQL for CHAOS: writes chaos.txt
 	CHAOS=$(CHAOS) CHAOS_REPORT=$(CURDIR)/chaos.txt POSTGRES_REQUIRED=1 $(GO) test -count=1 -run 'TestChaos_|TestContract_' -v -timeout 4h ./durable/postgres
+
+.PHONY: incidents
+incidents: postgres ## Replay incidents, all or those that match INCIDENTS, and check what page, metrics, alerts and command say
+	$(GO) run ./checks/incidents -run '$(INCIDENTS)'
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour

@@ -64,6 +64,11 @@
 // What was read before an outage of the engine is not judged after it, but read again. What is shown and was read
 // more than 15 s ago has its age, and no node is late by a reading that is older.
 //
+// # Incidents
+//
+// README.md has a table of incidents: what you see on the page, what it means, and what to do. All of them are
+// replayed with real processes, by make incidents.
+//
 // # Cost
 //
 // The handler reads the accounts of each wheel every five seconds and keeps the readings of an hour: 720, which

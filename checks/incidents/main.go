@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+// Incidents replays the incidents of dashboard/README.md with real processes, on a wheel, an embedded store and one or
+// two nodes on PostgreSQL. It checks what the page, the metrics, the alerts and the command say: the truth within three
+// seconds, and within fifteen seconds of the end nothing of it any more.
+//
+//	go run ./checks/incidents -run 'killed|stopped'
+//
+// It prints a line for each incident and backend, and ends with status 1 if one of them was not reported as it should
+// be.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+func main() {
+	if text := os.Getenv(nodeEnv); text != "" {
+		os.Exit(serve(text))
+	}
+	run := flag.String("run", "", "the incidents whose name and backend match the `regexp`, such as 'killed' or '^database .* two nodes'")
+	flag.Parse()
+	chosen, err := regexp.Compile(*run)
+	if err != nil || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "incidents: -run is no regular expression, or there are other arguments")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := replay(ctx, chosen, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "incidents:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// replay replays the incidents that are chosen, and prints a line for each backend of each, with what is wrong below
+// it. It reports whether all is as it should be.
+func replay(ctx context.Context, chosen *regexp.Regexp, out io.Writer) (ok bool, err error) {
+	w := &world{}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.open(ctx); err != nil {
+		return false, err
+	}
+	ok = true
+	fmt.Fprintf(out, "%-28s %-18s %9s %9s\n", "incident", "backend", "true", "gone")
+	for _, i := range incidents {
+		for _, b := range i.on {
+			if ctx.Err() != nil || !chosen.MatchString(i.name+" "+string(b)) {
+				continue
+			}
+			r := w.replay(ctx, i, b)
+			ok = ok && len(r.wrong) == 0
+			r.print(out, i.name, b)
+		}
+	}
+	return ok, ctx.Err()
+}
+
+// A result is how an incident was reported.
+type result struct {
+	isTrue, isGone time.Duration // since the beginning of what can be known, and since the end; 0 if it never was
+	wrong          []string
+	skipped        string // why it was not replayed, or empty
+}
+
+func (r *result) fail(format string, args ...any) {
+	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+}
+
+func (r *result) print(out io.Writer, name string, b backend) {
+	if r.skipped != "" {
+		fmt.Fprintf(out, "%-28s %-18s %s\n", name, b, r.skipped)
+		return
+	}
+	seconds := func(d time.Duration) string {
+		if d == 0 {
+			return "never"
+		}
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	fmt.Fprintf(out, "%-28s %-18s %9s %9s\n", name, b, seconds(r.isTrue), seconds(r.isGone))
+	for _, text := range r.wrong {
+		fmt.Fprintf(out, "    %s\n", text)
+	}
+}
+
+// A world is what the incidents share.
+type world struct {
+	dir     string        // of the command, the stores and what was scraped
+	within  time.Duration // how long the truth may take
+	gone    time.Duration // and the end
+	command string        // the path of cmd/timewheel; empty until it is needed
+	rules   []rule
+	server  *pgtest.Server // nil until an incident needs it
+	noPG    error          // why there is none
+	scenes  atomic.Int64   // that were made
+	skewed  string         // the path of this program with a package time that can be wrong; empty until it is needed
+}

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// every is all findings.
+const every = ".*"
+
+// lost are the findings about nodes that are late or gone.
+const lost = "lease|taken"
+
+// What the alerts say of workers that are stuck.
+var busyAlerts = []string{"TimewheelNothingStarts", "TimewheelWorkersBusy", "TimewheelDurableNothingStarts",
+	"TimewheelDurableBacklogGrows", "TimewheelOldestWait", "TimewheelDurableOldestWait"}
+
+// longest is of handlers that hang.
+const longest = `max(timewheel_durable_kind_longest_run_seconds{kind="hang"}) > 1`
+
+// incidents is the table that dashboard/README.md explains, in its order.
+var incidents = []incident{
+	{
+		name:  "all workers stuck",
+		on:    []backend{wheel},
+		begin: add("kind=hang&n=40"),
+		after: time.Second,
+		seen: view{
+			headline: "overloaded", says: "8 of 8 workers busy.*32 runs wait",
+			metrics: []string{"timewheel_oldest_wait_seconds > 1", "timewheel_runs_waiting == 32", "timewheel_runs_running == 8"},
+			alerts:  []string{"TimewheelOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
+		},
+		also: started(hang, 8),
+		end:  release,
+	},
+	{
+		name:  "all workers stuck",
+		on:    []backend{store, one},
+		begin: add("kind=hang&n=40"),
+		after: time.Second,
+		seen: view{
+			headline: "overloaded", says: "8 of 8 workers busy.*(32|hang)",
+			metrics: []string{"timewheel_durable_oldest_wait_seconds > 1", "timewheel_durable_runs_running == 8", longest},
+			alerts:  []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
+			asks: []question{
+				{args: []string{"stats"}, prints: "32 tasks are overdue"},
+				{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-web-1-.*web-1"},
+			},
+		},
+		never: lost,
+		also:  started(hang, 8),
+		end:   release,
+	},
+	{
+		name:  "all workers stuck",
+		on:    []backend{two},
+		begin: add("kind=hang&n=60"),
+		after: time.Second,
+		seen: view{
+			headline: "overloaded", says: "8 of 8 workers busy.*(44|hang)",
+			metrics: []string{"min(timewheel_durable_oldest_wait_seconds) > 1", longest, "sum(timewheel_durable_runs_running) == 16"},
+			alerts:  []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
+			asks: []question{
+				{args: []string{"stats"}, prints: "44 tasks are overdue"},
+				{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-web-1-.*web-[12]"},
+			},
+		},
+		never: lost,
+		also:  started(hang, 16),
+		end:   release,
+	},
+	{
+		name:  "all workers stuck",
+		on:    []backend{stuck},
+		begin: doAll(add("kind=hang&n=40"), add("kind=quick&n=100")),
+		after: time.Second,
+		seen: view{
+			headline: "overloaded", says: "8 of 8 workers busy.*(32|hang)", others: "overloaded|backlog",
+			metrics: []string{`timewheel_durable_oldest_wait_seconds{instance="web-1"} > 1`, longest, "sum(timewheel_durable_runs_running) == 8"},
+			alerts:  []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
+			asks: []question{{args: []string{"stats"}, prints: "32 tasks are overdue"}},
+		},
+		never: lost,
+		also:  started(quick, 100),
+		end:   release,
+	},
+	{
+		name:  "a kind hangs",
+		on:    []backend{store, one},
+		seeds: []string{"kind=hang&n=40", "kind=quick&n=1000"},
+		after: time.Second,
+		seen: view{
+			headline: "overloaded|backlog", says: "hang",
+			metrics: []string{`timewheel_durable_kind_backlog_tasks{kind="hang"} >= 32`, `timewheel_durable_kind_backlog_tasks{kind="quick"} == 0`},
+			may:     busyAlerts,
+			asks:    []question{{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-.*web-2"}},
+		},
+		holds: 10 * time.Second,
+		never: lost,
+		also:  started(quick, 1000),
+		end:   release,
+	},
+	{
+		name:  "a kind hangs",
+		on:    []backend{two},
+		seeds: []string{"kind=hang&n=60", "kind=quick&n=1000"},
+		after: time.Second,
+		seen: view{
+			headline: "overloaded|backlog", says: "hang",
+			metrics: []string{`max(timewheel_durable_kind_backlog_tasks{kind="hang"}) >= 44`, `max(timewheel_durable_kind_backlog_tasks{kind="quick"}) == 0`},
+			may:     busyAlerts,
+		},
+		holds: 10 * time.Second,
+		never: lost,
+		also:  started(quick, 1000),
+		end:   release,
+	},
+	{
+		name:  "a kind always fails",
+		on:    []backend{wheel},
+		begin: add("kind=fails&n=10"),
+		seen: view{
+			headline: "panicked", says: "10 jobs panicked",
+			metrics: []string{"timewheel_runs_panicked_total == 10"},
+			may:     []string{"TimewheelPanics"}, // which needs a scrape before the first
+		},
+		end:   mend,
+		stays: "panicked",
+		keeps: []string{"TimewheelPanics"},
+	},
+	{
+		name:  "a kind always fails",
+		on:    []backend{store, one, two},
+		begin: add("kind=fails&n=10"),
+		after: 500 * time.Millisecond, // of the attempts
+		seen: view{
+			headline: "failing|parked", says: "(10 tasks are parked|fails: [0-9]+ of [0-9]+ attempts.*connection refused)",
+			others:  "failing|parked",
+			metrics: []string{"min(timewheel_durable_tasks_parked) == 10", `max(timewheel_durable_kind_tasks{kind="fails",state="parked"}) == 10`},
+			alerts:  []string{"TimewheelDurableTasksParked"},
+			may:     []string{"TimewheelDurableParkedGrows"},
+			asks: []question{
+				{args: []string{"failures"}, prints: `(?m)^ *10 +10 +fails .*connection refused`},
+				{args: []string{"stats"}, prints: `(?m)^fails +10 +10 +10 `},
+			},
+		},
+		never: lost,
+		end:   doAll(mend, order("unpark", "")),
+	},
+	{
+		name:  "a kind without a handler",
+		on:    []backend{store},
+		seeds: []string{"kind=sms&n=12"},
+		seen: view{
+			headline: "unhandled", says: "sms has no handler.*12 due tasks wait",
+			metrics: []string{`timewheel_durable_kind_unhandled_seconds{kind="sms"} > 0`, "timewheel_durable_tasks_unhandled == 12"},
+			alerts:  []string{"TimewheelDurableTasksUnhandled"},
+		},
+		end: handleSMS,
+	},
+	{
+		name:  "a kind without a handler",
+		on:    []backend{one, two},
+		seeds: []string{"kind=sms&n=12"},
+		seen: view{
+			headline: "unhandled", says: "sms has no handler.*12 due tasks wait",
+			metrics: []string{`max(timewheel_durable_kind_unhandled_seconds{kind="sms"}) > 0`},
+			alerts:  []string{"TimewheelDurableKindUnhandled"}, alarm: time.Minute,
+			asks: []question{{args: []string{"stats"}, prints: "(?is)sms .*12.*no (node|handler)"}},
+		},
+		never: lost,
+		end:   handleSMS,
+	},
+	{
+		name:  "the database is away",
+		on:    []backend{one, two},
+		begin: doAll(beat, func(s *scene) error { return s.server.Stop(pgtest.Immediate) }),
+		seen: view{
+			headline: "away", says: "^The engine has not answered",
+			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
+			alerts:  []string{"TimewheelDurableEngineAway"},
+			may:     []string{"TimewheelDurableLeaseLate"},
+			asks:    []question{{args: []string{"stats"}, prints: "127.0.0.1", fails: true}},
+		},
+		holds: 8 * time.Second,
+		never: lost + "|failing|parked",
+		end:   func(s *scene) error { return s.server.Restart() },
+	},
+	{
+		name:  "the database hangs",
+		on:    []backend{one, two},
+		begin: doAll(beat, holdRequests),
+		after: 2 * time.Second, // that page and node wait for an answer
+		seen: view{
+			headline: "away", says: "^The engine has not answered",
+			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
+			alerts:  []string{"TimewheelDurableEngineAway"}, alarm: 5 * time.Second,
+			may:  []string{"TimewheelDurableLeaseLate"},
+			asks: []question{{args: []string{"stats"}, prints: `127\.0\.0\.1.* has not answered for \d+ s`, fails: true}},
+		},
+		holds: 8 * time.Second,
+		never: "failing|parked|unhandled", // the first that is back may take the other over
+		end:   undo,
+	},
+	{
+		name: "a node dies after a hang",
+		on:   []backend{two},
+		begin: doAll(beat, holdRequests, waits(8*time.Second), undo, waits(2*time.Second),
+			func(s *scene) error { s.kill(s.all()[1]); return nil }, add("kind=fails&n=30")),
+		after: lease,
+		seen: view{
+			headline: "lease|taken|failing|parked", says: "web-2|fails|30",
+			metrics: []string{"timewheel_durable_tasks_parked == 30", "timewheel_durable_takeovers_total >= 1"},
+			alerts:  []string{"TimewheelDurableTasksParked"},
+			may:     []string{"TimewheelDurableParkedGrows"},
+			asks: []question{
+				{args: []string{"failures"}, prints: `(?m)^ *30 +30 +fails `},
+				{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`},
+			},
+		},
+		end:   doAll(mend, order("unpark", ""), join(kinds)),
+		stays: "taken",
+	},
+	{
+		name:  "the database is slow",
+		on:    []backend{one, two},
+		begin: doAll(beat, slowRequests),
+		after: 5 * time.Second, // until there are calls enough
+		seen: view{
+			headline: "well|overloaded|backlog",
+			metrics:  []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.1"},
+			may:      append([]string{"TimewheelDurableLeaseLate"}, busyAlerts...),
+			asks:     []question{{args: []string{"stats"}, prints: "quick"}},
+		},
+		holds: 10 * time.Second,
+		never: lost + "|away|failing|parked|unhandled",
+		end:   undo,
+	},
+	{
+		name:  "a node is killed",
+		on:    []backend{two},
+		begin: doAll(beat, func(s *scene) error { s.kill(s.all()[1]); return nil }),
+		after: lease,
+		seen: view{
+			headline: lost, says: "web-2",
+			metrics: []string{"timewheel_durable_takeovers_total >= 1"},
+			asks:    []question{{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`}},
+		},
+		holds: 5 * time.Second,
+		never: "away|overloaded|failing|parked|unhandled",
+		also:  late(lease + time.Second),
+		end:   join(kinds),
+		stays: "taken",
+	},
+	{
+		name: "a node is stopped",
+		on:   []backend{two},
+		begin: doAll(beat, func(s *scene) error {
+			_, err := s.suspend(s.all()[1])
+			return err
+		}),
+		after: lease,
+		seen: view{
+			headline: lost, says: "web-2",
+			metrics: []string{"timewheel_durable_takeovers_total >= 1"},
+			asks:    []question{{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`}},
+		},
+		holds: 5 * time.Second,
+		never: "away|overloaded|failing|parked|unhandled",
+		end:   undo,
+		stays: "taken",
+	},
+	{
+		name:  "a node shuts down",
+		on:    []backend{two},
+		begin: doAll(beat, func(s *scene) error { return s.stopBusy(s.all()[1]) }),
+		seen: view{
+			headline: "well", says: "^Working",
+			metrics: []string{"timewheel_durable_takeovers_total == 0"},
+			asks:    []question{{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`}},
+		},
+		holds: 10 * time.Second,
+		never: every,
+		also:  late(time.Second),
+	},
+	{
+		name:  "a rolling deploy",
+		on:    []backend{two},
+		begin: doAll(beat, deploy),
+		seen: view{
+			headline: "well", says: "^Working.* 2 nodes",
+			metrics: []string{"max(timewheel_durable_takeovers_total) == 0"},
+			asks:    []question{{args: []string{"nodes"}, prints: `^[^\n]*\nweb-[34][^\n]*\nweb-[34][^\n]*\n$`}},
+		},
+		holds: 5 * time.Second,
+		never: every,
+		also:  late(time.Second),
+	},
+	{
+		name:  "the disk is full under load",
+		on:    []backend{store},
+		begin: doAll(small, add("kind=quick&n=100&in=1h"), fill, load),
+		seen: view{
+			headline: "failed", says: "^The disk is full",
+			metrics: []string{"timewheel_durable_store_failed == 1"},
+			alerts:  []string{"TimewheelDurableStoreFailed"},
+			may:     busyAlerts,
+		},
+		end: doAll(undo, restart),
+	},
+	{
+		name:  "the disk is full, idle",
+		on:    []backend{store},
+		begin: doAll(small, add("kind=quick&n=100&in=1h"), fill),
+		seen:  view{headline: "well|failed", says: "", note: "(?i)(disk|free|space)"},
+		end:   undo,
+	},
+	{
+		name:  "200,000 overdue tasks",
+		on:    []backend{store, one, two},
+		seeds: []string{"kind=quick&n=200000"},
+		after: time.Second,
+		seen: view{
+			headline: "backlog|overloaded", says: "[0-9]{2,3},[0-9]{3} (overdue tasks|runs wait)",
+			metrics: []string{
+				fmt.Sprintf(`max(timewheel_durable_kind_backlog_tasks{kind="quick"}) + on() sum(timewheel_durable_kind_runs_started_total{kind="quick"}) > %d`, backlog*9/10),
+				fmt.Sprintf(`max(timewheel_durable_kind_backlog_tasks{kind="quick"}) + on() sum(timewheel_durable_kind_runs_started_total{kind="quick"}) < %d`, backlog*11/10),
+			},
+			asks: []question{{args: []string{"stats"}, prints: `1[0-9]{2},[0-9]{3} tasks are overdue`}},
+		},
+		holds: 20 * time.Second,
+		never: lost + "|away",
+		end:   order("clear", "kind=quick"),
+	},
+	{
+		name:  "a tenant floods",
+		on:    []backend{store, one, two},
+		begin: doAll(add("kind=limited&n=500&group=acme"), add("kind=limited&n=3&group=globex")),
+		after: 3 * time.Second, // of the turns of the other tenant
+		seen: view{
+			headline: "well", says: "^Working", note: "limit",
+			metrics: []string{`max(timewheel_durable_kind_backlog_tasks{kind="limited"}) > 100 or sum(timewheel_durable_kind_runs_limited{kind="limited"}) > 100`},
+			asks:    []question{{args: []string{"stats", "-by", "group"}, prints: `(?m)^acme .*4[0-9]{2}`}},
+		},
+		never: every,
+		end:   order("clear", "kind=limited"),
+	},
+	{
+		name: "a clock is wrong",
+		on:   []backend{two},
+		begin: func(s *scene) error {
+			if err := s.wrongClock(context.Background()); err != nil {
+				return err
+			}
+			for _, clock := range []string{"ahead", "behind"} {
+				if _, err := s.joinAs(clock, node{Kinds: kinds}); err != nil {
+					return err
+				}
+			}
+			return beat(s)
+		},
+		seen: view{
+			headline: "well", says: "^Working.* 4 nodes",
+			metrics: []string{"max(timewheel_durable_lease_age_seconds) < 3", "count(timewheel_durable_engine_away == 0) == 4"},
+			asks:    []question{{args: []string{"nodes"}, prints: `web-4`}},
+		},
+		holds: 8 * time.Second,
+		never: every,
+		end: func(s *scene) error {
+			for _, p := range s.all()[2:] {
+				if err := s.stop(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	},
+	{
+		name:  "a transaction is forgotten",
+		on:    []backend{one, two},
+		begin: doAll(beat, forget),
+		after: 4 * time.Second,
+		seen: view{
+			headline: "well", says: "^Working",
+			metrics: []string{"min(timewheel_durable_engine_oldest_transaction_seconds) > 3"},
+		},
+		holds: 8 * time.Second,
+		never: every,
+		also:  late(time.Second),
+		end: doAll(undo, func(s *scene) error {
+			return s.soon("min(timewheel_durable_engine_oldest_transaction_seconds) < 3")
+		}),
+	},
+}
+
+const backlog = 200_000
+
+// doAll does one after the other.
+func doAll(steps ...func(*scene) error) func(*scene) error {
+	return func(s *scene) error {
+		for _, do := range steps {
+			if err := do(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// add has the first process add tasks.
+func add(values string) func(*scene) error { return order("add", values) }
+
+// order has the first process do something.
+func order(what, values string) func(*scene) error {
+	return func(s *scene) error { return s.order(s.all()[0], what, values) }
+}
+
+// beat has quick tasks that fall due all the time, and forgets how late any was until now.
+func beat(s *scene) error {
+	if err := s.orderAll("add", "kind=quick&n=10&in=1s&each=1s"); err != nil {
+		return err
+	}
+	return s.orderAll("reset", "")
+}
+
+func release(s *scene) error {
+	for range 20 { // those that begin when others end
+		if err := s.orderAll("release", ""); err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
+}
+
+func mend(s *scene) error { return s.orderAll("mend", "") }
+
+func undo(s *scene) error {
+	for len(s.undo) > 0 {
+		last := s.undo[len(s.undo)-1]
+		s.undo = s.undo[:len(s.undo)-1]
+		last()
+	}
+	return nil
+}
+
+func waits(d time.Duration) func(*scene) error {
+	return func(*scene) error { time.Sleep(d); return nil }
+}
+
+// started returns an error unless n runs of the kind have begun.
+func started(kind string, n int) func(*scene) error {
+	return func(s *scene) error {
+		got, _, err := s.ran(kind)
+		if err == nil && got != n {
+			err = fmt.Errorf("%d runs of kind %s have begun, not %d", got, kind, n)
+		}
+		return err
+	}
+}
+
+// late returns an error if a quick run was later than that.
+func late(most time.Duration) func(*scene) error {
+	return func(s *scene) error {
+		n, late, err := s.ran(quick)
+		if err == nil && (n == 0 || late > most) {
+			err = fmt.Errorf("of %d quick runs one was %v late, more than %v", n, late.Round(time.Millisecond), most)
+		}
+		return err
+	}
+}
+
+// join starts a process that handles the kinds.
+func join(kinds []string) func(*scene) error {
+	return func(s *scene) error {
+		_, err := s.join(node{Kinds: kinds})
+		return err
+	}
+}
+
+// handleSMS replaces the processes by one that handles sms, or adds it where there can be more.
+func handleSMS(s *scene) error {
+	if s.on == store {
+		if err := s.stopAll(); err != nil {
+			return err
+		}
+	}
+	return join(append([]string{sms}, kinds...))(s)
+}
+
+// restart replaces the process by another.
+func restart(s *scene) error {
+	for _, p := range s.all() {
+		s.kill(p)
+	}
+	return join(kinds)(s)
+}
+
+// deploy replaces the two processes by two others, one after the other.
+func deploy(s *scene) error {
+	for _, p := range s.all() {
+		if err := join(append([]string{sms}, kinds...))(s); err != nil {
+			return err
+		}
+		if err := s.stopBusy(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopBusy has a process shut down while half of its workers are busy.
+func (s *scene) stopBusy(p *process) error {
+	if err := s.order(p, "add", fmt.Sprintf("kind=slow&n=%d", workers/2)); err != nil {
+		return err
+	}
+	time.Sleep(slowTime / 6) // they are running
+	return s.stop(p)
+}
+
+func holdRequests(s *scene) error {
+	s.later(s.proxy.Hold(pgtest.Requests))
+	return nil
+}
+
+// slowRequests delays each message to the server.
+func slowRequests(s *scene) error {
+	s.proxy.Disturb(func([]byte) (pgtest.Fault, time.Duration) { return pgtest.None, 150 * time.Millisecond })
+	s.later(func() { s.proxy.Disturb(nil) })
+	return nil
+}
+
+// forget leaves a transaction open that holds back vacuum.
+func forget(s *scene) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.server.URL())
+	if err != nil {
+		return err
+	}
+	s.later(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM "+s.schema+".task")
+	return err
+}
+
+// soon waits until the expression has a result, for goneWithin at most.
+func (s *scene) soon(expr string) error {
+	for deadline := time.Now().Add(goneWithin); time.Now().Before(deadline); time.Sleep(readEvery) {
+		if is, err := s.past.holds(context.Background(), expr); is || err != nil {
+			return err
+		}
+	}
+	return errors.New("not so after " + goneWithin.String() + ": " + expr)
+}
