@@ -198,6 +198,13 @@ func (b *backlog) takes(kind string) bool {
 	return false
 }
 
+// has reports whether overdue tasks of the kind are in the backlog, or running.
+func (b *backlog) has(name string, kind *kind) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.of[name] != nil || kind.workers.Load() > 0
+}
+
 // mayBeQuick reports whether a kind of which the backlog takes no more will be known to be quick, or not, in a moment.
 func (b *backlog) mayBeQuick(kind string) bool {
 	b.mu.Lock()

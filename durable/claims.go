@@ -74,41 +74,50 @@ func (n *node) claim() time.Duration {
 			again = 0
 		}
 	}
-	if most := n.backlog.room(); most > 0 {
-		if t, room := n.room(); room > 0 {
-			n.claimOverdue(t, unlimited, most, now-int64(overdueAfter))
-		}
+	if t, room := n.room(); room > 0 {
+		n.claimOverdue(t, unlimited, now-int64(overdueAfter))
 	}
 	return min(again, n.backlog.hire())
 }
 
-// claimOverdue claims what was due by then, of the kinds of which the backlog takes any. While one of these is not
-// known to be quick, it claims no more at once than the share of such a kind.
-func (n *node) claimOverdue(t *term, unlimited map[string]*kind, most int, until int64) {
-	var kinds, full []string
+// claimOverdue claims what was due by then, of the kinds of which the backlog takes any. Kinds that are slow and have
+// overdue tasks here are claimed apart from the others, and no more of them at once than is their share.
+func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
+	var kinds, slow, full []string
 	for name, kind := range unlimited {
-		if !n.backlog.takes(name) || n.isStuckOn(kind) {
+		switch {
+		case !n.backlog.takes(name) || n.isStuckOn(kind):
 			full = append(full, name)
-			continue
+		case !kind.quick() && n.backlog.has(name, kind):
+			slow = append(slow, kind.classes(name)...)
+		default:
+			kinds = append(kinds, kind.classes(name)...)
 		}
-		if !kind.quick() {
-			most = min(most, n.backlog.slowMost())
-		}
-		kinds = append(kinds, kind.classes(name)...)
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
 		n.mu.Lock()
-		n.overdue.at = None // what was left to the engine lies before that
+		n.overdue.at, n.slow.at = None, None // what was left to the engine lies before that
 		n.mu.Unlock()
 	}
 	n.full = full
-	after := n.from(&n.overdue)
-	if after >= until || len(kinds) == 0 {
+	if most := n.backlog.room(); most > 0 { // after takes, which says which kinds take no room
+		n.claimFrom(&n.overdue, t, kinds, most, until)
+		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.slowMost()), until)
+	}
+}
+
+// claimFrom claims from a cursor on what was due by then.
+func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int, until int64) {
+	if len(kinds) == 0 {
+		return
+	}
+	after := n.from(c)
+	if after >= until {
 		return
 	}
 	got, ok := n.claimSome(t, kinds, after, until, most, until)
 	if ok || after == beginning {
-		n.to(&n.overdue, after, got, most, until)
+		n.to(c, after, got, most, until)
 	}
 }
 
@@ -373,7 +382,7 @@ func (n *node) to(c *cursor, after int64, got []Stored, most int, over int64) {
 
 // rewindLocked has everything overdue claimed from the beginning.
 func (n *node) rewindLocked() {
-	n.overdue.at = None
+	n.overdue.at, n.slow.at = None, None
 	for _, g := range n.kinds.gated() {
 		g.claimed.at = None
 	}

@@ -82,7 +82,7 @@ func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 				a.add(starving(20_000)...)
 				time.Sleep(hour)
 				c.must(a.ResumeAll(ctx))
-				time.Sleep(30 * sec)
+				time.Sleep(15 * sec)
 				kinds := make(map[string]int)
 				for _, call := range c.runs() {
 					ranOf(kinds, call.Run)

@@ -81,7 +81,8 @@ type node struct {
 	since      int64 // by the engine's clock: what was due before is from before Start
 	generation uint64
 	overdue    cursor
-	unreported bool // there is something of which the other nodes must hear
+	slow       cursor // of the kinds that are slow and have overdue tasks here
+	unreported bool   // there is something of which the other nodes must hear
 	takenOver  []Takeover
 	renewals   uint64 // how many were sent
 	doubt      bool   // the engine may have it hold something else than it knows of
@@ -173,7 +174,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
 		joining: make(chan struct{}, 1),
-		held:    make(map[string]*live), overdue: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
+		held:    make(map[string]*live), overdue: cursor{at: None}, slow: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

@@ -356,7 +356,8 @@ func (s *scene) orderAll(what, values string) error {
 	return errors.Join(errs...)
 }
 
-// seed has a process add tasks, which it does not run, and waits until it has ended and they are overdue.
+// seed has a process add tasks, which it does not run, and waits until it has ended and they are overdue: to a node, what
+// was due less than a second ago is due now.
 func (s *scene) seed(values ...string) error {
 	p, err := s.join(node{Kinds: append([]string{sms}, kinds...), Idle: true})
 	if err != nil {
@@ -367,7 +368,9 @@ func (s *scene) seed(values ...string) error {
 			return err
 		}
 	}
-	return s.stop(p)
+	err = s.stop(p)
+	time.Sleep(2 * time.Second)
+	return err
 }
 
 // ran returns how many runs of the kind began on the processes that are living, and how late a quick one was at most.

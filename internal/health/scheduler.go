@@ -340,15 +340,18 @@ func load(running, workers int, waiting string, oldest, sinceStart time.Duration
 	if sinceStart >= TooLong {
 		text += fmt.Sprintf("; none has started for %s", Span(sinceStart))
 	}
+	return text + busiest.long()
+}
+
+// long says what most workers run, if one of these runs takes long.
+func (k KindRuns) long() string {
 	switch {
-	case busiest.Longest < TooLong:
-	case busiest.Running == 1:
-		text += fmt.Sprintf("; 1 worker has run kind %s for %s", busiest.Kind, Span(busiest.Longest))
-	default:
-		text += fmt.Sprintf("; %s workers run kind %s, the longest for %s",
-			number(busiest.Running), busiest.Kind, Span(busiest.Longest))
+	case k.Longest < TooLong:
+		return ""
+	case k.Running == 1:
+		return fmt.Sprintf("; 1 worker has run kind %s for %s", k.Kind, Span(k.Longest))
 	}
-	return text
+	return fmt.Sprintf("; %s workers run kind %s, the longest for %s", number(k.Running), k.Kind, Span(k.Longest))
 }
 
 // nothingStarts reports whether no run has started for TooLong, on any node, while due tasks wait for a worker.
@@ -571,7 +574,11 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 	if nothingStarts(now) {
 		return nil // the number is in the text of Overloaded
 	}
-	return behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
+	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
+	for i := range all { // a kind that hangs has as many workers as it may have, and its backlog is left
+		all[i].Text += now.Busiest.long()
+	}
+	return all
 }
 
 // behind reports that a part of what is overdue has been so for long.

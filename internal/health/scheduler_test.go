@@ -84,11 +84,11 @@ func TestJudgeScheduler(t *testing.T) {
 		{"another works", at(0, r{Nodes: []NodeReading{node("a", 1, 4*s), stuckNode}, Left: Backlog{438, ago(41 * s)}}), nil, []Finding{
 			{Overloaded, ago(30 * s), "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
 				"none has started for 29 s; 4 workers run kind y, the longest for 30 s"},
-			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago"}}},
+			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago; 7 workers run kind x, the longest for 41 s"}}},
 		{"only this one is stuck", onlyThis, nil, []Finding{
 			{Overloaded, ago(41 * s), "Overloaded for 41 s: 8 of 8 workers busy, 438 due tasks wait, the oldest for 41 s; " +
 				"none has started for 38 s; 7 workers run kind x, the longest for 41 s"},
-			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago"}}},
+			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago; 7 workers run kind x, the longest for 41 s"}}},
 		{"many nodes are overloaded", nodes(0, stuckNode, stuckNode, stuckNode, stuckNode), nil, []Finding{
 			{Overloaded, ago(30 * s), stuckText}, {Overloaded, ago(30 * s), stuckText},
 			{Overloaded, ago(30 * s), stuckText + " (and more: nodes are overloaded)"}}},
@@ -165,6 +165,8 @@ func TestJudgeScheduler(t *testing.T) {
 		{"lost long ago", nodes(0, node("a", 1, 4*s)), []r{nodes(7*m, node("b", 2, s)), nodes(6*m, node("a", 1, 4*s))}, nil},
 		{"a backlog", at(0, behind), []r{at(m, r{}), at(30*s, behind)}, []Finding{{CatchingUp, ago(30 * s),
 			"Catching up: 12,400 overdue tasks left, the oldest due 3 h ago, done in about 40 s"}}},
+		{"a backlog of a kind that hangs", at(0, r{Left: Backlog{36, ago(m)}, Workers: 8, Running: 4, Busiest: KindRuns{"hang", 4, 3 * s}}), nil,
+			[]Finding{{CatchingUp, time.Time{}, "Catching up: 36 overdue tasks left, the oldest due 1 m ago; 4 workers run kind hang, the longest for 3 s"}}},
 		{"a backlog next to that of a limit", at(0, r{Left: Backlog{40, ago(m)}, Limited: Backlog{300, ago(h)}, Done: noon.Add(h)}), nil,
 			[]Finding{{CatchingUp, time.Time{}, "Catching up: 40 overdue tasks left, the oldest due 1 m ago"}}},
 		{"a backlog of unknown size", at(0, r{Left: Backlog{1, ago(m)}, LeftMore: true}), nil, []Finding{{CatchingUp, time.Time{},
