@@ -575,8 +575,8 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 		return nil // the number is in the text of Overloaded
 	}
 	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
-	for i := range all { // a kind that hangs has as many workers as it may have, and its backlog is left
-		all[i].Text += now.Busiest.long()
+	if len(all) > 0 && !isBusy(now) { // a kind that hangs has as many workers as it may have, and its backlog is left
+		all[0].Text += now.Busiest.long()
 	}
 	return all
 }
