@@ -129,8 +129,8 @@
 //	GET  api/tasks?scheduler=     {"tasks": a page of those that the query finds, "looked", "next": after= for
 //	                              the next page, "cut": whether the time was up before the page was full, "now"}.
 //	                              The query is that of durable.Query: state (scheduled, retrying, waiting,
-//	                              running, parked or paused), repeating (true), prefix, kind, failure, after,
-//	                              limit (1,000 at most)
+//	                              running, parked or paused), repeating (true), prefix, kind, group, failure,
+//	                              after, limit (1,000 at most)
 //	GET  api/failures?scheduler=  {"groups": the 100 largest of the failing tasks: kind, text, tasks, parked,
 //	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
 //	                              "now"}

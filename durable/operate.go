@@ -61,6 +61,7 @@ type Query struct {
 	Repeating bool   // only tasks with more than one run left
 	Prefix    string // of the key
 	Kind      string
+	Group     string // of [Task]; empty means any
 	Failure   string // a part of the error of the last attempt, or the text of a [FailureGroup]
 
 	After string        // Found.Next of the page before; empty for the first

@@ -36,6 +36,8 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 			"ls-paused":      {"ls", "-state", "paused"},
 			"ls-failure":     {"ls", "-failure", "smtp #: connection refused"},
 			"ls-repeating":   {"ls", "-repeating"},
+			"ls-group":       {"ls", "-group", "acme"},
+			"ls-group-bytes": {"ls", "-group", `"acme\xff"`},
 			"ls-all":         {"ls", "-all", "-limit", "2"},
 			"show":           {"show", "order:1", "order:2", "order:3", "order:4", "order:5", "mail:1", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},
 			"show-json":      {"show", "-json", "mail:1", "order:2", "order:3", "order:4", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},

@@ -34,6 +34,7 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	}
 	text(&s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
 	text(&s.Kind, "kind", "tasks of the `KIND`")
+	text(&s.Group, "group", "tasks of the `GROUP`, such as a tenant")
 	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or is that of a group of failures")
 	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
 	f.BoolVar(&s.all, "all", false, all)
@@ -50,7 +51,7 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 
 // given reports whether there is a search at all.
 func (s *search) given() bool {
-	return s.all || s.Prefix != "" || s.Kind != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
+	return s.all || s.Prefix != "" || s.Kind != "" || s.Group != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
 }
 
 // someKeys is keysOf for at least one. The question is the error if there is none.

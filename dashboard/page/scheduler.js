@@ -335,7 +335,7 @@ async function showList(q) {
   const { asks } = list;
   list.asks = "";
   list.query = q;
-  for (const name of ["prefix", "kind", "state", "failure"]) form.elements[name].value = q[name] || "";
+  for (const name of ["prefix", "kind", "group", "state", "failure"]) form.elements[name].value = q[name] || "";
   form.elements.repeating.checked = q.repeating === "true";
   write($("list-title"), titleOf(q));
   calmBulk();
@@ -378,7 +378,7 @@ async function showList(q) {
 
 function titleOf(q) {
   const what = q.state ? q.state[0].toUpperCase() + q.state.slice(1) + " tasks" : q.failure ? "Failing tasks" : "Tasks";
-  return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "");
+  return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "") + (q.group ? ` of group ${q.group}` : "");
 }
 
 function stateText(t) {

@@ -52,6 +52,9 @@ const (
 	tasks = 12 // of each kind
 )
 
+// groups are those of the tasks of each kind: a quarter of them has none, half of them one, and a quarter another.
+var groups = []string{"", "acme", "acme", "zeta\xff"}
+
 func (o *operated) observe(a durable.Attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,6 +99,7 @@ func (o *operated) fill() {
 	for _, kind := range []string{"later", "parks", "retries", "runs"} {
 		for i := range tasks {
 			task := durable.Task{Key: fmt.Sprintf("%c:%s:%02d", 'a'+i%3, kind, i), Kind: kind, Delay: time.Nanosecond}
+			task.Group = groups[i%len(groups)]
 			if kind == "later" {
 				task.Delay = far + time.Duration(i%4)*time.Minute
 			}
@@ -182,7 +186,7 @@ func (o *operated) states() {
 
 // fits reports whether the task is what the query asks for.
 func fits(q durable.Query, i durable.Info) bool {
-	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || i.Kind == q.Kind) &&
+	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || i.Kind == q.Kind) && (q.Group == "" || i.Group == q.Group) &&
 		(q.State == durable.AnyState || i.State == q.State) && (!q.Repeating || i.Times != 1) &&
 		(q.Failure == "" || strings.Contains(i.Failure, q.Failure) ||
 			q.Failure == "dial #.#.#.#:#: connection refused" && i.Failure != "")
@@ -195,6 +199,7 @@ func (o *operated) query() durable.Query {
 		State:     durable.State(o.rnd.IntN(6)),
 		Prefix:    pick(o.rnd, "", "", "a", "b:", "c:parks:", "a:runs:0", "b:retries:01", "z"),
 		Kind:      pick(o.rnd, "", "", "", "later", "parks", "retries", "runs", "none"),
+		Group:     pick(o.rnd, "", "", "", "acme", "zeta\xff", "zeta"),
 		Failure:   pick(o.rnd, "", "", "", "connection", "10.0.0.49", "dial #.#.#.#:#: connection refused", "no such"),
 		Repeating: o.rnd.IntN(4) == 0,
 		Limit:     o.rnd.IntN(8),
@@ -392,6 +397,8 @@ func (o *operated) bulk() {
 	}
 	do(q, durable.DoRemove, tasks/3)
 	do(q, durable.DoRemove, 0)
+	do(durable.Query{Kind: "retries", Group: "zeta\xff"}, durable.DoPause, tasks/4)
+	do(durable.Query{Group: "zeta\xff"}, durable.DoResume, tasks/4)
 	do(durable.Query{State: durable.Parked}, durable.DoRunNow, tasks)
 	o.until("the parked tasks are parked again", func() bool {
 		again := 0
