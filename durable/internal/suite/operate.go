@@ -29,6 +29,7 @@ func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) [
 	o.queries()
 	o.pages()
 	o.failures()
+	o.groups()
 	o.kinds()
 	o.nodes()
 	o.observed()
@@ -305,6 +306,40 @@ func (o *operated) failures() {
 		}
 		if found := o.find(durable.Query{Kind: g.Kind, Failure: g.Text, For: time.Minute}); len(found) != g.Tasks {
 			o.t.Errorf("%d tasks are found of the group %+v", len(found), g)
+		}
+	}
+}
+
+// What Groups counts is compared with a plain count over all tasks.
+func (o *operated) groups() {
+	all := o.list()
+	for range 100 {
+		q := o.query()
+		var want durable.Groups
+		at := make(map[[2]string]int)
+		for _, i := range all {
+			if !fits(q, i) {
+				continue
+			}
+			of := [2]string{i.Kind, i.Group}
+			if _, ok := at[of]; !ok {
+				at[of] = len(want.Largest)
+				want.Largest = append(want.Largest, durable.GroupCensus{Kind: i.Kind, Group: i.Group})
+			}
+			want.Largest[at[of]].Tasks++
+		}
+		slices.SortFunc(want.Largest, func(a, b durable.GroupCensus) int {
+			return cmp.Or(b.Tasks-a.Tasks, strings.Compare(a.Kind, b.Kind), strings.Compare(a.Group, b.Group))
+		})
+		for len(want.Largest) > 10 {
+			want.Others.Tasks += want.Largest[len(want.Largest)-1].Tasks
+			want.Largest = want.Largest[:len(want.Largest)-1]
+			want.More++
+		}
+		got, err := o.next().Groups(context.Background(), q)
+		o.check(err)
+		if !slices.Equal(got.Largest, want.Largest) || got.More != want.More || got.Others != want.Others || got.Cut {
+			o.t.Fatalf("the groups of %+v are %+v, want %+v", q, got, want)
 		}
 	}
 }
