@@ -26,6 +26,12 @@ type search struct {
 
 // define defines the flags of a search. What a command needs to do something to all tasks is all.
 func (s *search) define(f *flag.FlagSet, state bool, all string) {
+	f.BoolVar(&s.all, "all", false, all)
+	s.defineQuery(f, state)
+}
+
+// defineQuery defines the flags of a search but -all.
+func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	text := func(to *string, name, usage string) {
 		f.Func(name, usage, func(value string) (err error) {
 			*to, err = unquoteText(value)
@@ -37,7 +43,6 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	text(&s.Group, "group", "tasks of the `GROUP`, such as a tenant")
 	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or is that of a group of failures")
 	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
-	f.BoolVar(&s.all, "all", false, all)
 	if !state {
 		return
 	}
