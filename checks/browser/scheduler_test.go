@@ -467,6 +467,35 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	p.quiet(address)
 }
 
+// A group floods a kind with a limit. Below the kind the page says so, with a link to the tasks, which can be paused.
+func TestScheduler_aGroupFloods(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	hangs := func(context.Context, durable.Run) error { <-stuck; return nil }
+	must(t, s.Handle("mail", hangs, durable.WithConcurrency(2)), s.Handle("other", works), s.Start())
+	putMany(t, s, 122, durable.Task{Key: "acme", Kind: "mail", Delay: time.Millisecond, Group: "acme & Söhne"})
+	putMany(t, s, 3, durable.Task{Key: "zeta", Kind: "mail", Delay: time.Millisecond, Group: "zeta"})
+	allowed := dashboard.AllowControl(func(*http.Request) error { return nil })
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, allowed)), 1200, "light")
+	const below = `document.querySelector("#kinds .below:not([hidden])")`
+	p.until(`/^group acme & Söhne has 120 of 123 due tasks, the oldest for [\d.]+ s; the others wait up to [\d.]+ s$/.test(` + below + `?.textContent)`)
+	p.until(`document.querySelectorAll("#kinds .below:not([hidden])").length === 1 && ` + below + `.previousSibling.textContent.startsWith("mail")`)
+	p.picture("flood")
+	js[any](p, below+`.querySelector("a").click()`)
+	p.until(`page.view === "list" && $("list-title").textContent === "Waiting tasks of kind mail of group acme & Söhne" && $("listed").rows.length === 100`)
+	if got := js[string](p, `$("search").elements.group.value`); got != "acme & Söhne" {
+		t.Errorf("the form has the group %q", got)
+	}
+	p.picture("flood-list")
+	js[any](p, `$("bulk-pause").click()`)
+	p.until(`$("bulk-sure").textContent === "Yes, pause 120 tasks"`)
+	js[any](p, `$("bulk-sure").click()`)
+	p.until(`$("bulk-message").textContent.startsWith("Paused: 120 tasks")`)
+	js[any](p, `location.hash = to({})`)
+	p.until(`/^group zeta has all 3 due tasks, the oldest for/.test(` + below + `?.textContent)`)
+}
+
 // Every key is text and nothing else, in lists, on its page, in errors and kinds.
 func TestScheduler_anybodysText(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
