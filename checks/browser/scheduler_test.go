@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -566,6 +567,12 @@ func troubled(t *testing.T) string {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works),
 		s.Handle("export", works, durable.WithConcurrency(20), durable.WithClusterRate(1000, time.Minute, 100)), s.Start(), s.PauseKind(t.Context(), "export"))
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	must(t, s.Handle("flooded", func(context.Context, durable.Run) error { <-stuck; return nil }, durable.WithConcurrency(1)))
+	for _, group := range []string{"a-group-with-a-long-name" + strings.Repeat("-and-more", 8), "other"} {
+		putMany(t, s, 3, durable.Task{Key: group[:5], Kind: "flooded", Delay: time.Millisecond, Group: group})
+	}
 	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
 	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
 	must(t, s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour, Payload: []byte("ab\x00"),
@@ -578,7 +585,7 @@ func troubled(t *testing.T) string {
 // views are the views of a scheduler, and when they are shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
-	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent && document.querySelector("#kinds .below:not([hidden])")`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
