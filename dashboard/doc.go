@@ -53,7 +53,8 @@
 //
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
 // runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
-// when less than 5 % of the disk of a store is free.
+// when less than 5 % of the disk of a store is free. Below a kind whose runs wait for its limit the page names the group
+// with most due tasks, and says how many it has, since when, and for how long the tasks of other groups have waited.
 //
 // Next to a finding are links to what it is about, and, if control is allowed, buttons for what can be done about it:
 // unpark the tasks, pause the kind that fails, resume what is paused.
