@@ -36,6 +36,9 @@ const (
 	maxIdle  = 10  // kinds without a handler, and as many paused ones, whose due tasks are looked for
 	idleTime = 50 * time.Millisecond
 	maxDue   = 1000 // of these are counted
+
+	maxGrouped = 5 // kinds that wait for their limit whose groups are counted
+	groupsTime = 100 * time.Millisecond
 )
 
 // A scheduler is what a board asks of a *durable.Scheduler.
@@ -48,6 +51,7 @@ type scheduler interface {
 	CatchUp(context.Context) (durable.CatchUp, error)
 	Find(context.Context, durable.Query) (durable.Found, error)
 	Failures(context.Context) (durable.Failures, error)
+	Groups(context.Context, durable.Query) (durable.Groups, error)
 	Get(ctx context.Context, key string) (durable.Info, bool, error)
 	BulkStep(context.Context, durable.Query, durable.Action) (n int, next string, err error)
 	RemoveTask(ctx context.Context, key string) error
@@ -77,6 +81,7 @@ type board struct {
 	catchUp recent.Of[durable.CatchUp]
 	pauses  recent.Of[durable.Pauses]
 	idle    recent.Of[idleKinds]
+	groups  recent.Of[map[string]durable.Groups] // of due tasks, by kind
 
 	looking turn   // is had while the scheduler is read, which may take readPatience, and for these:
 	era     uint64 // how many outages are over
@@ -85,6 +90,7 @@ type board struct {
 
 	mu     sync.Mutex // protects below
 	now    reading
+	asked  time.Time                 // of the reading for which groups was asked last
 	recent []health.SchedulerReading // since the last of past
 	past   []health.SchedulerReading
 	points []tasksPoint // of past
@@ -126,6 +132,7 @@ type reading struct {
 	behind durable.CatchUp
 
 	nodesAt, pausesAt time.Time // when these were asked for; zero before the first answer
+	era               uint64    // of the answers
 }
 
 // idleKinds are kinds whose tasks do not run, with those that are due.
@@ -136,7 +143,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
 	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
 	for _, limit := range []*time.Duration{&b.alive.Limit, &b.stats.Limit, &b.census.Limit, &b.nodes.Limit, &b.catchUp.Limit,
-		&b.pauses.Limit, &b.idle.Limit} {
+		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit} {
 		*limit = questionTime
 	}
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
@@ -211,7 +218,7 @@ func (b *board) ask() reading {
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
 	waitAll(alive, stats, census, nodes, pauses)
-	var r reading
+	r := reading{era: b.era}
 	r.kinds = b.s.Kinds()
 	hasStats, hasCensus, hasNodes, hasPauses := b.stats.Last(b.era), b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
 	r.stats, r.census = hasStats.Value, hasCensus.Value
@@ -395,6 +402,42 @@ func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueRe
 	return all, nil
 }
 
+// groupsOf returns the groups of the due tasks of kinds that wait for their limit, and when it asked. It asks for
+// each reading that a page shows, at most.
+func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time) {
+	var kinds []string
+	for _, k := range r.kinds {
+		if k.Waiting > 0 && len(kinds) < maxGrouped {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil, at
+	}
+	b.mu.Lock()
+	again := b.asked.Equal(r.Time)
+	b.asked = r.Time
+	b.mu.Unlock()
+	if !again {
+		waitAll(b.groups.Ask(r.era, func(ctx context.Context) (map[string]durable.Groups, error) {
+			found := make(map[string]durable.Groups)
+			for _, kind := range kinds {
+				g, err := b.s.Groups(ctx, durable.Query{Kind: kind, State: durable.Waiting, For: groupsTime})
+				if err != nil {
+					return nil, err
+				}
+				found[kind] = g
+			}
+			return found, nil
+		}))
+	}
+	has := b.groups.Last(r.era)
+	if has.Old {
+		return nil, at
+	}
+	return has.Value, has.At
+}
+
 // judged returns the reading, what health says about it, and which nodes are late.
 func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	r = b.look()
@@ -435,9 +478,17 @@ func (b *board) state(after int64) schedulerJSON {
 	if c := r.behind; c.Left > 0 {
 		s.CatchUp = &catchUpJSON{c.Left, c.Cut, c.Oldest, known(c.Done)}
 	}
+	groups, asked := b.groupsOf(r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Kinds = b.kindsLocked(r)
+	for i, k := range s.Kinds {
+		if k.Here != nil && k.Here.Waiting > 0 {
+			if s.Kinds[i].Here.Largest = newLargestJSON(groups[k.Kind]); s.Kinds[i].Here.Largest != nil {
+				s.Read.Groups = known(asked)
+			}
+		}
+	}
 	if n := len(b.points); n > 0 && after > b.points[n-1].N {
 		after = -1 // it is a number of an earlier process
 	}

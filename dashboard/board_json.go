@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -37,6 +38,7 @@ type readJSON struct {
 	Nodes   *time.Time `json:"nodes"`
 	Kinds   time.Time  `json:"kinds"` // what the scheduler knows itself of them; their tasks are those of the census
 	Paused  *time.Time `json:"paused"`
+	Groups  *time.Time `json:"groups"` // which is the largest of a kind
 }
 
 type tasksStatsJSON struct {
@@ -117,8 +119,36 @@ type hereJSON struct {
 	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
 	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
 	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while it is paused
+	Largest     *largestJSON  `json:"largest"` // null if none waits, or their tasks have no groups
 	Running     int           `json:"running"`
 	Longest     float64       `json:"longest"` // seconds that the longest of these has taken
+}
+
+// A largestJSON is the group with most due tasks of a kind.
+type largestJSON struct {
+	Group  string     `json:"group"` // empty for the tasks without a group
+	Exact  bool       `json:"exact"` // that is the whole name
+	Tasks  int        `json:"tasks"` // of the group that are due
+	Of     int        `json:"of"`    // tasks of all groups that are due
+	Cut    bool       `json:"cut"`   // there may be more; those were due first
+	Oldest time.Time  `json:"oldest"`
+	Others *time.Time `json:"others"` // when the first due task of another group was due; null if there is none
+}
+
+func newLargestJSON(g durable.Groups) *largestJSON {
+	if len(g.Largest) == 0 || len(g.Largest) == 1 && g.Largest[0].Group == "" {
+		return nil
+	}
+	first, others := g.Largest[0], append(slices.Clone(g.Largest[1:]), g.Others)
+	j := &largestJSON{Tasks: first.Due, Of: first.Due, Cut: g.Cut, Oldest: first.Oldest}
+	j.Group, j.Exact = keyText(first.Group)
+	for _, o := range others {
+		j.Of += o.Due
+		if at := known(o.Oldest); j.Others == nil || at != nil && at.Before(*j.Others) {
+			j.Others = at
+		}
+	}
+	return j
 }
 
 // A limitJSON is a limit of a kind. What is 0 is not bounded.

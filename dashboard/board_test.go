@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -592,6 +593,142 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 			t.Errorf("the health is %+v, and the backlog %+v", h, s.CatchUp)
 		}
 	})
+}
+
+// A group floods a kind with a limit: the page says which, how much of it is due, and how long the others wait. Its name
+// is text, whatever it is.
+func TestScheduler_aGroupFloods(t *testing.T) {
+	for _, crowd := range []string{"acme", "", "acme\xff"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScheduler(t, memstore.New())
+			takes := func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil }
+			if err := s.Handle("mail", takes, durable.WithConcurrency(1)); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			group := func(tasks []durable.Task, name string) []durable.Task {
+				for i := range tasks {
+					tasks[i].Group = name
+				}
+				return tasks
+			}
+			put(t, s, group(many(1, "first", "mail", 0), "none")...)
+			put(t, s, group(many(100, "a", "mail", time.Second), crowd)...)
+			put(t, s, group(many(3, "b", "mail", 10*time.Second), "zeta")...)
+			put(t, s, group(many(200, "c", "mail", time.Hour), "later")...)
+			time.Sleep(30 * time.Second)
+			h := Handler([]Source{Scheduler("tasks", s, nil)})
+			got := stateOf(t, h)
+			i := slices.IndexFunc(got.Kinds, func(k kindJSON) bool { return k.Kind == "mail" })
+			largest := got.Kinds[i].Here.Largest
+			if largest == nil || got.Read.Groups == nil || time.Since(*got.Read.Groups) > time.Second {
+				t.Fatalf("the kind is %+v, read at %v", got.Kinds[i].Here, got.Read.Groups)
+			}
+			want := largestJSON{Tasks: 100, Of: 103, Oldest: largest.Oldest, Others: largest.Others}
+			want.Group, want.Exact = keyText(crowd)
+			if *largest != want || !largest.Oldest.Equal(begun.Add(time.Second)) || largest.Others == nil || !largest.Others.Equal(begun.Add(10*time.Second)) {
+				t.Errorf("the largest group is %+v, with others since %v, want %+v", largest, largest.Others, want)
+			}
+			for _, k := range got.Kinds {
+				if k.Kind != "mail" && k.Here.Largest != nil {
+					t.Errorf("kind %s has the largest group %+v", k.Kind, k.Here.Largest)
+				}
+			}
+			if err := s.PauseKind(t.Context(), "mail"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if got := stateOf(t, h); got.Kinds[i].Here.Largest != nil || got.Read.Groups != nil {
+				t.Errorf("of a kind that is paused it says %+v, read at %v", got.Kinds[i].Here.Largest, got.Read.Groups)
+			}
+		})
+	}
+}
+
+// A largest group is shown if tasks have groups at all. The sum of the groups that are not named counts with the others.
+func TestLargest(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	one := func(group string, due int, oldest time.Time) durable.GroupCensus {
+		return durable.GroupCensus{Kind: "k", Group: group, Tasks: due, Due: due, Oldest: oldest}
+	}
+	sooner := at.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		groups durable.Groups
+		want   *largestJSON
+	}{
+		"none":       {durable.Groups{}, nil},
+		"no group":   {durable.Groups{Largest: []durable.GroupCensus{one("", 5, at)}}, nil},
+		"one group":  {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at)}, Cut: true}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 5, Cut: true, Oldest: at}},
+		"two groups": {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at), one("", 2, sooner)}}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 7, Oldest: at, Others: &sooner}},
+		"very many": {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at), one("b", 2, at)}, More: 7, Others: one("", 9, sooner)},
+			&largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 16, Oldest: at, Others: &sooner}},
+	} {
+		if got := newLargestJSON(c.groups); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// The groups are read while a page shows a kind that waits for its limit, and not without a page. What takes long is asked
+// for a tenth of the time at most, by all pages together.
+func TestBoard_groups_areReadForAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 200 * time.Millisecond
+		f := &floodedScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f.takes.Store(int64(takes))
+		b := newBoard("tasks", f, nil)
+		watch := func(seconds int) (asked int) {
+			before := f.asked.Load()
+			for range seconds {
+				time.Sleep(time.Second)
+				for range 3 {
+					b.state(-1)
+				}
+			}
+			return int(f.asked.Load() - before)
+		}
+		if n := watch(60); n != 0 {
+			t.Errorf("it was asked %d times, and nothing waits", n)
+		}
+		f.waits.Store(true)
+		time.Sleep(time.Minute)
+		if n := f.asked.Load(); n != 0 {
+			t.Errorf("it was asked %d times without a page", n)
+		}
+		if n := watch(150); n < 9 || n > 11 {
+			t.Errorf("what takes %v was asked %d times in 150 s", takes, n)
+		}
+		f.takes.Store(0)
+		if n := watch(150); n < 120 || n > 151 {
+			t.Errorf("what takes no time was asked %d times in 150 s", n)
+		}
+		if q := *f.last.Load(); q.Kind != "mail" || q.State != durable.Waiting || q.For > 100*time.Millisecond {
+			t.Errorf("it was asked for %+v", q)
+		}
+	})
+}
+
+// A floodedScheduler has a group that floods a kind.
+type floodedScheduler struct {
+	*durable.Scheduler
+	waits atomic.Bool  // for the limit
+	takes atomic.Int64 // nanoseconds, the answer about the groups
+	asked atomic.Int32
+	last  atomic.Pointer[durable.Query]
+}
+
+func (s *floodedScheduler) Kinds() []durable.KindInfo {
+	if !s.waits.Load() {
+		return nil
+	}
+	return []durable.KindInfo{{Kind: "mail", Waiting: 5}, {Kind: "sms"}}
+}
+
+func (s *floodedScheduler) Groups(_ context.Context, q durable.Query) (durable.Groups, error) {
+	s.asked.Add(1)
+	s.last.Store(&q)
+	time.Sleep(time.Duration(s.takes.Load()))
+	return durable.Groups{Largest: []durable.GroupCensus{{Kind: q.Kind, Group: "acme", Tasks: 5, Due: 5, Oldest: time.Now()}}}, nil
 }
 
 // A behindScheduler has a backlog.

@@ -188,7 +188,8 @@ const maxList = 1000
 // queryOf returns the query in a form.
 func queryOf(form url.Values) (q durable.Query, err error) {
 	q = durable.Query{
-		Prefix: form.Get("prefix"), Kind: form.Get("kind"), Failure: form.Get("failure"), After: form.Get("after"),
+		Prefix: form.Get("prefix"), Kind: form.Get("kind"), Group: form.Get("group"), Failure: form.Get("failure"),
+		After: form.Get("after"),
 	}
 	if text := form.Get("state"); text != "" {
 		if q.State, err = durable.ParseState(text); err != nil {

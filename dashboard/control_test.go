@@ -134,6 +134,7 @@ func TestScheduler_bulk(t *testing.T) {
 			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
 		put(t, s, many(30, "bad", "bad", time.Second)...)
 		put(t, s, many(10, "ok", "ok", time.Hour)...)
+		put(t, s, durable.Task{Key: "of a group", Kind: "bad", Group: "acme", Delay: time.Hour})
 		time.Sleep(4 * time.Second)
 		bulk := func(do, query string, status int) *bulkJSON {
 			t.Helper()
@@ -171,6 +172,7 @@ func TestScheduler_bulk(t *testing.T) {
 			tasks     int
 		}{
 			{"pause", "prefix=ok-00", 10}, {"pause", "kind=ok", 0}, {"count", "state=paused", 10}, {"resume", "kind=ok", 10}, {"resume", "state=paused", 0},
+			{"pause", "group=acme", 1}, {"count", "group=acme&state=paused", 1}, {"remove", "group=acm", 0}, {"remove", "group=acme", 1},
 		} {
 			audit = nil
 			if got := bulk(c.do, c.query, 200); got.Tasks != c.tasks || got.More {

@@ -53,7 +53,8 @@
 //
 // It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
 // runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
-// when less than 5 % of the disk of a store is free.
+// when less than 5 % of the disk of a store is free. Below a kind whose runs wait for its limit the page names the group
+// with most due tasks, and says how many it has, since when, and for how long the tasks of other groups have waited.
 //
 // Next to a finding are links to what it is about, and, if control is allowed, buttons for what can be done about it:
 // unpark the tasks, pause the kind that fails, resume what is paused.
@@ -78,7 +79,7 @@
 // A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
 // pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
 // asks for Stats, Census, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
-// or have no handler. What of these takes long is asked for at most 1 % of the time, or each 15 s if that takes at
+// or have no handler, and a page for the groups of due tasks of up to five kinds that wait for their limit. What of these takes long is asked for at most 1 % of the time, or each 15 s if that takes at
 // most a tenth of the time. Lists, and the errors by
 // which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks for 150 ms at
 // most, and says if it was cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
@@ -134,8 +135,8 @@
 //	GET  api/tasks?scheduler=     {"tasks": a page of those that the query finds, "looked", "next": after= for
 //	                              the next page, "cut": whether the time was up before the page was full, "now"}.
 //	                              The query is that of durable.Query: state (scheduled, retrying, waiting,
-//	                              running, parked or paused), repeating (true), prefix, kind, failure, after,
-//	                              limit (1,000 at most)
+//	                              running, parked or paused), repeating (true), prefix, kind, group, failure,
+//	                              after, limit (1,000 at most)
 //	GET  api/failures?scheduler=  {"groups": the 100 largest of the failing tasks: kind, text, tasks, parked,
 //	                              example (a key), last; "more": groups that are not listed, "looked", "cut",
 //	                              "now"}
@@ -197,14 +198,18 @@
 //	                       and last: the attempts of the last minute, with p50, p99 and max of late (due until
 //	                       started) and run. last is null without a recorder; limit and cluster, its limits on this scheduler and on all nodes, null or
 //	                       concurrency, rate, per and burst, of which 0 is no bound; waiting, the due runs that
-//	                       wait here for them; running, the runs in progress, and longest, the seconds that the
+//	                       wait here for them; largest, the group with most due tasks of the kind, while runs wait: group
+//	                       (empty for tasks without one), exact, whether that is the whole name, tasks that are due of
+//	                       it, of those of all groups, cut, whether there are more, which were due later, oldest, and
+//	                       others, when the first of other groups was due, or null; largest is null if no task has a
+//	                       group; running, the runs in progress, and longest, the seconds that the
 //	                       longest of these has taken
 //	nodes                  name, id, self, lease and left (null while the engine does not answer, or the answer is
 //	                       old), late, whether it has missed two renewals, held, version, kinds, waiting, running,
 //	                       workers, started; oldest_wait and since_start, in seconds; busiest, the kind with most runs
 //	                       in progress: kind, running and longest, or null
 //	read                   when each part was read, by the clock of this process, or null: census, catch_up, nodes,
-//	                       kinds and paused. The tasks of the kinds are those of the census
+//	                       kinds, paused and groups. The tasks of the kinds are those of the census
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first

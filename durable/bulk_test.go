@@ -53,7 +53,7 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
 		const runs = 40
 		for i := range runs {
-			asks.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Delay: time.Second})
+			asks.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i%4), Delay: time.Second})
 		}
 		asks.add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
 			durable.Task{Key: "slow:later", Kind: "slow", Delay: time.Hour})
@@ -74,12 +74,19 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		bulk(durable.Query{Kind: "slow", Repeating: true}, 0)
 		bulk(durable.Query{Kind: "slow", Failure: "refused"}, 0)
 		bulk(durable.Query{Prefix: strings.Repeat("p", 1<<20)}, 0)
+		bulk(durable.Query{Group: strings.Repeat("g", 1<<20)}, 0)
+		bulk(durable.Query{Group: "shop"}, 0)
 		synctest.Wait()
 		if n := slow.Load() + other.Load(); n != 0 {
 			t.Errorf("%d runs were cancelled that were not asked for", n)
 		}
+		bulk(durable.Query{Group: "shop \xff1"}, runs/4)
+		synctest.Wait()
+		if n := slow.Load(); n != runs/4 {
+			t.Errorf("%d runs of the group were cancelled", n)
+		}
 		questions.Store(0)
-		bulk(durable.Query{Kind: "slow", State: durable.Running}, runs)
+		bulk(durable.Query{Kind: "slow", State: durable.Running}, runs-runs/4)
 		if n := questions.Load(); n != 1 {
 			t.Errorf("%d questions were asked", n)
 		}

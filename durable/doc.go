@@ -106,6 +106,7 @@
 // of the next group, and in that the task that is due first. Tasks without one are a group, too. So a group
 // that has a million due delays the others by one run each. The limit must be what they wait for: if the runs
 // of all kinds take all workers ([WithPoolSize]), what falls due waits for a worker, whatever its group.
+// [Scheduler.Groups] counts the due tasks of each group, and a [Query] finds those of one.
 //
 // On a store 2,048 tasks of the kind are in memory. The rest is read as these run, first for the groups that
 // have fewest in memory. A group of which nothing has been read yet misses its turns: to pass over a million

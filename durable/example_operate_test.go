@@ -93,6 +93,40 @@ func Example_operate() {
 	// 0 <nil>
 }
 
+// Which shop floods the mails, and for how long the others wait. Its mails are put off until the night.
+func ExampleScheduler_Groups() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	err = s.Handle("mail", func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(2))
+	for i, shop := range []string{"acme", "acme", "acme", "zeta", "zeta", "acme"} {
+		err = errors.Join(err, s.AddTask(ctx, durable.Task{Key: fmt.Sprint("mail:", i), Kind: "mail", Group: shop}))
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	groups, err := s.Groups(ctx, durable.Query{Kind: "mail", State: durable.Waiting})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var first durable.GroupCensus = groups.Largest[0]
+	others := groups.Others // those that are not among the ten largest: none
+	for _, g := range groups.Largest[1:] {
+		others.Due += g.Due
+	}
+	fmt.Println(first.Group, "has", first.Due, "due mails, and the others have", others.Due)
+	fmt.Println("waits since a moment ago:", time.Since(first.Oldest) < time.Minute)
+	n, err := s.BulkReschedule(ctx, durable.Query{Kind: first.Kind, Group: first.Group}, func(int) time.Duration { return 12 * time.Hour })
+	fmt.Println(n, err)
+	// Output:
+	// acme has 4 due mails, and the others have 2
+	// waits since a moment ago: true
+	// 4 <nil>
+}
+
 // How many tasks of each kind there are. A scheduler counts those that it finds at its start in the background.
 func ExampleScheduler_Census() {
 	ctx := context.Background()

@@ -77,7 +77,7 @@ func (q Query) fits(v view, now int64) bool {
 // suits is fits for any state.
 func (q Query) suits(r *record) bool {
 	return strings.HasPrefix(r.key, q.Prefix) && (q.Kind == "" || q.Kind == r.kind) &&
-		(!q.Repeating || r.repeats()) &&
+		(q.Group == "" || q.Group == r.group) && (!q.Repeating || r.repeats()) &&
 		(q.Failure == "" || strings.Contains(r.failure(), q.Failure) || groupText(r.failure()) == q.Failure)
 }
 

@@ -38,9 +38,11 @@ var idleKinds = []string{"quick", "slow", "hang", "note"}
 // that it may have: all if its kind is known to be quick there; else all but the reserve, and half of them for its kind.
 // A worker is not free that is free for less than two seconds: a node has to claim the task first.
 func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
-	first, seeds := someSeeds(30)
+	first, seeds := someSeeds(300)
 	if testing.Short() {
-		seeds = min(seeds, 10)
+		if seeds = min(seeds, 100); testkit.Race {
+			seeds = min(seeds, 10)
+		}
 	}
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

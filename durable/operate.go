@@ -61,11 +61,12 @@ type Query struct {
 	Repeating bool   // only tasks with more than one run left
 	Prefix    string // of the key
 	Kind      string
+	Group     string // of [Task]; empty means any
 	Failure   string // a part of the error of the last attempt, or the text of a [FailureGroup]
 
 	After string        // Found.Next of the page before; empty for the first
 	Limit int           // tasks in a page, at most; 0 means 100
-	For   time.Duration // how long [Scheduler.Find] or [Scheduler.BulkStep] may look; 0 means 150 ms
+	For   time.Duration // how long [Scheduler.Find], [Scheduler.Groups] or [Scheduler.BulkStep] may look; 0 means 150 ms
 }
 
 // Found is a page of tasks.
@@ -140,6 +141,29 @@ type Failures struct {
 
 // Failures groups the failing tasks by kind and error. It looks at them for 150 ms at most.
 func (s *Scheduler) Failures(ctx context.Context) (Failures, error) { return s.failures(ctx) }
+
+// A GroupCensus counts the tasks of a group of a kind.
+type GroupCensus struct {
+	Kind   string
+	Group  string    // empty for the tasks of the kind that have no group
+	Tasks  int       // all of them
+	Due    int       // those that are due and not running
+	Oldest time.Time // when the first of these was due; zero if there is none
+}
+
+// Groups are the groups of the tasks that a query finds.
+type Groups struct {
+	Largest []GroupCensus // the ten with most tasks, the largest first
+	More    int           // how many there are besides; at least, if Cut
+	Others  GroupCensus   // the sum of those, without names
+	Looked  int           // how many tasks were looked at
+	Cut     bool          // the time was up, or there were more than 10,000 groups
+}
+
+// Groups counts the tasks that the query finds by kind and group, whatever its After and Limit. It looks at them for
+// q.For, or 150 ms if that is 0. The tasks of a group that it comes to after 10,000 others are in Others alone. For
+// the state [Waiting] it looks at due tasks alone, the oldest first, and so finds the group that floods a kind.
+func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) { return s.groups(ctx, q) }
 
 // A NodeInfo is a node as the others see it.
 type NodeInfo struct {

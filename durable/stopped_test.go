@@ -58,6 +58,7 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"Find":             func(s *durable.Scheduler) error { _, err := s.Find(ctx, durable.Query{}); return err },
 	"Census":           func(s *durable.Scheduler) error { _, err := s.Census(ctx); return err },
 	"Failures":         func(s *durable.Scheduler) error { _, err := s.Failures(ctx); return err },
+	"Groups":           func(s *durable.Scheduler) error { _, err := s.Groups(ctx, durable.Query{}); return err },
 	"Nodes":            func(s *durable.Scheduler) error { _, err := s.Nodes(ctx); return err },
 	"CatchUp":          func(s *durable.Scheduler) error { _, err := s.CatchUp(ctx); return err },
 	"Bulk": func(s *durable.Scheduler) error {

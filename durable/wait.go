@@ -79,12 +79,12 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 // cancelAll cancels the runs of the tasks that the query finds. It returns how many there were.
 func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	none := q.State != AnyState && q.State != Running ||
-		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Failure) > maxFailure // and a question has no room for it
+		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Group) > MaxGroup || len(q.Failure) > maxFailure // and a question has no room for it
 	if err := ctx.Err(); err != nil || none {
 		return 0, err
 	}
 	n, err = s.below.inquire(ctx, question{Cancel: true, All: &filter{
-		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Failure: []byte(q.Failure),
+		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Group: []byte(q.Group), Failure: []byte(q.Failure),
 	}})
 	return n, stopped(err, "Bulk", "")
 }
@@ -101,6 +101,7 @@ type filter struct {
 	Repeating bool   `json:"repeating,omitempty"`
 	Prefix    []byte `json:"prefix,omitempty"`
 	Kind      []byte `json:"kind,omitempty"`
+	Group     []byte `json:"group,omitempty"`
 	Failure   []byte `json:"failure,omitempty"`
 }
 
@@ -110,7 +111,8 @@ func (q question) about() func(*record) bool {
 		return func(r *record) bool { return r.key == string(q.Key) }
 	}
 	return Query{
-		Repeating: q.All.Repeating, Prefix: string(q.All.Prefix), Kind: string(q.All.Kind), Failure: string(q.All.Failure),
+		Repeating: q.All.Repeating, Prefix: string(q.All.Prefix), Kind: string(q.All.Kind), Group: string(q.All.Group),
+		Failure: string(q.All.Failure),
 	}.suits
 }
 

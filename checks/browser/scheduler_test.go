@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -467,6 +468,35 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	p.quiet(address)
 }
 
+// A group floods a kind with a limit. Below the kind the page says so, with a link to the tasks, which can be paused.
+func TestScheduler_aGroupFloods(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	hangs := func(context.Context, durable.Run) error { <-stuck; return nil }
+	must(t, s.Handle("mail", hangs, durable.WithConcurrency(2)), s.Handle("other", works), s.Start())
+	putMany(t, s, 122, durable.Task{Key: "acme", Kind: "mail", Delay: time.Millisecond, Group: "acme & Söhne"})
+	putMany(t, s, 3, durable.Task{Key: "zeta", Kind: "mail", Delay: time.Millisecond, Group: "zeta"})
+	allowed := dashboard.AllowControl(func(*http.Request) error { return nil })
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, allowed)), 1200, "light")
+	const below = `document.querySelector("#kinds .below:not([hidden])")`
+	p.until(`/^group acme & Söhne has 120 of 123 due tasks, the oldest for [\d.]+ s; the others wait up to [\d.]+ s$/.test(` + below + `?.textContent)`)
+	p.until(`document.querySelectorAll("#kinds .below:not([hidden])").length === 1 && ` + below + `.previousSibling.textContent.startsWith("mail")`)
+	p.picture("flood")
+	js[any](p, below+`.querySelector("a").click()`)
+	p.until(`page.view === "list" && $("list-title").textContent === "Waiting tasks of kind mail of group acme & Söhne" && $("listed").rows.length === 100`)
+	if got := js[string](p, `$("search").elements.group.value`); got != "acme & Söhne" {
+		t.Errorf("the form has the group %q", got)
+	}
+	p.picture("flood-list")
+	js[any](p, `$("bulk-pause").click()`)
+	p.until(`$("bulk-sure").textContent === "Yes, pause 120 tasks"`)
+	js[any](p, `$("bulk-sure").click()`)
+	p.until(`$("bulk-message").textContent.startsWith("Paused: 120 tasks")`)
+	js[any](p, `location.hash = to({})`)
+	p.until(`/^group zeta has all 3 due tasks, the oldest for/.test(` + below + `?.textContent)`)
+}
+
 // Every key is text and nothing else, in lists, on its page, in errors and kinds.
 func TestScheduler_anybodysText(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
@@ -537,6 +567,12 @@ func troubled(t *testing.T) string {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works),
 		s.Handle("export", works, durable.WithConcurrency(20), durable.WithClusterRate(1000, time.Minute, 100)), s.Start(), s.PauseKind(t.Context(), "export"))
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	must(t, s.Handle("flooded", func(context.Context, durable.Run) error { <-stuck; return nil }, durable.WithConcurrency(1)))
+	for _, group := range []string{"a-group-with-a-long-name" + strings.Repeat("-and-more", 8), "other"} {
+		putMany(t, s, 3, durable.Task{Key: group[:5], Kind: "flooded", Delay: time.Millisecond, Group: group})
+	}
 	putMany(t, s, 8, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order": 1}`)})
 	putMany(t, s, 8, durable.Task{Key: "a-mail-with-a-long-name", Kind: "mail", Interval: time.Second, Times: durable.Forever})
 	must(t, s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour, Payload: []byte("ab\x00"),
@@ -549,7 +585,7 @@ func troubled(t *testing.T) string {
 // views are the views of a scheduler, and when they are shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
-	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent && document.querySelector("#kinds .below:not([hidden])")`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},

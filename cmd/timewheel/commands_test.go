@@ -29,22 +29,26 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 	everywhere(t, func(r *rig) {
 		r.restore(records)
 		for name, args := range map[string][]string{
-			"ls":             {"ls"},
-			"ls-json":        {"ls", "-json"},
-			"ls-prefix":      {"ls", "-prefix", "mail:"},
-			"ls-parked":      {"ls", "-state", "parked", "-kind", "mail"},
-			"ls-paused":      {"ls", "-state", "paused"},
-			"ls-failure":     {"ls", "-failure", "smtp #: connection refused"},
-			"ls-repeating":   {"ls", "-repeating"},
-			"ls-all":         {"ls", "-all", "-limit", "2"},
-			"show":           {"show", "order:1", "order:2", "order:3", "order:4", "order:5", "mail:1", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},
-			"show-json":      {"show", "-json", "mail:1", "order:2", "order:3", "order:4", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},
-			"show-payload":   {"show", "-payload", "order:1"},
-			"stats":          {"stats"},
-			"stats-json":     {"stats", "-json"},
-			"failures":       {"failures"},
-			"failures-json":  {"failures", "-json"},
-			"ls-in-80-cells": {"ls"},
+			"ls":                {"ls"},
+			"ls-json":           {"ls", "-json"},
+			"ls-prefix":         {"ls", "-prefix", "mail:"},
+			"ls-parked":         {"ls", "-state", "parked", "-kind", "mail"},
+			"ls-paused":         {"ls", "-state", "paused"},
+			"ls-failure":        {"ls", "-failure", "smtp #: connection refused"},
+			"ls-repeating":      {"ls", "-repeating"},
+			"ls-group":          {"ls", "-group", "acme"},
+			"ls-group-bytes":    {"ls", "-group", `"acme\xff"`},
+			"ls-all":            {"ls", "-all", "-limit", "2"},
+			"show":              {"show", "order:1", "order:2", "order:3", "order:4", "order:5", "mail:1", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},
+			"show-json":         {"show", "-json", "mail:1", "order:2", "order:3", "order:4", "Auftrag: Größe 大きさ", `"a key\nof\xffbytes"`},
+			"show-payload":      {"show", "-payload", "order:1"},
+			"stats":             {"stats"},
+			"stats-json":        {"stats", "-json"},
+			"stats-groups":      {"stats", "-by", "group", "-kind", "order"},
+			"stats-groups-json": {"stats", "-by", "group", "-json"},
+			"failures":          {"failures"},
+			"failures-json":     {"failures", "-json"},
+			"ls-in-80-cells":    {"ls"},
 		} {
 			r.width = 0
 			if strings.HasSuffix(name, "80-cells") {
@@ -137,6 +141,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"ls", "-state", "parkd"}, usage, "running, parked, paused (did you mean parked?)"},
 		{[]string{"ls", "-h"}, done, ""},
 		{[]string{"nothing"}, usage, `no command "nothing"`},
+		{[]string{"stats", "-dir", empty, "-by", "grup"}, usage, `"grup" must be one of kind, group (did you mean group?)`},
+		{[]string{"stats", "-dir", empty, "-kind", "mail"}, usage, "the flags of a search need -by group"},
 		{[]string{"ls"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
 		{[]string{"ls", "-dir", "x", "-db", "y"}, usage, "two places"},
 		{[]string{"ls", "-nothing"}, usage, "-nothing"},
@@ -643,6 +649,26 @@ func TestStats_ofABacklog(t *testing.T) {
 		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
 	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"})
 	golden(t, "stats-backlog.golden", out.String())
+}
+
+// A group that floods a kind is first, and since when it waits. What is not listed is in one row.
+func TestStats_ofGroups(t *testing.T) {
+	var out strings.Builder
+	p := &program{out: &out, err: &out, now: func() time.Time { return now }}
+	g := durable.Groups{
+		Largest: []durable.GroupCensus{
+			{Kind: "mail", Group: "acme", Tasks: 10_000, Due: 9_800, Oldest: now.Add(-3 * time.Minute)},
+			{Kind: "mail", Tasks: 41, Due: 1, Oldest: now.Add(-12 * time.Second)}, {Kind: "s\nms", Group: "-\xff", Tasks: 2},
+		},
+		More: 1234, Others: durable.GroupCensus{Tasks: 2345, Due: 2, Oldest: now.Add(-time.Second)},
+	}
+	check(t, p.writeGroups(g, false))
+	check(t, p.writeGroups(durable.Groups{}, false))
+	check(t, p.writeGroups(durable.Groups{}, true))
+	g.Cut = true
+	check(t, p.writeGroups(g, false))
+	check(t, p.writeGroups(g, true))
+	golden(t, "groups.golden", out.String())
 }
 
 func TestHelp_ofEachCommand(t *testing.T) {

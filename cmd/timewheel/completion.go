@@ -119,6 +119,8 @@ func (p *program) candidates(words []string, last string) (all []string) {
 			switch one.Name {
 			case "state":
 				return stateNames()
+			case "by":
+				return countedBy
 			case "dir":
 				return []string{files}
 			}

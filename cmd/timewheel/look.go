@@ -17,11 +17,29 @@ import (
 const aboutStats = `
 Failing tasks are those of which an attempt has failed: those that are retried, and those that are
 parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run,
-also because its kind is paused. Of a cluster it names the kinds that no node has a handler for.`
+also because its kind is paused. Of a cluster it names the kinds that no node has a handler for.
+
+With -by group it counts the tasks of each group, such as a tenant, of all or of those that a search
+finds: the ten groups with most tasks, with how many are due and not running, and since when.
+
+  timewheel stats -by group -kind mail -state waiting`
 
 func defineStats(p *program, f *flag.FlagSet) action {
-	return defineLook(p, f, (*place).define, "write one line of JSON",
+	var q search
+	q.defineQuery(f, true)
+	byGroup := false
+	f.Func("by", "count the tasks by `WHAT`: "+strings.Join(countedBy, ", "), func(value string) error {
+		if !slices.Contains(countedBy, value) {
+			return fmt.Errorf("%q must be one of %s%s", value, strings.Join(countedBy, ", "), didYouMean(value, countedBy))
+		}
+		byGroup = value == "group"
+		return nil
+	})
+	act := defineLook(p, f, (*place).define, "write one line of JSON",
 		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
+			if byGroup {
+				return p.groups(ctx, s, q.Query, asJSON)
+			}
 			census, err := wholeCensus(ctx, s)
 			if err != nil {
 				return err
@@ -45,7 +63,16 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			p.writeStats(census, late, paused, unhandled)
 			return nil
 		})
+	return func(ctx context.Context, args []string) error {
+		if q.given() && !byGroup {
+			return usagef("the flags of a search need -by group")
+		}
+		return act(ctx, args)
+	}
 }
+
+// countedBy are the values of -by.
+var countedBy = []string{"kind", "group"}
 
 // defineLook defines a command whose flags are the place, as where defines it, and -json.
 func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), usage string,
@@ -177,6 +204,73 @@ func newStatsJSON(c durable.Census, late overdue, paused durable.Pauses, unhandl
 		s.Overdue = &overdueJSON{late.tasks, utc(late.oldest)}
 	}
 	return s
+}
+
+// groups writes how many tasks that the query finds each group has. It looks at all of them.
+func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Query, asJSON bool) error {
+	q.For = 24 * time.Hour
+	g, err := s.Groups(ctx, q)
+	if err != nil {
+		return err
+	}
+	return p.writeGroups(g, asJSON)
+}
+
+type groupsJSON struct {
+	Groups []groupCountJSON `json:"groups"` // the ten largest
+	More   int              `json:"more"`   // groups; at least, if cut
+	Others groupSumJSON     `json:"others"` // of these
+	Cut    bool             `json:"cut"`
+}
+
+type groupCountJSON struct {
+	Kind  text `json:"kind"`
+	Group text `json:"group"`
+	groupSumJSON
+}
+
+type groupSumJSON struct {
+	Tasks  int       `json:"tasks"`
+	Due    int       `json:"due"`
+	Oldest time.Time `json:"oldest,omitzero"` // of what is due
+}
+
+func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
+	if asJSON {
+		sum := func(g durable.GroupCensus) groupSumJSON { return groupSumJSON{g.Tasks, g.Due, utc(g.Oldest)} }
+		j := groupsJSON{Groups: []groupCountJSON{}, More: g.More, Others: sum(g.Others), Cut: g.Cut}
+		for _, one := range g.Largest {
+			j.Groups = append(j.Groups, groupCountJSON{text(one.Kind), text(one.Group), sum(one)})
+		}
+		return writeJSON(p.out, j)
+	}
+	if len(g.Largest) == 0 {
+		fmt.Fprintln(p.err, "No task fits.")
+		return nil
+	}
+	t := table{columns: []column{
+		{title: "KIND", least: 8}, {title: "GROUP", least: 12}, {title: "TASKS", right: true}, {title: "DUE", right: true},
+		{title: "OLDEST DUE"},
+	}}
+	add := func(kind, group string, g durable.GroupCensus) {
+		t.add(kind, group, number(g.Tasks), number(g.Due), p.when(g.Oldest))
+	}
+	for _, one := range g.Largest {
+		group := "-"
+		if one.Group != "" {
+			group = quoteText(one.Group)
+		}
+		add(quoteText(one.Kind), group, one)
+	}
+	if g.Others.Tasks > 0 {
+		others := count(g.More, "other")
+		if g.Cut {
+			others = "at least " + others
+		}
+		add("", others, g.Others)
+	}
+	t.write(p.out, p.width)
+	return nil
 }
 
 const aboutFailures = `

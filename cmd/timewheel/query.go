@@ -26,6 +26,12 @@ type search struct {
 
 // define defines the flags of a search. What a command needs to do something to all tasks is all.
 func (s *search) define(f *flag.FlagSet, state bool, all string) {
+	f.BoolVar(&s.all, "all", false, all)
+	s.defineQuery(f, state)
+}
+
+// defineQuery defines the flags of a search but -all.
+func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	text := func(to *string, name, usage string) {
 		f.Func(name, usage, func(value string) (err error) {
 			*to, err = unquoteText(value)
@@ -34,9 +40,9 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	}
 	text(&s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
 	text(&s.Kind, "kind", "tasks of the `KIND`")
+	text(&s.Group, "group", "tasks of the `GROUP`, such as a tenant")
 	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or is that of a group of failures")
 	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
-	f.BoolVar(&s.all, "all", false, all)
 	if !state {
 		return
 	}
@@ -50,7 +56,7 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 
 // given reports whether there is a search at all.
 func (s *search) given() bool {
-	return s.all || s.Prefix != "" || s.Kind != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
+	return s.all || s.Prefix != "" || s.Kind != "" || s.Group != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
 }
 
 // someKeys is keysOf for at least one. The question is the error if there is none.

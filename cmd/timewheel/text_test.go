@@ -111,6 +111,7 @@ func TestComplete(t *testing.T) {
 		"ls -state p":           {"parked", "paused"},
 		"ls --state p":          {"parked", "paused"},
 		"ls -dir /t":            {files},
+		"stats -by ":            countedBy,
 		"ls -prefix ":           nil,
 		"ls -json -ki":          {"-kind"},
 		"ls ":                   nil,

@@ -151,8 +151,12 @@ function showKinds(state) {
       for (const i of [2, 3]) row.children[i].append(make("a"));
       row.children[8].append(make("span"), make("small"));
       addPause(row);
-      return row;
-    }));
+      const below = make("tr", "below"), td = make("td");
+      td.colSpan = 10;
+      td.append(make("a"), make("span"));
+      below.append(td);
+      return [row, below];
+    }).flat());
     if (names.length === 0) {
       const row = make("tr"), td = make("td", "none", "There is no task, and no handler here.");
       td.colSpan = 10;
@@ -166,7 +170,7 @@ function showKinds(state) {
     }));
   }
   state.kinds.forEach((k, i) => {
-    const [name, tasks, retrying, parked, started, failed, run, late, policy, act] = body.children[i].children;
+    const [name, tasks, retrying, parked, started, failed, run, late, policy, act] = body.children[2 * i].children;
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
@@ -191,7 +195,23 @@ function showKinds(state) {
     write(policy.lastChild, h ? limitsText(h) : "");
     label(act.firstChild, k.paused ? "Resume" : "Pause");
     act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
+    showLargest(body.children[2 * i + 1], k, state);
   });
+}
+
+// showLargest shows below a kind which group has most of what waits for its limit, once that waits for a second.
+function showLargest(row, { kind, here }, { now, read }) {
+  const g = here?.largest, [a, text] = row.firstChild.children, since = (at) => (Date.parse(now) - Date.parse(at)) / 1000;
+  row.hidden = !g || since(g.oldest) < 1;
+  if (row.hidden) return;
+  if (g.group && g.exact) a.href = toList({ kind, group: g.group, state: "waiting" });
+  else a.removeAttribute("href");
+  inscribe(a, g.group ? `group ${g.group}` : "");
+  const all = g.tasks === g.of && g.of > 1 && !g.cut, of = `${g.cut ? "the first " : ""}${compact(g.of)} due ${g.of === 1 ? "task" : "tasks"}`;
+  const many = all ? `all ${of}` : `${compact(g.tasks)} of ${of}`;
+  const others = g.others ? `; the others wait up to ${span(Math.max(since(g.others), 0))}` : "";
+  const age = ageText("read", read.groups, now);
+  write(text, `${g.group ? ` has ${many}` : `${many} have no group`}, the oldest for ${span(since(g.oldest))}${others}${age && ` (${age})`}`);
 }
 
 // runsText says how many runs of a kind are in progress, if the longest has taken a second or more.
@@ -224,7 +244,7 @@ function label(button, text) {
 
 // addPause adds the button to the row of a kind.
 function addPause(row) {
-  const button = make("button"), kind = () => page.tasks.kinds[[...row.parentNode.children].indexOf(row)];
+  const button = make("button"), kind = () => page.tasks.kinds[[...row.parentNode.children].indexOf(row) / 2];
   button.type = "button";
   twice(button, () => kind().paused ? "" : "Pause?", () => pauseKinds(kind().paused, kind().kind));
   row.lastChild.append(button);
@@ -335,7 +355,7 @@ async function showList(q) {
   const { asks } = list;
   list.asks = "";
   list.query = q;
-  for (const name of ["prefix", "kind", "state", "failure"]) form.elements[name].value = q[name] || "";
+  for (const name of ["prefix", "kind", "group", "state", "failure"]) form.elements[name].value = q[name] || "";
   form.elements.repeating.checked = q.repeating === "true";
   write($("list-title"), titleOf(q));
   calmBulk();
@@ -378,7 +398,7 @@ async function showList(q) {
 
 function titleOf(q) {
   const what = q.state ? q.state[0].toUpperCase() + q.state.slice(1) + " tasks" : q.failure ? "Failing tasks" : "Tasks";
-  return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "");
+  return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "") + (q.group ? ` of group ${q.group}` : "");
 }
 
 function stateText(t) {

@@ -29,6 +29,7 @@ func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) [
 	o.queries()
 	o.pages()
 	o.failures()
+	o.groups()
 	o.kinds()
 	o.nodes()
 	o.observed()
@@ -51,6 +52,9 @@ const (
 	far   = time.Hour
 	tasks = 12 // of each kind
 )
+
+// groups are those of the tasks of each kind: a quarter of them has none, half of them one, and a quarter another.
+var groups = []string{"", "acme", "acme", "zeta\xff"}
 
 func (o *operated) observe(a durable.Attempt) {
 	o.mu.Lock()
@@ -96,6 +100,7 @@ func (o *operated) fill() {
 	for _, kind := range []string{"later", "parks", "retries", "runs"} {
 		for i := range tasks {
 			task := durable.Task{Key: fmt.Sprintf("%c:%s:%02d", 'a'+i%3, kind, i), Kind: kind, Delay: time.Nanosecond}
+			task.Group = groups[i%len(groups)]
 			if kind == "later" {
 				task.Delay = far + time.Duration(i%4)*time.Minute
 			}
@@ -182,7 +187,7 @@ func (o *operated) states() {
 
 // fits reports whether the task is what the query asks for.
 func fits(q durable.Query, i durable.Info) bool {
-	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || i.Kind == q.Kind) &&
+	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || i.Kind == q.Kind) && (q.Group == "" || i.Group == q.Group) &&
 		(q.State == durable.AnyState || i.State == q.State) && (!q.Repeating || i.Times != 1) &&
 		(q.Failure == "" || strings.Contains(i.Failure, q.Failure) ||
 			q.Failure == "dial #.#.#.#:#: connection refused" && i.Failure != "")
@@ -195,6 +200,7 @@ func (o *operated) query() durable.Query {
 		State:     durable.State(o.rnd.IntN(6)),
 		Prefix:    pick(o.rnd, "", "", "a", "b:", "c:parks:", "a:runs:0", "b:retries:01", "z"),
 		Kind:      pick(o.rnd, "", "", "", "later", "parks", "retries", "runs", "none"),
+		Group:     pick(o.rnd, "", "", "", "acme", "zeta\xff", "zeta"),
 		Failure:   pick(o.rnd, "", "", "", "connection", "10.0.0.49", "dial #.#.#.#:#: connection refused", "no such"),
 		Repeating: o.rnd.IntN(4) == 0,
 		Limit:     o.rnd.IntN(8),
@@ -304,6 +310,40 @@ func (o *operated) failures() {
 	}
 }
 
+// What Groups counts is compared with a plain count over all tasks.
+func (o *operated) groups() {
+	all := o.list()
+	for range 100 {
+		q := o.query()
+		var want durable.Groups
+		at := make(map[[2]string]int)
+		for _, i := range all {
+			if !fits(q, i) {
+				continue
+			}
+			of := [2]string{i.Kind, i.Group}
+			if _, ok := at[of]; !ok {
+				at[of] = len(want.Largest)
+				want.Largest = append(want.Largest, durable.GroupCensus{Kind: i.Kind, Group: i.Group})
+			}
+			want.Largest[at[of]].Tasks++
+		}
+		slices.SortFunc(want.Largest, func(a, b durable.GroupCensus) int {
+			return cmp.Or(b.Tasks-a.Tasks, strings.Compare(a.Kind, b.Kind), strings.Compare(a.Group, b.Group))
+		})
+		for len(want.Largest) > 10 {
+			want.Others.Tasks += want.Largest[len(want.Largest)-1].Tasks
+			want.Largest = want.Largest[:len(want.Largest)-1]
+			want.More++
+		}
+		got, err := o.next().Groups(context.Background(), q)
+		o.check(err)
+		if !slices.Equal(got.Largest, want.Largest) || got.More != want.More || got.Others != want.Others || got.Cut {
+			o.t.Fatalf("the groups of %+v are %+v, want %+v", q, got, want)
+		}
+	}
+}
+
 func (o *operated) kinds() {
 	sum := make(map[string]durable.KindInfo)
 	for _, s := range o.all {
@@ -392,6 +432,8 @@ func (o *operated) bulk() {
 	}
 	do(q, durable.DoRemove, tasks/3)
 	do(q, durable.DoRemove, 0)
+	do(durable.Query{Kind: "retries", Group: "zeta\xff"}, durable.DoPause, tasks/4)
+	do(durable.Query{Group: "zeta\xff"}, durable.DoResume, tasks/4)
 	do(durable.Query{State: durable.Parked}, durable.DoRunNow, tasks)
 	o.until("the parked tasks are parked again", func() bool {
 		again := 0

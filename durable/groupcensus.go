@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	listedGroups = 10
+
+	// countedGroups is how many groups are counted, each by itself. The tasks of further ones are among the others.
+	countedGroups = 10_000
+)
+
+func (g *GroupCensus) add(more GroupCensus) {
+	g.Tasks += more.Tasks
+	g.Due += more.Due
+	if !more.Oldest.IsZero() && (g.Oldest.IsZero() || more.Oldest.Before(g.Oldest)) {
+		g.Oldest = more.Oldest
+	}
+}
+
+func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
+	now := s.below.now()
+	over := q.stretch(now)
+	type name struct{ kind, group string }
+	groups := make(map[name]*GroupCensus)
+	further := false
+	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
+		one := GroupCensus{Tasks: 1}
+		if v.state(now) == Waiting {
+			one.Due, one.Oldest = 1, time.Unix(0, v.rec.due)
+		}
+		of := name{v.rec.kind, v.rec.group}
+		group := groups[of]
+		switch {
+		case group != nil:
+			group.add(one)
+		case len(groups) == countedGroups:
+			further = true
+			g.Others.add(one)
+		default:
+			one.Kind, one.Group = of.kind, of.group
+			groups[of] = &one
+		}
+		return true
+	})
+	if err != nil {
+		return Groups{}, err
+	}
+	g.Looked, g.Cut = end.looked, further || !end.whole
+	for _, group := range groups {
+		g.Largest = append(g.Largest, *group)
+	}
+	slices.SortFunc(g.Largest, func(a, b GroupCensus) int {
+		return cmp.Or(-cmp.Compare(a.Tasks, b.Tasks), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group))
+	})
+	for len(g.Largest) > listedGroups {
+		last := len(g.Largest) - 1
+		g.Others.add(g.Largest[last])
+		g.Largest = g.Largest[:last]
+		g.More++
+	}
+	return g, nil
+}
