@@ -179,3 +179,35 @@ func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 		}
 	}, durable.WithCatchUp(perSecond), durable.WithPoolSize(16)) // so that no node queues all of it
 }
+
+// A node takes itself for an average one, and another may have started nothing: so it does not say that nothing is left.
+func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		a.handle("k", sleeper(0)) // and the other node does not
+		c.must(a.PauseAll(ctx))
+		time.Sleep(5 * sec)
+		const tasks = 1000
+		for i := range tasks {
+			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+		}
+		time.Sleep(10 * sec)
+		a.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Due" { // a count is used again for 15 s
+				return memengine.Fault{Delay: time.Second}
+			}
+			return memengine.Fault{}
+		})
+		c.must(a.ResumeAll(ctx))
+		for range 60 {
+			time.Sleep(sec / 2)
+			left := tasks - int(a.Stats().Succeeded)
+			if u, err := a.CatchUp(ctx); err != nil || left > 100 && u.Left == 0 && !u.Cut {
+				t.Fatalf("%d are left, and CatchUp is %+v, %v", left, u, err)
+			}
+		}
+		if n := a.Stats().Succeeded; n < tasks*9/10 {
+			t.Errorf("only %d have run", n)
+		}
+	}, durable.WithCatchUp(100))
+}

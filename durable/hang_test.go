@@ -43,6 +43,7 @@ func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 				r.add(starving(hanging)...)
 				r.crash()
 				time.Sleep(hour)
+				defer r.crash() // the runs that hang end
 				r.handle("hang", hangs)
 				r.handle("slow", sleeper(sec))
 				r.handle("quick", sleeper(0))
@@ -60,7 +61,6 @@ func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 				if calls := r.runs(); len(calls) != 1 {
 					t.Errorf("what falls due now has not run: %v", brief(calls))
 				}
-				r.crash() // the runs that hang end
 			}, durable.WithPoolSize(8), durable.WithCatchUp(100_000))
 		})
 	}
@@ -72,6 +72,7 @@ func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 			inCluster(t, nodes, func(t *testing.T, c *cluster) {
 				a := c.nodes[0]
 				end := make(chan struct{})
+				defer close(end)
 				c.handle("hang", func(*member) durable.Handler {
 					return func(context.Context, durable.Run) error { <-end; return nil }
 				})
@@ -93,8 +94,50 @@ func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 				a.add(durable.Task{Key: "now", Kind: "note"})
 				time.Sleep(sec)
 				c.ran("now")
-				close(end)
 			}, durable.WithPoolSize(8), durable.WithCatchUp(100_000))
 		})
 	}
+}
+
+// Two kinds that hang leave a worker free between them, and the end of their backlog is not known.
+func TestCatchUp_twoKindsThatHang_leaveAWorkerFree(t *testing.T) {
+	inOneBubble(t, func(t *testing.T, r *rig) {
+		for kind, n := range map[string]int{"hang": 40, "hang too": 40, "quick": 1000} {
+			r.handle(kind, sleeper(0))
+			for i := range n {
+				r.add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: time.Second})
+			}
+		}
+		r.crash()
+		time.Sleep(hour)
+		defer r.crash() // the runs that hang end
+		r.handle("hang", hangs)
+		r.handle("hang too", hangs)
+		r.handle("quick", sleeper(0))
+		r.start()
+		for range 20 {
+			time.Sleep(sec)
+			if n := r.Stats().Running; n > 7 {
+				t.Fatalf("%d workers are busy", n)
+			}
+			r.add(durable.Task{Key: fmt.Sprint("now", r.Stats().Added), Kind: "note"})
+		}
+		time.Sleep(sec)
+		got := make(map[string]int)
+		for _, c := range r.runs() {
+			ranOf(got, c.Run)
+		}
+		if got["hang"]+got["hang too"] != 7 || got["note"] != 20 || got["quick"] < 300 {
+			t.Errorf("these have run: %v", got)
+		}
+		c, err := r.CatchUp(ctx)
+		if err != nil || !c.Done.IsZero() || len(c.Kinds) != 3 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		for _, k := range c.Kinds {
+			if k.Done.IsZero() != (k.Kind != "quick") {
+				t.Errorf("%s is to be done at %v", k.Kind, k.Done)
+			}
+		}
+	}, durable.WithPoolSize(8), durable.WithCatchUp(30))
 }

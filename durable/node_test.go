@@ -492,3 +492,45 @@ func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// The answer to a claim comes after Shutdown has begun, and the node has a long run. What it was given is free at once.
+func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *cluster) {
+		leaving, stays := c.nodes[0], c.nodes[1]
+		c.handle("long", func(*member) durable.Handler { return sleeper(time.Minute) })
+		leaving.add(durable.Task{Key: "long", Kind: "long"})
+		time.Sleep(sec)
+		leaving.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Claim" {
+				return memengine.Fault{Delay: 300 * time.Millisecond}
+			}
+			return memengine.Fault{}
+		})
+		stays.link.SetFaults(func(method string) memengine.Fault {
+			if method == "Claim" {
+				return memengine.Fault{Delay: 350 * time.Millisecond}
+			}
+			return memengine.Fault{}
+		})
+		time.Sleep(sec)
+		c.runs()
+		for i := range 20 { // no node holds what a transaction adds
+			c.addTx(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- leaving.Shutdown(ctx) }()
+		time.Sleep(3 * sec)
+		calls := c.runs()
+		for _, call := range calls {
+			if late := call.at - call.Due.Sub(c.begin); late > sec/2 || call.node != stays.name {
+				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
+			}
+		}
+		if len(calls) != 20 {
+			t.Errorf("%d of 20 tasks have run", len(calls))
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
