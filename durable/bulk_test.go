@@ -53,7 +53,8 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
 		const runs = 40
 		for i := range runs {
-			asks.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i%4), Delay: time.Second})
+			adds := c.nodes[i%len(c.nodes)] // and holds, and runs
+			adds.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
 		}
 		asks.add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
 			durable.Task{Key: "slow:later", Kind: "slow", Delay: time.Hour})
