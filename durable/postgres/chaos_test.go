@@ -45,7 +45,8 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 		kinds = slices.Concat(kinds, kinds)
 		r.begun = time.Now()
 	}
-	for r.runs == 0 || time.Since(r.begun) < length && len(r.details) == 0 {
+	const most = 5 // runs without CHAOS: on a busy machine there may be little in one
+	for r.runs == 0 || len(r.details) == 0 && (time.Since(r.begun) < length || length == 0 && r.few() != "" && r.runs < most) {
 		rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		r.add(f.run(3, kinds, between))
 	}
@@ -59,15 +60,19 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 			t.Error(b)
 		}
 	}
+	if what := r.few(); what != "" {
+		t.Errorf("there were only %d of %s", r.counts[what], what)
+	}
+}
+
+// few returns of what there was too little to find anything, or nothing.
+func (r *report) few() string {
 	for _, what := range []string{"add", "late add", "remove", "move", "pause", "resume", "confirm", "start", "end"} {
-		n := r.counts[what]
-		if length == 0 { // on a busy machine few are acknowledged within seconds
-			n += r.counts[what+unknown]
-		}
-		if n < 10 {
-			t.Errorf("there were only %d of %s", n, what)
+		if r.counts[what] < 10 {
+			return what
 		}
 	}
+	return ""
 }
 
 // A report is what a person reads at the end.

@@ -6,7 +6,6 @@ package health
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -195,7 +194,7 @@ func number[N int | uint64](n N) string {
 		for ; short >= 1000; power++ {
 			short /= 1000
 		}
-		return strconv.FormatFloat(math.Round(short*1000)/1000, 'f', -1, 64) + " " + "kMGTPE"[power:power+1]
+		return strconv.FormatFloat(short, 'g', 4, 64) + " " + "kMGTPE"[power:power+1]
 	}
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
