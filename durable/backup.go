@@ -26,7 +26,7 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if !s.reads.enter() {
-		return ErrStopped
+		return stopped(ErrStopped, "Backup", "")
 	}
 	defer s.reads.leave()
 	store, ok := s.below.backuper()

@@ -82,7 +82,10 @@ type Found struct {
 // failure and for what is retrying. What does not fit the rest of the query is looked at and left out, until
 // the page is full or the time is up: the page is cut then, and Next continues. A task that changes meanwhile
 // may be found or not. An After that is not of the same query is an error that wraps ErrInvalidTask.
-func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) { return s.find(ctx, q) }
+func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) {
+	f, err := s.find(ctx, q)
+	return f, stopped(err, "Find", "")
+}
 
 // A Census is how many tasks there are, by kind.
 type Census struct {
@@ -109,7 +112,7 @@ type KindCensus struct {
 // before, or 0.
 func (s *Scheduler) Census(ctx context.Context) (Census, error) {
 	if !s.reads.enter() {
-		return Census{}, ErrStopped
+		return Census{}, stopped(ErrStopped, "Census", "")
 	}
 	defer s.reads.leave()
 	c, err := s.below.census(ctx)
@@ -140,7 +143,10 @@ type Failures struct {
 }
 
 // Failures groups the failing tasks by kind and error. It looks at them for 150 ms at most.
-func (s *Scheduler) Failures(ctx context.Context) (Failures, error) { return s.failures(ctx) }
+func (s *Scheduler) Failures(ctx context.Context) (Failures, error) {
+	f, err := s.failures(ctx)
+	return f, stopped(err, "Failures", "")
+}
 
 // A GroupCensus counts the tasks of a group of a kind.
 type GroupCensus struct {
@@ -163,7 +169,10 @@ type Groups struct {
 // Groups counts the tasks that the query finds by kind and group, whatever its After and Limit. It looks at them for
 // q.For, or 150 ms if that is 0. The tasks of a group that it comes to after 10,000 others are in Others alone. For
 // the state [Waiting] it looks at due tasks alone, the oldest first, and so finds the group that floods a kind.
-func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) { return s.groups(ctx, q) }
+func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) {
+	g, err := s.groups(ctx, q)
+	return g, stopped(err, "Groups", "")
+}
 
 // A NodeInfo is a node as the others see it.
 type NodeInfo struct {
@@ -214,7 +223,7 @@ type Takeover struct {
 // Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
 func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	if !s.reads.enter() {
-		return nil, ErrStopped
+		return nil, stopped(ErrStopped, "Nodes", "")
 	}
 	defer s.reads.leave()
 	return s.below.nodes(ctx)
@@ -269,7 +278,10 @@ type KindCatchUp struct {
 // [Scheduler.Census], and Left is less the tasks that have been started since. A node estimates what the others have
 // started. CatchUp waits 150 ms for a count. Before the first count is finished, CatchUp is Cut: it has the tasks that
 // were found so far, in due order, and a kind whose tasks are due later than the others may be missing.
-func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) { return s.catchUp(ctx) }
+func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
+	c, err := s.catchUp(ctx)
+	return c, stopped(err, "CatchUp", "")
+}
 
 // An Action is what [Scheduler.Bulk] does to a task.
 type Action uint8
@@ -295,14 +307,15 @@ const (
 // is an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
-	return n, err
+	return n, stopped(err, "Bulk", "")
 }
 
 // BulkStep is a part of a Bulk. It looks for tasks for q.For, at one task at least, and returns to how many it
 // has done the action, and After of the next step of the same query and action. That is empty at the end. DoCancel is
 // one step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
-	return s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
+	n, next, err = s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
+	return n, next, stopped(err, "BulkStep", "")
 }
 
 // BulkReschedule makes the next run of all tasks that the query finds due, each after what after returns, as
@@ -311,7 +324,8 @@ func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, ne
 // are left alone, and in all else it is like [Scheduler.Bulk], but for a further call, which reschedules all of them
 // again.
 func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
-	return s.reschedule(ctx, q, after)
+	n, err := s.reschedule(ctx, q, after)
+	return n, stopped(err, "BulkReschedule", "")
 }
 
 // An Attempt is one call of a handler, after it has ended.

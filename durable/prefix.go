@@ -17,7 +17,7 @@ import (
 //
 // [Scheduler.Bulk] removes what a [Query] finds.
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
-	return s.eachPrefix(ctx, prefix, func(v *view) *verb {
+	return s.eachPrefix(ctx, "RemovePrefix", prefix, func(v *view) *verb {
 		return &verb{what: toRemove, key: v.rec.key, size: MaxKey}
 	})
 }
@@ -26,20 +26,20 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 // [Scheduler.Reschedule] does, and returns of how many. In all else it is like [Scheduler.RemovePrefix], but
 // for a further call, which reschedules all of them again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
-	return s.eachPrefix(ctx, prefix, func(v *view) *verb {
+	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := later(s.below.now(), max(d, 0))
 		return &verb{what: toMove, key: v.rec.key, to: to, found: v, size: v.rec.size()}
 	})
 }
 
 // eachPrefix does a verb to each of the tasks whose key begins with prefix, and returns to how many.
-func (s *Scheduler) eachPrefix(ctx context.Context, prefix string, verb func(*view) *verb) (int, error) {
+func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb func(*view) *verb) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	over := stretch{order: byKey, from: prefix}
 	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.below.now(), 0, verb)
-	return n, err
+	return n, stopped(err, name, prefix)
 }
 
 // AllPrefix returns an iterator over the tasks whose key begins with prefix and is greater than after, in the
@@ -49,7 +49,7 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 	return func(yield func(Info, error) bool) {
 		for found, err := range s.walk(ctx, ctx, stretch{order: byKey, from: max(prefix, after+"\x00")}) {
 			if err != nil {
-				yield(Info{}, err)
+				yield(Info{}, stopped(err, "AllPrefix", prefix))
 				return
 			}
 			if !strings.HasPrefix(found.rec.key, prefix) || !yield(found.info(s.below.now()), nil) {
@@ -69,7 +69,7 @@ func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error)
 		return nil, err
 	}
 	if !s.reads.enter() {
-		return nil, ErrStopped
+		return nil, stopped(ErrStopped, "GetMany", "")
 	}
 	defer s.reads.leave()
 	var infos []Info

@@ -33,7 +33,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...Record) error {
 	if len(recs) == 0 {
 		return nil
 	}
-	return s.addRecords(ctx, recs, size, true)
+	return stopped(s.addRecords(ctx, recs, size, true), "Restore", "")
 }
 
 // check returns an error if no task can be what a whole record says.

@@ -83,7 +83,7 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 		return err
 	}
 	if s.ending.Load() {
-		return ErrStopped
+		return stopped(ErrStopped, "Handle", name)
 	}
 	if k.limited() {
 		k.gate = newGate(name, k, s.below.queue(), &s.kinds.held)
@@ -98,7 +98,7 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 // Start begins to run tasks. A second Start does nothing.
 func (s *Scheduler) Start() error {
 	if err := s.below.start(); err != nil {
-		return err
+		return stopped(err, "Start", "")
 	}
 	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
 	return nil
@@ -272,24 +272,29 @@ func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration)
 
 // Exist reports whether a task has the key. A task exists until its last run is acknowledged.
 func (s *Scheduler) Exist(ctx context.Context, key string) (bool, error) {
-	_, ok, err := s.Get(ctx, key)
+	_, ok, err := s.get(ctx, "Exist", key)
 	return ok, err
 }
 
 // GetTaskTimes returns the number of runs of the task that have not been acknowledged: n, Forever, or 0 if no
 // task has the key.
 func (s *Scheduler) GetTaskTimes(ctx context.Context, key string) (int, error) {
-	info, _, err := s.Get(ctx, key)
+	info, _, err := s.get(ctx, "GetTaskTimes", key)
 	return info.Times, err
 }
 
 // Get returns the task with the key, and whether there is one.
 func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
+	return s.get(ctx, "Get", key)
+}
+
+// get is Get for a verb.
+func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
 	}
 	if !s.reads.enter() {
-		return Info{}, false, stopped(ErrStopped, "Get", key)
+		return Info{}, false, stopped(ErrStopped, verb, key)
 	}
 	defer s.reads.leave()
 	found, ok, err := s.below.get(ctx, key)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,7 +109,8 @@ func TestShutdown_eachVerbIsStopped(t *testing.T) {
 				t.Error(err)
 			}
 			for verb, call := range verbs {
-				if err := call(s); !errors.Is(err, durable.ErrStopped) {
+				says := "durable: stopped: " + strings.Replace(verb, "JSON", "Task", 1)
+				if err := call(s); !errors.Is(err, durable.ErrStopped) || !strings.HasPrefix(err.Error()+" ", says+" ") {
 					t.Errorf("%s: %s after Shutdown: %v", name, verb, err)
 				}
 			}

@@ -27,9 +27,16 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 		verbs := map[string]func() error{
 			"AddTask": func() error { return m.AddTask(ctx, many...) },
 			"SetTask": func() error { return m.SetTask(ctx, many[0]) },
+			"RemoveTask": func() error {
+				m.add(durable.Task{Key: "there", Kind: "note", Delay: hour})
+				m.link.Next("Commit", memengine.Fault{Fail: true})
+				return m.RemoveTask(ctx, "there")
+			},
 		}
 		for name, verb := range verbs {
-			m.link.Next("Commit", memengine.Fault{Fail: true})
+			if name != "RemoveTask" { // which has to have something to remove
+				m.link.Next("Commit", memengine.Fault{Fail: true})
+			}
 			err := verb()
 			if !errors.Is(err, durable.ErrUnavailable) || strings.Count(err.Error(), said) != 1 {
 				t.Errorf("%s: %v", name, err)

@@ -48,9 +48,9 @@ func (e *RunningError) Unwrap() error { return e.err }
 // twelve hours. A handler or an observer that calls RemoveTaskWait with its own key waits for itself, until ctx
 // is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
-	removed := s.RemoveTask(ctx, key)
+	removed := s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
-		return false, removed
+		return false, stopped(removed, "RemoveTaskWait", key)
 	}
 	runs, err := s.below.inquire(ctx, question{Key: []byte(key)})
 	if err != nil || runs > 0 {
@@ -86,7 +86,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	n, err = s.below.inquire(ctx, question{Cancel: true, All: &filter{
 		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Group: []byte(q.Group), Failure: []byte(q.Failure),
 	}})
-	return n, stopped(err, "Bulk", "")
+	return n, err
 }
 
 // A question is about the runs of a key, or about all that fit a filter. A node leaves it with the others.

@@ -287,7 +287,7 @@ func (n *node) remove(ctx context.Context, v *verb) error {
 		r, err := n.send(ctx, v.size, w)
 		switch {
 		case err != nil:
-			return err
+			return unknown(err)
 		case len(r.Unmet) == 0:
 			n.count.removed.Add(1)
 			return nil

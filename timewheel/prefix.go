@@ -38,7 +38,7 @@ func (tw *TimeWheel) RemovePrefix(ctx context.Context, prefix string) (int, erro
 // after the other, each as [TimeWheel.Reschedule] does, and returns of how many. In all else it is like
 // [TimeWheel.RemovePrefix]. The error may also wrap [ErrInvalidTask] or [ErrStopped].
 func (tw *TimeWheel) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
-	if err := checkDelay(d); err != nil {
+	if err := checkDelay(prefix, d); err != nil {
 		return 0, err
 	}
 	return tw.eachPrefix(ctx, prefix, func(key string) error { return tw.Reschedule(key, d) })

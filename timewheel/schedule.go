@@ -81,7 +81,7 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 // means the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error
 // wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
-	if err := checkDelay(d); err != nil {
+	if err := checkDelay(key, d); err != nil {
 		return err
 	}
 	if err := tw.accepts("Reschedule", key); err != nil {
@@ -97,9 +97,10 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	return notFound(key)
 }
 
-func checkDelay(d time.Duration) error {
+// checkDelay returns the error of a delay for the key, or the prefix, if it is negative.
+func checkDelay(key string, d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("%w: delay %v is negative", ErrInvalidTask, d)
+		return fmt.Errorf("%w: delay %v of %q is negative", ErrInvalidTask, d, key)
 	}
 	return nil
 }
