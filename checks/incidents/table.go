@@ -349,7 +349,7 @@ var incidents = []incident{
 		seen: view{
 			headline: "well", says: "^Working", note: "limit",
 			metrics: []string{`max(timewheel_durable_kind_backlog_tasks{kind="limited"}) > 100 or sum(timewheel_durable_kind_runs_limited{kind="limited"}) > 100`},
-			asks:    []question{{args: []string{"stats", "-by", "group"}, prints: `(?m)^acme .*4[0-9]{2}`}},
+			asks:    []question{{args: []string{"stats", "-by", "group"}, prints: `(?m)^limited +acme .*4[0-9]{2}`}},
 		},
 		never: every,
 		end:   order("clear", "kind=limited"),
