@@ -128,10 +128,10 @@ func (b *backlog) countLocked(l *live, n int) {
 	b.size += n * l.rec.size()
 }
 
-// removeLocked takes the task out, and reports whether it was in.
-func (b *backlog) removeLocked(l *live) bool {
+// removeLocked takes the task out, if it is in.
+func (b *backlog) removeLocked(l *live) {
 	if !b.queue.remove(l) {
-		return false
+		return
 	}
 	if kind := l.rec.kind; !b.full[kind].IsZero() {
 		if n, size := b.queue.held(kind); 2*n <= b.slowMost() && 2*size <= slowBytes {
@@ -143,7 +143,6 @@ func (b *backlog) removeLocked(l *live) bool {
 		b.countLocked(l, -1)
 	}
 	b.queued.Store(int64(b.queue.n))
-	return true
 }
 
 // room returns how many more tasks the backlog takes, if it is time to fill it.
@@ -257,9 +256,12 @@ func (b *backlog) runTaken(l *live) bool {
 	if kind := l.spare; kind != nil {
 		defer func() {
 			kind.workers.Add(-1)
+			if !b.shared || kind.quick() {
+				return
+			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.shared && b.queue.of[l.rec.kind] == nil && !kind.quick() {
+			if b.queue.of[l.rec.kind] == nil {
 				b.call() // the node may have been stuck on the kind, and have claimed none of it
 			}
 		}()
