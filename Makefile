@@ -133,6 +133,7 @@ night-walks:
 	$(MAKE) crashes
 	$(MAKE) chaos CHAOS=10m
 	$(MAKE) incidents
+	$(MAKE) alerts
 	$(MAKE) churn LIVE=300000
 	$(MAKE) peers
 
@@ -226,6 +227,17 @@ chaos: postgres ## Kill, pause and cut off processes on PostgreSQL for CHAOS: wr
 .PHONY: incidents
 incidents: postgres ## Replay incidents, all or those that match INCIDENTS, and check what page, metrics, alerts and command say
 	$(GO) run ./checks/incidents -run '$(INCIDENTS)'
+
+.PHONY: alerts
+alerts: postgres ## Replay three incidents next to a Prometheus server, in which the alerts must fire and end; ten minutes
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+		prometheus=$$(command -v prometheus || true); \
+		if [ -z "$$prometheus" ]; then \
+			(cd "$$dir" && chmod 755 . && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .); \
+			prometheus=$$dir/usr/bin/prometheus; \
+		fi; \
+		$(GO) run ./checks/incidents -prometheus "$$prometheus" \
+			-run '^(all workers stuck two|a kind always fails two|the database is away one)'
 
 .PHONY: damage
 damage: ## Damage every byte and file of a durable store, or of large files 2,000; half an hour

@@ -33,6 +33,7 @@ func main() {
 		os.Exit(serve(text))
 	}
 	run := flag.String("run", "", "the incidents whose name and backend match the `regexp`, such as 'killed' or '^database .* two nodes'")
+	program := flag.String("prometheus", "", "the `path` of Prometheus: the alerts must fire in a server of it as well, which takes as long as they say")
 	flag.Parse()
 	chosen, err := regexp.Compile(*run)
 	if err != nil || flag.NArg() > 0 {
@@ -40,7 +41,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := replay(ctx, chosen, os.Stdout)
+	ok, err := replay(ctx, &world{prometheus: *program}, chosen, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "incidents:", err)
@@ -52,8 +53,7 @@ func main() {
 
 // replay replays the incidents that are chosen, and prints a line for each backend of each, with what is wrong below
 // it. It reports whether all is as it should be.
-func replay(ctx context.Context, chosen *regexp.Regexp, out io.Writer) (ok bool, err error) {
-	w := &world{}
+func replay(ctx context.Context, w *world, chosen *regexp.Regexp, out io.Writer) (ok bool, err error) {
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return false, err
@@ -111,5 +111,8 @@ type world struct {
 	server  *pgtest.Server // nil until an incident needs it
 	noPG    error          // why there is none
 	scenes  atomic.Int64   // that were made
-	skewed  string         // the path of this program with a package time that can be wrong; empty until it is needed
+
+	rulesFile  string // the path of the rules
+	prometheus string // the path of a Prometheus server's program; empty for none
+	skewed     string // the path of this program with a package time that can be wrong; empty until it is needed
 }

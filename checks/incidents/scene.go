@@ -61,7 +61,8 @@ type scene struct {
 	proxy  *pgtest.Proxy
 	http   *http.Client
 	past   *scraper
-	undo   []func() // what the incident has begun and must end, also after a failure
+	prom   *promServer // nil if the alerts need not fire
+	undo   []func()    // what the incident has begun and must end, also after a failure
 
 	unmount func() error // after the end of the processes; nil if nothing was mounted
 
@@ -83,7 +84,8 @@ func (w *world) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.within, w.gone = trueWithin, goneWithin
-	w.rules, err = readRules(filepath.Join(root, "metrics", "prometheus", "timewheel.yml"))
+	w.rulesFile = filepath.Join(root, "metrics", "prometheus", "timewheel.yml")
+	w.rules, err = readRules(w.rulesFile)
 	return err
 }
 
@@ -159,7 +161,10 @@ func (w *world) stage(ctx context.Context, on backend) (s *scene, err error) {
 		s.url = s.proxy.URL()
 	}
 	s.tasks = filepath.Join(s.dir, "tasks")
-	s.past, err = newScraper(filepath.Join(s.dir, "scrapes"), w.rules)
+	if s.past, err = newScraper(filepath.Join(s.dir, "scrapes"), w.rules); err != nil || w.prometheus == "" {
+		return s, err
+	}
+	s.prom, err = startPrometheus(w.prometheus, filepath.Join(s.dir, "prometheus"), w.rulesFile)
 	return s, err
 }
 
@@ -170,6 +175,9 @@ func (s *scene) strike() error {
 	}
 	err := s.stopAll()
 	s.http.CloseIdleConnections()
+	if s.prom != nil {
+		s.prom.stop()
+	}
 	if s.proxy != nil {
 		s.proxy.Close()
 	}

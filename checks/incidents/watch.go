@@ -281,6 +281,9 @@ func (s *scene) scrapeAll(ctx context.Context) {
 	ticker := time.NewTicker(scrapeEvery)
 	defer ticker.Stop()
 	for {
+		if s.prom != nil {
+			_ = s.prom.scrape(s.all())
+		}
 		for _, p := range s.all() {
 			if busy[p.Name] == nil {
 				busy[p.Name] = make(chan struct{}, 1)
@@ -338,6 +341,9 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 	if err := s.hold(ctx, i, known, r); err != nil {
 		return err
 	}
+	if err := s.untilFiring(ctx, i.seen.alerts, i.seen.may, longestFor+patience, r); err != nil {
+		return err
+	}
 	if i.also != nil {
 		if err := i.also(s); err != nil {
 			r.fail("%v", err)
@@ -366,7 +372,7 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 			r.fail("%v after the end: %s", s.gone, text)
 		}
 	}
-	return nil
+	return s.untilFiring(ctx, nil, i.keeps, time.Until(ended.Add(s.gone)), r)
 }
 
 // hold reads until the view is true, and for as long as it has to stay so.
