@@ -366,6 +366,9 @@ func unhandledKinds(r reading) (kinds []string) {
 		handled[k.Kind] = true
 	}
 	for _, n := range r.nodes {
+		if n.More {
+			return nil // it may be one that is not in the report
+		}
 		for _, k := range n.Kinds {
 			handled[k] = true
 		}

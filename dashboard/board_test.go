@@ -206,6 +206,18 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	})
 }
 
+// A kind that another node may handle is not said to have no handler: its report has no room for all of its kinds.
+func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
+	census := durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 3}}}
+	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a"}, {Name: "b"}}}
+	if got := unhandledKinds(r); !slices.Equal(got, []string{"mail"}) {
+		t.Errorf("kinds that no node reports: %q", got)
+	}
+	if r.nodes[1].More = true; unhandledKinds(r) != nil {
+		t.Errorf("a node may have more kinds than it reports, but these have no handler: %q", unhandledKinds(r))
+	}
+}
+
 // The history has a point each five seconds, of the last hour, and a page gets those that are new to it.
 func TestScheduler_history(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -273,14 +273,14 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 			r.Errorf("reschedule writes %q", got)
 		}
 		r.must("reschedule", "-at", "2199-12-31T11:00:30Z", "order:2") // half a minute from now
-		// The clock of a node is ahead of the engine's by as much as a call has taken, at most.
-		ahead := time.Since(began)
 		r.with(func(s *durable.Scheduler) {
 			for key, d := range map[string]time.Duration{
 				"order:1": time.Hour, "mail:1": time.Hour, "order:2": 30 * time.Second,
 			} {
 				i, _, err := s.Get(r.Context(), key)
 				check(r.T, err)
+				// The clock of a node is ahead of the engine's by as much as a call has taken, at most.
+				ahead := time.Since(began)
 				if left := time.Until(i.Next); i.Parked || left > d+ahead || left < d-time.Minute {
 					r.Errorf("%s is due in %v, want %v: %+v", key, left, d, i)
 				}
