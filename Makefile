@@ -229,7 +229,7 @@ incidents: postgres ## Replay incidents, all or those that match INCIDENTS, and 
 	$(GO) run ./checks/incidents -run '$(INCIDENTS)'
 
 .PHONY: alerts
-alerts: postgres ## Replay three incidents next to a Prometheus server, in which the alerts must fire and end; ten minutes
+alerts: postgres ## Replay three incidents next to a Prometheus server, in which the alerts must fire and end; three minutes
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 		prometheus=$$(command -v prometheus || true); \
 		if [ -z "$$prometheus" ]; then \
