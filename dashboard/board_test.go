@@ -22,6 +22,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -33,7 +35,7 @@ var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
 // newScheduler returns a scheduler on a store, which handles the kinds ok and bad, the latter in vain, and is started. It is
 // shut down at the end of the test.
-func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) *durable.Scheduler {
+func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) *durable.Scheduler {
 	t.Helper()
 	s, err := durable.New(store, append(opts, durable.WithLogger(testkit.Quiet()))...)
 	if err != nil {
@@ -862,8 +864,8 @@ type countedStore struct {
 	read atomic.Int64
 }
 
-func (s *countedStore) counted(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (s *countedStore) counted(walk iter.Seq2[engine.Record, error]) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		for r, err := range walk {
 			s.read.Add(1)
 			if !yield(r, err) {
@@ -873,15 +875,15 @@ func (s *countedStore) counted(walk iter.Seq2[durable.Record, error]) iter.Seq2[
 	}
 }
 
-func (s *countedStore) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+func (s *countedStore) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	return s.counted(s.Store.Due(after, until))
 }
 
-func (s *countedStore) ByKey(from string) iter.Seq2[durable.Record, error] {
+func (s *countedStore) ByKey(from string) iter.Seq2[engine.Record, error] {
 	return s.counted(s.Store.ByKey(from))
 }
 
-func (s *countedStore) Failing(from string) iter.Seq2[durable.Record, error] {
+func (s *countedStore) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.counted(s.Store.Failing(from))
 }
 

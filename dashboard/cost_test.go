@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -156,7 +158,7 @@ func fullWheel(b *testing.B, tasks int) Source {
 }
 
 // openScheduler returns a scheduler on the store, which is not started.
-func openScheduler(b *testing.B, store durable.Store, kind string, h durable.Handler) (*durable.Scheduler, Source) {
+func openScheduler(b *testing.B, store engine.Store, kind string, h durable.Handler) (*durable.Scheduler, Source) {
 	rec := NewAttemptRecorder()
 	s, err := durable.New(store, rec.Option(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {

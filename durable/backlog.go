@@ -87,7 +87,7 @@ func newLives() *btree.BTreeG[*live] {
 	return btree.NewG(32, dueBefore)
 }
 
-func dueBefore(a, b *live) bool { return a.rec.position().before(b.rec.position()) }
+func dueBefore(a, b *live) bool { return a.rec.position().Before(b.rec.position()) }
 
 // start begins to count the rate, with a first run at once.
 func (b *backlog) start() {

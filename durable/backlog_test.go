@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -278,8 +280,8 @@ type counting struct {
 	records, bytes atomic.Int64
 }
 
-func (c *counting) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (c *counting) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		for r, err := range c.Store.Due(after, until) {
 			c.records.Add(1)
 			c.bytes.Add(int64(len(r.Data)))

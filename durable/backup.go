@@ -9,17 +9,8 @@ import (
 	"io"
 )
 
-// A Backuper is a [Store] that can be copied while a scheduler uses it.
-type Backuper interface {
-	// Backup writes a copy of the store to w, as a tar of a directory. The copy has the records of one instant
-	// between two commits: all commits that had returned before Backup was called, and no part of one. Commits
-	// and reads may happen meanwhile. An error of w ends Backup, which returns it; what has been written is no
-	// copy then.
-	Backup(ctx context.Context, w io.Writer) error
-}
-
 // Backup writes a copy of the store to w, while the scheduler uses it. The copy is a store, with exactly what
-// was committed at one instant. [Backuper] says what it consists of. Shutdown ends a Backup, which then returns
+// was committed at one instant. [engine.Backuper] says what it consists of. Shutdown ends a Backup, which then returns
 // ErrStopped. The error wraps [errors.ErrUnsupported] if the store is no Backuper, and on a node.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -20,11 +22,11 @@ import (
 
 // An askedEngine counts the questions that are left in it.
 type askedEngine struct {
-	durable.Engine
+	engine.Engine
 	questions *atomic.Int64
 }
 
-func (e askedEngine) Ask(ctx context.Context, by durable.MemberID, question []byte) (int64, error) {
+func (e askedEngine) Ask(ctx context.Context, by engine.MemberID, question []byte) (int64, error) {
 	e.questions.Add(1)
 	return e.Engine.Ask(ctx, by, question)
 }
@@ -48,7 +50,7 @@ func untilCancelled(n *atomic.Int64) durable.Handler {
 func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		var questions, slow, other atomic.Int64
-		asks := c.joinOver(func(to durable.Engine) durable.Engine { return askedEngine{to, &questions} }, "note")
+		asks := c.joinOver(func(to engine.Engine) engine.Engine { return askedEngine{to, &questions} }, "note")
 		c.handle("slow", func(*member) durable.Handler { return untilCancelled(&slow) })
 		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
 		const runs = 40
@@ -142,7 +144,7 @@ func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
 				t.Errorf("asked are %v, %v", asked, err)
 				return
 			}
-			if err := c.engine.Answer(ctx, id, asked[0].ID, durable.Answer{Data: []byte("{}"), Last: true}); err != nil {
+			if err := c.engine.Answer(ctx, id, asked[0].ID, engine.Answer{Data: []byte("{}"), Last: true}); err != nil {
 				t.Error(err)
 			}
 		}()

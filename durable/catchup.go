@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
@@ -164,7 +166,7 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	if len(is.kinds) == 0 || !s.below.mayBeOverdue() {
 		return is, nil
 	}
-	over := stretch{after: Position{Due: None}, until: is.until}
+	over := stretch{after: engine.Position{Due: engine.None}, until: is.until}
 	_, err := s.look(ctx, &over, Query{}, s.below.now(), 0, func(v view) bool {
 		kind := is.kinds[v.rec.kind]
 		if v.running || kind == nil || s.kinds.of(v.rec) == nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -69,7 +71,7 @@ func (n *node) claim() time.Duration {
 		for name, kind := range unlimited {
 			kinds = append(kinds, kind.classes(name)...)
 		}
-		got, ok := n.claimSome(t, kinds, after, until, most, None)
+		got, ok := n.claimSome(t, kinds, after, until, most, engine.None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
@@ -96,7 +98,7 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
 		n.mu.Lock()
-		n.overdue.at, n.slow.at = None, None // what was left to the engine lies before that
+		n.overdue.at, n.slow.at = engine.None, engine.None // what was left to the engine lies before that
 		n.mu.Unlock()
 	}
 	n.full = full
@@ -158,7 +160,7 @@ func (n *node) claimFor(g *gate) time.Duration {
 
 // claimTurns claims what is due for a gate, the groups in turns.
 func (n *node) claimTurns(t *term, g *gate, now int64, most int) {
-	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) ([]Stored, int64, error) {
+	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) ([]engine.Stored, int64, error) {
 		got, next, at, err := n.engine.ClaimTurns(ctx, t.id, g.classes, g.group, now, most)
 		if err == nil {
 			g.group = next
@@ -271,7 +273,7 @@ func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 // written: then that start is no attempt.
 func (n *node) giveUp(t *term, some []*live) {
 	var asked []*live
-	var claims []Claim
+	var claims []engine.Claim
 	n.mu.Lock()
 	for _, l := range some {
 		switch {
@@ -291,12 +293,12 @@ func (n *node) giveUp(t *term, some []*live) {
 }
 
 // toRelease returns the claim for Release.
-func (l *live) toRelease() Claim {
-	return Claim{Key: l.rec.key, Revision: l.claim.revision, Starts: l.claim.starts}
+func (l *live) toRelease() engine.Claim {
+	return engine.Claim{Key: l.rec.key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
 // giveBack releases claims that are not in memory.
-func (n *node) giveBack(t *term, claims []Claim) {
+func (n *node) giveBack(t *term, claims []engine.Claim) {
 	if len(claims) == 0 {
 		return
 	}
@@ -312,14 +314,14 @@ func (n *node) giveBack(t *term, claims []Claim) {
 }
 
 // claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
-func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]Stored, bool) {
-	return n.claimed(t, over, func(ctx context.Context) ([]Stored, int64, error) {
+func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]engine.Stored, bool) {
+	return n.claimed(t, over, func(ctx context.Context) ([]engine.Stored, int64, error) {
 		return n.engine.Claim(ctx, t.id, kinds, after, until, most)
 	})
 }
 
 // claimed puts in memory what a call to the engine gives, as claimSome does. The call returns the engine's time, too.
-func (n *node) claimed(t *term, over int64, claim func(context.Context) ([]Stored, int64, error)) ([]Stored, bool) {
+func (n *node) claimed(t *term, over int64, claim func(context.Context) ([]engine.Stored, int64, error)) ([]engine.Stored, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	asked := n.own()
@@ -346,7 +348,7 @@ type cursor struct {
 
 const (
 	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
-	beginning = None + 1
+	beginning = engine.None + 1
 
 	// scanShare bounds what claims from the beginning take: one part of the time in this many.
 	scanEvery = 250 * time.Millisecond
@@ -357,7 +359,7 @@ const (
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.own(); c.at == None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
+	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
 		c.at, c.since = beginning, now
 	}
 	return c.at
@@ -365,7 +367,7 @@ func (n *node) from(c *cursor) int64 {
 
 // to notes what a claim has given, of what was overdue by then at most, or that the engine has not answered to a
 // claim from the beginning, which may be because there is too much to pass over.
-func (n *node) to(c *cursor, after int64, got []Stored, most int, over int64) {
+func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if after == beginning {
@@ -382,23 +384,23 @@ func (n *node) to(c *cursor, after int64, got []Stored, most int, over int64) {
 
 // rewindLocked has everything overdue claimed from the beginning.
 func (n *node) rewindLocked() {
-	n.overdue.at, n.slow.at = None, None
+	n.overdue.at, n.slow.at = engine.None, engine.None
 	for _, g := range n.kinds.gated() {
-		g.claimed.at = None
+		g.claimed.at = engine.None
 	}
 }
 
 // take puts what the engine has given the node in memory. Records of a later version are for nodes that can
 // read them: it gives those back, and claims no more of them. What is due by over is overdue.
-func (n *node) take(t *term, got []Stored, over int64) {
+func (n *node) take(t *term, got []engine.Stored, over int64) {
 	recs := make([]*record, len(got))
-	var later []Claim
+	var later []engine.Claim
 	version := byte(math.MaxUint8)
 	for i, s := range got {
 		var err error
 		switch recs[i], err = decode(s.Record); {
 		case errors.Is(err, ErrVersion) && s.Data[0] > fieldsVersion:
-			later = append(later, Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
+			later = append(later, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
 			version = min(version, s.Data[0])
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
 		case err != nil:

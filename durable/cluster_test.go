@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -63,11 +65,11 @@ func inCluster(t *testing.T, nodes int, test func(t *testing.T, c *cluster), opt
 // join adds a node, which is started and handles the kind.
 func (c *cluster) join(kind string, opts ...durable.Option) *member {
 	c.t.Helper()
-	return c.joinOver(func(to durable.Engine) durable.Engine { return to }, kind, opts...)
+	return c.joinOver(func(to engine.Engine) engine.Engine { return to }, kind, opts...)
 }
 
 // joinOver adds a node over something in front of its link.
-func (c *cluster) joinOver(over func(durable.Engine) durable.Engine, kind string, opts ...durable.Option,
+func (c *cluster) joinOver(over func(engine.Engine) engine.Engine, kind string, opts ...durable.Option,
 ) *member {
 	c.t.Helper()
 	m := &member{c: c, name: fmt.Sprint("node ", len(c.nodes)+1), link: memengine.NewLink(c.engine)}
@@ -162,7 +164,7 @@ func (c *cluster) info(key string) durable.Info {
 	if err != nil || !ok {
 		c.t.Fatalf("the engine has %q: %v, %v", key, ok, err)
 	}
-	i, err := stored.Info()
+	i, err := durable.InfoOf(stored.Record)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -215,11 +217,11 @@ func TestShutdown_leavesNoMember(t *testing.T) {
 // A watched engine calls functions before a Commit, and before the answers to Commit and Confirm leave. None need be
 // there.
 type watched struct {
-	durable.Engine
+	engine.Engine
 	commits, committed, confirmed func()
 }
 
-func (e watched) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+func (e watched) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if e.commits != nil {
 		e.commits()
 	}
@@ -230,7 +232,7 @@ func (e watched) Commit(ctx context.Context, by durable.MemberID, batches []dura
 	return results, err
 }
 
-func (e watched) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim) ([]bool, int64, error) {
+func (e watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
 	held, now, err := e.Engine.Confirm(ctx, by, claims)
 	if e.confirmed != nil {
 		e.confirmed()

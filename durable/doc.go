@@ -21,7 +21,7 @@
 //
 // # What survives what
 //
-// The [Store] decides. The documentation of package durable/pebble, the store on disk, lists what it
+// The [engine.Store] decides. The documentation of package durable/pebble, the store on disk, lists what it
 // survives, crashes and power cuts included. Package memstore, the store in memory, is for tests. This
 // package imports no database.
 //
@@ -45,8 +45,8 @@
 // [WithTimeout] bounds an attempt. After that nil completes the run only if Complete was called.
 //
 // A run whose process ends is a failed attempt, too, so that a task which ends its process is parked. On a
-// [Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due
-// while the process is running has its start counted only on an [Engine]. So on a store a task is started once
+// [engine.Store] that holds for overdue runs, and of those for the first thousands after each start. What falls due
+// while the process is running has its start counted only on an [engine.Engine]. So on a store a task is started once
 // or twice more before it is parked, and a repeating task of a kind with [MissedSkip] is not parked for it.
 // What is running while another task ends the process uses up an attempt as well, and is parked after as many
 // such crashes as it has attempts, though it did not cause them. [Scheduler.Reschedule] gives it all of its
@@ -159,8 +159,8 @@
 //
 // # Many machines
 //
-// [New] makes a scheduler of a [Store], for one process. [Join] makes one node of many, on any number of
-// machines, over an [Engine], such as the one on PostgreSQL in package durable/postgres. Every node does
+// [New] makes a scheduler of a [engine.Store], for one process. [Join] makes one node of many, on any number of
+// machines, over an [engine.Engine], such as the one on PostgreSQL in package durable/postgres. Every node does
 // every verb, and each task runs on one node at a time. A program that runs no tasks can [Connect] instead:
 // it does every verb and is no node. To add tasks it gives their kinds to Handle, with handlers that are
 // never called. What is written above holds for all nodes together, with these differences:
@@ -203,7 +203,7 @@
 // wheel. Only the keeper knows how far the tasks have been read from the store, by due time (feed.go). A task
 // that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or
 // set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
-// group in group.go. [Store] says what a store promises.
+// group in group.go. [engine.Store] says what a store promises.
 //
 // A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is

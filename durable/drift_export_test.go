@@ -5,6 +5,8 @@ package durable
 import (
 	"context"
 	"fmt"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Drift returns where the accounts of a keeper disagree with what is in memory and in the store. Nothing may happen
@@ -110,7 +112,7 @@ func (d *drift) memory() {
 func (d *drift) store() error {
 	k := d.k
 	unhandled, n, live := make(map[string]int), 0, 0
-	for rec, err := range decoded(k.store.Due(Position{Due: None}, never)) {
+	for rec, err := range decoded(k.store.Due(engine.Position{Due: engine.None}, never)) {
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -46,7 +48,7 @@ type driftWalk struct {
 	draw    *rand.Rand
 	runs    *rand.Rand // draws what runs do, under the mutex of the rig
 	late    []string   // kinds without a handler
-	removed []durable.Record
+	removed []engine.Record
 }
 
 var driftKinds = map[string][]durable.KindOption{
@@ -200,7 +202,7 @@ func (w *driftWalk) verb() func() error {
 	case 2:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		var record []durable.Record
+		var record []engine.Record
 		if n := len(w.removed); n > 0 {
 			record, w.removed = w.removed[n-1:], w.removed[:n-1:n-1]
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -20,8 +21,8 @@ var (
 
 	ErrUnknownKind = errors.New("durable: no handler for the kind")
 	ErrBroken      = errors.New("durable: the store has failed")
-	ErrVersion     = errors.New("durable: the store has a format of another version")
-	ErrCorrupt     = errors.New("durable: the store is corrupt")
+	ErrVersion     = engine.ErrVersion
+	ErrCorrupt     = engine.ErrCorrupt
 
 	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error.
 	// The verb may or may not have taken effect. While its call is on the way it may also take effect later, even

@@ -9,6 +9,8 @@ import (
 	"log"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
@@ -128,89 +130,24 @@ func ExampleConnect() {
 	// 1 web-1 <nil>
 }
 
-// What a node asks of an engine: a task is added, claimed, started and removed.
-func ExampleEngine() {
-	ctx := context.Background()
-	var engine durable.Engine = memengine.New()
-	id, now, err := engine.Join(ctx, "node", time.Minute)
-	if err != nil {
-		log.Fatal(err)
-	}
-	commit := func(w durable.Write) durable.Result {
-		results, err := engine.Commit(ctx, id, []durable.Batch{{w}})
-		if err != nil {
-			log.Fatal(err)
-		}
-		return results[0]
-	}
-	add, err := durable.NewWrite(durable.Task{Key: "k", Kind: "greet", Delay: time.Second}, now)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var done durable.Written = commit(add).Written[0]
-	fmt.Println("added:", done.Revision > 0, "replaced:", done.Replaced)
-	fmt.Println("not free:", commit(add).Unmet)
-
-	later := now + int64(time.Minute)
-	tasks, _, err := engine.Claim(ctx, id, []string{"greet"}, now, later, 10)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var task durable.Stored = tasks[0]
-	claims := []durable.Claim{{Key: task.Key, Revision: task.Revision}}
-	held, _, err := engine.Confirm(ctx, id, claims)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("may start:", held)
-
-	move, err := task.Rescheduled(later)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("moved:", len(commit(move).Written) == 1)
-	for _, cond := range []durable.Condition{
-		durable.IfAbsent, durable.IfUnchanged, durable.IfPresent, durable.Always,
-	} {
-		r := commit(durable.Write{Record: durable.Record{Key: "k"}, If: cond, Revision: task.Revision})
-		fmt.Println("removed:", len(r.Unmet) == 0)
-	}
-
-	if err := engine.Leave(ctx, id); err != nil {
-		log.Fatal(err)
-	}
-	_, _, err = engine.Renew(ctx, id, nil)
-	fmt.Println("gone:", errors.Is(err, durable.ErrMemberGone))
-	// Output:
-	// added: true replaced: false
-	// not free: [k]
-	// may start: [true]
-	// moved: true
-	// removed: false
-	// removed: false
-	// removed: true
-	// removed: true
-	// gone: true
-}
-
 // refusing is an engine that may stop taking commits.
 type refusing struct {
-	durable.Engine
+	engine.Engine
 	full bool
 }
 
-func (r *refusing) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+func (r *refusing) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if r.full {
-		return nil, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+		return nil, fmt.Errorf("the disk is full: %w", engine.ErrNotDone)
 	}
 	return r.Engine.Commit(ctx, by, batches)
 }
 
 // An engine that fails is the error of a verb, and not the end of the scheduler.
-func ExampleEngine_away() {
+func ExampleJoin_away() {
 	ctx := context.Background()
-	engine := &refusing{Engine: memengine.New(), full: true}
-	node, err := durable.Join(ctx, engine)
+	e := &refusing{Engine: memengine.New(), full: true}
+	node, err := durable.Join(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -219,7 +156,7 @@ func ExampleEngine_away() {
 		log.Fatal(err)
 	}
 	err = node.AddTask(ctx, durable.Task{Key: "k", Kind: "greet", Delay: time.Hour})
-	fmt.Println(errors.Is(err, durable.ErrUnavailable), errors.Is(err, durable.ErrNotDone), node.Err())
+	fmt.Println(errors.Is(err, durable.ErrUnavailable), errors.Is(err, engine.ErrNotDone), node.Err())
 	if err := node.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -228,13 +165,13 @@ func ExampleEngine_away() {
 
 // How long the calls of a node to its engine take, and what may slow the engine down. Package metrics exports both.
 func ExampleNodeStats() {
-	show := func(s *durable.Scheduler, engine durable.Engine) {
+	show := func(s *durable.Scheduler, e engine.Engine) {
 		if n := s.Stats().Node; n != nil {
 			fmt.Printf("%d calls, %d failed\n", n.Calls.Count, n.CallsFailed)
 			printSlow(n.Calls)
 		}
-		if h, ok := engine.(durable.HealthReporter); ok {
-			var is durable.EngineHealth
+		if h, ok := e.(engine.HealthReporter); ok {
+			var is engine.Health
 			is, err := h.Health(context.Background())
 			fmt.Println(is.OldestTransaction, is.DeadRows, is.Size, err)
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -305,24 +307,24 @@ func ExampleWithMissed() {
 
 // A copy of a store, made in batches while no scheduler has it.
 func ExampleStore() {
-	var from, to durable.Store = memstore.New(), memstore.New()
-	err := from.Commit([]durable.Change{
-		{Key: "ada", From: durable.None, Due: 100, Data: []byte("what a scheduler writes")},
-		{Key: "bob", From: durable.None, Due: math.MaxInt64},
-		{Key: "eve", From: durable.None, Due: 200},
+	var from, to engine.Store = memstore.New(), memstore.New()
+	err := from.Commit([]engine.Change{
+		{Key: "ada", From: engine.None, Due: 100, Data: []byte("what a scheduler writes")},
+		{Key: "bob", From: engine.None, Due: math.MaxInt64},
+		{Key: "eve", From: engine.None, Due: 200},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	const most = 2 // records in a batch
-	for at := (durable.Position{Due: durable.None}); to.Len() < from.Len(); {
-		var batch []durable.Change
+	for at := (engine.Position{Due: engine.None}); to.Len() < from.Len(); {
+		var batch []engine.Change
 		for r, err := range from.Due(at, math.MaxInt64) {
 			if err != nil {
 				log.Fatal(err)
 			}
-			batch = append(batch, durable.Change{Key: r.Key, From: durable.None, Due: r.Due, Data: r.Data})
+			batch = append(batch, engine.Change{Key: r.Key, From: engine.None, Due: r.Due, Data: r.Data})
 			if at = r.Position(); len(batch) == most {
 				break
 			}
@@ -341,9 +343,9 @@ func ExampleStore() {
 }
 
 // What a scheduler has written, read without one.
-func ExampleRecord_Info() {
-	record := durable.Record{Key: "ada", Due: 100, Data: []byte("no task")}
-	switch info, err := record.Info(); {
+func ExampleInfoOf() {
+	record := engine.Record{Key: "ada", Due: 100, Data: []byte("no task")}
+	switch info, err := durable.InfoOf(record); {
 	case err == nil:
 		fmt.Println(info.Key, "is a task of the kind", info.Kind)
 	case errors.Is(err, durable.ErrVersion):
@@ -356,7 +358,7 @@ func ExampleRecord_Info() {
 
 // A leased store belongs to this machine as long as it has a lease.
 type leased struct {
-	durable.Store
+	engine.Store
 	lost chan struct{}
 }
 
@@ -367,7 +369,7 @@ func (l leased) Err() error              { return errors.New("another machine ha
 func ExampleFailureReporter() {
 	ctx := context.Background()
 	store := leased{memstore.New(), make(chan struct{})}
-	var _ durable.FailureReporter = store
+	var _ engine.FailureReporter = store
 
 	quiet := logrus.New() // the failure is logged in any case
 	quiet.SetOutput(io.Discard)
@@ -410,7 +412,7 @@ func ExampleScheduler_Restore() {
 		log.Fatal(err)
 	}
 	defer func() { _ = to.Shutdown(ctx) }()
-	for record, err := range store.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+	for record, err := range store.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -421,7 +423,7 @@ func ExampleScheduler_Restore() {
 	fmt.Println("the same token:", was.Generation == is.Generation && was.Seq == is.Seq)
 
 	var file bytes.Buffer
-	_, ok := durable.Store(store).(durable.Backuper)
+	_, ok := engine.Store(store).(engine.Backuper)
 	fmt.Println("a backup:", ok, errors.Is(from.Backup(ctx, &file), errors.ErrUnsupported))
 	// Output:
 	// restored: <nil>

@@ -5,6 +5,8 @@ package durable
 import (
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A feed takes the tasks of one stretch of time from the store into memory, in due order. What lies up to its
@@ -22,12 +24,12 @@ import (
 // when it has less of a group than of the others. So are the overdue tasks of a kind that has its share of the
 // backlog.
 type feed struct {
-	at    Position
+	at    engine.Position
 	until int64 // how far it may go; not before at
 }
 
 // end is the position after all that is due by then.
-func end(due int64) Position { return Position{due, beyondKeys} }
+func end(due int64) engine.Position { return engine.Position{Due: due, Key: beyondKeys} }
 
 // beyondKeys is longer, and so greater, than any key.
 var beyondKeys = strings.Repeat("\xff", MaxKey+1)
@@ -36,9 +38,7 @@ var beyondKeys = strings.Repeat("\xff", MaxKey+1)
 func (f *feed) done() bool { return f.at == end(f.until) }
 
 // passed reports whether the position lies in the stretch that has been read.
-func (f *feed) passed(p Position) bool { return !f.at.before(p) }
-
-func (p Position) before(q Position) bool { return p.Due < q.Due || p.Due == q.Due && p.Key < q.Key }
+func (f *feed) passed(p engine.Position) bool { return !f.at.Before(p) }
 
 const (
 	// feedAtOnce is how many tasks are taken from the store in one go, so that the verbs do not wait for long:
@@ -126,7 +126,7 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 // takeIn takes a task that has been read into memory, unless it does not belong there. What is to be changed in
 // the store it leaves in the group. The reading had come to before. It reports false if it is to be called again, because
 // it will be known in a moment whether the kind is quick.
-func (k *keeper) takeIn(g *group, rec *record, before Position) (taken bool) {
+func (k *keeper) takeIn(g *group, rec *record, before engine.Position) (taken bool) {
 	switch {
 	case k.live[rec.key] != nil: // it has been read before
 	case !k.passed(rec): // the limit of its kind is full, or its share of the backlog
@@ -165,7 +165,7 @@ func (k *keeper) readCut(kind string, most int) {
 			_ = k.fail(err)
 			return
 		}
-		if to.before(rec.position()) {
+		if to.Before(rec.position()) {
 			break
 		}
 		if n == most || k.backlog.isFull() {
@@ -194,7 +194,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 			return
 		}
 		p := rec.position()
-		if r.until.before(p) {
+		if r.until.Before(p) {
 			break
 		}
 		if n == feedAtOnce || of.full(r) {
@@ -215,7 +215,7 @@ func (k *keeper) skip(rec *record, kind *kind) *record {
 	if !rec.skippable() {
 		return rec
 	}
-	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != None {
+	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != engine.None {
 		return rec.skipped(to)
 	}
 	return rec
@@ -266,7 +266,7 @@ func (k *keeper) readAgain(kind string) {
 	}
 	// What is due now has been read, unless the feed ahead is behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
-	k.overdue = feed{at: Position{Due: None}, until: until}
+	k.overdue = feed{at: engine.Position{Due: engine.None}, until: until}
 	if !k.ahead.passed(end(until)) {
 		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
 	}

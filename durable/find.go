@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 const (
@@ -58,7 +60,7 @@ func (q Query) stretch(now int64) stretch {
 	case q.Prefix != "":
 		return stretch{order: byKey, from: q.Prefix}
 	case q.State == Waiting:
-		return stretch{after: Position{Due: None}, until: now}
+		return stretch{after: engine.Position{Due: engine.None}, until: now}
 	case q.State == Scheduled:
 		return stretch{after: end(now), until: latest}
 	case q.State == Paused:
@@ -66,7 +68,7 @@ func (q Query) stretch(now int64) stretch {
 	case q.State == Parked:
 		return stretch{after: end(pausedDue), until: never}
 	}
-	return stretch{after: Position{Due: None}, until: never}
+	return stretch{after: engine.Position{Due: engine.None}, until: never}
 }
 
 // fits reports whether the task is one of those that the query asks for.
@@ -159,8 +161,8 @@ func (o *stretch) resume(cursor string) error {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	switch {
 	case err == nil && o.order == byDue && len(b) > 8 && b[0] == cursorDue:
-		at := Position{int64(binary.BigEndian.Uint64(b[1:])), string(b[9:])}
-		if o.after.before(at) {
+		at := engine.Position{Due: int64(binary.BigEndian.Uint64(b[1:])), Key: string(b[9:])}
+		if o.after.Before(at) {
 			o.after = at
 		}
 	case err == nil && o.order != byDue && len(b) > 0 && b[0] == cursorKey:

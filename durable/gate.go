@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -395,7 +397,7 @@ func (g *gate) beyond(rec *record) bool {
 
 // read begins a reading of what the feeds of a keeper have passed. It returns nil if there is nothing to read,
 // and when to come back. The keeper is called if that is sooner.
-func (g *gate) read(fed Position) (r *reading, again time.Duration) {
+func (g *gate) read(fed engine.Position) (r *reading, again time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if again = forever; g.held.isCut() {
@@ -413,7 +415,7 @@ func (g *gate) full(r *reading) bool {
 }
 
 // end notes that a reading has come to the position.
-func (g *gate) end(r *reading, at, fed Position) {
+func (g *gate) end(r *reading, at, fed engine.Position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held.end(r, at, fed)

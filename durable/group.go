@@ -2,7 +2,11 @@
 
 package durable
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
 
 // A group is what the keeper commits at once: the operations that waited, each of which sees what those before
 // it have done. Nothing outside changes before the commit, so an operation may fail without a trace, and the
@@ -112,17 +116,17 @@ func (g *group) putNew(recs []*record) {
 }
 
 // changes returns what the store has to do.
-func (g *group) changes() []Change {
-	all := make([]Change, 0, len(g.order))
+func (g *group) changes() []engine.Change {
+	all := make([]engine.Change, 0, len(g.order))
 	for _, t := range g.order {
-		c := Change{Key: t.key, From: None, Due: None}
+		c := engine.Change{Key: t.key, From: engine.None, Due: engine.None}
 		if t.was != nil {
 			c.From, c.WasFailing = t.was.due, t.was.failing()
 		}
 		if t.now != nil {
 			c.Due, c.Data, c.Failing = t.now.due, t.now.encode(), t.now.failing()
 		}
-		if c.From != None || c.Due != None {
+		if c.From != engine.None || c.Due != engine.None {
 			all = append(all, c)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -40,7 +42,7 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c2 := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
 				c2.engine.Step(c.before)
-				c2.joinOver(func(to durable.Engine) durable.Engine { return late{to, c.answer} }, "note").link.SetFaults(
+				c2.joinOver(func(to engine.Engine) engine.Engine { return late{to, c.answer} }, "note").link.SetFaults(
 					func(string) memengine.Fault { return memengine.Fault{Delay: c.question} })
 				c2.join("note") // over a link without delays
 				for i, d := range []time.Duration{50 * time.Millisecond, time.Second, 4 * time.Second, 10 * time.Second} {
@@ -66,27 +68,27 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 
 // The answers of a late engine take that long.
 type late struct {
-	durable.Engine
+	engine.Engine
 	by time.Duration
 }
 
-func (e late) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
+func (e late) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	defer time.Sleep(e.by)
 	return e.Engine.Join(ctx, name, lease)
 }
 
-func (e late) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (e late) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	defer time.Sleep(e.by)
 	return e.Engine.Renew(ctx, id, report)
 }
 
-func (e late) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (e late) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	defer time.Sleep(e.by)
 	return e.Engine.Claim(ctx, by, kinds, after, until, most)
 }
 
-func (e late) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim) ([]bool, int64, error) {
+func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
 	defer time.Sleep(e.by)
 	return e.Engine.Confirm(ctx, by, claims)
 }
@@ -135,7 +137,7 @@ func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		b, confirmed := c.nodes[0], 0
-		a := c.joinOver(func(to durable.Engine) durable.Engine {
+		a := c.joinOver(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, confirmed: func() {
 				if confirmed++; confirmed > 1 {
 					return
@@ -158,7 +160,7 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
 		var a *member
-		a = c.joinOver(func(to durable.Engine) durable.Engine {
+		a = c.joinOver(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, confirmed: func() {
 				if err := a.RemoveTask(ctx, "k"); err != nil {
 					t.Error(err)
@@ -514,7 +516,7 @@ func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
 func TestD7_inTheUsersTransaction(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {
 		a := c.nodes[0]
-		write := func(task durable.Task) durable.Write {
+		write := func(task durable.Task) engine.Write {
 			w, err := durable.NewWrite(task, time.Now().UnixNano())
 			if err != nil {
 				t.Fatal(err)
@@ -542,7 +544,7 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 		for key, commit := range map[string]bool{"kept": false, "removed": true} {
 			a.add(durable.Task{Key: key, Kind: "note", Delay: time.Second})
 			tx := c.engine.Begin()
-			must(tx.Write(ctx, durable.Write{Record: durable.Record{Key: key}, If: durable.IfPresent}))
+			must(tx.Write(ctx, engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}))
 			time.Sleep(2 * time.Second)
 			if calls := c.runs(); len(calls) > 0 {
 				t.Errorf("while it is being removed: %v", briefly(calls))
@@ -651,27 +653,27 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	testkit.NotForRaces(t)
 	synctest.Test(t, func(t *testing.T) {
-		for _, b := range d9(t, func(e durable.Engine) durable.Engine { return e }) {
+		for _, b := range d9(t, func(e engine.Engine) engine.Engine { return e }) {
 			t.Error(b)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		if len(d9(t, func(e durable.Engine) durable.Engine { return oneClaim{e} })) == 0 {
+		if len(d9(t, func(e engine.Engine) engine.Engine { return oneClaim{e} })) == 0 {
 			t.Error("one claim for all is not found")
 		}
 	})
 }
 
 // A oneClaim is an engine for a node that does not claim what falls due now apart from what is overdue.
-type oneClaim struct{ durable.Engine }
+type oneClaim struct{ engine.Engine }
 
-func (e oneClaim) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
-	return e.Engine.Claim(ctx, by, kinds, durable.None, until, most)
+func (e oneClaim) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
+	return e.Engine.Claim(ctx, by, kinds, engine.None, until, most)
 }
 
 // d9 has an outage of nodes over such engines, and returns what breaks D9.
-func d9(t *testing.T, over func(durable.Engine) durable.Engine) (broken []string) {
+func d9(t *testing.T, over func(engine.Engine) engine.Engine) (broken []string) {
 	const (
 		backlog = 10_000
 		rate    = 2000

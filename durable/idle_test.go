@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -137,7 +139,7 @@ func (w *idleWalk) note(node int, kind string, d int) {
 func (w *idleWalk) check() {
 	const patience = 3 * time.Second
 	waits := map[string]string{} // the oldest by kind
-	for s, err := range w.c.engine.Due(ctx, durable.Position{Due: durable.None}, time.Now().Add(-patience).UnixNano()) {
+	for s, err := range w.c.engine.Due(ctx, engine.Position{Due: engine.None}, time.Now().Add(-patience).UnixNano()) {
 		if err != nil {
 			w.c.t.Fatal(err)
 		}

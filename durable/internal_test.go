@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -22,11 +24,11 @@ func FuzzRecord_decode(f *testing.F) {
 		paused: 9, group: "g"}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(Record{Key: "k", Due: 1, Data: data})
+		r, err := decode(engine.Record{Key: "k", Due: 1, Data: data})
 		if err != nil {
 			return
 		}
-		again, err := decode(Record{Key: "k", Due: 1, Data: r.encode()})
+		again, err := decode(engine.Record{Key: "k", Due: 1, Data: r.encode()})
 		if err != nil || !reflect.DeepEqual(r, again) {
 			t.Errorf("%+v becomes %+v, %v", r, again, err)
 		}
@@ -38,12 +40,12 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 		attempts: 7, missed: 1 << 20, failed: []failed{{5, "why"}, {text: "before"}}, trace: "trace"}
 	data := r.encode()
 	for n := range data {
-		if got, err := decode(Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
+		if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
 			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
 		}
 	}
 	r.due = 1
-	if got, err := decode(Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
+	if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
 		t.Errorf("%+v is read as %+v, %v", r, got, err)
 	}
 }
@@ -56,14 +58,14 @@ func TestRecord_optionalFields(t *testing.T) {
 	all.shift, all.deadline, all.note = 1<<63-1, latest, "a note"
 	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
 		data := r.encode()
-		got, err := decode(Record{Key: "k", Due: 7, Data: data})
+		got, err := decode(engine.Record{Key: "k", Due: 7, Data: data})
 		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
 			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
 		}
 	}
 	unknown := append([]byte{fieldsVersion}, plain.encode()[1:]...)
 	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
-	if got, err := decode(Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, ErrVersion) {
+	if got, err := decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, ErrVersion) {
 		t.Errorf("a field of a later version is read as %+v, %v", got, err)
 	}
 }
@@ -268,7 +270,7 @@ func TestEnd_isBeyondEveryKey(t *testing.T) {
 	for i := range longest {
 		longest[i] = math.MaxUint8
 	}
-	if !e.passed(Position{7, string(longest)}) || e.passed(Position{8, ""}) {
+	if !e.passed(engine.Position{Due: 7, Key: string(longest)}) || e.passed(engine.Position{Due: 8, Key: ""}) {
 		t.Error("the end of what is due at 7 is not between that and 8")
 	}
 }

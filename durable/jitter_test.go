@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -67,7 +69,7 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 						cron, shift, time.Unix(0, grid), time.Unix(0, now), time.Unix(0, got.grid), got.missed,
 						time.Unix(0, want), passed)
 				}
-				again, err := decode(Record{Key: r.key, Due: r.due, Data: r.encode()})
+				again, err := decode(engine.Record{Key: r.key, Due: r.due, Data: r.encode()})
 				if err != nil || again.shift != shift {
 					t.Fatalf("shifted by %v, it is read as shifted by %v, %v", shift, again.shift, err)
 				}

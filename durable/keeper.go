@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -29,7 +31,7 @@ import (
 // So no caller gets an answer that is not durable, and the wheel never holds what the store does not. After a
 // failed commit it is unknown what the store holds: the keeper takes no more operations, and the wheel stops.
 type keeper struct {
-	store   Store
+	store   engine.Store
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	cfg     config
@@ -61,9 +63,9 @@ type keeper struct {
 	prints         *fingerprints // nil if there are to be none
 	generation     uint64
 	overdue, ahead feed
-	cuts           map[string]Position // of the kinds of which overdue tasks are left in the store: those beyond it
-	unhandled      map[string]int      // how many tasks of each kind are set aside; it has had some, if there are 0
-	unreported     []string            // kinds that are new there
+	cuts           map[string]engine.Position // of the kinds of which overdue tasks are left in the store: those beyond it
+	unhandled      map[string]int             // how many tasks of each kind are set aside; it has had some, if there are 0
+	unreported     []string                   // kinds that are new there
 
 	waiting map[string]bool // kinds of which tasks are set aside because they are paused
 }
@@ -117,7 +119,7 @@ const (
 	groupBytes = 16 << 20
 )
 
-func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
+func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
 	k := &keeper{
 		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
@@ -125,9 +127,9 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 		live:      make(map[string]*live),
 		unhandled: make(map[string]int),
 		waiting:   make(map[string]bool),
-		cuts:      make(map[string]Position),
-		overdue:   feed{at: Position{Due: None}, until: None},
-		ahead:     feed{at: Position{Due: None}, until: None},
+		cuts:      make(map[string]engine.Position),
+		overdue:   feed{at: engine.Position{Due: engine.None}, until: engine.None},
+		ahead:     feed{at: engine.Position{Due: engine.None}, until: engine.None},
 	}
 	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
 	k.ctx, k.cancelRuns = context.WithCancel(context.Background())
@@ -138,7 +140,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	begun := make(chan struct{})
 	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
 	<-begun
-	if reporter, ok := store.(FailureReporter); ok {
+	if reporter, ok := store.(engine.FailureReporter); ok {
 		k.helpers.Go(func() { k.watch(reporter) })
 	}
 	go k.run()
@@ -146,7 +148,7 @@ func newKeeper(store Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 }
 
 // watch fails the keeper when the store has failed in the background. It ends with the keeper.
-func (k *keeper) watch(store FailureReporter) {
+func (k *keeper) watch(store engine.FailureReporter) {
 	select {
 	case <-store.Failed():
 		_ = k.fail(store.Err())
@@ -378,11 +380,11 @@ func (k *keeper) passed(rec *record) bool {
 // leaves reports whether the task is overdue and left in the store, because its kind has its share of the backlog.
 func (k *keeper) leaves(rec *record) bool {
 	at, ok := k.cuts[rec.kind]
-	return ok && rec.due <= k.overdue.until && at.before(rec.position())
+	return ok && rec.due <= k.overdue.until && at.Before(rec.position())
 }
 
 // fed reports whether the feeds have passed the position.
-func (k *keeper) fed(p Position) bool {
+func (k *keeper) fed(p engine.Position) bool {
 	if !k.started || p.Due == never {
 		return false
 	}
@@ -448,7 +450,7 @@ func (k *keeper) view(rec *record) view { return k.running.view(rec) }
 
 func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
-		var records iter.Seq2[Record, error]
+		var records iter.Seq2[engine.Record, error]
 		switch over.order {
 		case byKey:
 			records = k.store.ByKey(over.from)
@@ -499,23 +501,23 @@ func (k *keeper) fill(s *Stats) {
 	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
-func (k *keeper) queue() *backlog            { return k.backlog }
-func (k *keeper) backuper() (Backuper, bool) { b, ok := k.store.(Backuper); return b, ok }
-func (k *keeper) failing() <-chan struct{}   { return k.failed }
-func (k *keeper) stop()                      { k.backlog.stop() }
-func (k *keeper) cancel()                    { k.cancelRuns() }
-func (k *keeper) release() error             { return k.store.Close() }
-func (k *keeper) written() <-chan struct{}   { return k.report.written() }
+func (k *keeper) queue() *backlog                   { return k.backlog }
+func (k *keeper) backuper() (engine.Backuper, bool) { b, ok := k.store.(engine.Backuper); return b, ok }
+func (k *keeper) failing() <-chan struct{}          { return k.failed }
+func (k *keeper) stop()                             { k.backlog.stop() }
+func (k *keeper) cancel()                           { k.cancelRuns() }
+func (k *keeper) release() error                    { return k.store.Close() }
+func (k *keeper) written() <-chan struct{}          { return k.report.written() }
 
 func (k *keeper) size() int64 {
-	if store, ok := k.store.(SizeReporter); ok {
+	if store, ok := k.store.(engine.SizeReporter); ok {
 		return store.Size()
 	}
 	return 0
 }
 
 func (k *keeper) space() (free, size int64) {
-	if store, ok := k.store.(SpaceReporter); ok {
+	if store, ok := k.store.(engine.SpaceReporter); ok {
 		return store.Space()
 	}
 	return 0, 0
@@ -575,7 +577,7 @@ func (k *keeper) next(after, n uint64) uint64 {
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched
-	for stored, err := range k.store.Due(Position{Due: None}, never) {
+	for stored, err := range k.store.Due(engine.Position{Due: engine.None}, never) {
 		begun()
 		if err != nil {
 			_ = k.fail(err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Two changes of a key are not in the same commit, and none overtakes another that shares a key with it.
@@ -14,7 +16,7 @@ func TestSplitChanges(t *testing.T) {
 	of := func(size int, keys ...string) *change {
 		c := &change{size: size}
 		for _, key := range keys {
-			c.batch = append(c.batch, Write{Record: Record{Key: key}})
+			c.batch = append(c.batch, engine.Write{Record: engine.Record{Key: key}})
 		}
 		return c
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -114,7 +116,7 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Until(arrives.Add(-time.Nanosecond)))
-			if _, err := c.engine.Commit(ctx, 0, []durable.Batch{{w}}); err != nil {
+			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
 				t.Fatal(err)
 			}
 			testkit.Settle(time.Nanosecond)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
@@ -39,7 +41,7 @@ import (
 // Of what has no number it notes when more runs of a kind are running than its limit allows, when more start
 // within a time than its rate allows, and when a burst of SetTask puts a run off for longer than it may.
 type ledger struct {
-	engine   durable.Engine
+	engine   engine.Engine
 	lease    time.Duration
 	attempts int                      // of each run, before its task is parked
 	bounds   map[string]time.Duration // of the runs of each kind that has one
@@ -50,9 +52,9 @@ type ledger struct {
 	mu      sync.Mutex // protects below
 	broken  []string
 	step    int                                 // of what has happened
-	until   map[durable.MemberID]time.Time      // when the leases run out, by the ledger's own books
+	until   map[engine.MemberID]time.Time       // when the leases run out, by the ledger's own books
 	restart time.Time                           // of the engine
-	states  map[durable.Claim]state             // what a revision is
+	states  map[engine.Claim]state              // what a revision is
 	last    map[string]int64                    // the last revision of each key that was seen
 	there   map[string]state                    // what the tasks are, whatever their revisions
 	put     map[durable.Token]int               // the step in which a run came to be, and
@@ -65,17 +67,17 @@ type ledger struct {
 	parked  map[durable.Token]bool              // runs that were parked
 	effects map[string]effect                   // of the adds, by their payloads
 	deleted map[string]int                      // the step of the last removal of a key
-	decided map[durable.Claim]decision          // the last decision to start
+	decided map[engine.Claim]decision           // the last decision to start
 	fences  map[string]int64                    // the greatest fence of the starts of a key
-	ended   map[durable.Claim]ended             // how calls have ended
+	ended   map[engine.Claim]ended              // how calls have ended
 	running map[durable.Token]map[*running]bool // calls that have not ended, and count
 	calls   map[*running]bool                   // those that count, and those that do not
 	counts  map[string]int                      // of what has happened
 
-	reported  map[durable.MemberID]time.Time // when each member has renewed its lease first
-	kinds     map[string]time.Time           // since when each kind is paused, or all that is allKinds
-	pausedOn  map[onNode]int                 // the step from which on a node must not call a kind
-	restarts  map[string]int                 // as resumes and resumed, of each kind
+	reported  map[engine.MemberID]time.Time // when each member has renewed its lease first
+	kinds     map[string]time.Time          // since when each kind is paused, or all that is allKinds
+	pausedOn  map[onNode]int                // the step from which on a node must not call a kind
+	restarts  map[string]int                // as resumes and resumed, of each kind
 	restarted map[string]int
 	maxDelays map[string]time.Duration // of the tasks that have one, by their payloads, less their delays
 	deadlines map[durable.Token]int64  // when a run that SetTask may put off is due at the latest
@@ -124,7 +126,7 @@ type ended struct {
 
 type decision struct {
 	step int
-	by   durable.MemberID
+	by   engine.MemberID
 	at   time.Time
 }
 
@@ -134,25 +136,25 @@ type effect struct {
 }
 
 type running struct {
-	by   durable.MemberID
+	by   engine.MemberID
 	node int
 	kind string
 	at   time.Time
 }
 
-func newLedger(engine durable.Engine, lease time.Duration, attempts int) *ledger {
+func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 	return &ledger{
-		engine: engine, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
+		engine: e, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
 		limits: map[string]int{}, shared: map[string]int{}, paces: map[string]*pace{}, calls: map[*running]bool{},
-		reported: map[durable.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
+		reported: map[engine.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
 		restarts: map[string]int{}, restarted: map[string]int{}, maxDelays: map[string]time.Duration{},
 		deadlines: map[durable.Token]int64{}, started: map[durable.Token]bool{}, shifts: map[string]time.Duration{},
-		until: map[durable.MemberID]time.Time{}, states: map[durable.Claim]state{}, last: map[string]int64{},
+		until: map[engine.MemberID]time.Time{}, states: map[engine.Claim]state{}, last: map[string]int64{},
 		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]int{},
 		stopped: map[stopped]int{}, paused: map[string]pause{}, resumes: map[string]int{},
 		resumed: map[string]int{}, done: map[durable.Token]bool{}, parked: map[durable.Token]bool{},
-		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[durable.Claim]decision{},
-		fences: map[string]int64{}, ended: map[durable.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
+		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[engine.Claim]decision{},
+		fences: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
 		counts: map[string]int{},
 	}
 }
@@ -164,8 +166,8 @@ func (l *ledger) breaks(promise string, format string, args ...any) {
 
 func (l *ledger) next() int { l.step++; return l.step }
 
-func token(s durable.Record) (durable.Token, durable.Info) {
-	i, err := s.Info()
+func token(s engine.Record) (durable.Token, durable.Info) {
+	i, err := durable.InfoOf(s)
 	if err != nil {
 		panic(err)
 	}
@@ -173,17 +175,17 @@ func token(s durable.Record) (durable.Token, durable.Info) {
 }
 
 // seen notes the state of a task.
-func (l *ledger) seen(r durable.Record, revision int64) {
+func (l *ledger) seen(r engine.Record, revision int64) {
 	t, info := token(r)
 	s := state{t, r.Due, info.Times}
-	l.states[durable.Claim{Key: r.Key, Revision: revision}] = s
+	l.states[engine.Claim{Key: r.Key, Revision: revision}] = s
 	if revision > l.last[r.Key] {
 		l.last[r.Key], l.there[r.Key] = revision, s
 	}
 }
 
-func (l *ledger) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (l *ledger) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	results, err := l.engine.Commit(ctx, by, batches)
@@ -203,17 +205,17 @@ func (l *ledger) Commit(ctx context.Context, by durable.MemberID, batches []dura
 }
 
 // wrote notes the effect of a write.
-func (l *ledger) wrote(w durable.Write, written durable.Written) {
-	old := durable.Claim{Key: w.Key, Revision: w.Revision}
-	if last := l.last[w.Key]; w.If == durable.IfUnchanged && w.Revision < last {
+func (l *ledger) wrote(w engine.Write, written engine.Written) {
+	old := engine.Claim{Key: w.Key, Revision: w.Revision}
+	if last := l.last[w.Key]; w.If == engine.IfUnchanged && w.Revision < last {
 		l.breaks("D4", "a write of %s takes effect at revision %d, and its last one is %d", w.Key, w.Revision, last)
 	}
 	was := l.there[w.Key]
 	if w.Data == nil {
 		delete(l.there, w.Key)
 		l.deleted[w.Key] = l.step
-		l.pause(w.Key, false, durable.None)
-		if w.If == durable.IfUnchanged {
+		l.pause(w.Key, false, engine.None)
+		if w.If == engine.IfUnchanged {
 			if !l.ended[old].well {
 				l.breaks("D5", "%v ends without a run that has ended well", l.states[old].Token)
 			}
@@ -226,7 +228,7 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 	if _, there := l.put[t]; !there {
 		l.put[t] = l.step
 	}
-	set := w.If != durable.IfUnchanged || t.Generation != was.Generation
+	set := w.If != engine.IfUnchanged || t.Generation != was.Generation
 	if set {
 		l.effects[string(info.Payload)] = effect{l.step, w.Due}
 		l.burst(t, was.Token, string(info.Payload), w.Due)
@@ -245,7 +247,7 @@ func (l *ledger) wrote(w durable.Write, written durable.Written) {
 		l.pause(w.Key, true, was.due)
 		delete(l.running, t) // a call in progress no longer counts
 	} else if is || l.paused[w.Key].is {
-		l.pause(w.Key, is, durable.None)
+		l.pause(w.Key, is, engine.None)
 	}
 }
 
@@ -280,12 +282,12 @@ func (l *ledger) pause(key string, is bool, due int64) {
 
 // changed looks at what a task has become after a run, or by a resumption. was is what it was, and call how the
 // call of that has ended, if it has.
-func (l *ledger) changed(w durable.Write, info durable.Info, was state, call ended) {
+func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ended) {
 	t, paused := was.Token, info.State == durable.Paused
 	same := info.Generation == was.Generation && info.Seq == was.Seq
 	p := l.paused[w.Key]
 	switch {
-	case p.is && !paused && same && p.due != durable.None && w.Due != p.due:
+	case p.is && !paused && same && p.due != engine.None && w.Due != p.due:
 		l.breaks("D1", "%v is resumed to be due %v from when it was due before", t, time.Duration(w.Due-p.due))
 	case p.is || paused || call.at.IsZero():
 	case same && call.park && !info.Parked:
@@ -300,7 +302,7 @@ func (l *ledger) changed(w durable.Write, info durable.Info, was state, call end
 }
 
 // gridded looks at the next run of a task whose last one was due then.
-func (l *ledger) gridded(w durable.Write, info durable.Info, was time.Time) {
+func (l *ledger) gridded(w engine.Write, info durable.Info, was time.Time) {
 	next := time.Unix(0, w.Due)
 	latest := time.Now() // a node may believe that it is later, by what a call takes
 	if latest = latest.Add(4 * l.lease); latest.Before(was) {
@@ -323,7 +325,7 @@ func (l *ledger) gridded(w durable.Write, info durable.Info, was time.Time) {
 	}
 }
 
-func (l *ledger) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -370,7 +372,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	l.next()
 	l.counts["calls"]++
 	began := time.Now()
-	c := durable.Claim{Key: run.Key, Revision: run.Fence}
+	c := engine.Claim{Key: run.Key, Revision: run.Fence}
 	d, ok := l.decided[c]
 	if !ok {
 		l.breaks("D2", "a run of %v is called at fence %d without a decision", run.Token, run.Fence)
@@ -643,9 +645,9 @@ func (l *ledger) lost() {
 	}
 }
 
-func (l *ledger) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (l *ledger) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) ([]durable.Stored, string, int64, error) {
+) ([]engine.Stored, string, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	got, next, now, err := l.engine.ClaimTurns(ctx, by, kinds, group, until, most)
@@ -655,8 +657,8 @@ func (l *ledger) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []st
 	return got, next, now, err
 }
 
-func (l *ledger) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (l *ledger) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	got, now, err := l.engine.Claim(ctx, by, kinds, after, until, most)
@@ -666,15 +668,15 @@ func (l *ledger) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 	return got, now, err
 }
 
-func (l *ledger) LeaveOut(by durable.MemberID, version byte) { l.engine.LeaveOut(by, version) }
+func (l *ledger) LeaveOut(by engine.MemberID, version byte) { l.engine.LeaveOut(by, version) }
 
-func (l *ledger) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
+func (l *ledger) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.engine.Claimed(ctx, by)
 }
 
-func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
+func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id, now, err := l.engine.Join(ctx, name, lease)
@@ -684,7 +686,7 @@ func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (du
 	return id, now, err
 }
 
-func (l *ledger) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, members, err := l.engine.Renew(ctx, id, report)
@@ -697,7 +699,7 @@ func (l *ledger) Renew(ctx context.Context, id durable.MemberID, report []byte) 
 	return now, members, err
 }
 
-func (l *ledger) Leave(ctx context.Context, id durable.MemberID) error {
+func (l *ledger) Leave(ctx context.Context, id engine.MemberID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until[id] = time.Time{}
@@ -714,7 +716,7 @@ func (l *ledger) Reap(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (l *ledger) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+func (l *ledger) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	return l.engine.Release(ctx, by, claims)
 }
 
@@ -749,50 +751,50 @@ func (l *ledger) SetSettings(ctx context.Context, settings []byte, revision int6
 	return done, nil
 }
 
-func (l *ledger) Ask(ctx context.Context, by durable.MemberID, question []byte) (int64, error) {
+func (l *ledger) Ask(ctx context.Context, by engine.MemberID, question []byte) (int64, error) {
 	return l.engine.Ask(ctx, by, question)
 }
 
-func (l *ledger) Asked(ctx context.Context, by durable.MemberID) ([]durable.Question, error) {
+func (l *ledger) Asked(ctx context.Context, by engine.MemberID) ([]engine.Question, error) {
 	return l.engine.Asked(ctx, by)
 }
 
-func (l *ledger) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+func (l *ledger) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
 	return l.engine.Answer(ctx, by, id, a)
 }
 
-func (l *ledger) Answers(ctx context.Context, id int64) ([]durable.Answer, error) {
+func (l *ledger) Answers(ctx context.Context, id int64) ([]engine.Answer, error) {
 	return l.engine.Answers(ctx, id)
 }
 
 func (l *ledger) Forget(ctx context.Context, id int64) error { return l.engine.Forget(ctx, id) }
 
-func (l *ledger) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
+func (l *ledger) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
 	return l.engine.Get(ctx, key)
 }
-func (l *ledger) GetMany(ctx context.Context, keys []string) ([]durable.Stored, error) {
+func (l *ledger) GetMany(ctx context.Context, keys []string) ([]engine.Stored, error) {
 	return l.engine.GetMany(ctx, keys)
 }
-func (l *ledger) Census(ctx context.Context) ([]durable.KindCensus, error) {
+func (l *ledger) Census(ctx context.Context) ([]engine.KindCount, error) {
 	return l.engine.Census(ctx)
 }
 func (l *ledger) Now(ctx context.Context) (int64, error) { return l.engine.Now(ctx) }
-func (l *ledger) Members(ctx context.Context) ([]durable.Membership, error) {
+func (l *ledger) Members(ctx context.Context) ([]engine.Membership, error) {
 	return l.engine.Members(ctx)
 }
-func (l *ledger) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (l *ledger) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return l.engine.ByKey(ctx, from)
 }
-func (l *ledger) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (l *ledger) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return l.engine.Failing(ctx, from)
 }
-func (l *ledger) Due(ctx context.Context, after durable.Position, until int64,
-) iter.Seq2[durable.Stored, error] {
+func (l *ledger) Due(ctx context.Context, after engine.Position, until int64,
+) iter.Seq2[engine.Stored, error] {
 	return l.engine.Due(ctx, after, until)
 }
 
 // commit commits a user's transaction with one write.
-func (l *ledger) commit(tx *memengine.Tx, w durable.Write) {
+func (l *ledger) commit(tx *memengine.Tx, w engine.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := tx.Commit(); err != nil {

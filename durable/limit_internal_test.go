@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Whatever a node sees in addition to the nodes that take part, the parts of these are no more than the whole. When
@@ -55,11 +57,11 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	for i := range 100 {
 		r.Kinds = append(r.Kinds, strings.Repeat(string('a'+rune(i%26)), 100))
 	}
-	if cut := (Membership{Report: r.encode(1)}).report(); !cut.More || !cut.has("missing") || len(cut.Kinds) == 0 {
+	if cut := reportOf(engine.Membership{Report: r.encode(1)}); !cut.More || !cut.has("missing") || len(cut.Kinds) == 0 {
 		t.Errorf("%+v", cut)
 	}
 	r.Kinds = r.Kinds[:3]
-	if whole := (Membership{Report: r.encode(1)}).report(); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
+	if whole := reportOf(engine.Membership{Report: r.encode(1)}); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
 		t.Errorf("%+v", whole)
 	}
 }
@@ -71,7 +73,7 @@ func TestReport_ofTakeovers(t *testing.T) {
 		names = append(names, strings.Repeat("<", 1000), "last")
 	}
 	r := NodeReport{Kinds: []string{"mail"}, TakenOver: takenOver([]Takeover{{Node: "before"}}, names, time.Now())}
-	got := (Membership{Report: r.encode(1)}).report()
+	got := reportOf(engine.Membership{Report: r.encode(1)})
 	if n := len(got.TakenOver); n == 0 || n >= mostTakeovers || got.TakenOver[n-1].Node != "last" || !got.has("mail") || got.More {
 		t.Errorf("%+v", got)
 	}
@@ -84,7 +86,7 @@ func TestReport_ofTakeovers(t *testing.T) {
 // JSON holds no kind that is not UTF-8, so its report says that the node may have any.
 func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	r := NodeReport{Kinds: []string{"a", "\xff"}}
-	if got := (Membership{Report: r.encode(1)}).report(); !got.More || !got.has("\xff") || !slices.Equal(got.Kinds, []string{"a"}) {
+	if got := reportOf(engine.Membership{Report: r.encode(1)}); !got.More || !got.has("\xff") || !slices.Equal(got.Kinds, []string{"a"}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -115,12 +117,12 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 	}
 	var last *share
 	for range 4 {
-		r, _ := s.begin(10, Position{Due: 20}, true)
+		r, _ := s.begin(10, engine.Position{Due: 20}, true)
 		if (r.of == &s.rest) == (last == &s.rest) {
 			t.Errorf("two readings in a row for %q", r.of.group)
 		}
 		last = r.of
-		s.end(r, r.from, Position{Due: 20})
+		s.end(r, r.from, engine.Position{Due: 20})
 	}
 }
 
@@ -131,7 +133,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	cut := func(s *shares, at map[string]int64) {
 		for group, due := range at {
 			s.add(task(group, 1))
-			s.cutBefore(s.of[group], Position{due, "k"})
+			s.cutBefore(s.of[group], engine.Position{Due: due, Key: "k"})
 		}
 	}
 	for _, c := range []struct {
@@ -145,13 +147,13 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	} {
 		s := newShares()
 		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
-		fed := Position{100, "k"}
+		fed := engine.Position{Due: 100, Key: "k"}
 		r := s.readFor(s.of["a"], fed)
 		if s.beyond(task("further", 100).rec) || !s.beyond(task("before", 11).rec) || r.full() {
 			t.Errorf("%s: what is read is left, or what is not", c.name)
 		}
-		s.cutBefore(s.of["full"], Position{19, "k"})
-		s.end(r, Position{c.at, "k"}, fed)
+		s.cutBefore(s.of["full"], engine.Position{Due: 19, Key: "k"})
+		s.end(r, engine.Position{Due: c.at, Key: "k"}, fed)
 		for group, due := range c.want {
 			if at := s.of[group].cut; at.Due != due {
 				t.Errorf("%s: %s is cut at %d, want %d", c.name, group, at.Due, due)

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -505,13 +507,13 @@ func TestLimit_renewalThatIsLate_hidesNoNode(t *testing.T) {
 
 // A turnsWatch notes after which group a node asks for turns, and fails every second such call.
 type turnsWatch struct {
-	durable.Engine
+	engine.Engine
 	after []string
 }
 
-func (w *turnsWatch) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (w *turnsWatch) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) ([]durable.Stored, string, int64, error) {
+) ([]engine.Stored, string, int64, error) {
 	if w.after = append(w.after, group); len(w.after)%2 == 0 {
 		return nil, "", 0, memengine.ErrFault
 	}
@@ -524,7 +526,7 @@ func TestLimit_turnsThatFail_continue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
 		w := new(turnsWatch)
-		m := c.joinOver(func(to durable.Engine) durable.Engine { w.Engine = to; return w }, "note")
+		m := c.joinOver(func(to engine.Engine) engine.Engine { w.Engine = to; return w }, "note")
 		m.handle("k", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
 		for i := range n {
 			m.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Group: fmt.Sprintf("%03d", i), Delay: sec})

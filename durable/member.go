@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A term is a membership of the node, from a Join until the member is gone. A lease that has run out does not
 // end it: the node may renew the lease until another node has reaped the member. Meanwhile nothing starts.
 type term struct {
-	id MemberID
+	id engine.MemberID
 
 	// The node's mutex protects these.
 	sent   int64           // when the last renewal was sent that was answered, by the node's own time
@@ -149,7 +151,7 @@ func (n *node) renew(t *term) bool {
 	}
 	answered := n.own()
 	n.heard(sent, now)
-	var all []Membership
+	var all []engine.Membership
 	if gates != nil {
 		if all, err = n.engine.Members(ctx); err != nil { // without it the lease is not prolonged
 			n.failed(t, err)
@@ -176,7 +178,7 @@ func (n *node) renew(t *term) bool {
 // a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
 // It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
 // takes part for the rest of its term.
-func (n *node) divideLocked(gates []*gate, members []Membership, answered int64) {
+func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered int64) {
 	if gates == nil {
 		return
 	}
@@ -184,7 +186,7 @@ func (n *node) divideLocked(gates []*gate, members []Membership, answered int64)
 	reports := make([]NodeReport, len(members))
 	for i, m := range members {
 		longest = max(longest, m.Lease)
-		reports[i] = m.report()
+		reports[i] = reportOf(m)
 	}
 	longest += longest / driftOf
 	for _, g := range gates {
@@ -278,7 +280,7 @@ var errLeaseOver = fmt.Errorf("%w: the lease of the node has run out", ErrFenced
 
 // failed notes the error of a call for the member.
 func (n *node) failed(t *term, err error) {
-	if errors.Is(err, ErrMemberGone) {
+	if errors.Is(err, engine.ErrMemberGone) {
 		n.forget(t)
 		return
 	}

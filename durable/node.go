@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/internal/recent"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A node is the backend of a scheduler that is one of many over an [Engine]. The engine decides which node
+// A node is the backend of a scheduler that is one of many over an [engine.Engine]. The engine decides which node
 // holds a task; a node decides what becomes of the tasks that it holds. It keeps those that are due soon in its
 // wheel:
 //
@@ -36,7 +38,7 @@ import (
 //	begun     with a worker: it is being confirmed, or running, or its end is being written. If the engine does
 //	          not confirm it, it is dropped; if the engine does not answer, it waits again
 type node struct {
-	engine  Engine
+	engine  engine.Engine
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	cfg     config
@@ -95,7 +97,7 @@ type node struct {
 	settled  int64 // when they were asked for last
 	puzzled  bool  // they cannot be understood
 
-	names map[MemberID]string // of the members, as far as they were asked for
+	names map[engine.MemberID]string // of the members, as far as they were asked for
 
 	handlings handlings
 	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
@@ -115,7 +117,7 @@ type node struct {
 // An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
 // is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
 // cancelled, with ErrFenced as the cause, because another node may take over their tasks.
-func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
+func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, engine, opts, (*node).join)
 	if err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func Join(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error
 //
 // AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
 // adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
-func Connect(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, error) {
+func Connect(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, engine, opts, (*node).askTime)
 	if err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func Connect(ctx context.Context, engine Engine, opts ...Option) (*Scheduler, er
 }
 
 // reach returns a scheduler over the engine, after a first call of that. It knows what is paused.
-func reach(ctx context.Context, engine Engine, opts []Option, first func(*node, context.Context) error,
+func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
 ) (*Scheduler, *node, error) {
 	if engine == nil {
 		return nil, nil, errors.New("durable: engine is nil")
@@ -169,12 +171,12 @@ func reach(ctx context.Context, engine Engine, opts []Option, first func(*node, 
 	return s, n, nil
 }
 
-func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
+func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
 	n := &node{
-		engine: engine, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
+		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
 		joining: make(chan struct{}, 1),
-		held:    make(map[string]*live), overdue: cursor{at: None}, slow: cursor{at: None}, counts: recent.Of[Census]{Limit: countTimeout},
+		held:    make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}, counts: recent.Of[Census]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
@@ -184,7 +186,7 @@ func newNode(engine Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config
 	n.starts = newLane(splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
 	n.backlog.shared = true
-	n.free.Store(None)
+	n.free.Store(engine.None)
 	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
 	return n
 }
@@ -263,7 +265,7 @@ func (n *node) getMany(ctx context.Context, keys []string) (map[string]view, err
 	return found, nil
 }
 
-func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
+func (n *node) view(s engine.Stored, name func(engine.MemberID) string) (view, error) {
 	rec, err := decode(s.Record)
 	if err != nil {
 		return view{}, err
@@ -274,7 +276,7 @@ func (n *node) view(s Stored, name func(MemberID) string) (view, error) {
 
 func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
-		var tasks iter.Seq2[Stored, error]
+		var tasks iter.Seq2[engine.Stored, error]
 		switch over.order {
 		case byKey:
 			tasks = n.engine.ByKey(ctx, over.from)
@@ -317,14 +319,14 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 			continue
 		}
 		held, err := n.engine.Claimed(ctx, m.ID)
-		if errors.Is(err, ErrMemberGone) {
+		if errors.Is(err, engine.ErrMemberGone) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		for _, stored := range held {
-			v, err := n.view(stored, func(MemberID) string { return m.Name })
+			v, err := n.view(stored, func(engine.MemberID) string { return m.Name })
 			if err == nil && v.running { // what cannot be read does not run
 				all = append(all, v)
 			}
@@ -414,10 +416,10 @@ func (n *node) nodeCount() int {
 	return max(n.members, 1)
 }
 
-func (n *node) Err() error                 { return nil } // it outlives whatever happens to the engine
-func (n *node) queue() *backlog            { return n.backlog }
-func (n *node) backuper() (Backuper, bool) { return nil, false }
-func (n *node) failing() <-chan struct{}   { return nil }
+func (n *node) Err() error                        { return nil } // it outlives whatever happens to the engine
+func (n *node) queue() *backlog                   { return n.backlog }
+func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
+func (n *node) failing() <-chan struct{}          { return nil }
 
 func (n *node) stop() {
 	n.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -155,9 +157,9 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 		const tasks = 3
 		put := func(key string, after time.Duration) {
 			due := time.Now().Add(after).UnixNano()
-			w := durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte{200}}, Kind: "note",
-				If: durable.IfAbsent}
-			if _, err := c.engine.Commit(ctx, 0, []durable.Batch{{w}}); err != nil {
+			w := engine.Write{Record: engine.Record{Key: key, Due: due, Data: []byte{200}}, Kind: "note",
+				If: engine.IfAbsent}
+			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +189,7 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := c.engine.Claim(ctx, id, []string{"note"}, durable.None, now, 10); len(got) != tasks+1 {
+		if got, _, err := c.engine.Claim(ctx, id, []string{"note"}, engine.None, now, 10); len(got) != tasks+1 {
 			t.Errorf("another node gets %d, %v", len(got), err)
 		}
 	}, durable.WithLogger(log))
@@ -213,7 +215,7 @@ func TestJoin_refuses(t *testing.T) {
 	}
 }
 
-func joinError(engine durable.Engine, opts ...durable.Option) error {
+func joinError(engine engine.Engine, opts ...durable.Option) error {
 	_, err := durable.Join(ctx, engine, opts...)
 	return err
 }
@@ -289,7 +291,7 @@ func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
 func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
 		var committed func()
-		m := c.joinOver(func(to durable.Engine) durable.Engine {
+		m := c.joinOver(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, committed: func() {
 				if committed != nil {
 					committed()
@@ -416,13 +418,13 @@ func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 // A slowLink is an engine whose answers to Renew take long. It notes when the last renewal was done there, and can be
 // cut.
 type slowLink struct {
-	durable.Engine
+	engine.Engine
 	mu      sync.Mutex // protects below
 	renewed time.Time
 	cut     bool
 }
 
-func (l *slowLink) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	l.mu.Lock()
 	if l.cut {
 		l.mu.Unlock()
@@ -440,7 +442,7 @@ func (l *slowLink) Renew(ctx context.Context, id durable.MemberID, report []byte
 func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
 		link := new(slowLink)
-		m := c.joinOver(func(to durable.Engine) durable.Engine { link.Engine = to; return link }, "note")
+		m := c.joinOver(func(to engine.Engine) engine.Engine { link.Engine = to; return link }, "note")
 		over := make(chan time.Time, 1)
 		m.handle("long", func(ctx context.Context, _ durable.Run) error {
 			<-ctx.Done()

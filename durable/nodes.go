@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // report returns what a scheduler says about itself.
@@ -40,7 +42,7 @@ func (r NodeReport) encode(count uint64) []byte {
 			return nil // a time beyond the year 9999
 		}
 		switch {
-		case len(b) <= MaxReport:
+		case len(b) <= engine.MaxReport:
 			return b
 		case len(r.TakenOver) > 1:
 			r.TakenOver = r.TakenOver[1:]
@@ -92,14 +94,14 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	if err != nil {
 		return nil, n.unavailable(ctx, err)
 	}
-	self := MemberID(0)
+	self := engine.MemberID(0)
 	if t := n.current(); t != nil {
 		self = t.id
 	}
 	all := make([]NodeInfo, 0, len(members))
 	for _, m := range members {
 		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, Held: m.Held}
-		i.NodeReport = m.report()
+		i.NodeReport = reportOf(m)
 		for j := range i.TakenOver { // by this process's clock
 			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.earliest(n.own()))))
 		}
@@ -111,17 +113,17 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, nil
 }
 
-// report returns what the member has said about itself. One that has joined just now has said nothing.
-func (m Membership) report() (r NodeReport) {
+// reportOf returns what the member has said about itself. One that has joined just now has said nothing.
+func reportOf(m engine.Membership) (r NodeReport) {
 	_ = json.Unmarshal(m.Report, &r)
 	return r
 }
 
 // namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine
 // for the names at most once.
-func (n *node) namer(ctx context.Context) func(MemberID) string {
+func (n *node) namer(ctx context.Context) func(engine.MemberID) string {
 	asked := false
-	return func(id MemberID) string {
+	return func(id engine.MemberID) string {
 		if id == 0 {
 			return ""
 		}
@@ -136,7 +138,7 @@ func (n *node) namer(ctx context.Context) func(MemberID) string {
 		if err != nil {
 			return ""
 		}
-		names := make(map[MemberID]string, len(members))
+		names := make(map[engine.MemberID]string, len(members))
 		for _, m := range members {
 			names[m.ID] = m.Name
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // What an operator asks of a scheduler. A question costs a bounded number of reads, or says that it was cut.
@@ -102,7 +104,7 @@ type KindCensus struct {
 	Parked  int
 	Paused  int // and no Failing, whatever has failed before
 
-	KindPaused bool // by PauseKind or PauseAll; on a node as far as it knows. An engine leaves it out
+	KindPaused bool // by PauseKind or PauseAll; on a node as far as it knows
 }
 
 // Census returns how many tasks there are. On a store that is kept up to date. An engine counts them. A count that
@@ -177,7 +179,7 @@ func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) {
 // A NodeInfo is a node as the others see it.
 type NodeInfo struct {
 	Name  string
-	ID    MemberID
+	ID    engine.MemberID
 	Self  bool          // it is the node that was asked
 	Lease time.Duration // the length of its lease
 	Left  time.Duration // until its lease runs out; negative if it is late

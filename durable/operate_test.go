@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -48,7 +50,7 @@ func TestOperate_onNodes(t *testing.T) {
 }
 
 // join returns nodes of the engine, which are not started.
-func join(t *testing.T, engine durable.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
+func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
 	t.Helper()
 	for i := range nodes {
 		s, err := durable.Join(ctx, engine, append(opts, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()),
@@ -67,8 +69,8 @@ type drowsy struct {
 	each time.Duration
 }
 
-func (s drowsy) slow(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (s drowsy) slow(walk iter.Seq2[engine.Record, error]) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		for r, err := range walk {
 			time.Sleep(s.each)
 			if !yield(r, err) {
@@ -78,13 +80,13 @@ func (s drowsy) slow(walk iter.Seq2[durable.Record, error]) iter.Seq2[durable.Re
 	}
 }
 
-func (s drowsy) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+func (s drowsy) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	return s.slow(s.Store.Due(after, until))
 }
-func (s drowsy) ByKey(from string) iter.Seq2[durable.Record, error] {
+func (s drowsy) ByKey(from string) iter.Seq2[engine.Record, error] {
 	return s.slow(s.Store.ByKey(from))
 }
-func (s drowsy) Failing(from string) iter.Seq2[durable.Record, error] {
+func (s drowsy) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.slow(s.Store.Failing(from))
 }
 
@@ -218,7 +220,7 @@ func TestBulk_whileTasksChange(t *testing.T) {
 func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		b, replaced := c.nodes[0], false
-		a := c.joinOver(func(to durable.Engine) durable.Engine {
+		a := c.joinOver(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, commits: func() {
 				if replaced {
 					return
@@ -485,7 +487,7 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 func (c *cluster) overdue(n int) {
 	c.t.Helper()
 	at := time.Now().Add(-time.Hour)
-	batch := make(durable.Batch, n)
+	batch := make(engine.Batch, n)
 	for i := range batch {
 		w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
 		if err != nil {
@@ -493,7 +495,7 @@ func (c *cluster) overdue(n int) {
 		}
 		batch[i] = w
 	}
-	if _, err := c.engine.Commit(ctx, 0, []durable.Batch{batch}); err != nil {
+	if _, err := c.engine.Commit(ctx, 0, []engine.Batch{batch}); err != nil {
 		c.t.Fatal(err)
 	}
 }

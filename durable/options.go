@@ -112,7 +112,7 @@ func WithoutFingerprints() Option {
 }
 
 // WithNode sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
-// name of the host and the number of the process. It need not be unique. It must not be empty. On a [Store] it
+// name of the host and the number of the process. It need not be unique. It must not be empty. On a [engine.Store] it
 // is only shown.
 func WithNode(name string) Option {
 	return func(c *config) error {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -24,7 +26,7 @@ type heldStore struct {
 	most int           // is read after Shutdown
 }
 
-func (s *heldStore) Commit(changes []durable.Change) error {
+func (s *heldStore) Commit(changes []engine.Change) error {
 	<-s.turn
 	defer func() { s.turn <- struct{}{} }()
 	s.most = max(s.most, len(changes))

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -78,12 +80,12 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 // A slowCount is a store in which reading all tasks takes ten milliseconds for each 512.
 type slowCount struct{ *memstore.Store }
 
-func (s slowCount) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+func (s slowCount) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	walk := s.Store.Due(after, until)
-	if after.Due != durable.None || until != math.MaxInt64 {
+	if after.Due != engine.None || until != math.MaxInt64 {
 		return walk
 	}
-	return func(yield func(durable.Record, error) bool) {
+	return func(yield func(engine.Record, error) bool) {
 		n := 0
 		for r, err := range walk {
 			if n++; n%512 == 0 {

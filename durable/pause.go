@@ -2,7 +2,11 @@
 
 package durable
 
-import "context"
+import (
+	"context"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
 
 // Pause keeps the task from running until [Scheduler.Resume]. It stays as it is, and in the store, whatever
 // becomes of the process. No run of it starts after Pause has returned nil. A run in progress is not
@@ -44,7 +48,7 @@ func (r *record) resumed(of *kind, now int64) *record {
 	if of == nil || !next.skippable() {
 		return &next
 	}
-	if to := of.passesOver(next.due, now, next.due <= now); to != None {
+	if to := of.passesOver(next.due, now, next.due <= now); to != engine.None {
 		return next.skipped(to)
 	}
 	return &next

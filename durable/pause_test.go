@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -41,7 +43,7 @@ func TestPause_outlivesTheProcess(t *testing.T) {
 // A secondsStore is one whose commits take a second, so that what is asked for meanwhile is one group.
 type secondsStore struct{ *memstore.Store }
 
-func (s secondsStore) Commit(changes []durable.Change) error {
+func (s secondsStore) Commit(changes []engine.Change) error {
 	time.Sleep(time.Second) // of the bubble
 	return s.Store.Commit(changes)
 }

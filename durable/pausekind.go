@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Pauses are the kinds whose tasks do not run, on whatever node. See [Scheduler.PauseKind].
@@ -34,7 +36,7 @@ func (p Pauses) Has(kind string) bool {
 // is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
 // downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCensus say that
 // the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
-// together must fit in [MaxSettings]; the error of one too many, and that of a name that no kind can have, wraps
+// together must fit in [engine.MaxSettings]; the error of one too many, and that of a name that no kind can have, wraps
 // ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
@@ -114,9 +116,9 @@ func (p Pauses) encode() ([]byte, error) {
 		s.Kinds = append(s.Kinds, []byte(kind))
 	}
 	data, err := json.Marshal(s)
-	if err == nil && len(data) > MaxSettings {
+	if err == nil && len(data) > engine.MaxSettings {
 		err = fmt.Errorf("%w: %d paused kinds take %d bytes; %d are allowed",
-			ErrInvalidTask, len(p.Kinds), len(data), MaxSettings)
+			ErrInvalidTask, len(p.Kinds), len(data), engine.MaxSettings)
 	}
 	return data, err
 }

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -358,18 +360,18 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 // A node that does not learn for two seconds what is paused starts nothing until it does.
 func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
+		memory := memengine.New()
+		link := memengine.NewLink(memory)
 		var last atomic.Int64
 		begin := time.Now()
-		join := func(e durable.Engine) *durable.Scheduler {
+		join := func(e engine.Engine) *durable.Scheduler {
 			s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}
-		cut, other := join(link), join(engine)
+		cut, other := join(link), join(memory)
 		err := errors.Join(cut.Handle("k", func(context.Context, durable.Run) error {
 			last.Store(int64(time.Since(begin)))
 			return nil
@@ -516,7 +518,7 @@ type slowToCommit struct {
 	takes time.Duration
 }
 
-func (s slowToCommit) Commit(changes []durable.Change) error {
+func (s slowToCommit) Commit(changes []engine.Change) error {
 	time.Sleep(s.takes)
 	return s.Store.Commit(changes)
 }
@@ -604,7 +606,7 @@ func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
 
 // A lateReader answers with settings that it has read a while ago.
 type lateReader struct {
-	durable.Engine
+	engine.Engine
 	late     time.Duration
 	restored atomic.Bool // from a copy that was made before there were settings
 }
@@ -621,7 +623,7 @@ func (l *lateReader) Settings(ctx context.Context) ([]byte, int64, error) {
 // An answer that comes late ends no pause that was made meanwhile.
 func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		s := c.joinOver(func(to durable.Engine) durable.Engine {
+		s := c.joinOver(func(to engine.Engine) engine.Engine {
 			return &lateReader{Engine: to, late: 300 * time.Millisecond}
 		}, "note")
 		s.add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
@@ -645,7 +647,7 @@ func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
 func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
 		var over *lateReader
-		s := c.joinOver(func(to durable.Engine) durable.Engine {
+		s := c.joinOver(func(to engine.Engine) engine.Engine {
 			over = &lateReader{Engine: to}
 			return over
 		}, "note")
@@ -786,12 +788,12 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 // A scanner counts the claims of what is overdue from the beginning on, each of which takes a while: it passes over
 // what is paused.
 type scanner struct {
-	durable.Engine
+	engine.Engine
 	n atomic.Int64
 }
 
-func (e *scanner) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (e *scanner) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	if after < 0 {
 		e.n.Add(1)
 		time.Sleep(500 * time.Millisecond)

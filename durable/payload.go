@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
@@ -107,15 +109,15 @@ func class(kind string, version int) string {
 const classMark = "\x1f"
 
 // byKind returns the counts of an engine, which counts by class, by kind.
-func byKind(classes []KindCensus) (kinds []KindCensus) {
+func byKind(classes []engine.KindCount) (kinds []KindCensus) {
 	of := make(map[string]int)
 	for _, c := range classes {
-		c.Kind, _, _ = strings.Cut(c.Kind, classMark)
-		i, known := of[c.Kind]
+		kind, _, _ := strings.Cut(c.Kind, classMark)
+		i, known := of[kind]
 		if !known {
-			of[c.Kind] = len(kinds)
-			kinds = append(kinds, c)
-			continue
+			i = len(kinds)
+			of[kind] = i
+			kinds = append(kinds, KindCensus{Kind: kind})
 		}
 		k := &kinds[i]
 		k.Tasks, k.Failing = k.Tasks+c.Tasks, k.Failing+c.Failing

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -91,11 +93,11 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 		const tasks, gone = 1500, 1200
 		s := c.nodes[0]
 		var all []durable.Task
-		var removals durable.Batch
+		var removals engine.Batch
 		for i := range tasks {
 			task := durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
 			if all = append(all, task); i < gone {
-				removals = append(removals, durable.Write{Record: durable.Record{Key: task.Key}, If: durable.Always})
+				removals = append(removals, engine.Write{Record: engine.Record{Key: task.Key}, If: engine.Always})
 			}
 		}
 		s.add(all...)
@@ -103,7 +105,7 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 		s.link.SetFaults(func(method string) memengine.Fault {
 			if method == "Commit" && !removed {
 				removed = true
-				if _, err := c.engine.Commit(ctx, 0, []durable.Batch{removals}); err != nil {
+				if _, err := c.engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"math"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A record is a task as the scheduler keeps it. It does not change: what changes is which one a key has.
@@ -55,7 +57,7 @@ const (
 // maxFailure is how much of an error is kept, in bytes.
 const maxFailure = 256
 
-func (r *record) position() Position { return Position{r.due, r.key} }
+func (r *record) position() engine.Position { return engine.Position{Due: r.due, Key: r.key} }
 
 // size is about how many bytes the record takes in the store.
 func (r *record) size() int {
@@ -144,7 +146,7 @@ func appendString(b []byte, s string) []byte {
 }
 
 // decode reads what encode wrote. The payload is that of the data, and not a copy.
-func decode(stored Record) (*record, error) {
+func decode(stored engine.Record) (*record, error) {
 	d := decoder{b: stored.Data}
 	version := d.byte()
 	if version != recordVersion && version != fieldsVersion && !d.short {
@@ -180,8 +182,25 @@ func decode(stored Record) (*record, error) {
 	return r, nil
 }
 
+// InfoOf returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
+// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
+// repair a store.
+func InfoOf(r engine.Record) (Info, error) {
+	rec, err := decode(r)
+	if err != nil {
+		return Info{}, err
+	}
+	return rec.info(time.Now().UnixNano()), nil
+}
+
+// The due times of tasks that do not run: they are behind all others.
+const (
+	pausedDue = math.MaxInt64 - 1 // of a paused task
+	never     = math.MaxInt64     // of a parked one
+)
+
 // getRecord returns the store's record of the key, decoded, or nil.
-func getRecord(store Store, key string) (*record, error) {
+func getRecord(store engine.Store, key string) (*record, error) {
 	stored, ok, err := store.Get(key)
 	if err != nil || !ok {
 		return nil, err
@@ -190,7 +209,7 @@ func getRecord(store Store, key string) (*record, error) {
 }
 
 // decoded is a walk over records, decoded.
-func decoded(walk iter.Seq2[Record, error]) iter.Seq2[*record, error] {
+func decoded(walk iter.Seq2[engine.Record, error]) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
 		for stored, err := range walk {
 			var rec *record

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Records that programs with version 1 have written, and what they mean.
@@ -28,7 +30,7 @@ func TestRecord_version1_isRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.want.key, c.want.due = "k", 9
-		got, err := decode(Record{Key: "k", Due: 9, Data: data})
+		got, err := decode(engine.Record{Key: "k", Due: 9, Data: data})
 		if err != nil || !reflect.DeepEqual(*got, c.want) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, c.want)
 			continue
@@ -48,7 +50,7 @@ func TestRecord_version2_bytes(t *testing.T) {
 	if got := hex.EncodeToString(r.encode()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	again, err := decode(Record{Key: "k", Due: 9, Data: r.encode()})
+	again, err := decode(engine.Record{Key: "k", Due: 9, Data: r.encode()})
 	if err != nil || !reflect.DeepEqual(again, r) {
 		t.Errorf("%+v becomes %+v, %v", r, again, err)
 	}
@@ -76,7 +78,7 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decode(Record{Key: "k", Data: data}); !errors.Is(err, want) {
+		if _, err := decode(engine.Record{Key: "k", Data: data}); !errors.Is(err, want) {
 			t.Errorf("the fields %s: %v, want %v", fields, err, want)
 		}
 	}
@@ -90,7 +92,7 @@ func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
 		if times == 1 {
 			want = nil
 		}
-		if got, err := decode(Record{Key: "k", Due: 100, Data: r.encode()}); !errors.Is(err, want) {
+		if got, err := decode(engine.Record{Key: "k", Due: 100, Data: r.encode()}); !errors.Is(err, want) {
 			t.Errorf("%d times: %+v, %v", times, got, err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -50,7 +52,7 @@ func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)
 // leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
 // periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
 // an hour.
-func leftBehind(t *testing.T) (all []durable.Record) {
+func leftBehind(t *testing.T) (all []engine.Record) {
 	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
 	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
 	r.open("fail")
@@ -80,7 +82,7 @@ func leftBehind(t *testing.T) (all []durable.Record) {
 	if err := r.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for one, err := range left.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+	for one, err := range left.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range records {
-			want, err := r.Info()
+			want, err := durable.InfoOf(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +122,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		if err := s.Handle("done", sleeper(0)); err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == "burst" })
+		at := slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == "burst" })
 		latest := time.Unix(0, records[at].Due).Add(hour)
 		err := s.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
 		if i, _, err2 := s.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
@@ -135,8 +137,8 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		testkit.Settle(sec)
 		for range 2 {
 			run := <-ran
-			at = slices.IndexFunc(records, func(r durable.Record) bool { return r.Key == run.Key })
-			was, err := records[at].Info()
+			at = slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == run.Key })
+			was, err := durable.InfoOf(records[at])
 			if err != nil || run.Token != (durable.Token{Key: was.Key, Generation: was.Generation, Seq: was.Seq}) ||
 				run.Attempt != was.Attempts+1 {
 				t.Errorf("%+v runs, and was %+v, %v", run, was, err)
@@ -149,21 +151,21 @@ func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
 	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
 		records := leftBehind(t)
 		good := records[0]
-		changed := func(f func(r *durable.Record)) durable.Record {
+		changed := func(f func(r *engine.Record)) engine.Record {
 			r := good
 			r.Data = bytes.Clone(r.Data)
 			f(&r)
 			return r
 		}
 		for name, c := range map[string]struct {
-			with durable.Record
+			with engine.Record
 			want error
 		}{
-			"cut off":         {changed(func(r *durable.Record) { r.Data = r.Data[:3] }), durable.ErrCorrupt},
-			"another version": {changed(func(r *durable.Record) { r.Data[0] = 99 }), durable.ErrVersion},
-			"no key":          {changed(func(r *durable.Record) { r.Key = "" }), durable.ErrInvalidTask},
-			"before 1970":     {changed(func(r *durable.Record) { r.Key, r.Due = "x", -1 }), durable.ErrInvalidTask},
-			"too large": {changed(func(r *durable.Record) {
+			"cut off":         {changed(func(r *engine.Record) { r.Data = r.Data[:3] }), durable.ErrCorrupt},
+			"another version": {changed(func(r *engine.Record) { r.Data[0] = 99 }), durable.ErrVersion},
+			"no key":          {changed(func(r *engine.Record) { r.Key = "" }), durable.ErrInvalidTask},
+			"before 1970":     {changed(func(r *engine.Record) { r.Key, r.Due = "x", -1 }), durable.ErrInvalidTask},
+			"too large": {changed(func(r *engine.Record) {
 				r.Key, r.Data = "x", append(r.Data, make([]byte, durable.MaxPayload+1)...)
 			}), durable.ErrInvalidTask},
 			"twice": {good, durable.ErrDuplicateTaskKey},
@@ -280,7 +282,7 @@ func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
 	inOneBubble(t, func(t *testing.T, r *rig) {
 		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
-		recs := make([]durable.Record, durable.MaxBatch/durable.MaxPayload)
+		recs := make([]engine.Record, durable.MaxBatch/durable.MaxPayload)
 		for i := range recs {
 			rec.Key = fmt.Sprint(i)
 			recs[i] = rec

@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler keeps tasks in a [Store] and runs them when they are due, or is a node of many that share an
-// [Engine]. It is safe for concurrent use. Handlers may call it.
+// A Scheduler keeps tasks in a [engine.Store] and runs them when they are due, or is a node of many that share an
+// [engine.Engine]. It is safe for concurrent use. Handlers may call it.
 //
 // Every verb takes a context. If the context is done before the verb has finished, the verb returns the
 // context's error and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store
@@ -35,7 +37,7 @@ type Scheduler struct {
 // New returns a scheduler on a store, which is not started. If New returns no error, the store belongs to the
 // scheduler: Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller
 // closes it.
-func New(store Store, opts ...Option) (*Scheduler, error) {
+func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
 	}
@@ -172,7 +174,7 @@ const (
 
 // Err returns why the store has failed, or nil. The causes are a failed commit, a read that meets damage
 // ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store reports
-// ([FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes nothing and runs
+// ([engine.FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes nothing and runs
 // nothing. Shut it down, and open the store again.
 func (s *Scheduler) Err() error { return s.below.Err() }
 
@@ -309,7 +311,7 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 // error ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for found, err := range s.walk(ctx, ctx, stretch{after: Position{Due: None}, until: never}) {
+		for found, err := range s.walk(ctx, ctx, stretch{after: engine.Position{Due: engine.None}, until: never}) {
 			if err != nil {
 				yield(Info{}, stopped(err, "All", ""))
 				return

@@ -5,6 +5,8 @@ package durable
 import (
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/google/btree"
 )
 
@@ -47,8 +49,8 @@ type shares struct {
 type share struct {
 	group string
 	held  *btree.BTreeG[*live]
-	read  uint64   // the last reading for it
-	cut   Position // what lies beyond it is left
+	read  uint64          // the last reading for it
+	cut   engine.Position // what lies beyond it is left
 }
 
 // uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
@@ -133,7 +135,7 @@ func (s *shares) isCut() bool { return s.cuts > 0 }
 // beyond reports whether the task is left to the store.
 func (s *shares) beyond(rec *record) bool {
 	p, of := rec.position(), s.of[rec.group]
-	return s.rest.cut.before(p) || of != nil && of.cut.before(p)
+	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
 // leave takes out the task that is to be left to the store, and cuts before it. There is one.
@@ -157,12 +159,12 @@ func (s *shares) leave(now int64) *live {
 }
 
 // cutBefore cuts the share just before the position, unless it is cut there already.
-func (s *shares) cutBefore(of *share, p Position) {
+func (s *shares) cutBefore(of *share, p engine.Position) {
 	if of.cut == uncut {
 		s.cuts++
 	}
 	// Little lies in between, all due at the same instant. What is held of that is read in vain.
-	if at := (Position{p.Due, p.Key[:len(p.Key)-1]}); at.before(of.cut) {
+	if at := (engine.Position{Due: p.Due, Key: p.Key[:len(p.Key)-1]}); at.Before(of.cut) {
 		of.cut = at
 	}
 }
@@ -184,7 +186,7 @@ func (s *shares) lacks(group string) bool {
 }
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
-func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again time.Duration) {
+func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
 	spare, most := s.hasAfter(ahead), s.most()
 	again = forever
@@ -203,10 +205,10 @@ func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again
 		return nil, again
 	}
 	s.restLast = of == &s.rest
-	if !s.restLast && s.rest.cut.before(until) {
+	if !s.restLast && s.rest.cut.Before(until) {
 		until = s.rest.cut
 	}
-	if fed.before(until) {
+	if fed.Before(until) {
 		until = fed
 	}
 	return s.readFor(of, until), 0
@@ -217,7 +219,7 @@ func (s *shares) begin(now int64, fed Position, drained bool) (r *reading, again
 func (s *shares) needs(may func(*share) bool) *share {
 	var group *share
 	s.bySize.Ascend(func(of *share) bool {
-		if of.cut.before(s.rest.cut) && may(of) {
+		if of.cut.Before(s.rest.cut) && may(of) {
 			group = of
 		}
 		return group == nil
@@ -231,14 +233,14 @@ func (s *shares) needs(may func(*share) bool) *share {
 // A reading is a stretch of the store that is read for a share, and for others that are cut there.
 type reading struct {
 	of          *share
-	from, until Position
+	from, until engine.Position
 	moved       []movedCut
 }
 
 // A movedCut is one that is at the end of a reading while that is under way.
 type movedCut struct {
 	of   *share
-	from Position
+	from engine.Position
 }
 
 func (r *reading) move(of *share) {
@@ -250,7 +252,7 @@ func (r *reading) move(of *share) {
 func (r *reading) full() bool { return r.of.cut != r.until }
 
 // readFor begins a reading for the share.
-func (s *shares) readFor(of *share, until Position) *reading {
+func (s *shares) readFor(of *share, until engine.Position) *reading {
 	r := &reading{of: of, from: of.cut, until: until, moved: make([]movedCut, 0, s.cuts)}
 	if of == &s.rest {
 		r.move(of)
@@ -259,7 +261,7 @@ func (s *shares) readFor(of *share, until Position) *reading {
 	s.reads++
 	s.change(of, func() { of.read = s.reads })
 	for _, other := range s.of {
-		if !other.cut.before(r.from) && !until.before(other.cut) {
+		if !other.cut.Before(r.from) && !until.Before(other.cut) {
 			r.move(other)
 		}
 	}
@@ -267,15 +269,15 @@ func (s *shares) readFor(of *share, until Position) *reading {
 }
 
 // end notes that a reading has come to the position, and lifts the cuts at the end of what the feed has passed.
-func (s *shares) end(r *reading, at, fed Position) {
+func (s *shares) end(r *reading, at, fed engine.Position) {
 	for _, m := range r.moved {
 		if m.of.cut != r.until {
 			continue // leave has cut it
 		}
-		if m.of.cut = m.from; m.from.before(at) {
+		if m.of.cut = m.from; m.from.Before(at) {
 			m.of.cut = at
 		}
-		if !m.of.cut.before(fed) {
+		if !m.of.cut.Before(fed) {
 			s.lift(m.of)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -170,31 +172,31 @@ func (s *simulation) draws(part ...any) *rand.Rand {
 
 func (s *simulation) join(t *testing.T, i int) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
-	var engine durable.Engine = slow{n.link, s.draws("answers", i), new(sync.Mutex)}
+	var reached engine.Engine = slow{n.link, s.draws("answers", i), new(sync.Mutex)}
 	opts := []durable.Option{durable.WithTick(tick), durable.WithLease(simLease), durable.WithPoolSize(2),
 		durable.WithNode(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
 		durable.WithDraw(locked(s.draws("retry", i).Float64))}
 	switch s.fault {
 	case "4 the node's own clock":
 		if i == 0 {
-			engine = ahead{engine}
+			reached = ahead{reached}
 		}
 	case "5 no reconciliation":
-		engine = &forgetful{Engine: engine, told: make(map[durable.Claim]bool)}
+		reached = &forgetful{Engine: reached, told: make(map[engine.Claim]bool)}
 	case "9 a cursor over due times":
-		engine = &cursor{Engine: engine}
+		reached = &cursor{Engine: reached}
 	case "15 confirmed without a worker":
-		engine = &hasty{Engine: engine, calls: &s.calls, held: make(map[durable.Claim]bool)}
+		reached = &hasty{Engine: reached, calls: &s.calls, held: make(map[engine.Claim]bool)}
 	case "20 a resumption begins the wait again", "21 off the grid", "29 the jitter is drawn again",
 		"30 a burst has no end":
-		engine = untimely{engine, s.fault}
+		reached = untimely{reached, s.fault}
 	case "28 a node does not read what is paused":
-		engine = &blind{Engine: engine}
+		reached = &blind{Engine: reached}
 	case "31 a prefix is removed in part":
-		engine = short{engine}
+		reached = short{reached}
 	}
 	var err error
-	if n.Scheduler, err = durable.Join(ctx, engine, opts...); err != nil {
+	if n.Scheduler, err = durable.Join(ctx, reached, opts...); err != nil {
 		t.Fatal(err)
 	}
 	retry := durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)
@@ -513,7 +515,7 @@ func (s *simulation) drain() {
 	left := ""
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
 		left = ""
-		for stored, err := range s.engine.Due(ctx, durable.Position{Due: durable.None}, math.MaxInt64-1) {
+		for stored, err := range s.engine.Due(ctx, engine.Position{Due: engine.None}, math.MaxInt64-1) {
 			if err != nil {
 				panic(err)
 			}
@@ -532,7 +534,7 @@ func (s *simulation) drain() {
 }
 
 // hurry resumes a task that is paused, and moves one that is to wait for the next minute.
-func (s *simulation) hurry(task durable.Stored) {
+func (s *simulation) hurry(task engine.Stored) {
 	_, info := token(task.Record)
 	only := durable.Task{Key: task.Key}
 	switch n := s.nodes[s.alive()]; {
@@ -547,7 +549,7 @@ func (s *simulation) hurry(task durable.Stored) {
 
 // Some answers of a slow engine take long.
 type slow struct {
-	durable.Engine
+	engine.Engine
 	rnd *rand.Rand
 	mu  *sync.Mutex // protects rnd
 }
@@ -567,36 +569,36 @@ func (s slow) answer(long bool) {
 	}
 }
 
-func (s slow) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (s slow) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	defer s.answer(true)
 	return s.Engine.Commit(ctx, by, batches)
 }
 
-func (s slow) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (s slow) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	defer s.answer(true)
 	return s.Engine.Renew(ctx, id, report)
 }
 
-func (s slow) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (s slow) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	defer s.answer(true)
 	return s.Engine.Claim(ctx, by, kinds, after, until, most)
 }
 
-func (s slow) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (s slow) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) ([]durable.Stored, string, int64, error) {
+) ([]engine.Stored, string, int64, error) {
 	defer s.answer(true)
 	return s.Engine.ClaimTurns(ctx, by, kinds, group, until, most)
 }
 
-func (s slow) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
+func (s slow) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
 	defer s.answer(true)
 	return s.Engine.Claimed(ctx, by)
 }
 
-func (s slow) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	defer s.answer(false) // the ledger allows for no longer than 100 ms between a decision and the call
 	return s.Engine.Confirm(ctx, by, claims)
@@ -604,23 +606,23 @@ func (s slow) Confirm(ctx context.Context, by durable.MemberID, claims []durable
 
 // A flawed engine has a fault built in.
 type flawed struct {
-	durable.Engine
+	engine.Engine
 	fault string
 }
 
-func (f flawed) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	held, now, err := f.Engine.Confirm(ctx, by, claims)
 	switch f.fault {
 	case "1 no fence":
-		if errors.Is(err, durable.ErrMemberGone) {
+		if errors.Is(err, engine.ErrMemberGone) {
 			held, now, err = make([]bool, len(claims)), time.Now().UnixNano(), nil
 		}
 		for i := range held {
 			held[i] = true
 		}
 	case "2 the fence checks no owner":
-		if errors.Is(err, durable.ErrMemberGone) {
+		if errors.Is(err, engine.ErrMemberGone) {
 			held, now, err = make([]bool, len(claims)), time.Now().UnixNano(), nil
 		}
 		for i := range held {
@@ -643,14 +645,14 @@ func (f flawed) SetSettings(ctx context.Context, settings []byte, revision int64
 	return f.Engine.SetSettings(ctx, settings, revision)
 }
 
-func (f flawed) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
-	return f.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
-		if w.If != durable.IfUnchanged {
+func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
+	return f.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
+		if w.If != engine.IfUnchanged {
 			return
 		}
 		if f.fault == "3 ends of runs at any revision" {
-			w.If = durable.IfPresent
+			w.If = engine.IfPresent
 			return
 		}
 		stored, ok, _ := f.Engine.Get(ctx, w.Key)
@@ -668,8 +670,8 @@ func (f flawed) Commit(ctx context.Context, by durable.MemberID, batches []durab
 }
 
 // changed returns the batches with each write changed.
-func changed(batches []durable.Batch, change func(w *durable.Write)) []durable.Batch {
-	own := make([]durable.Batch, len(batches))
+func changed(batches []engine.Batch, change func(w *engine.Write)) []engine.Batch {
+	own := make([]engine.Batch, len(batches))
 	for i := range batches {
 		own[i] = slices.Clone(batches[i])
 		for j := range own[i] {
@@ -679,14 +681,14 @@ func changed(batches []durable.Batch, change func(w *durable.Write)) []durable.B
 	return own
 }
 
-func isPaused(r durable.Record) bool {
+func isPaused(r engine.Record) bool {
 	_, info := token(r)
 	return info.State == durable.Paused
 }
 
 // A blind engine is one for a node that sees no pauses but its own.
 type blind struct {
-	durable.Engine
+	engine.Engine
 	mu  sync.Mutex // protects own
 	own []byte
 }
@@ -709,10 +711,10 @@ func (b *blind) SetSettings(ctx context.Context, settings []byte, revision int64
 }
 
 // A short engine is one for a node whose walks over keys end with the first.
-type short struct{ durable.Engine }
+type short struct{ engine.Engine }
 
-func (s short) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
-	return func(yield func(durable.Stored, error) bool) {
+func (s short) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
 		for stored, err := range s.Engine.ByKey(ctx, from) {
 			yield(stored, err)
 			return
@@ -723,18 +725,18 @@ func (s short) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored,
 // An untimely engine is one for a node that makes tasks due later than they are, when they are resumed, after a run
 // or in a burst.
 type untimely struct {
-	durable.Engine
+	engine.Engine
 	fault string
 }
 
-func (u untimely) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
-	return u.Engine.Commit(ctx, by, changed(batches, func(w *durable.Write) {
+func (u untimely) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
+	return u.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
 		stored, ok, _ := u.Engine.Get(ctx, w.Key)
-		if u.fault == "30 a burst has no end" && w.If == durable.IfUnstarted {
+		if u.fault == "30 a burst has no end" && w.If == engine.IfUnstarted {
 			w.Due += int64(2 * simLease)
 		}
-		if !ok || w.Data == nil || w.If != durable.IfUnchanged || isPaused(w.Record) {
+		if !ok || w.Data == nil || w.If != engine.IfUnchanged || isPaused(w.Record) {
 			return
 		}
 		_, was := token(stored.Record)
@@ -751,55 +753,55 @@ func (u untimely) Commit(ctx context.Context, by durable.MemberID, batches []dur
 // A forgetful engine is one for a node that does not compare its claims with the engine's books: it learns of none
 // whose answer was lost.
 type forgetful struct {
-	durable.Engine
+	engine.Engine
 	mu   sync.Mutex // protects told
-	told map[durable.Claim]bool
+	told map[engine.Claim]bool
 }
 
-func (f *forgetful) tell(c durable.Claim) {
+func (f *forgetful) tell(c engine.Claim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told[c] = true
 }
 
-func (f *forgetful) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (f *forgetful) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	got, now, err := f.Engine.Claim(ctx, by, kinds, after, until, most)
 	for _, s := range got {
-		f.tell(durable.Claim{Key: s.Key, Revision: s.Revision})
+		f.tell(engine.Claim{Key: s.Key, Revision: s.Revision})
 	}
 	return got, now, err
 }
 
-func (f *forgetful) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (f *forgetful) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	results, err := f.Engine.Commit(ctx, by, batches)
 	for i, r := range results {
 		for j, w := range r.Written {
-			f.tell(durable.Claim{Key: batches[i][j].Key, Revision: w.Revision})
+			f.tell(engine.Claim{Key: batches[i][j].Key, Revision: w.Revision})
 		}
 	}
 	return results, err
 }
 
-func (f *forgetful) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
+func (f *forgetful) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
 	all, err := f.Engine.Claimed(ctx, by)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(all, func(s durable.Stored) bool {
-		return !f.told[durable.Claim{Key: s.Key, Revision: s.Revision}]
+	return slices.DeleteFunc(all, func(s engine.Stored) bool {
+		return !f.told[engine.Claim{Key: s.Key, Revision: s.Revision}]
 	}), err
 }
 
 // A cursor is an engine for a node that claims only what is due after what it has claimed.
 type cursor struct {
-	durable.Engine
+	engine.Engine
 	mu sync.Mutex // protects at
 	at int64
 }
 
-func (c *cursor) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (c *cursor) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	c.mu.Lock()
 	after = max(after, c.at)
 	c.at = max(c.at, until)
@@ -809,38 +811,38 @@ func (c *cursor) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 
 // A hasty engine is one for a node that has a claim confirmed as it falls due, before it has a worker.
 type hasty struct {
-	durable.Engine
+	engine.Engine
 	calls *sync.WaitGroup
 	mu    sync.Mutex // protects held
-	held  map[durable.Claim]bool
+	held  map[engine.Claim]bool
 }
 
-func (h *hasty) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (h *hasty) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	got, now, err := h.Engine.Claim(ctx, by, kinds, after, until, most)
 	for _, s := range got {
-		h.confirm(by, durable.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts}, s.Due)
+		h.confirm(by, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts}, s.Due)
 	}
 	return got, now, err
 }
 
-func (h *hasty) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (h *hasty) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	results, err := h.Engine.Commit(ctx, by, batches)
 	for i, r := range results {
 		for j, w := range r.Written {
 			if w.Held {
-				h.confirm(by, durable.Claim{Key: batches[i][j].Key, Revision: w.Revision}, batches[i][j].Due)
+				h.confirm(by, engine.Claim{Key: batches[i][j].Key, Revision: w.Revision}, batches[i][j].Due)
 			}
 		}
 	}
 	return results, err
 }
 
-func (h *hasty) confirm(by durable.MemberID, c durable.Claim, due int64) {
+func (h *hasty) confirm(by engine.MemberID, c engine.Claim, due int64) {
 	h.calls.Go(func() {
 		time.Sleep(time.Until(time.Unix(0, due)))
-		if held, _, err := h.Engine.Confirm(context.Background(), by, []durable.Claim{c}); err == nil && held[0] {
+		if held, _, err := h.Engine.Confirm(context.Background(), by, []engine.Claim{c}); err == nil && held[0] {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.held[c] = true
@@ -848,7 +850,7 @@ func (h *hasty) confirm(by durable.MemberID, c durable.Claim, due int64) {
 	})
 }
 
-func (h *hasty) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim) ([]bool, int64, error) {
+func (h *hasty) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
 	known := make([]bool, len(claims))
 	h.mu.Lock()
 	for i, c := range claims {
@@ -862,27 +864,27 @@ func (h *hasty) Confirm(ctx context.Context, by durable.MemberID, claims []durab
 }
 
 // An engine is ahead for a node whose clock is ahead, and which uses that.
-type ahead struct{ durable.Engine }
+type ahead struct{ engine.Engine }
 
 const aheadBy = int64(500 * time.Millisecond)
 
-func (a ahead) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
+func (a ahead) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	id, now, err := a.Engine.Join(ctx, name, lease)
 	return id, now + aheadBy, err
 }
 
-func (a ahead) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (a ahead) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	now, members, err := a.Engine.Renew(ctx, id, report)
 	return now + aheadBy, members, err
 }
 
-func (a ahead) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (a ahead) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	got, now, err := a.Engine.Claim(ctx, by, kinds, after, until, most)
 	return got, now + aheadBy, err
 }
 
-func (a ahead) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (a ahead) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	held, now, err := a.Engine.Confirm(ctx, by, claims)
 	return held, now + aheadBy, err

@@ -5,6 +5,8 @@ package durable
 import (
 	"context"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A start is a claim that a worker wants confirmed.
@@ -31,7 +33,7 @@ func (n *node) confirm(group []*start) {
 	t, leased := n.term, n.leasedLocked()
 	n.mu.Unlock()
 	var asking []*start
-	var claims []Claim
+	var claims []engine.Claim
 	for _, s := range group {
 		if !leased || s.l.claim.term != t {
 			s.err = ErrFenced
@@ -39,7 +41,7 @@ func (n *node) confirm(group []*start) {
 			continue
 		}
 		asking = append(asking, s)
-		claims = append(claims, Claim{s.l.rec.key, s.l.claim.revision, s.l.claim.starts})
+		claims = append(claims, engine.Claim{Key: s.l.rec.key, Revision: s.l.claim.revision, Starts: s.l.claim.starts})
 	}
 	if len(asking) == 0 {
 		return
@@ -77,7 +79,7 @@ func (n *node) runTask(l *live) {
 		return
 	case leaves:
 		n.drop(l)
-		n.giveBack(l.claim.term, []Claim{l.toRelease()})
+		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
 	rec := l.rec.interrupted(l.claim.starts, kind, n.now())
@@ -86,7 +88,7 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
-	if to := n.skipsTo(l, kind); to != None {
+	if to := n.skipsTo(l, kind); to != engine.None {
 		n.conclude(l, rec.skipped(to), tally{}, false)
 		return
 	}
@@ -195,7 +197,7 @@ func (n *node) begin(l *live) (context.Context, bool) {
 // before the start, or is as old as that. It returns None if they are not.
 func (n *node) skipsTo(l *live, of *kind) int64 {
 	if !l.overdue || !l.rec.skippable() || l.claim.starts > 0 {
-		return None
+		return engine.None
 	}
 	now := n.now()
 	n.mu.Lock()

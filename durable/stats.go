@@ -45,8 +45,8 @@ type Stats struct {
 
 	Commits   Timing // commits to the store or the engine that succeeded
 	Changes   uint64 // tasks that these have added, changed or removed
-	StoreSize int64  // bytes on the disk, if the store is a [SizeReporter] and Shutdown was not called
-	DiskFree  int64  // bytes that are free on the disk of the store, if that is a [SpaceReporter], and
+	StoreSize int64  // bytes on the disk, if the store is a [engine.SizeReporter] and Shutdown was not called
+	DiskFree  int64  // bytes that are free on the disk of the store, if that is a [engine.SpaceReporter], and
 	DiskSize  int64  // that the disk has; 0 if that is unknown, or Shutdown was called
 
 	Node *NodeStats // nil on a store

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -23,7 +25,7 @@ type slowStore struct {
 	closed bool
 }
 
-func (s *slowStore) Commit(changes []durable.Change) error {
+func (s *slowStore) Commit(changes []engine.Change) error {
 	time.Sleep(3 * time.Millisecond)
 	return s.Store.Commit(changes)
 }

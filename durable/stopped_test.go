@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -83,7 +85,7 @@ var (
 )
 
 // recordOf returns the task as it is kept.
-func recordOf(task durable.Task) durable.Record {
+func recordOf(task durable.Task) engine.Record {
 	w, err := durable.NewWrite(task, 1)
 	if err != nil {
 		panic(err)

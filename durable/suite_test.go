@@ -5,6 +5,8 @@ package durable_test
 import (
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -12,7 +14,7 @@ import (
 )
 
 func TestContract_ofEveryScheduler(t *testing.T) {
-	open := func(*testing.T) durable.Store { return newStore() }
+	open := func(*testing.T) engine.Store { return newStore() }
 	t.Run("fingerprints", func(t *testing.T) { suite.Test(t, open) })
 	t.Run("none", func(t *testing.T) {
 		testkit.NotForRaces(t)
@@ -21,7 +23,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 }
 
 func TestContract_ofNodes(t *testing.T) {
-	open := func(*testing.T) durable.Engine { return memengine.New() }
+	open := func(*testing.T) engine.Engine { return memengine.New() }
 	t.Run("one", func(t *testing.T) {
 		testkit.NotForRaces(t)
 		suite.TestNodes(t, 1, open)

@@ -2,7 +2,11 @@
 
 package durable
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
 
 // What becomes of a task is decided here: each transition is a function of the record and the time, and changes
 // nothing.
@@ -187,13 +191,13 @@ func (k *kind) passesOver(due, now int64, old bool) int64 {
 	case due <= k.tooOld(now):
 		return k.tooOld(now)
 	}
-	return None
+	return engine.None
 }
 
 // tooOld returns up to when missed runs are too old for the kind to be made.
 func (k *kind) tooOld(now int64) int64 {
 	if k.missedAge == 0 {
-		return None
+		return engine.None
 	}
 	return now - int64(k.missedAge) - 1
 }

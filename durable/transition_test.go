@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // What becomes of a task with the interval 10 whose run 7 was due at 100, after its second attempt.
@@ -155,7 +157,7 @@ func TestRecord_interrupted(t *testing.T) {
 // A run that is as old as its kind allows is made, and one that is older is passed over.
 func TestKind_passesOver_whatIsOlderThanItsAge(t *testing.T) {
 	k := kind{missed: MissedOnce, missedAge: 10}
-	for due, want := range map[int64]int64{91: None, 90: None, 89: 89, 50: 89} {
+	for due, want := range map[int64]int64{91: engine.None, 90: engine.None, 89: 89, 50: 89} {
 		if to := k.passesOver(due, 100, true); to != want {
 			t.Errorf("at 100, what was due at %d is passed over up to %d, want %d", due, to, want)
 		}

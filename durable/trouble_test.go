@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -41,23 +43,23 @@ func (f *failing) err() error {
 	return errDisk
 }
 
-func (f *failing) Commit(changes []durable.Change) error {
+func (f *failing) Commit(changes []engine.Change) error {
 	if f.commit.Load() {
 		return errDisk
 	}
 	return f.Store.Commit(changes)
 }
 
-func (f *failing) Get(key string) (durable.Record, bool, error) {
+func (f *failing) Get(key string) (engine.Record, bool, error) {
 	if f.get.Load() {
-		return durable.Record{}, false, f.err()
+		return engine.Record{}, false, f.err()
 	}
 	return f.Store.Get(key)
 }
 
-func (f *failing) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+func (f *failing) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	if f.due.Load() {
-		return func(yield func(durable.Record, error) bool) { yield(durable.Record{}, f.err()) }
+		return func(yield func(engine.Record, error) bool) { yield(engine.Record{}, f.err()) }
 	}
 	return f.Store.Due(after, until)
 }
@@ -338,7 +340,7 @@ type reporting struct {
 func (r *reporting) Failed() <-chan struct{} { return r.failed }
 func (r *reporting) Err() error              { return errDamage }
 
-func (r *reporting) Commit(changes []durable.Change) error {
+func (r *reporting) Commit(changes []engine.Change) error {
 	if r.hangs.Load() {
 		time.Sleep(24 * hour)
 	}
@@ -454,8 +456,8 @@ func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
-				c := durable.Change{Key: "bad", From: durable.None, Due: time.Now().Add(hour).UnixNano(), Data: []byte(data)}
-				if err := f.Commit([]durable.Change{c}); err != nil {
+				c := engine.Change{Key: "bad", From: engine.None, Due: time.Now().Add(hour).UnixNano(), Data: []byte(data)}
+				if err := f.Commit([]engine.Change{c}); err != nil {
 					t.Fatal(err)
 				}
 				want := durable.ErrCorrupt

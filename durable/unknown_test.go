@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -50,14 +52,14 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 }
 
 // A full engine refuses each commit, and says that it had no effect.
-type full struct{ durable.Engine }
+type full struct{ engine.Engine }
 
-func (full) Commit(context.Context, durable.MemberID, []durable.Batch) ([]durable.Result, error) {
-	return nil, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+func (full) Commit(context.Context, engine.MemberID, []engine.Batch) ([]engine.Result, error) {
+	return nil, fmt.Errorf("the disk is full: %w", engine.ErrNotDone)
 }
 
 func (full) SetSettings(context.Context, []byte, int64) (bool, error) {
-	return false, fmt.Errorf("the disk is full: %w", durable.ErrNotDone)
+	return false, fmt.Errorf("the disk is full: %w", engine.ErrNotDone)
 }
 
 // A verb that has certainly had no effect does not say that it may have had one.
@@ -75,7 +77,7 @@ func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 		for name, err := range map[string]error{
 			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task), "PauseKind": s.PauseKind(ctx, "note"),
 		} {
-			if !errors.Is(err, durable.ErrNotDone) || strings.Contains(err.Error(), "not known") {
+			if !errors.Is(err, engine.ErrNotDone) || strings.Contains(err.Error(), "not known") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -84,12 +86,12 @@ func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 
 // A brieflyFull engine refuses commits until then.
 type brieflyFull struct {
-	durable.Engine
+	engine.Engine
 	until time.Time
 }
 
-func (e brieflyFull) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (e brieflyFull) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	if time.Now().Before(e.until) {
 		return full{}.Commit(ctx, by, batches)
 	}
@@ -99,7 +101,7 @@ func (e brieflyFull) Commit(ctx context.Context, by durable.MemberID, batches []
 // A call that has certainly had no effect is made again for a second.
 func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
 	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		m := c.joinOver(func(to durable.Engine) durable.Engine {
+		m := c.joinOver(func(to engine.Engine) engine.Engine {
 			return brieflyFull{to, time.Now().Add(sec / 2)}
 		}, "note")
 		m.add(durable.Task{Key: "a", Kind: "note", Delay: hour})

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of a [Store],
-// and the node, which is one of many over an [Engine]. What a task is and what becomes of it is the same for
+// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of a [engine.Store],
+// and the node, which is one of many over an [engine.Engine]. What a task is and what becomes of it is the same for
 // both (record.go, transition.go, kind.go). They differ in how a change becomes durable, and in who may start a
 // run.
 type backend interface {
@@ -30,14 +32,14 @@ type backend interface {
 	len() int
 	census(ctx context.Context) (Census, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
-	era() uint64                // how many outages are over: what was read before the last one is old
-	nodeCount() int             // nodes that run tasks, this one included, as far as it knows
-	overdueUntil() int64        // what was due by then counts as overdue in CatchUp
-	mayBeOverdue() bool         // false if no task of a kind that is handled here can be
-	fill(s *Stats)              // with what it has counted
-	backuper() (Backuper, bool) // the store, if it is one
-	space() (free, size int64)  // bytes of the disk of the store, or 0 if that is unknown
-	size() int64                // bytes that the store takes, or 0 if that is unknown
+	era() uint64                       // how many outages are over: what was read before the last one is old
+	nodeCount() int                    // nodes that run tasks, this one included, as far as it knows
+	overdueUntil() int64               // what was due by then counts as overdue in CatchUp
+	mayBeOverdue() bool                // false if no task of a kind that is handled here can be
+	fill(s *Stats)                     // with what it has counted
+	backuper() (engine.Backuper, bool) // the store, if it is one
+	space() (free, size int64)         // bytes of the disk of the store, or 0 if that is unknown
+	size() int64                       // bytes that the store takes, or 0 if that is unknown
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 

@@ -2,7 +2,11 @@
 
 package durable
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
 
 // A view is a task as a question finds it.
 type view struct {
@@ -32,9 +36,9 @@ func (v view) info(now int64) Info {
 // A stretch is a part of one of the orders in which the tasks are kept.
 type stretch struct {
 	order order
-	after Position // byDue: begins after it,
-	until int64    // and ends with what is due then
-	from  string   // the others: begins with the first key that is not less
+	after engine.Position // byDue: begins after it,
+	until int64           // and ends with what is due then
+	from  string          // the others: begins with the first key that is not less
 }
 
 type order uint8

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // ErrCancelled is the cause of the context of a run that [Scheduler.Cancel] has cancelled.
@@ -181,7 +183,7 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var by MemberID
+	var by engine.MemberID
 	if t := n.current(); t != nil {
 		by = t.id
 	}
@@ -239,7 +241,7 @@ func (n *node) await(ctx context.Context, id int64, q question) (runs int, err e
 }
 
 // unknowing returns the error of a question that a node of an earlier version has not understood, or nil.
-func unknowing(answers []Answer, q question) error {
+func unknowing(answers []engine.Answer, q question) error {
 	for _, a := range answers {
 		var r reply
 		_ = json.Unmarshal(a.Data, &r)
@@ -251,7 +253,7 @@ func unknowing(answers []Answer, q question) error {
 }
 
 // answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
-func (n *node) answers(ctx context.Context, id int64) ([]Answer, error) {
+func (n *node) answers(ctx context.Context, id int64) ([]engine.Answer, error) {
 	if n.client {
 		if _, err := n.engine.Reap(ctx); err != nil {
 			return nil, err
@@ -272,7 +274,7 @@ func stillRunning(running error, reason error) error {
 
 // judgeAnswers returns how many runs the answers name, whether all of them are the last ones, and else a run that has
 // not ended, if one is known.
-func judgeAnswers(answers []Answer, key string) (runs int, last bool, running error) {
+func judgeAnswers(answers []engine.Answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
 		var r reply
@@ -331,7 +333,7 @@ func (n *node) answer() {
 		}
 		data, err := json.Marshal(r)
 		if err == nil {
-			err = n.engine.Answer(ctx, t.id, a.ID, Answer{Data: data, Last: last})
+			err = n.engine.Answer(ctx, t.id, a.ID, engine.Answer{Data: data, Last: last})
 		}
 		if err != nil {
 			n.failed(t, err)

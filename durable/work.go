@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -63,7 +65,7 @@ func (w *workload) busiest() (most KindRuns) {
 
 func (k *keeper) work() workload {
 	w := newWorkload(k.wheel, &k.handlings, &k.count, &k.cfg)
-	if due := k.backlog.oldest(); due != None && w.isStuck(true) {
+	if due := k.backlog.oldest(); due != engine.None && w.isStuck(true) {
 		w.waits(due, k.now())
 	}
 	return w
@@ -72,12 +74,12 @@ func (k *keeper) work() workload {
 func (n *node) work() workload {
 	w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg)
 	due := n.backlog.oldest()
-	if !n.isStuck(&w, due != None) {
+	if !n.isStuck(&w, due != engine.None) {
 		return w
 	}
 	now := n.clock.earliest(n.own())
 	for _, due := range []int64{due, n.free.Load()} {
-		if due != None {
+		if due != engine.None {
 			w.waits(due, now)
 		}
 	}
@@ -106,18 +108,18 @@ func (n *node) isStuck(w *workload, overdue bool) bool {
 // oldest returns when the first task was due that no limit holds back, or None if there is none.
 func (b *backlog) oldest() int64 {
 	if b.queued.Load() == 0 {
-		return None
+		return engine.None
 	}
 	limited := make(map[*gate]bool)
 	for _, g := range b.kinds.gated() {
 		limited[g] = g.isFull()
 	}
-	due := int64(None)
+	due := int64(engine.None)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, of := range b.queue.of {
 		first, _ := of.lives.Min()
-		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == None || first.rec.due < due) {
+		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == engine.None || first.rec.due < due) {
 			due = first.rec.due
 		}
 	}
@@ -154,8 +156,8 @@ func (n *node) keepLookout() {
 		case <-n.life.Done():
 			return
 		}
-		began, due := time.Now(), int64(None)
-		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, n.backlog.oldest() != None) {
+		began, due := time.Now(), int64(engine.None)
+		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, n.backlog.oldest() != engine.None) {
 			due = n.firstFree()
 		}
 		n.free.Store(due)
@@ -168,14 +170,14 @@ func (n *node) keepLookout() {
 func (n *node) firstFree() int64 {
 	ctx, cancel := context.WithTimeout(n.life, freeFor)
 	defer cancel()
-	for v, err := range n.walk(ctx, stretch{after: Position{Due: None}, until: n.overdueUntil()}) {
+	for v, err := range n.walk(ctx, stretch{after: engine.Position{Due: engine.None}, until: n.overdueUntil()}) {
 		if err != nil {
-			return None
+			return engine.None
 		}
 		kind := n.kinds.of(v.rec)
 		if v.node == "" && kind != nil && (kind.gate == nil || !kind.gate.isFull()) {
 			return v.rec.due
 		}
 	}
-	return None
+	return engine.None
 }

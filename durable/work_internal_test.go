@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A node names the kind with most runs, of several the one with the longest, and none that JSON would change.
@@ -23,7 +25,7 @@ func TestBusiest_isWhatAReportCanHold(t *testing.T) {
 		}
 	}
 	long := NodeReport{Busiest: KindRuns{Kind: strings.Repeat("\x00", MaxKind), Running: 1}}
-	if b := long.encode(1); len(b) > MaxReport || (Membership{Report: b}).report().Busiest != long.Busiest {
+	if b := long.encode(1); len(b) > engine.MaxReport || reportOf(engine.Membership{Report: b}).Busiest != long.Busiest {
 		t.Errorf("a report of a long kind is %s", b)
 	}
 }

@@ -2,56 +2,60 @@
 
 package durable
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
 
 // An engine whose users have transactions of their own makes its writes of these: NewWrite adds a task,
-// [Stored.Rescheduled] moves one, [Run.Completion] completes a run. The nodes make theirs the same way.
+// [Rescheduled] moves one, [Run.Completion] completes a run. The nodes make theirs the same way.
 
 // NewWrite returns the write that adds the task, if no task has its key, as [Scheduler.AddTask] does. Delays
 // count from now, the engine's time. The error wraps ErrInvalidTask. The kind need not have a handler in this
 // process.
-func NewWrite(task Task, now int64) (Write, error) {
+func NewWrite(task Task, now int64) (engine.Write, error) {
 	if err := task.validate(); err != nil {
-		return Write{}, err
+		return engine.Write{}, err
 	}
 	rec := task.record(now)
 	rec.generation = generationAt(now, rand.Uint64())
-	return rec.write(IfAbsent, 0), nil
+	return rec.write(engine.IfAbsent, 0), nil
 }
 
 // Rescheduled returns the write that makes the next run of the task due at that time of the engine, as
 // [Scheduler.Reschedule] does. It is done if the task is unchanged. A time before 1970 counts as
 // 1970. An error wraps ErrCorrupt or ErrVersion.
-func (s Stored) Rescheduled(to int64) (Write, error) {
+func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
 	rec, err := decode(s.Record)
 	if err != nil {
-		return Write{}, err
+		return engine.Write{}, err
 	}
-	return rec.moved(min(max(to, 0), latest)).write(IfUnchanged, s.Revision), nil
+	return rec.moved(min(max(to, 0), latest)).write(engine.IfUnchanged, s.Revision), nil
 }
 
 // Completion returns the write that completes the run at the engine's time now, as when its handler returns
 // nil, with the note that [Run.Complete] has left. It is done if the node still holds the run. The node then finds the run completed, and does nothing
-// more. A run on a [Store] has no fence, and its write is never done.
-func (r Run) Completion(now int64) Write {
+// more. A run on a [engine.Store] has no fence, and its write is never done.
+func (r Run) Completion(now int64) engine.Write {
 	if r.rec == nil {
-		return Write{Record: Record{Key: r.Key}, If: IfUnchanged, Revision: r.Fence}
+		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
 	}
 	r.ends.written.Store(true)
 	return completion(r.rec.after(r.ends.judge(nil), r.of, now, 0), r.rec, r.Fence)
 }
 
 // completion returns the write of what has become of the task, which is nil if that was its end.
-func completion(next, was *record, fence int64) Write {
+func completion(next, was *record, fence int64) engine.Write {
 	if next == nil {
-		return Write{Record: Record{Key: was.key}, If: IfUnchanged, Revision: fence}
+		return engine.Write{Record: engine.Record{Key: was.key}, If: engine.IfUnchanged, Revision: fence}
 	}
-	return next.write(IfUnchanged, fence)
+	return next.write(engine.IfUnchanged, fence)
 }
 
 // write returns the write that puts the record.
-func (r *record) write(on Condition, revision int64) Write {
-	return Write{Record: Record{r.key, r.due, r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
+func (r *record) write(on engine.Condition, revision int64) engine.Write {
+	return engine.Write{Record: engine.Record{Key: r.key, Due: r.due, Data: r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
 		If: on, Revision: revision, Failing: r.failing()}
 }
 

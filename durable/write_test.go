@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 func TestNewWrite(t *testing.T) {
@@ -44,7 +46,7 @@ func TestNewWrite(t *testing.T) {
 		}
 		c.want.key, c.want.kind, c.want.due, c.want.generation = "k", "x", c.due, got.generation
 		if fmt.Sprint(*got) != fmt.Sprint(c.want) || w.Key != "k" || w.Kind != "x" || w.Due != c.due ||
-			w.If != IfAbsent || w.Hold {
+			w.If != engine.IfAbsent || w.Hold {
 			t.Errorf("%s: got %+v of %+v, want %+v", name, *got, w, c.want)
 		}
 	}
@@ -84,11 +86,11 @@ func TestRun_completion(t *testing.T) {
 			}
 			got = fmt.Sprint(next.times, next.seq, next.grid, next.attempts, next.missed)
 		}
-		if got != c.want || w.Key != "k" || w.If != IfUnchanged || w.Revision != 42 || w.Hold {
+		if got != c.want || w.Key != "k" || w.If != engine.IfUnchanged || w.Revision != 42 || w.Hold {
 			t.Errorf("%s: got %q of %+v, want %q", name, got, w, c.want)
 		}
 	}
-	if w := (Run{Token: Token{Key: "k"}}).Completion(1); w.If != IfUnchanged || w.Revision != 0 || w.Data != nil {
+	if w := (Run{Token: Token{Key: "k"}}).Completion(1); w.If != engine.IfUnchanged || w.Revision != 0 || w.Data != nil {
 		t.Errorf("a run that no scheduler made: %+v", w)
 	}
 }
@@ -96,11 +98,11 @@ func TestRun_completion(t *testing.T) {
 func TestStored_rescheduled(t *testing.T) {
 	rec := &record{key: "k", kind: "x", times: 3, interval: 10, generation: 5, seq: 7, grid: 100, due: never,
 		attempts: 9, failed: []failed{{text: "why"}}, missed: 2}
-	stored := Stored{Record: Record{"k", rec.due, rec.encode()}, Kind: "x", Revision: 42}
+	stored := engine.Stored{Record: engine.Record{Key: "k", Due: rec.due, Data: rec.encode()}, Kind: "x", Revision: 42}
 	for to, want := range map[int64]string{
 		300: "300 300", 0: "0 0", -1: "0 0", math.MaxInt64: fmt.Sprint(latest, latest),
 	} {
-		w, err := stored.Rescheduled(to)
+		w, err := Rescheduled(stored, to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +110,7 @@ func TestStored_rescheduled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(next.grid, next.due); got != want || w.Due != next.due || w.If != IfUnchanged ||
+		if got := fmt.Sprint(next.grid, next.due); got != want || w.Due != next.due || w.If != engine.IfUnchanged ||
 			w.Revision != 42 || w.Kind != "x" || w.Hold {
 			t.Errorf("to %d: got %s of %+v, want %s", to, got, w, want)
 		}
@@ -118,7 +120,7 @@ func TestStored_rescheduled(t *testing.T) {
 		}
 	}
 	stored.Data = stored.Data[:3]
-	if _, err := stored.Rescheduled(1); !errors.Is(err, ErrCorrupt) {
+	if _, err := Rescheduled(stored, 1); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}
 }

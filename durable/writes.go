@@ -8,15 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A change is a batch of writes on its way to the engine.
 type change struct {
 	ctx   context.Context // of what waits for it
-	batch Batch
+	batch engine.Batch
 	recs  []*record // what each write puts, or nil
 	size  int       // about how many bytes it writes
-	done  func(Result, error)
+	done  func(engine.Result, error)
 
 	before []*live // what the node held of each key when it was sent; nil for a new key
 }
@@ -56,11 +58,11 @@ func splitChanges(waiting []*change) (group, left []*change) {
 // commit has the engine make a group of changes, and does to the claims what follows from them.
 func (n *node) commit(group []*change) {
 	sent := group[:0:0]
-	batches := make([]Batch, 0, len(group))
+	batches := make([]engine.Batch, 0, len(group))
 	size := 0
 	for _, c := range group {
 		if err := c.ctx.Err(); err != nil {
-			c.done(Result{}, err)
+			c.done(engine.Result{}, err)
 			continue
 		}
 		sent = append(sent, c)
@@ -87,15 +89,15 @@ const (
 	notDoneFor   = time.Second
 )
 
-func (n *node) deliver(ctx context.Context, sent []*change, batches []Batch) {
+func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
 	t := n.mark(sent)
-	by := MemberID(0)
+	by := engine.MemberID(0)
 	if t != nil {
 		by = t.id
 	}
 	began := n.own()
 	results, err := n.engine.Commit(ctx, by, batches)
-	for err != nil && errors.Is(err, ErrNotDone) && n.own()-began < int64(notDoneFor) {
+	for err != nil && errors.Is(err, engine.ErrNotDone) && n.own()-began < int64(notDoneFor) {
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
@@ -109,7 +111,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []Batch) {
 			n.trouble(err)
 		}
 		for _, c := range sent {
-			c.done(Result{}, err)
+			c.done(engine.Result{}, err)
 		}
 		return
 	}
@@ -137,7 +139,7 @@ func (n *node) commitAlone(c *change) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	defer context.AfterFunc(n.sends, cancel)()
-	n.deliver(ctx, []*change{c}, []Batch{c.batch})
+	n.deliver(ctx, []*change{c}, []engine.Batch{c.batch})
 }
 
 // mark notes what the node holds of the keys as the changes are sent. It returns the term.
@@ -146,7 +148,7 @@ func (n *node) mark(sent []*change) *term {
 	defer n.mu.Unlock()
 	for _, c := range sent {
 		for i, w := range c.batch {
-			if w.If == IfAbsent {
+			if w.If == engine.IfAbsent {
 				continue
 			}
 			if c.before == nil {
@@ -160,7 +162,7 @@ func (n *node) mark(sent []*change) *term {
 
 // settle makes the claims in memory fit a change that is done. Only what was there when the change was sent is
 // dropped for a removal: what has come since may be of a later task.
-func (n *node) settle(t *term, c *change, written []Written) {
+func (n *node) settle(t *term, c *change, written []engine.Written) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, w := range c.batch {
@@ -181,8 +183,8 @@ func (n *node) settle(t *term, c *change, written []Written) {
 // has made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 	w := completion(next, l.rec, l.claim.revision)
-	c := &change{ctx: n.sends, batch: Batch{w}, recs: []*record{next}, size: l.rec.size()}
-	c.done = func(r Result, err error) {
+	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*record{next}, size: l.rec.size()}
+	c.done = func(r engine.Result, err error) {
 		switch {
 		case err != nil:
 			n.keepUnsent(l, c)
@@ -280,9 +282,9 @@ func (n *node) do(ctx context.Context, v *verb) error {
 
 func (n *node) remove(ctx context.Context, v *verb) error {
 	for found := v.found; ; {
-		w := Write{Record: Record{Key: v.key}, If: IfPresent}
+		w := engine.Write{Record: engine.Record{Key: v.key}, If: engine.IfPresent}
 		if v.same {
-			w.If, w.Revision = IfUnchanged, found.revision
+			w.If, w.Revision = engine.IfUnchanged, found.revision
 		}
 		r, err := n.send(ctx, v.size, w)
 		switch {
@@ -320,16 +322,16 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 }
 
 // send has the change made, and waits for it.
-func (n *node) send(ctx context.Context, size int, w Write, recs ...*record) (Result, error) {
+func (n *node) send(ctx context.Context, size int, w engine.Write, recs ...*record) (engine.Result, error) {
 	if recs == nil {
 		recs = []*record{nil}
 	}
-	return n.sendAll(ctx, size, Batch{w}, recs)
+	return n.sendAll(ctx, size, engine.Batch{w}, recs)
 }
 
-func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*record) (Result, error) {
+func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs []*record) (engine.Result, error) {
 	type outcome struct {
-		r   Result
+		r   engine.Result
 		err error
 	}
 	answered := make(chan outcome, 1)
@@ -340,7 +342,7 @@ func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*recor
 	}
 	n.mu.Unlock()
 	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,
-		done: func(r Result, err error) { answered <- outcome{r, err} }})
+		done: func(r engine.Result, err error) { answered <- outcome{r, err} }})
 	select {
 	case o := <-answered:
 		switch {
@@ -352,7 +354,7 @@ func (n *node) sendAll(ctx context.Context, size int, batch Batch, recs []*recor
 		}
 		return o.r, nil
 	case <-ctx.Done():
-		return Result{}, ctx.Err()
+		return engine.Result{}, ctx.Err()
 	}
 }
 
@@ -361,9 +363,9 @@ func (n *node) add(ctx context.Context, v *verb) error {
 		return n.refuse(ctx, v)
 	}
 	v.number(n.next(len(v.records)))
-	batch := make(Batch, len(v.records))
+	batch := make(engine.Batch, len(v.records))
 	for i, rec := range v.records {
-		batch[i] = rec.write(IfAbsent, 0)
+		batch[i] = rec.write(engine.IfAbsent, 0)
 	}
 	r, err := n.sendAll(ctx, v.size, batch, v.records)
 	if err != nil {
@@ -431,20 +433,20 @@ func (n *node) set(ctx context.Context, v *verb) error {
 
 // replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
 // what is there.
-func (n *node) replacing(ctx context.Context, rec *record) (*record, Write, error) {
+func (n *node) replacing(ctx context.Context, rec *record) (*record, engine.Write, error) {
 	if rec.deadline == 0 {
-		return rec, rec.write(Always, 0), nil
+		return rec, rec.write(engine.Always, 0), nil
 	}
 	stored, ok, err := n.engine.Get(ctx, rec.key)
 	if err != nil {
-		return nil, Write{}, n.unavailable(ctx, err)
+		return nil, engine.Write{}, n.unavailable(ctx, err)
 	}
 	if !ok {
-		return rec, rec.write(IfAbsent, 0), nil
+		return rec, rec.write(engine.IfAbsent, 0), nil
 	}
-	on := IfUnstarted
+	on := engine.IfUnstarted
 	if stored.Starts > 0 {
-		on = IfUnchanged
+		on = engine.IfUnchanged
 	}
 	old, _ := decode(stored.Record) // what cannot be read is replaced
 	rec = rec.following(old, stored.Starts > 0, n.now())
@@ -464,10 +466,10 @@ func (n *node) move(ctx context.Context, v *verb) error {
 		if next == found.rec {
 			return nil
 		}
-		w := next.write(IfUnchanged, found.revision)
+		w := next.write(engine.IfUnchanged, found.revision)
 		r, err := n.send(ctx, v.size, w, next)
 		if err != nil {
-			return n.readBackAs(ctx, v.key, err, func(now Record) bool {
+			return n.readBackAs(ctx, v.key, err, func(now engine.Record) bool {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
 			})
 		}
@@ -486,7 +488,7 @@ func (n *node) readBack(ctx context.Context, v *verb, err error) error {
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range v.records[:min(len(v.records), most)] {
-		found := n.readBackAs(within, rec.key, err, func(now Record) bool {
+		found := n.readBackAs(within, rec.key, err, func(now engine.Record) bool {
 			found, err := decode(now)
 			return err == nil && found.generation == rec.generation
 		})
@@ -501,7 +503,7 @@ func (n *node) readBack(ctx context.Context, v *verb, err error) error {
 }
 
 // readBackAs returns nil if the key has what a write should have put there, and else the error.
-func (n *node) readBackAs(ctx context.Context, key string, err error, is func(Record) bool) error {
+func (n *node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
 	if ctx.Err() != nil || !isUnknown(err) {
 		return err
 	}
@@ -524,7 +526,9 @@ func (n *node) readBackAs(ctx context.Context, key string, err error, is func(Re
 }
 
 // isUnknown reports whether a verb with that error may have taken effect.
-func isUnknown(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNotDone) }
+func isUnknown(err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, engine.ErrNotDone)
+}
 
 // unknown returns the error of a verb, and says so if the verb may have taken effect.
 func unknown(err error) error {

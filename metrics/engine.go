@@ -6,18 +6,19 @@ import (
 	"context"
 	"math"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // NewEngineCollector returns a collector of what may slow down an engine that many schedulers share, such as that of
 // package durable/postgres. The name is the value of the label scheduler: that of the schedulers on the engine. One
 // process is enough to collect it. NewEngineCollector panics if e is nil.
-func NewEngineCollector(e durable.HealthReporter, name string) prometheus.Collector {
+func NewEngineCollector(e engine.HealthReporter, name string) prometheus.Collector {
 	if e == nil {
 		panic("metrics: the engine is nil")
 	}
-	read := func() *durable.EngineHealth {
+	read := func() *engine.Health {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		h, err := e.Health(ctx)
@@ -29,15 +30,15 @@ func NewEngineCollector(e durable.HealthReporter, name string) prometheus.Collec
 	return prometheus.WrapCollectorWith(prometheus.Labels{"scheduler": name}, newCollector(read, engineAccounts))
 }
 
-var engineAccounts = []account[*durable.EngineHealth]{
+var engineAccounts = []account[*engine.Health]{
 	newGauge("timewheel_durable_engine_oldest_transaction_seconds",
 		"Age of the oldest transaction that holds back vacuum; 0 if there is none.",
-		known(func(h durable.EngineHealth) float64 { return h.OldestTransaction.Seconds() })),
+		known(func(h engine.Health) float64 { return h.OldestTransaction.Seconds() })),
 	newGauge("timewheel_durable_engine_dead_rows",
 		"Rows of tasks that were changed or removed and wait for vacuum, as the server estimates.",
-		known(func(h durable.EngineHealth) float64 { return float64(h.DeadRows) })),
+		known(func(h engine.Health) float64 { return float64(h.DeadRows) })),
 	newGauge("timewheel_durable_engine_size_bytes", "Size of the tasks and their indexes.",
-		known(func(h durable.EngineHealth) float64 { return float64(h.Size) })),
+		known(func(h engine.Health) float64 { return float64(h.Size) })),
 }
 
 // known returns an account of something that may be unknown.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -100,13 +102,13 @@ func ExampleNewSchedulerCollector() {
 }
 
 // An engineOf is an engine that reports its health, such as that of package durable/postgres.
-type engineOf struct{ health durable.EngineHealth }
+type engineOf struct{ health engine.Health }
 
-func (e engineOf) Health(context.Context) (durable.EngineHealth, error) { return e.health, nil }
+func (e engineOf) Health(context.Context) (engine.Health, error) { return e.health, nil }
 
 // One process of a cluster collects the engine that all share.
 func ExampleNewEngineCollector() {
-	var engine durable.HealthReporter = engineOf{durable.EngineHealth{
+	var engine engine.HealthReporter = engineOf{engine.Health{
 		OldestTransaction: time.Minute, DeadRows: 1000, Size: 1 << 20,
 	}}
 	registry := prometheus.NewRegistry()

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -30,7 +32,7 @@ var ctx = context.Background()
 
 // newScheduler returns a started scheduler with one worker on the store. It handles the kinds "slow", whose
 // runs take a minute, and "fail", whose runs fail and park the task.
-func newScheduler(t *testing.T, store durable.Store) *durable.Scheduler {
+func newScheduler(t *testing.T, store engine.Store) *durable.Scheduler {
 	t.Helper()
 	s, err := durable.New(store, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
@@ -530,12 +532,12 @@ func TestAttempts(t *testing.T) {
 
 // A fakeEngine reports its health, or an error, or hangs.
 type fakeEngine struct {
-	health durable.EngineHealth
+	health engine.Health
 	err    error
 	hangs  bool
 }
 
-func (f *fakeEngine) Health(ctx context.Context) (durable.EngineHealth, error) {
+func (f *fakeEngine) Health(ctx context.Context) (engine.Health, error) {
 	if f.hangs {
 		<-ctx.Done()
 		return f.health, ctx.Err()
@@ -545,7 +547,7 @@ func (f *fakeEngine) Health(ctx context.Context) (durable.EngineHealth, error) {
 
 func TestEngineCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{health: durable.EngineHealth{OldestTransaction: time.Minute, DeadRows: 7, Size: 8}}
+		e := &fakeEngine{health: engine.Health{OldestTransaction: time.Minute, DeadRows: 7, Size: 8}}
 		c := metrics.NewEngineCollector(e, "orders")
 		for name, want := range map[string]float64{
 			"timewheel_durable_engine_oldest_transaction_seconds": 60,

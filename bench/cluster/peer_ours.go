@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -109,8 +111,8 @@ func (oursPeer) start(
 // oursClaimer makes the calls of a node.
 type oursClaimer struct {
 	engine *postgres.Engine
-	member durable.MemberID
-	held   []durable.Stored
+	member engine.MemberID
+	held   []engine.Stored
 	cursor int64 // due time of the last overdue task that was claimed
 }
 
@@ -125,7 +127,7 @@ func (oursPeer) claims(ctx context.Context, url string) (claimer, error) {
 }
 
 func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
-	var batch durable.Batch
+	var batch engine.Batch
 	for _, t := range tasks {
 		due := t.due.UnixNano()
 		w, err := durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: 1}, due)
@@ -134,7 +136,7 @@ func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
 		}
 		batch = append(batch, w)
 	}
-	results, err := c.engine.Commit(ctx, 0, []durable.Batch{batch})
+	results, err := c.engine.Commit(ctx, 0, []engine.Batch{batch})
 	if err == nil && len(results[0].Written) != len(batch) {
 		err = fmt.Errorf("tasks were not added: %+v", results[0])
 	}
@@ -160,15 +162,15 @@ func (c *oursClaimer) claim(ctx context.Context, most int) (int, error) {
 // overdue claims what is overdue, from the beginning, as a node does each second.
 func (c *oursClaimer) overdue(ctx context.Context) error {
 	late := time.Now().Add(-time.Second).UnixNano()
-	_, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, durable.None, late, claimSize)
+	_, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, engine.None, late, claimSize)
 	return err
 }
 
 func (c *oursClaimer) finish(ctx context.Context) error {
-	var batches []durable.Batch
+	var batches []engine.Batch
 	for _, s := range c.held {
-		w := durable.Write{Record: durable.Record{Key: s.Key}, If: durable.IfUnchanged, Revision: s.Revision}
-		batches = append(batches, durable.Batch{w})
+		w := engine.Write{Record: engine.Record{Key: s.Key}, If: engine.IfUnchanged, Revision: s.Revision}
+		batches = append(batches, engine.Batch{w})
 	}
 	c.held = nil
 	if len(batches) == 0 {

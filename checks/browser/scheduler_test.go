@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -32,7 +34,7 @@ const soon = 3 * time.Second
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
 // newScheduler returns a scheduler on the store that is recorded and quiet, with a source of it. It is not started.
-func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) (*durable.Scheduler, dashboard.Source) {
+func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) (*durable.Scheduler, dashboard.Source) {
 	t.Helper()
 	rec := dashboard.NewAttemptRecorder()
 	s, err := durable.New(store, append([]durable.Option{rec.Option(), durable.WithLogger(testkit.Quiet())}, opts...)...)
@@ -44,7 +46,7 @@ func newScheduler(t *testing.T, store durable.Store, opts ...durable.Option) (*d
 }
 
 // newNode returns a node of the engine in the same way.
-func newNode(t *testing.T, engine durable.Engine, name string) (*durable.Scheduler, dashboard.Source) {
+func newNode(t *testing.T, engine engine.Engine, name string) (*durable.Scheduler, dashboard.Source) {
 	t.Helper()
 	rec := dashboard.NewAttemptRecorder()
 	s, err := durable.Join(t.Context(), engine, rec.Option(), durable.WithLogger(testkit.Quiet()), durable.WithNode(name),

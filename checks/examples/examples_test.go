@@ -128,9 +128,9 @@ var exempt = map[string]string{
 	"durable/pebble.Store.Backup":         byScheduler,
 	"durable/pebble.Store.Size":           byScheduler,
 	"durable/pebble.Store.Space":          byScheduler,
-	"durable/postgres.Engine.Health":      "is called by package metrics; durable.HealthReporter says what it does",
-	"durable.SizeReporter":                "is for who writes a store; durable.Stats says what it does",
-	"durable.SpaceReporter":               "is for who writes a store; durable.Stats says what it does",
+	"durable/postgres.Engine.Health":      "is called by package metrics; engine.HealthReporter says what it does",
+	"engine.SizeReporter":                "is for who writes a store; durable.Stats says what it does",
+	"engine.SpaceReporter":               "is for who writes a store; durable.Stats says what it does",
 	"durable.MaxTrace":                    "is named by Task.Trace",
 	"durable.MaxGroup":                    "is named by Task.Group",
 	"durable.MaxCron":                     "is named by Task.Cron",
@@ -150,8 +150,8 @@ var exempt = map[string]string{
 
 const (
 	byFmt       = "is called by package fmt"
-	byScheduler = "is called by the scheduler; durable.Store says what it does"
-	byNode      = "is called by the nodes; durable.Engine says what it does"
+	byScheduler = "is called by the scheduler; engine.Store says what it does"
+	byNode      = "is called by the nodes; engine.Engine says what it does"
 )
 
 func TestEveryExportedName_isInAnExample(t *testing.T) {

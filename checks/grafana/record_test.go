@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -102,7 +104,7 @@ func addTask(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 }
 
 // newScheduler returns a started scheduler on a store, whose collector is registered, and which handles the kinds.
-func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on durable.Store,
+func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on engine.Store,
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
 	t.Helper()
@@ -114,7 +116,7 @@ func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on d
 }
 
 // newNode is newScheduler for a node of a cluster.
-func newNode(t *testing.T, registry *prometheus.Registry, name string, on durable.Engine,
+func newNode(t *testing.T, registry *prometheus.Registry, name string, on engine.Engine,
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
 	t.Helper()
@@ -174,10 +176,10 @@ type sizedStore struct{ *memstore.Store }
 func (sizedStore) Size() int64 { return 1 << 20 }
 
 // A healthy engine is one on a server without trouble.
-type healthy struct{ durable.Engine }
+type healthy struct{ engine.Engine }
 
-func (healthy) Health(context.Context) (durable.EngineHealth, error) {
-	return durable.EngineHealth{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20}, nil
+func (healthy) Health(context.Context) (engine.Health, error) {
+	return engine.Health{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20}, nil
 }
 
 // steady is a program without trouble: two wheels, two schedulers on stores and two on engines, each with a task that

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -46,11 +48,11 @@ type driver struct {
 // A confirmed is the engine of a node. It notes when the node asks for starts: a start lies between that and
 // the call of the handler.
 type confirmed struct {
-	durable.Engine
+	engine.Engine
 	d *driver
 }
 
-func (e confirmed) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (e confirmed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	for _, c := range claims {
 		c.Starts = 0 // a run does not show it
@@ -74,7 +76,7 @@ func some(rnd *rand.Rand, most time.Duration) time.Duration {
 // kind is that of the tasks of this history: another history's nodes leave them alone.
 func (d *driver) kind() string { return fmt.Sprint("history ", d.seed) }
 
-func (d *driver) join(t *testing.T, engine durable.Engine) {
+func (d *driver) join(t *testing.T, engine engine.Engine) {
 	t.Helper()
 	name := fmt.Sprint("node ", len(d.nodes))
 	n, err := durable.Join(ctx, confirmed{engine, d}, durable.WithNode(name), durable.WithLease(lease),
@@ -100,7 +102,7 @@ func (d *driver) work(ctx context.Context, run durable.Run) error {
 	if c.times != durable.Forever {
 		c.times++
 	}
-	asked, ok := d.asked.Load(durable.Claim{Key: run.Key, Revision: run.Fence})
+	asked, ok := d.asked.Load(engine.Claim{Key: run.Key, Revision: run.Fence})
 	if !ok {
 		asked, c.fence = int64(0), 0 // the model refuses a start without a fence
 	}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/anishathalye/porcupine"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -19,13 +21,13 @@ import (
 func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 	d := &driver{seed: seed}
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		shared := &mistaken{Engine: engine, mistake: mistake, read: make(map[string]read)}
+		memory := memengine.New()
+		shared := &mistaken{Engine: memory, mistake: mistake, read: make(map[string]read)}
 		var links []*memengine.Link
 		for i := range 2 {
 			link := memengine.NewLink(shared)
 			links = append(links, link)
-			var own durable.Engine = link
+			var own engine.Engine = link
 			if mistake == "a commit whose answer is lost is sent again" {
 				own = again{link}
 			}
@@ -54,7 +56,7 @@ func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 			rnd := draws(seed, "trouble")
 			for range 2 {
 				time.Sleep(some(rnd, 200*time.Millisecond))
-				engine.Expire(fmt.Sprint("node ", rnd.IntN(2)))
+				memory.Expire(fmt.Sprint("node ", rnd.IntN(2)))
 			}
 		})
 		d.drive(t)
@@ -101,7 +103,7 @@ func TestHistories_ofAnEngineWithAMistake_areRefused(t *testing.T) {
 
 // mistaken is an engine with a mistake.
 type mistaken struct {
-	durable.Engine
+	engine.Engine
 	mistake string
 
 	mu      sync.Mutex // protects below
@@ -111,31 +113,31 @@ type mistaken struct {
 
 // A read is the answer of a Get.
 type read struct {
-	s  durable.Stored
+	s  engine.Stored
 	ok bool
 	at time.Time
 }
 
-func (m *mistaken) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (m *mistaken) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	m.mu.Lock()
 	m.commits++
 	forget := m.commits%20 == 0 && m.mistake == "a commit is forgotten"
 	m.mu.Unlock()
-	results := make([]durable.Result, len(batches))
+	results := make([]engine.Result, len(batches))
 	for i, batch := range batches {
 		for j := range batch {
 			switch w := &batch[j]; {
-			case m.mistake == "an add succeeds on a present key" && w.If == durable.IfAbsent:
-				w.If = durable.Always
-			case m.mistake == "a run ends whatever its revision" && w.If == durable.IfUnchanged:
-				w.If = durable.IfPresent
+			case m.mistake == "an add succeeds on a present key" && w.If == engine.IfAbsent:
+				w.If = engine.Always
+			case m.mistake == "a run ends whatever its revision" && w.If == engine.IfUnchanged:
+				w.If = engine.IfPresent
 			case m.mistake == "a pause is forgotten" && w.Data != nil && paused(w.Record):
 				if s, ok, _ := m.Engine.Get(ctx, w.Key); ok {
 					w.Record, w.Hold = s.Record, false
 				}
 			}
-			results[i].Written = append(results[i].Written, durable.Written{})
+			results[i].Written = append(results[i].Written, engine.Written{})
 		}
 	}
 	if forget {
@@ -144,7 +146,7 @@ func (m *mistaken) Commit(ctx context.Context, by durable.MemberID, batches []du
 	return m.Engine.Commit(ctx, by, batches)
 }
 
-func (m *mistaken) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
+func (m *mistaken) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
 	if m.mistake != "a read is stale" {
 		return m.Engine.Get(ctx, key)
 	}
@@ -158,7 +160,7 @@ func (m *mistaken) Get(ctx context.Context, key string) (durable.Stored, bool, e
 	return s, ok, err
 }
 
-func (m *mistaken) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (m *mistaken) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
 	held, now, err := m.Engine.Confirm(ctx, by, claims)
 	for i := range held {
@@ -173,16 +175,16 @@ func (m *mistaken) Confirm(ctx context.Context, by durable.MemberID, claims []du
 	return held, now, err
 }
 
-func paused(r durable.Record) bool {
-	info, err := r.Info()
+func paused(r engine.Record) bool {
+	info, err := durable.InfoOf(r)
 	return err == nil && info.State == durable.Paused
 }
 
 // again is an engine that sends a commit once more if it fails.
-type again struct{ durable.Engine }
+type again struct{ engine.Engine }
 
-func (e again) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (e again) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	results, err := e.Engine.Commit(ctx, by, batches)
 	if err != nil && ctx.Err() == nil {
 		results, err = e.Engine.Commit(ctx, by, batches)

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/anishathalye/porcupine"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
@@ -51,7 +52,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 	}
 	seed := *fromSeed
 	// round makes histories, on the engines as wrap returns them.
-	round := func(wrap func(durable.Engine) durable.Engine) (drivers [atOnce]*driver) {
+	round := func(wrap func(engine.Engine) engine.Engine) (drivers [atOnce]*driver) {
 		for i := range drivers {
 			drivers[i] = &driver{seed: seed}
 			seed++
@@ -80,7 +81,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 	var all tally
 	// On a loaded machine a whole round may pass in which no lease lasts for long enough to start a run.
 	for i := 0; i < rounds || all.tame() && i < most; i++ {
-		for _, d := range round(func(e durable.Engine) durable.Engine { return e }) {
+		for _, d := range round(func(e engine.Engine) engine.Engine { return e }) {
 			all.check(t, &d.history, fmt.Sprint("seed ", d.seed))
 		}
 	}
@@ -89,7 +90,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 		t.Logf("proxy %d: %d connections cut, %d answers lost, %d messages late", i, p.cut, p.lost, p.late)
 	}
 	for range most {
-		for _, d := range round(func(e durable.Engine) durable.Engine { return again{e} }) {
+		for _, d := range round(func(e engine.Engine) engine.Engine { return again{e} }) {
 			if d.check() == porcupine.Illegal {
 				return
 			}

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -550,9 +552,9 @@ func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 }
 
 // A deaf engine does not show its node what the others ask.
-type deafEngine struct{ durable.Engine }
+type deafEngine struct{ engine.Engine }
 
-func (deafEngine) Asked(context.Context, durable.MemberID) ([]durable.Question, error) {
+func (deafEngine) Asked(context.Context, engine.MemberID) ([]engine.Question, error) {
 	return nil, nil
 }
 

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 )
 
@@ -33,8 +35,8 @@ type lineJSON struct {
 }
 
 // newLine returns the line of a record.
-func newLine(r durable.Record) (lineJSON, error) {
-	info, err := r.Info()
+func newLine(r engine.Record) (lineJSON, error) {
+	info, err := durable.InfoOf(r)
 	if err != nil {
 		return lineJSON{}, err
 	}
@@ -46,21 +48,21 @@ func newLine(r durable.Record) (lineJSON, error) {
 }
 
 // parseLine returns the record of a line.
-func parseLine(b []byte) (durable.Record, error) {
+func parseLine(b []byte) (engine.Record, error) {
 	var l lineJSON
 	if err := json.Unmarshal(b, &l); err != nil {
-		return durable.Record{}, err
+		return engine.Record{}, err
 	}
 	if l.Record == nil {
-		return durable.Record{}, errors.New(`it has no field "record", and is not of an export`)
+		return engine.Record{}, errors.New(`it has no field "record", and is not of an export`)
 	}
-	r := durable.Record{Key: string(l.Key), Due: l.Due, Data: slices.Concat(l.Record, l.Payload)}
+	r := engine.Record{Key: string(l.Key), Due: l.Due, Data: slices.Concat(l.Record, l.Payload)}
 	is, err := newLine(r)
 	if err != nil {
-		return durable.Record{}, err
+		return engine.Record{}, err
 	}
 	if name := differs(l.taskJSON, is.taskJSON); name != "" {
-		return durable.Record{}, fmt.Errorf("its field %q is not what the record has", name)
+		return engine.Record{}, fmt.Errorf("its field %q is not what the record has", name)
 	}
 	return r, nil
 }
@@ -106,7 +108,7 @@ func defineExport(p *program, f *flag.FlagSet) action {
 			return err
 		}
 		n := 0
-		err = at.records(ctx, p, func(ctx context.Context, all iter.Seq2[durable.Record, error], length int) error {
+		err = at.records(ctx, p, func(ctx context.Context, all iter.Seq2[engine.Record, error], length int) error {
 			err := p.create(name, func(to io.Writer) (err error) {
 				n, err = export(ctx, to, all, p.progress("Exported", "task"))
 				return err
@@ -124,7 +126,7 @@ func defineExport(p *program, f *flag.FlagSet) action {
 	}
 }
 
-func export(ctx context.Context, to io.Writer, all iter.Seq2[durable.Record, error], so func(n int)) (n int, err error) {
+func export(ctx context.Context, to io.Writer, all iter.Seq2[engine.Record, error], so func(n int)) (n int, err error) {
 	for r, err := range all {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return n, err
@@ -215,7 +217,7 @@ type importer struct {
 	replace bool
 	so      func(line int) // says how far it is
 
-	batch       []durable.Record
+	batch       []engine.Record
 	keys        map[string]int // of the batch, and where they are in it
 	size        int
 	first, line int // of the batch, and the last that was read
@@ -258,7 +260,7 @@ func (i *importer) read(ctx context.Context, from io.Reader) error {
 
 // put adds a record to the batch. Of several with a key in one batch the first is kept, or the last if they
 // replace each other.
-func (i *importer) put(ctx context.Context, r durable.Record) error {
+func (i *importer) put(ctx context.Context, r engine.Record) error {
 	if at, ok := i.keys[r.Key]; ok {
 		if !i.replace {
 			i.skipped++
@@ -303,7 +305,7 @@ func (i *importer) flush(ctx context.Context) error {
 			for _, key := range taken.Keys {
 				delete(i.keys, key)
 			}
-			i.batch = slices.DeleteFunc(i.batch, func(r durable.Record) bool {
+			i.batch = slices.DeleteFunc(i.batch, func(r engine.Record) bool {
 				_, ok := i.keys[r.Key]
 				return !ok
 			})

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/backup"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -27,12 +29,12 @@ import (
 )
 
 // stored returns all records, in due order.
-func (r *rig) stored() (all []durable.Record) {
+func (r *rig) stored() (all []engine.Record) {
 	r.Helper()
 	if r.place[0] == "-dir" {
 		store, err := pebble.Open(r.place[1])
 		check(r.T, err)
-		for one, err := range store.Due(durable.Position{Due: durable.None}, lastDue) {
+		for one, err := range store.Due(engine.Position{Due: engine.None}, lastDue) {
 			check(r.T, err)
 			all = append(all, one)
 		}
@@ -41,7 +43,7 @@ func (r *rig) stored() (all []durable.Record) {
 	}
 	e := r.engine()
 	defer e.Close()
-	for one, err := range e.Due(r.Context(), durable.Position{Due: durable.None}, lastDue) {
+	for one, err := range e.Due(r.Context(), engine.Position{Due: engine.None}, lastDue) {
 		check(r.T, err)
 		all = append(all, one.Record)
 	}

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -164,7 +166,7 @@ func (r *rig) engine() *postgres.Engine {
 }
 
 // restore puts records in place.
-func (r *rig) restore(records []durable.Record) {
+func (r *rig) restore(records []engine.Record) {
 	r.Helper()
 	r.with(func(s *durable.Scheduler) { check(r.T, s.Restore(r.Context(), records...)) })
 }
@@ -182,7 +184,7 @@ func (r *rig) keys() (keys []string) {
 }
 
 // fixture returns tasks in most states, as they are kept.
-func fixture(t *testing.T) (all []durable.Record) {
+func fixture(t *testing.T) (all []engine.Record) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
@@ -215,7 +217,7 @@ func fixture(t *testing.T) (all []durable.Record) {
 		synctest.Wait()
 		check(t, s.Reschedule(t.Context(), "order:2", time.Until(now.Add(4*time.Minute+12*time.Second))))
 		check(t, s.Shutdown(t.Context()))
-		for r, err := range store.Reopen().Due(durable.Position{Due: durable.None}, lastDue) {
+		for r, err := range store.Reopen().Due(engine.Position{Due: engine.None}, lastDue) {
 			check(t, err)
 			all = append(all, r)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 )
 
@@ -361,11 +363,11 @@ func defineNodes(p *program, f *flag.FlagSet) action {
 }
 
 type nodeJSON struct {
-	Name  string           `json:"name"`
-	ID    durable.MemberID `json:"id"`
-	Lease seconds          `json:"lease"`
-	Left  seconds          `json:"left"` // of the lease; negative if it is late
-	Held  int              `json:"held"`
+	Name  string          `json:"name"`
+	ID    engine.MemberID `json:"id"`
+	Lease seconds         `json:"lease"`
+	Left  seconds         `json:"left"` // of the lease; negative if it is late
+	Held  int             `json:"held"`
 
 	durable.NodeReport
 	OldestWait seconds   `json:"oldest_wait"` // as it was when the lease was renewed

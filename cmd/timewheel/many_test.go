@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -175,11 +177,11 @@ func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
 
 // A slowEngine takes a while to commit.
 type slowEngine struct {
-	durable.Engine
+	engine.Engine
 	delay *atomic.Int64
 }
 
-func (e slowEngine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch) ([]durable.Result, error) {
+func (e slowEngine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	time.Sleep(time.Duration(e.delay.Load()))
 	return e.Engine.Commit(ctx, by, batches)
 }

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/postgres"
@@ -142,12 +144,12 @@ func (l *place) with(
 // records calls do with all tasks as they are kept, in due order, and with how many there should be, or -1. The context
 // is as in with.
 func (l *place) records(ctx context.Context, p *program,
-	do func(ctx context.Context, all iter.Seq2[durable.Record, error], length int) error,
+	do func(ctx context.Context, all iter.Seq2[engine.Record, error], length int) error,
 ) error {
 	if err := l.choose(p); err != nil {
 		return err
 	}
-	from, until := durable.Position{Due: durable.None}, lastDue
+	from, until := engine.Position{Due: engine.None}, lastDue
 	if l.dir != "" {
 		store, err := l.store(false)
 		if err != nil {
@@ -156,7 +158,7 @@ func (l *place) records(ctx context.Context, p *program,
 		return errors.Join(do(ctx, store.Due(from, until), store.Len()), store.Close())
 	}
 	return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
-		return do(ctx, func(yield func(durable.Record, error) bool) {
+		return do(ctx, func(yield func(engine.Record, error) bool) {
 			for stored, err := range e.Due(ctx, from, until) {
 				if !yield(stored.Record, err) {
 					return

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/backup"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -36,7 +38,7 @@ func (s store) Backup(_ context.Context, w io.Writer) error {
 }
 
 // serve returns the address of a server with the backup of a store.
-func serve(t *testing.T, of durable.Store, allow func(*http.Request) error) (string, *durable.Scheduler) {
+func serve(t *testing.T, of engine.Store, allow func(*http.Request) error) (string, *durable.Scheduler) {
 	s, err := durable.New(of, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +110,7 @@ func TestHandler_whatIsNotAllowed_isRefused(t *testing.T) {
 
 func TestHandler_backupThatFails_isNoWholeAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
-		of     durable.Store
+		of     engine.Store
 		status int
 		says   string
 	}{

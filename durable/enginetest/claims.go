@@ -10,21 +10,22 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 func hold(s *subject) {
 	a, b := s.join("a", long), s.join("b", long)
 	for _, c := range []struct {
-		by    durable.MemberID
+		by    engine.MemberID
 		hold  bool
-		owner durable.MemberID
+		owner engine.MemberID
 	}{
 		{a, true, a}, {a, true, a}, {b, true, b}, {b, false, 0}, {a, false, 0}, {0, true, 0}, {a, true, a},
 		{0, false, 0},
 	} {
-		w := put("k", 1, durable.Always)
+		w := put("k", 1, engine.Always)
 		w.Hold = c.hold
 		done := s.write(c.by, w)
 		task := s.get("k")
@@ -32,7 +33,7 @@ func hold(s *subject) {
 			s.t.Errorf("written by %d with Hold %v, the owner is %d, and Held %v",
 				c.by, c.hold, task.Owner, done.Held)
 		}
-		for _, id := range []durable.MemberID{a, b} {
+		for _, id := range []engine.MemberID{a, b} {
 			if got := s.claimed(id); (len(got) == 1) != (id == c.owner) {
 				s.t.Errorf("the member %d holds %s, and the owner is %d", id, keys(got), c.owner)
 			}
@@ -42,7 +43,7 @@ func hold(s *subject) {
 		}
 	}
 	// An acknowledgement may keep the task, and a removal ends the claim.
-	s.write(a, held(put("k", 1, durable.Always)))
+	s.write(a, held(put("k", 1, engine.Always)))
 	s.write(a, held(unchanged(put("k", 2, 0), s.get("k").Revision)))
 	if got := s.claimed(a); len(got) != 1 || got[0].Due != 2 || !s.confirms(a, got[0]) {
 		s.t.Errorf("after its acknowledgement the member holds %v", got)
@@ -114,7 +115,7 @@ func claimGives(s *subject) {
 		}
 	}
 	// A task that changes its kind is claimed by that.
-	w := put("k00", 10, durable.Always)
+	w := put("k00", 10, engine.Always)
 	w.Kind = "changed"
 	s.write(0, w)
 	if got := s.claimAll(id); len(got) != 0 {
@@ -130,14 +131,14 @@ func claimGives(s *subject) {
 func claimsEarliest(s *subject) {
 	id := s.join("a", long)
 	rnd := rand.New(rand.NewPCG(3, 4))
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range 600 {
 		w := of([]string{"", "", "a", "b"}[rnd.IntN(4)], add(fmt.Sprint(i), int64(rnd.IntN(200))))
 		w.Kind = fmt.Sprint("kind ", rnd.IntN(5)*rnd.IntN(5))
 		batch = append(batch, w)
 	}
 	s.commit(0, batch...)
-	free := s.due(durable.Position{Due: durable.None}, ahead)
+	free := s.due(engine.Position{Due: engine.None}, ahead)
 	for len(free) > 0 {
 		var kinds []string
 		for i := range 17 {
@@ -146,8 +147,8 @@ func claimsEarliest(s *subject) {
 			}
 		}
 		after, until, most := int64(rnd.IntN(250)-51), int64(rnd.IntN(250)), rnd.IntN(40)
-		var want []durable.Stored
-		free = slices.DeleteFunc(free, func(t durable.Stored) bool {
+		var want []engine.Stored
+		free = slices.DeleteFunc(free, func(t engine.Stored) bool {
 			is := len(want) < most && t.Due > after && t.Due <= until && slices.Contains(kinds, t.Kind)
 			if is {
 				want = append(want, t)
@@ -168,12 +169,12 @@ func laterVersions(s *subject) {
 	id, other := s.join("old", long), s.join("new", long)
 	fill := func() {
 		for i, version := range []byte{1, 2, 3, 200} {
-			w := put(fmt.Sprint("version ", version), int64(i), durable.Always)
+			w := put(fmt.Sprint("version ", version), int64(i), engine.Always)
 			w.Data = []byte{version, 'x'}
 			s.write(0, w)
 		}
 	}
-	gets := func(who durable.MemberID, want string) {
+	gets := func(who engine.MemberID, want string) {
 		s.t.Helper()
 		if got := keys(s.claimAll(who)); got != want {
 			s.t.Errorf("claimed are %s, want %s", got, want)
@@ -194,7 +195,7 @@ func claimsExclusive(s *subject) {
 	const tasks, members = 2000, 8
 	s.add(tasks, 0)
 	var mu sync.Mutex
-	owner := make(map[string]durable.MemberID)
+	owner := make(map[string]engine.MemberID)
 	all(times(members, func(i int) {
 		id := s.join(fmt.Sprint(i), long)
 		for {
@@ -242,17 +243,17 @@ func lostClaims(s *subject) {
 		s.t.Fatalf("the member holds %s", keys(mine))
 	}
 	link.Next("Confirm", lost)
-	if _, _, err := link.Confirm(s.ctx, id, []durable.Claim{claimOf(mine[0])}); err == nil {
+	if _, _, err := link.Confirm(s.ctx, id, []engine.Claim{claimOf(mine[0])}); err == nil {
 		s.t.Error("a confirmation without an answer returns nil")
 	}
 	if !s.confirms(id, mine[0]) || s.get(mine[0].Key).Starts != 1 {
 		s.t.Errorf("after two confirmations of one claim, of which one was lost, the task is %+v", s.get(mine[0].Key))
 	}
 	link.Next("Release", lost)
-	if err := link.Release(s.ctx, id, []durable.Claim{claimOf(mine[1])}); err == nil {
+	if err := link.Release(s.ctx, id, []engine.Claim{claimOf(mine[1])}); err == nil {
 		s.t.Error("a release without an answer returns nil")
 	}
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[1])}))
+	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(mine[1])}))
 	link.Next("Leave", lost)
 	if err := link.Leave(s.ctx, id); err == nil {
 		s.t.Error("a leave without an answer returns nil")
@@ -268,21 +269,21 @@ func confirm(s *subject) {
 	a, b := s.join("a", long), s.join("b", long)
 	first := s.claim(a, -1, ahead, 6)
 	theirs := s.claimAll(b)
-	claims := make([]durable.Claim, len(first))
+	claims := make([]engine.Claim, len(first))
 	for i, task := range first {
 		claims[i] = claimOf(task)
 	}
-	s.write(0, remove(names[1]))                                     // removed
-	s.write(0, remove(names[2]))                                     // removed, and added
-	s.write(0, add(names[2], 1))                                     //
-	s.write(a, held(put(names[3], 1, durable.Always)))               // changed, and held by the same member
-	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[4])})) // released
-	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(first[5])})) // released, and claimed
+	s.write(0, remove(names[1]))                                    // removed
+	s.write(0, remove(names[2]))                                    // removed, and added
+	s.write(0, add(names[2], 1))                                    //
+	s.write(a, held(put(names[3], 1, engine.Always)))               // changed, and held by the same member
+	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(first[4])})) // released
+	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(first[5])})) // released, and claimed
 	if got := s.claim(b, 5, 6, 1); len(got) != 1 || got[0].Key != names[5] {
 		s.t.Fatalf("claimed are %s", keys(got))
 	}
-	claims = append(claims, claimOf(theirs[0]), durable.Claim{Key: "none", Revision: 1},
-		claimOf(s.get(names[3])), durable.Claim{Key: names[0], Revision: claims[0].Revision + 1000})
+	claims = append(claims, claimOf(theirs[0]), engine.Claim{Key: "none", Revision: 1},
+		claimOf(s.get(names[3])), engine.Claim{Key: names[0], Revision: claims[0].Revision + 1000})
 	want := []bool{true, false, false, false, false, false, false, false, true, false}
 	if got := s.confirm(a, claims...); !slices.Equal(got, want) {
 		s.t.Errorf("confirmed are %v, want %v", got, want)
@@ -326,7 +327,7 @@ func starts(s *subject) {
 	s.confirms(a, first[0])
 	s.confirms(b, first[0]) // refused, and not counted
 	is(1)
-	unstarted := put("k000000", 1, durable.IfUnstarted)
+	unstarted := put("k000000", 1, engine.IfUnstarted)
 	unstarted.Revision = first[0].Revision
 	if r := s.commit(0, unstarted); len(r.Unmet) != 1 {
 		s.t.Errorf("a write on the condition that the task is unstarted: %+v", r)
@@ -342,7 +343,7 @@ func starts(s *subject) {
 	if got := s.get("k000000").Started; got != last {
 		s.t.Errorf("a start that is refused changes Started from %d to %d", last, got)
 	}
-	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(s.get(first[0].Key))}))
+	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(s.get(first[0].Key))}))
 	is(1)
 	second := s.claimAll(b)
 	if len(second) != 1 || second[0].Starts != 1 || !s.confirms(b, second[0]) {
@@ -357,12 +358,12 @@ func starts(s *subject) {
 	third := s.claimAll(a) // by a member that has held it before
 	s.confirms(a, third[0])
 	is(3)
-	for task := range s.Due(s.ctx, durable.Position{}, 1) {
+	for task := range s.Due(s.ctx, engine.Position{}, 1) {
 		if task.Starts != 3 || task.Started != last {
 			s.t.Errorf("the walk yields %d starts, the last at %d; want 3, at %d", task.Starts, task.Started, last)
 		}
 	}
-	w := put("k000000", 1, durable.IfPresent)
+	w := put("k000000", 1, engine.IfPresent)
 	s.write(a, held(w))
 	is(0)
 	s.confirms(a, s.get("k000000"))
@@ -380,7 +381,7 @@ func confirmSeesRemovals(s *subject) {
 	const tasks, callers = 400, 2
 	names := s.add(tasks, 0)
 	id := s.join("a", long)
-	var claims []durable.Claim
+	var claims []engine.Claim
 	for _, task := range s.claimAll(id) {
 		claims = append(claims, claimOf(task))
 	}
@@ -392,9 +393,9 @@ func confirmSeesRemovals(s *subject) {
 		for i := caller; i < tasks; i += callers {
 			w := remove(names[i])
 			if i%3 == 0 {
-				w = put(names[i], ahead, durable.IfPresent)
+				w = put(names[i], ahead, engine.IfPresent)
 			}
-			s.commits(0, durable.Batch{w}, durable.Batch{add(fmt.Sprint("new", i), ahead)})
+			s.commits(0, engine.Batch{w}, engine.Batch{add(fmt.Sprint("new", i), ahead)})
 			returned[i].Store(true)
 		}
 	}), times(callers, func(int) {
@@ -424,7 +425,7 @@ func startAgainstUnstarted(s *subject) {
 	const tasks = 400
 	names := s.add(tasks, 0)
 	id := s.join("a", long)
-	var claims []durable.Claim
+	var claims []engine.Claim
 	for _, task := range s.claimAll(id) {
 		claims = append(claims, claimOf(task))
 	}
@@ -435,9 +436,9 @@ func startAgainstUnstarted(s *subject) {
 		}
 	}, func() {
 		for i := range claims {
-			w := put(names[i], ahead, durable.IfUnstarted)
+			w := put(names[i], ahead, engine.IfUnstarted)
 			w.Revision = claims[i].Revision
-			written[i] = len(s.commits(0, durable.Batch{w})[0].Unmet) == 0
+			written[i] = len(s.commits(0, engine.Batch{w})[0].Unmet) == 0
 		}
 	})
 	for i := range claims {
@@ -455,10 +456,10 @@ func release(s *subject) {
 	a, b := s.join("a", long), s.join("b", long)
 	mine := s.claim(a, -1, ahead, 4)
 	theirs := s.claimAll(b)
-	s.write(a, held(put(names[1], 2, durable.Always)))
+	s.write(a, held(put(names[1], 2, engine.Always)))
 	s.write(0, remove(names[2]))
 	s.confirm(a, claimOf(mine[3]))
-	s.check(s.Release(s.ctx, a, []durable.Claim{
+	s.check(s.Release(s.ctx, a, []engine.Claim{
 		claimOf(mine[0]), claimOf(mine[1]), claimOf(mine[2]), claimOf(mine[3]), claimOf(theirs[0]),
 		{Key: "none", Revision: 1},
 	}))

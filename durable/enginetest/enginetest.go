@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package enginetest checks that a [durable.Engine] keeps its contract. An engine's own test calls it:
+// Package enginetest checks that a [engine.Engine] keeps its contract. An engine's own test calls it:
 //
 //	func TestEngine(t *testing.T) {
 //		enginetest.Test(t, func(t *testing.T) enginetest.Subject {
@@ -23,13 +23,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A Subject is an engine under test, without tasks and members, and what a test can do to it beyond its
 // methods.
 type Subject struct {
-	durable.Engine
+	engine.Engine
 
 	// Begin begins a transaction of the engine's user. Without it the tests of transactions are skipped.
 	Begin func(t *testing.T) Tx
@@ -42,7 +42,7 @@ type Subject struct {
 type Tx interface {
 	// Write makes the writes. It returns the keys whose condition does not hold. Then the transaction may have
 	// made the others, and can only be rolled back.
-	Write(ctx context.Context, writes ...durable.Write) (unmet []string, err error)
+	Write(ctx context.Context, writes ...engine.Write) (unmet []string, err error)
 	Commit() error
 	Rollback()
 }
@@ -138,24 +138,24 @@ const (
 const ahead = int64(1) << 61
 
 // put returns a write that puts a record of that kind.
-func put(key string, due int64, cond durable.Condition) durable.Write {
+func put(key string, due int64, cond engine.Condition) engine.Write {
 	data := fmt.Sprintf("data of %.20q at %d", key, due)
-	return durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte(data)}, Kind: kind, If: cond}
+	return engine.Write{Record: engine.Record{Key: key, Due: due, Data: []byte(data)}, Kind: kind, If: cond}
 }
 
-func add(key string, due int64) durable.Write { return put(key, due, durable.IfAbsent) }
+func add(key string, due int64) engine.Write { return put(key, due, engine.IfAbsent) }
 
-func remove(key string) durable.Write {
-	return durable.Write{Record: durable.Record{Key: key}, If: durable.IfPresent}
+func remove(key string) engine.Write {
+	return engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}
 }
 
 // unchanged makes a write one with the condition that the task is unchanged.
-func unchanged(w durable.Write, revision int64) durable.Write {
-	w.If, w.Revision = durable.IfUnchanged, revision
+func unchanged(w engine.Write, revision int64) engine.Write {
+	w.If, w.Revision = engine.IfUnchanged, revision
 	return w
 }
 
-func held(w durable.Write) durable.Write {
+func held(w engine.Write) engine.Write {
 	w.Hold = true
 	return w
 }
@@ -170,7 +170,7 @@ func (s *subject) check(err error) {
 
 // commits commits the batches. If one is busy, because of the locks that another goroutine's commit holds, it
 // commits that by itself.
-func (s *subject) commits(by durable.MemberID, batches ...durable.Batch) []durable.Result {
+func (s *subject) commits(by engine.MemberID, batches ...engine.Batch) []engine.Result {
 	s.t.Helper()
 	results, err := s.Commit(s.ctx, by, batches)
 	s.check(err)
@@ -193,13 +193,13 @@ func (s *subject) commits(by durable.MemberID, batches ...durable.Batch) []durab
 }
 
 // commit commits the writes as one batch.
-func (s *subject) commit(by durable.MemberID, writes ...durable.Write) durable.Result {
+func (s *subject) commit(by engine.MemberID, writes ...engine.Write) engine.Result {
 	s.t.Helper()
 	return s.commits(by, writes)[0]
 }
 
 // write commits one write, whose condition must hold.
-func (s *subject) write(by durable.MemberID, w durable.Write) durable.Written {
+func (s *subject) write(by engine.MemberID, w engine.Write) engine.Written {
 	s.t.Helper()
 	r := s.commit(by, w)
 	if len(r.Unmet) > 0 {
@@ -211,7 +211,7 @@ func (s *subject) write(by durable.MemberID, w durable.Write) durable.Written {
 // add adds n tasks, due at the first n instants after base, and returns their keys.
 func (s *subject) add(n int, base int64) (keys []string) {
 	s.t.Helper()
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range n {
 		keys = append(keys, fmt.Sprintf("k%06d", i))
 		batch = append(batch, add(keys[i], base+1+int64(i)))
@@ -223,7 +223,7 @@ func (s *subject) add(n int, base int64) (keys []string) {
 }
 
 // get returns the task of the key, which must be there.
-func (s *subject) get(key string) durable.Stored {
+func (s *subject) get(key string) engine.Stored {
 	s.t.Helper()
 	found, ok, err := s.Get(s.ctx, key)
 	s.check(err)
@@ -241,7 +241,7 @@ func (s *subject) absent(key string) {
 }
 
 // is checks that the task of the key is what was written.
-func (s *subject) is(key string, want durable.Write) {
+func (s *subject) is(key string, want engine.Write) {
 	s.t.Helper()
 	got := s.get(key)
 	if got.Key != want.Key || got.Due != want.Due || got.Kind != want.Kind || !bytes.Equal(got.Data, want.Data) {
@@ -262,7 +262,7 @@ func (s *subject) len() int {
 }
 
 // due returns what the engine yields for that stretch.
-func (s *subject) due(after durable.Position, until int64) (all []durable.Stored) {
+func (s *subject) due(after engine.Position, until int64) (all []engine.Stored) {
 	s.t.Helper()
 	for found, err := range s.Due(s.ctx, after, until) {
 		s.check(err)
@@ -271,7 +271,7 @@ func (s *subject) due(after durable.Position, until int64) (all []durable.Stored
 	return all
 }
 
-func (s *subject) join(name string, lease time.Duration) durable.MemberID {
+func (s *subject) join(name string, lease time.Duration) engine.MemberID {
 	s.t.Helper()
 	id, _, err := s.Join(s.ctx, name, lease)
 	s.check(err)
@@ -282,7 +282,7 @@ func (s *subject) join(name string, lease time.Duration) durable.MemberID {
 }
 
 // claim claims tasks of the one kind.
-func (s *subject) claim(by durable.MemberID, after, until int64, most int) []durable.Stored {
+func (s *subject) claim(by engine.MemberID, after, until int64, most int) []engine.Stored {
 	s.t.Helper()
 	got, _, err := s.Claim(s.ctx, by, []string{kind}, after, until, most)
 	s.check(err)
@@ -290,19 +290,19 @@ func (s *subject) claim(by durable.MemberID, after, until int64, most int) []dur
 }
 
 // claimAll claims everything that is free.
-func (s *subject) claimAll(by durable.MemberID) []durable.Stored {
+func (s *subject) claimAll(by engine.MemberID) []engine.Stored {
 	s.t.Helper()
 	return s.claim(by, -1, math.MaxInt64-1, 1_000_000)
 }
 
-func (s *subject) claimed(by durable.MemberID) []durable.Stored {
+func (s *subject) claimed(by engine.MemberID) []engine.Stored {
 	s.t.Helper()
 	all, err := s.Claimed(s.ctx, by)
 	s.check(err)
 	return all
 }
 
-func (s *subject) confirm(by durable.MemberID, claims ...durable.Claim) []bool {
+func (s *subject) confirm(by engine.MemberID, claims ...engine.Claim) []bool {
 	s.t.Helper()
 	held, _, err := s.Confirm(s.ctx, by, claims)
 	s.check(err)
@@ -313,13 +313,13 @@ func (s *subject) confirm(by durable.MemberID, claims ...durable.Claim) []bool {
 }
 
 // confirms reports whether the member can start the task.
-func (s *subject) confirms(by durable.MemberID, task durable.Stored) bool {
+func (s *subject) confirms(by engine.MemberID, task engine.Stored) bool {
 	s.t.Helper()
 	return s.confirm(by, claimOf(task))[0]
 }
 
-func claimOf(task durable.Stored) durable.Claim {
-	return durable.Claim{Key: task.Key, Revision: task.Revision, Starts: task.Starts}
+func claimOf(task engine.Stored) engine.Claim {
+	return engine.Claim{Key: task.Key, Revision: task.Revision, Starts: task.Starts}
 }
 
 func (s *subject) reap() []string {
@@ -347,9 +347,9 @@ func (s *subject) until(what string, is func() bool) {
 }
 
 // gone checks that the member is not one any more, whatever it does.
-func (s *subject) gone(id durable.MemberID) {
+func (s *subject) gone(id engine.MemberID) {
 	s.t.Helper()
-	one := []durable.Claim{{Key: "k", Revision: 1}}
+	one := []engine.Claim{{Key: "k", Revision: 1}}
 	_, _, renew := s.Renew(s.ctx, id, nil)
 	_, _, claim := s.Claim(s.ctx, id, []string{kind}, -1, ahead, 10)
 	_, claimed := s.Claimed(s.ctx, id)
@@ -357,7 +357,7 @@ func (s *subject) gone(id durable.MemberID) {
 	for method, err := range map[string]error{
 		"Renew": renew, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(s.ctx, id, one),
 	} {
-		if !errors.Is(err, durable.ErrMemberGone) {
+		if !errors.Is(err, engine.ErrMemberGone) {
 			s.t.Errorf("%s of a member that is gone returns %v", method, err)
 		}
 	}
@@ -383,7 +383,7 @@ func times(n int, f func(i int)) (fs []func()) {
 	return fs
 }
 
-func keys(tasks []durable.Stored) string {
+func keys(tasks []engine.Stored) string {
 	var b strings.Builder
 	for _, task := range tasks {
 		fmt.Fprintf(&b, "%.20q ", task.Key)

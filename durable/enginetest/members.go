@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // All answers have the engine's time, which is that of the world, and does not fall.
@@ -92,7 +92,7 @@ func lease(s *subject) {
 }
 
 // runsOut waits until the lease of the member has run out, which holds the task.
-func (s *subject) runsOut(id durable.MemberID, task durable.Stored) {
+func (s *subject) runsOut(id engine.MemberID, task engine.Stored) {
 	s.t.Helper()
 	s.until("the lease runs out", func() bool { return !s.confirms(id, task) })
 }
@@ -102,8 +102,8 @@ func (s *subject) runsOut(id durable.MemberID, task durable.Stored) {
 func expired(s *subject) {
 	s.add(2, 0)
 	id, other := s.join("a", short), s.join("other", long)
-	w := s.write(0, put("k000000", 1, durable.Always))
-	var task durable.Stored
+	w := s.write(0, put("k000000", 1, engine.Always))
+	var task engine.Stored
 	s.until("the member has a claim", func() bool { // its lease may run out before
 		_, _, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
@@ -123,7 +123,7 @@ func expired(s *subject) {
 	if done := s.write(id, held(add("new", 1))); done.Held || s.get("new").Owner != 0 {
 		s.t.Error("a member whose lease ran out holds what it writes")
 	}
-	if got := s.claimed(id); keys(got) != keys([]durable.Stored{task}) {
+	if got := s.claimed(id); keys(got) != keys([]engine.Stored{task}) {
 		s.t.Errorf("it holds %s", keys(got))
 	}
 	if _, members, err := s.Renew(s.ctx, other, nil); err != nil || members != 1 {
@@ -145,7 +145,7 @@ func expired(s *subject) {
 func reap(s *subject) {
 	s.add(5, 0)
 	id, other := s.join("short", short), s.join("long", long)
-	var mine []durable.Stored
+	var mine []engine.Stored
 	s.until("the member has claims", func() bool {
 		_, _, err := s.Renew(s.ctx, id, nil)
 		s.check(err)
@@ -194,7 +194,7 @@ func reapSeveral(s *subject) {
 	s.join("z", long)
 	want := []string{"x", "x", "y"}
 	for _, name := range want {
-		s.write(s.join(name, time.Millisecond), held(put(name, 1, durable.Always)))
+		s.write(s.join(name, time.Millisecond), held(put(name, 1, engine.Always)))
 	}
 	var mu sync.Mutex
 	var got []string
@@ -254,7 +254,7 @@ func restart(s *subject) {
 	s.until("the member is reaped", func() bool {
 		_, _ = s.Reap(s.ctx) // it may fail on a connection of before
 		_, err := s.Claimed(s.ctx, id)
-		return errors.Is(err, durable.ErrMemberGone)
+		return errors.Is(err, engine.ErrMemberGone)
 	})
 	if up := time.Since(before); up < 4*short {
 		s.t.Errorf("the member is reaped %v after a restart; its lease is %v", up, 4*short)
@@ -278,7 +278,7 @@ func claimAgainstReap(s *subject) {
 				if err != nil {
 					break // it is gone
 				}
-				s.write(id, held(put(fmt.Sprint("held", caller, j), 1, durable.Always)))
+				s.write(id, held(put(fmt.Sprint("held", caller, j), 1, engine.Always)))
 				_, _, _ = s.Renew(s.ctx, id, nil)
 			}
 		}

@@ -10,17 +10,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // fail makes a write one of a failing task.
-func fail(w durable.Write) durable.Write {
+func fail(w engine.Write) engine.Write {
 	w.Failing = true
 	return w
 }
 
 // order checks which keys the walk yields.
-func (s *subject) order(what string, walk iter.Seq2[durable.Stored, error], want ...string) {
+func (s *subject) order(what string, walk iter.Seq2[engine.Stored, error], want ...string) {
 	s.t.Helper()
 	var got []string
 	for task, err := range walk {
@@ -45,7 +45,7 @@ func keyOrder(s *subject) {
 	}
 	for task, err := range s.ByKey(s.ctx, "aa") {
 		s.check(err)
-		want := put("aa", ahead-3, durable.IfAbsent)
+		want := put("aa", ahead-3, engine.IfAbsent)
 		if task.Due != want.Due || !bytes.Equal(task.Data, want.Data) || task.Kind != kind || task.Revision == 0 {
 			s.t.Errorf("ByKey yields %+v", task)
 		}
@@ -99,16 +99,16 @@ func failing(s *subject) {
 	a := s.get("a")
 	s.confirms(id, a)
 	walk("a", "b", "c")
-	w := fail(unchanged(put("a", 2, durable.Always), a.Revision))
+	w := fail(unchanged(put("a", 2, engine.Always), a.Revision))
 	w.Hold = true
 	s.commit(id, w)
-	s.commit(0, put("b", ahead, durable.Always), fail(put("d", math.MaxInt64, durable.Always)))
+	s.commit(0, put("b", ahead, engine.Always), fail(put("d", math.MaxInt64, engine.Always)))
 	walk("a", "c", "d")
 	s.check(s.Leave(s.ctx, id))
 	walk("a", "c", "d")
-	s.commit(0, put("a", ahead, durable.Always), remove("c"), put("d", ahead+1, durable.Always))
+	s.commit(0, put("a", ahead, engine.Always), remove("c"), put("d", ahead+1, engine.Always))
 	walk()
-	var adds durable.Batch
+	var adds engine.Batch
 	var keys []string
 	for _, key := range s.keysOf("f", 3000) {
 		adds, keys = append(adds, fail(add(key, ahead))), append(keys, key)
@@ -125,39 +125,39 @@ func (s *subject) keysOf(prefix string, n int) (keys []string) {
 }
 
 func census(s *subject) {
-	counts := func(want ...durable.KindCensus) {
+	counts := func(want ...engine.KindCount) {
 		s.t.Helper()
 		got, err := s.Census(s.ctx)
 		s.check(err)
-		slices.SortFunc(got, func(a, b durable.KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })
+		slices.SortFunc(got, func(a, b engine.KindCount) int { return cmp.Compare(a.Kind, b.Kind) })
 		if !slices.Equal(got, want) {
 			s.t.Errorf("the census is %+v, want %+v", got, want)
 		}
 	}
 	counts()
-	of := func(kind string, w durable.Write) durable.Write {
+	of := func(kind string, w engine.Write) engine.Write {
 		w.Kind = kind
 		return w
 	}
 	s.commit(0, add("a", 1), fail(add("b", 2)), fail(add("c", math.MaxInt64)), of("x\x00\xff", add("d", 1)))
-	one := durable.KindCensus{Kind: "x\x00\xff", Tasks: 1}
-	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
+	one := engine.KindCount{Kind: "x\x00\xff", Tasks: 1}
+	counts(engine.KindCount{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
 	s.claimAll(s.join("a", long))
-	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
-	s.commit(0, put("b", math.MaxInt64-1, durable.Always), fail(put("c", math.MaxInt64-1, durable.Always)))
-	counts(durable.KindCensus{Kind: kind, Tasks: 3, Paused: 2}, one)
-	s.commit(0, fail(put("b", 5, durable.Always)), put("c", math.MaxInt64-2, durable.Always))
-	counts(durable.KindCensus{Kind: kind, Tasks: 3, Failing: 1}, one)
-	s.commit(0, put("b", 5, durable.Always), remove("c"))
-	counts(durable.KindCensus{Kind: kind, Tasks: 2}, one)
+	counts(engine.KindCount{Kind: kind, Tasks: 3, Failing: 2, Parked: 1}, one)
+	s.commit(0, put("b", math.MaxInt64-1, engine.Always), fail(put("c", math.MaxInt64-1, engine.Always)))
+	counts(engine.KindCount{Kind: kind, Tasks: 3, Paused: 2}, one)
+	s.commit(0, fail(put("b", 5, engine.Always)), put("c", math.MaxInt64-2, engine.Always))
+	counts(engine.KindCount{Kind: kind, Tasks: 3, Failing: 1}, one)
+	s.commit(0, put("b", 5, engine.Always), remove("c"))
+	counts(engine.KindCount{Kind: kind, Tasks: 2}, one)
 }
 
 func members(s *subject) {
-	list := func() (all []durable.Membership) {
+	list := func() (all []engine.Membership) {
 		s.t.Helper()
 		all, err := s.Members(s.ctx)
 		s.check(err)
-		slices.SortFunc(all, func(a, b durable.Membership) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(all, func(a, b engine.Membership) int { return strings.Compare(a.Name, b.Name) })
 		return all
 	}
 	if all := list(); len(all) != 0 {
@@ -185,10 +185,10 @@ func members(s *subject) {
 	if all := list(); len(all) != 1 {
 		s.t.Errorf("after b was reaped the members are %+v", all)
 	}
-	if _, _, err := s.Renew(s.ctx, a, make([]byte, durable.MaxReport+1)); err == nil {
+	if _, _, err := s.Renew(s.ctx, a, make([]byte, engine.MaxReport+1)); err == nil {
 		s.t.Error("a report that is too long is accepted")
 	}
-	if _, _, err := s.Renew(s.ctx, a, bytes.Repeat([]byte{0xff}, durable.MaxReport)); err != nil {
+	if _, _, err := s.Renew(s.ctx, a, bytes.Repeat([]byte{0xff}, engine.MaxReport)); err != nil {
 		s.t.Errorf("the longest report: %v", err)
 	}
 	s.check(s.Leave(s.ctx, a))

@@ -7,11 +7,11 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // asks leaves a question with the members but one.
-func (s *subject) asks(by durable.MemberID, question string) int64 {
+func (s *subject) asks(by engine.MemberID, question string) int64 {
 	s.t.Helper()
 	id, err := s.Ask(s.ctx, by, []byte(question))
 	s.check(err)
@@ -19,7 +19,7 @@ func (s *subject) asks(by durable.MemberID, question string) int64 {
 }
 
 // asked fails the test unless the member has these questions.
-func (s *subject) asked(by durable.MemberID, want ...int64) {
+func (s *subject) asked(by engine.MemberID, want ...int64) {
 	s.t.Helper()
 	all, err := s.Asked(s.ctx, by)
 	s.check(err)
@@ -33,12 +33,12 @@ func (s *subject) asked(by durable.MemberID, want ...int64) {
 }
 
 // answers fails the test unless the question has these answers.
-func (s *subject) answers(id int64, want ...durable.Answer) {
+func (s *subject) answers(id int64, want ...engine.Answer) {
 	s.t.Helper()
 	got, err := s.Answers(s.ctx, id)
 	s.check(err)
-	slices.SortFunc(got, func(a, b durable.Answer) int { return cmp.Compare(a.Name, b.Name) })
-	same := func(a, b durable.Answer) bool {
+	slices.SortFunc(got, func(a, b engine.Answer) int { return cmp.Compare(a.Name, b.Name) })
+	same := func(a, b engine.Answer) bool {
 		return a.Name == b.Name && a.Last == b.Last && bytes.Equal(a.Data, b.Data) && (a.Data == nil) == (b.Data == nil)
 	}
 	if !slices.EqualFunc(got, want, same) {
@@ -59,30 +59,30 @@ func questions(s *subject) {
 	if len(got) != 2 || string(got[0].Data) != "first\x00\xff" || string(got[1].Data) != "second" {
 		s.t.Errorf("the questions are %+v", got)
 	}
-	s.answers(first, durable.Answer{Name: "b"}, durable.Answer{Name: "c"})
+	s.answers(first, engine.Answer{Name: "b"}, engine.Answer{Name: "c"})
 
-	answer := func(by durable.MemberID, id int64, a durable.Answer) {
+	answer := func(by engine.MemberID, id int64, a engine.Answer) {
 		s.t.Helper()
 		s.check(s.Answer(s.ctx, by, id, a))
 	}
-	answer(b, first, durable.Answer{Data: []byte("for now")})
+	answer(b, first, engine.Answer{Data: []byte("for now")})
 	s.asked(b, first, second)
-	s.answers(first, durable.Answer{Name: "b", Data: []byte("for now")}, durable.Answer{Name: "c"})
-	answer(b, first, durable.Answer{Data: []byte("done"), Last: true})
-	answer(b, first, durable.Answer{Data: []byte("for now, and late")})
-	answer(late, first, durable.Answer{Data: []byte("was not asked"), Last: true})
+	s.answers(first, engine.Answer{Name: "b", Data: []byte("for now")}, engine.Answer{Name: "c"})
+	answer(b, first, engine.Answer{Data: []byte("done"), Last: true})
+	answer(b, first, engine.Answer{Data: []byte("for now, and late")})
+	answer(late, first, engine.Answer{Data: []byte("was not asked"), Last: true})
 	s.asked(b, second)
-	s.answers(first, durable.Answer{Name: "b", Data: []byte("done"), Last: true}, durable.Answer{Name: "c"})
+	s.answers(first, engine.Answer{Name: "b", Data: []byte("done"), Last: true}, engine.Answer{Name: "c"})
 
 	s.check(s.Leave(s.ctx, c))
 	s.asked(c)
-	s.answers(first, durable.Answer{Name: "b", Data: []byte("done"), Last: true})
+	s.answers(first, engine.Answer{Name: "b", Data: []byte("done"), Last: true})
 	s.check(s.Forget(s.ctx, first))
 	s.check(s.Forget(s.ctx, first))
-	answer(b, first, durable.Answer{Data: []byte("too late"), Last: true})
+	answer(b, first, engine.Answer{Data: []byte("too late"), Last: true})
 	s.answers(first)
 	s.asked(b, second)
-	s.answers(second, durable.Answer{Name: "a"}, durable.Answer{Name: "b"})
+	s.answers(second, engine.Answer{Name: "a"}, engine.Answer{Name: "b"})
 
 	var many []int64
 	for range 1100 {
@@ -93,17 +93,17 @@ func questions(s *subject) {
 		s.check(s.Forget(s.ctx, id))
 	}
 
-	long := bytes.Repeat([]byte{0, 0xff}, durable.MaxQuestion/2)
+	long := bytes.Repeat([]byte{0, 0xff}, engine.MaxQuestion/2)
 	third, err := s.Ask(s.ctx, b, long)
 	s.check(err)
-	answer(a, third, durable.Answer{Data: long})
-	s.answers(third, durable.Answer{Name: "a", Data: long}, durable.Answer{Name: "late"})
-	for _, n := range []int{0, durable.MaxQuestion + 1} {
+	answer(a, third, engine.Answer{Data: long})
+	s.answers(third, engine.Answer{Name: "a", Data: long}, engine.Answer{Name: "late"})
+	for _, n := range []int{0, engine.MaxQuestion + 1} {
 		if _, err := s.Ask(s.ctx, b, make([]byte, n)); err == nil {
 			s.t.Errorf("a question of %d bytes is accepted", n)
 		}
 	}
-	if err := s.Answer(s.ctx, a, third, durable.Answer{Data: append(long, 0)}); err == nil {
+	if err := s.Answer(s.ctx, a, third, engine.Answer{Data: append(long, 0)}); err == nil {
 		s.t.Error("an answer that is too long is accepted")
 	}
 }

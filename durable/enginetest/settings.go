@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // settingsAre fails the test unless the engine has these settings at that revision.
@@ -39,10 +39,10 @@ func settings(s *subject) {
 	s.check(err)
 	copy(got, "yyyyy")
 	s.settingsAre([]byte("first"), 1)
-	long := bytes.Repeat([]byte{0, 0xff}, durable.MaxSettings/2)
+	long := bytes.Repeat([]byte{0, 0xff}, engine.MaxSettings/2)
 	s.set(long, 1, true)
 	s.settingsAre(long, 2)
-	for _, n := range []int{0, durable.MaxSettings + 1} {
+	for _, n := range []int{0, engine.MaxSettings + 1} {
 		if _, err := s.SetSettings(s.ctx, make([]byte, n), 2); err == nil {
 			s.t.Errorf("settings of %d bytes are accepted", n)
 		}

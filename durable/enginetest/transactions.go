@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 func inTx(test func(s *subject)) func(s *subject) {
@@ -22,7 +22,7 @@ func inTx(test func(s *subject)) func(s *subject) {
 }
 
 // begin begins a transaction with these writes. It is rolled back at the end of the test.
-func (s *subject) begin(writes ...durable.Write) Tx {
+func (s *subject) begin(writes ...engine.Write) Tx {
 	s.t.Helper()
 	tx := s.Begin(s.t)
 	s.t.Cleanup(tx.Rollback)
@@ -30,7 +30,7 @@ func (s *subject) begin(writes ...durable.Write) Tx {
 	return tx
 }
 
-func (s *subject) writeTx(tx Tx, writes ...durable.Write) {
+func (s *subject) writeTx(tx Tx, writes ...engine.Write) {
 	s.t.Helper()
 	if unmet, err := tx.Write(s.ctx, writes...); err != nil || len(unmet) > 0 {
 		s.t.Fatalf("unmet are %q, %v", unmet, err)
@@ -42,7 +42,7 @@ func lateCommit(s *subject) {
 	id := s.join("a", long)
 	s.write(0, add("moved", ahead))
 	s.write(0, add("removed", 5))
-	tx := s.begin(add("late", 5), put("moved", 6, durable.IfPresent), remove("removed"))
+	tx := s.begin(add("late", 5), put("moved", 6, engine.IfPresent), remove("removed"))
 	undone := s.begin(add("undone", 5))
 	s.write(0, add("early", 7))
 	s.absent("late")
@@ -51,7 +51,7 @@ func lateCommit(s *subject) {
 	if n := s.len(); n != 3 {
 		s.t.Errorf("there are %d tasks, want 3", n)
 	}
-	if got := s.due(durable.Position{}, 10); keys(got) != `"removed" "early" ` {
+	if got := s.due(engine.Position{}, 10); keys(got) != `"removed" "early" ` {
 		s.t.Errorf("due are %s", keys(got))
 	}
 	if got := s.claimAll(id); keys(got) != `"early" ` {
@@ -63,7 +63,7 @@ func lateCommit(s *subject) {
 	s.absent("removed")
 	s.is("late", add("late", 5))
 	s.is("moved", put("moved", 6, 0))
-	if got := s.due(durable.Position{}, 10); keys(got) != `"late" "moved" "early" ` {
+	if got := s.due(engine.Position{}, 10); keys(got) != `"late" "moved" "early" ` {
 		s.t.Errorf("due are %s", keys(got))
 	}
 	got := s.claim(id, 4, 6, 10)
@@ -86,11 +86,11 @@ func commitMeetsLock(s *subject) {
 	s.write(0, add("locked", 1))
 	s.write(0, add("locked too", 1))
 	s.write(0, add("free", 1))
-	s.begin(put("locked", 2, durable.IfPresent), remove("locked too"), add("new", 2))
-	results, err := s.Commit(s.ctx, 0, []durable.Batch{
+	s.begin(put("locked", 2, engine.IfPresent), remove("locked too"), add("new", 2))
+	results, err := s.Commit(s.ctx, 0, []engine.Batch{
 		{remove("locked")},
-		{put("free", 3, durable.IfPresent)},
-		{add("other", 3), put("locked too", 3, durable.Always)},
+		{put("free", 3, engine.IfPresent)},
+		{add("other", 3), put("locked too", 3, engine.Always)},
 		{add("new", 3)},
 		{remove("none")},
 	})
@@ -113,30 +113,30 @@ func commitMeetsLock(s *subject) {
 // A commit of one batch waits for the lock, and then decides by what the transaction has left.
 func commitWaits(s *subject) {
 	for i, c := range []struct {
-		in     durable.Write // of the transaction
+		in     engine.Write // of the transaction
 		commit bool
-		w      durable.Write
+		w      engine.Write
 		done   bool
 	}{
 		{remove("k"), true, remove("k"), false},
 		{remove("k"), false, remove("k"), true},
 		{remove("k"), true, add("k", 3), true},
-		{put("k", 2, durable.IfPresent), true, unchanged(put("k", 3, 0), 0), false},
-		{put("k", 2, durable.IfPresent), false, unchanged(put("k", 3, 0), 0), true},
-		{put("k", 2, durable.IfPresent), true, put("k", 3, durable.IfPresent), true},
+		{put("k", 2, engine.IfPresent), true, unchanged(put("k", 3, 0), 0), false},
+		{put("k", 2, engine.IfPresent), false, unchanged(put("k", 3, 0), 0), true},
+		{put("k", 2, engine.IfPresent), true, put("k", 3, engine.IfPresent), true},
 		{add("new", 2), true, add("new", 3), false},
 		{add("new", 2), false, add("new", 3), true},
-		{add("new", 2), true, put("new", 3, durable.Always), true},
+		{add("new", 2), true, put("new", 3, engine.Always), true},
 	} {
-		s.write(0, put("k", 1, durable.Always))
+		s.write(0, put("k", 1, engine.Always))
 		c.w.Revision = s.get("k").Revision
 		tx := s.begin(c.in)
-		result := make(chan durable.Result, 1)
+		result := make(chan engine.Result, 1)
 		go func() {
-			r, err := s.Commit(s.ctx, 0, []durable.Batch{{c.w}})
+			r, err := s.Commit(s.ctx, 0, []engine.Batch{{c.w}})
 			if err != nil {
 				s.t.Error(err)
-				r = make([]durable.Result, 1)
+				r = make([]engine.Result, 1)
 			}
 			result <- r[0]
 		}()
@@ -154,13 +154,13 @@ func commitWaits(s *subject) {
 		if r := <-result; r.Busy || (len(r.Written) == 1) != c.done {
 			s.t.Errorf("case %d: the result is %+v, want done %v", i, r, c.done)
 		}
-		s.write(0, put("new", 1, durable.Always))
+		s.write(0, put("new", 1, engine.Always))
 		s.write(0, remove("new"))
 	}
 	s.begin(add("new", 2))
 	brief, cancel := context.WithTimeout(s.ctx, short)
 	defer cancel()
-	if r, err := s.Commit(brief, 0, []durable.Batch{{add("new", 3)}}); err == nil {
+	if r, err := s.Commit(brief, 0, []engine.Batch{{add("new", 3)}}); err == nil {
 		s.t.Errorf("a commit does not wait for a lock until its context is done: %+v", r)
 	}
 }
@@ -170,7 +170,7 @@ func claimMeetsLock(s *subject) {
 	s.add(3, 0)
 	id := s.join("a", long)
 	mine := s.claim(id, -1, 1, 1)
-	tx := s.begin(put("k000000", 9, durable.IfPresent), put("k000001", 9, durable.IfPresent))
+	tx := s.begin(put("k000000", 9, engine.IfPresent), put("k000001", 9, engine.IfPresent))
 	if got := s.claimAll(id); keys(got) != `"k000002" ` {
 		s.t.Errorf("claimed are %s", keys(got))
 	}
@@ -187,7 +187,7 @@ func claimMeetsLock(s *subject) {
 	if got := s.claimAll(id); keys(got) != `"k000001" ` {
 		s.t.Errorf("claimed are %s", keys(got))
 	}
-	tx = s.begin(put("k000000", 9, durable.IfPresent))
+	tx = s.begin(put("k000000", 9, engine.IfPresent))
 	s.check(tx.Commit())
 	if s.confirms(id, mine[0]) {
 		s.t.Error("a task that a transaction has moved is confirmed")
@@ -199,7 +199,7 @@ func claimMeetsLock(s *subject) {
 
 // What is locked is passed over, and others are claimed in its place: of the same kind or group, or of another.
 func claimsMeetLocks(s *subject) {
-	var locked, batch durable.Batch
+	var locked, batch engine.Batch
 	for i := range 12 {
 		w := of([]string{"g", ""}[i%2], add(fmt.Sprintf("locked %02d", i), int64(i)))
 		w.Kind = "other"
@@ -211,7 +211,7 @@ func claimsMeetLocks(s *subject) {
 	s.commit(0, append(locked, batch...)...)
 	id := s.join("a", long)
 	for i := range locked {
-		locked[i].If = durable.IfPresent
+		locked[i].If = engine.IfPresent
 	}
 	tx := s.begin(locked[:10]...)
 	got, _, err := s.Claim(s.ctx, id, []string{"other", kind}, -1, ahead, 6)
@@ -219,7 +219,7 @@ func claimsMeetLocks(s *subject) {
 	if keys(got) != `"locked 10" "locked 11" "free 00" "free 01" "free 02" "free 03" ` {
 		s.t.Errorf("claimed are %s", keys(got))
 	}
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(got[0]), claimOf(got[1])}))
+	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(got[0]), claimOf(got[1])}))
 	if got := s.turns(id, []string{"other"}, "", ahead, 3); got != "locked 10 locked 11" {
 		s.t.Errorf("claimed in turns are %q", got)
 	}
@@ -235,10 +235,10 @@ func completion(s *subject) {
 	id := s.join("a", long)
 	mine := s.claimAll(id)
 	s.confirm(id, claimOf(mine[0]), claimOf(mine[1]))
-	ack := func(i int) durable.Write { return unchanged(remove(mine[i].Key), mine[i].Revision) }
+	ack := func(i int) engine.Write { return unchanged(remove(mine[i].Key), mine[i].Revision) }
 
 	tx := s.begin(ack(0))
-	results, err := s.Commit(s.ctx, id, []durable.Batch{{ack(0)}, {add("other", ahead)}})
+	results, err := s.Commit(s.ctx, id, []engine.Batch{{ack(0)}, {add("other", ahead)}})
 	if err != nil || !results[0].Busy {
 		s.t.Errorf("an acknowledgement of what is being completed returns %+v, %v", results, err)
 	}
@@ -248,7 +248,7 @@ func completion(s *subject) {
 	}
 	s.absent(mine[0].Key)
 
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(s.get(mine[1].Key))})) // as if it were reaped
+	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(s.get(mine[1].Key))})) // as if it were reaped
 	tx = s.Begin(s.t)
 	defer tx.Rollback()
 	unmet, err := tx.Write(s.ctx, ack(1))
@@ -263,7 +263,7 @@ func releaseMeetsLock(s *subject) {
 	id := s.join("a", long)
 	mine := s.claimAll(id)
 	tx := s.begin(unchanged(remove(mine[0].Key), mine[0].Revision))
-	s.check(s.Release(s.ctx, id, []durable.Claim{claimOf(mine[0]), claimOf(mine[1])}))
+	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(mine[0]), claimOf(mine[1])}))
 	tx.Rollback()
 	if held, err := s.Claimed(s.ctx, id); err != nil || len(held) != 1 || held[0].Key != mine[0].Key {
 		s.t.Errorf("a release while the first task was locked leaves %s, %v", keys(held), err)
@@ -275,10 +275,10 @@ func releaseMeetsLock(s *subject) {
 func reapMeetsLock(s *subject) {
 	for _, end := range []struct {
 		name string
-		do   func(id durable.MemberID) error
+		do   func(id engine.MemberID) error
 	}{
-		{"reaped", func(durable.MemberID) error { s.reapUntil("member"); return nil }},
-		{"left", func(id durable.MemberID) error { return s.Leave(s.ctx, id) }},
+		{"reaped", func(engine.MemberID) error { s.reapUntil("member"); return nil }},
+		{"left", func(id engine.MemberID) error { return s.Leave(s.ctx, id) }},
 	} {
 		s.add(3, 0)
 		other := s.join("other", long)
@@ -286,7 +286,7 @@ func reapMeetsLock(s *subject) {
 		if got := s.claimAll(id); len(got) != 3 {
 			s.t.Skip("the machine is too slow")
 		}
-		tx := s.begin(put("k000001", 9, durable.IfPresent))
+		tx := s.begin(put("k000001", 9, engine.IfPresent))
 		s.check(end.do(id))
 		s.gone(id)
 		seen := make(map[string]bool)
@@ -302,7 +302,7 @@ func reapMeetsLock(s *subject) {
 		}
 		tx.Rollback()
 		s.until(end.name+": what was locked is free", func() bool { claim(); return len(seen) == 3 })
-		for _, task := range s.due(durable.Position{}, math.MaxInt64) {
+		for _, task := range s.due(engine.Position{}, math.MaxInt64) {
 			s.write(0, remove(task.Key))
 		}
 		s.check(s.Leave(s.ctx, other))

@@ -9,21 +9,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // of makes a write one of a group.
-func of(group string, w durable.Write) durable.Write {
+func of(group string, w engine.Write) engine.Write {
 	w.Group = group
 	return w
 }
 
 // turns claims in turns, and returns what is claimed, in due order, and the group to go on after.
-func (s *subject) turns(by durable.MemberID, kinds []string, group string, until int64, most int) string {
+func (s *subject) turns(by engine.MemberID, kinds []string, group string, until int64, most int) string {
 	s.t.Helper()
 	got, next, _, err := s.ClaimTurns(s.ctx, by, kinds, group, until, most)
 	s.check(err)
-	slices.SortFunc(got, func(a, b durable.Stored) int {
+	slices.SortFunc(got, func(a, b engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	for _, task := range got {
@@ -45,7 +45,7 @@ func (s *subject) turns(by durable.MemberID, kinds []string, group string, until
 // The groups take turns in the order of their names, those without one at the end.
 func claimTurns(s *subject) {
 	kinds := []string{"no such", "odd", kind}
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range int64(8) {
 		batch = append(batch, of("b", add(fmt.Sprint("b", i), 10+i)))
 	}
@@ -84,9 +84,9 @@ func claimTurns(s *subject) {
 		}
 	}
 	// What is written again is of the group that the write says.
-	s.write(0, of("x", put("b0", 1, durable.Always)))
-	s.write(0, put("a0", 2, durable.Always))
-	s.write(0, of("y", put("c0", 3, durable.Always)))
+	s.write(0, of("x", put("b0", 1, engine.Always)))
+	s.write(0, put("a0", 2, engine.Always))
+	s.write(0, of("y", put("c0", 3, engine.Always)))
 	s.LeaveOut(id, 1)
 	if got := s.turns(id, kinds, "", 100, 10); got != "" {
 		s.t.Errorf("claimed of versions that are left out are %q", got)
@@ -109,7 +109,7 @@ func claimTurns(s *subject) {
 // Several members that claim in turns get each task once, and each group its share, whatever another has due.
 func claimTurnsEvenly(s *subject) {
 	const crowd, few, groups, most = 3000, 40, 20, 32
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range crowd {
 		batch = append(batch, of("crowd", add(fmt.Sprint("crowd", i), int64(i))))
 	}
@@ -122,7 +122,7 @@ func claimTurnsEvenly(s *subject) {
 	}
 	s.commit(0, batch...)
 	var cursor [2]string
-	ids := []durable.MemberID{s.join("a", long), s.join("b", long)}
+	ids := []engine.MemberID{s.join("a", long), s.join("b", long)}
 	owned, count := make(map[string]bool), make(map[string]int)
 	for round := 0; len(owned) < len(batch); round++ {
 		i := round % 2
@@ -154,7 +154,7 @@ func claimTurnsEvenly(s *subject) {
 
 // A group may have tasks of several kinds, of which some are claimed.
 func claimTurnsOfKinds(s *subject) {
-	var batch durable.Batch
+	var batch engine.Batch
 	for i, kind := range []string{"b", "a", "c", "b", "a", "b"} {
 		for _, group := range []string{"", "g"} {
 			w := of(group, add(fmt.Sprint(kind, i, group), int64(10+i)))
@@ -177,7 +177,7 @@ func claimTurnsOfKinds(s *subject) {
 
 // A member does not get what it leaves out of a group of which it gets other tasks.
 func claimTurnsOfVersions(s *subject) {
-	var batch durable.Batch
+	var batch engine.Batch
 	for i, version := range []byte{7, 6, 7, 5} {
 		for _, group := range []string{"", "g"} {
 			w := of(group, add(fmt.Sprintf("%d%d%s", version, i, group), int64(i)))
@@ -197,7 +197,7 @@ func claimTurnsOfVersions(s *subject) {
 
 // However many groups have nothing due, the walk comes past them.
 func claimTurnsOfMany(s *subject) {
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range 2500 {
 		batch = append(batch, of(fmt.Sprintf("idle %04d", i), add(fmt.Sprint("idle ", i), ahead)))
 	}

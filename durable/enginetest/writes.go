@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
@@ -23,7 +25,7 @@ func empty(s *subject) {
 	if n := s.len(); n != 0 {
 		s.t.Errorf("Len is %d", n)
 	}
-	if got := s.due(durable.Position{Due: durable.None}, math.MaxInt64); len(got) != 0 {
+	if got := s.due(engine.Position{Due: engine.None}, math.MaxInt64); len(got) != 0 {
 		s.t.Errorf("due are %s", keys(got))
 	}
 	if names := s.reap(); len(names) != 0 {
@@ -52,7 +54,7 @@ func contextDone(s *subject) {
 	id := s.join("a", long)
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	_, commit := s.Commit(ctx, 0, []durable.Batch{{remove("k000000")}})
+	_, commit := s.Commit(ctx, 0, []engine.Batch{{remove("k000000")}})
 	_, _, get := s.Get(ctx, "k000000")
 	_, getMany := s.GetMany(ctx, []string{"k000000"})
 	_, count := s.Census(ctx)
@@ -64,10 +66,10 @@ func contextDone(s *subject) {
 	_, claimed := s.Claimed(ctx, id)
 	_, _, settings := s.Settings(ctx)
 	_, set := s.SetSettings(ctx, []byte("{}"), 0)
-	one := []durable.Claim{{Key: "k000000", Revision: 1}}
+	one := []engine.Claim{{Key: "k000000", Revision: 1}}
 	_, _, confirm := s.Confirm(ctx, id, one)
 	var due error
-	for _, due = range s.Due(ctx, durable.Position{}, ahead) {
+	for _, due = range s.Due(ctx, engine.Position{}, ahead) {
 		if due != nil {
 			break
 		}
@@ -87,27 +89,27 @@ func contextDone(s *subject) {
 func conditions(s *subject) {
 	for _, c := range []struct {
 		name    string
-		cond    durable.Condition
+		cond    engine.Condition
 		present bool // there is a task before
 		stale   bool // the revision of the write is one that the task had earlier
 		holds   bool
 	}{
-		{"absent, and is", durable.IfAbsent, false, false, true},
-		{"absent, and is not", durable.IfAbsent, true, false, false},
-		{"present, and is", durable.IfPresent, true, false, true},
-		{"present, and is not", durable.IfPresent, false, false, false},
-		{"unchanged, and is", durable.IfUnchanged, true, false, true},
-		{"unchanged, and was changed", durable.IfUnchanged, true, true, false},
-		{"unchanged, and is not there", durable.IfUnchanged, false, false, false},
-		{"unstarted, and is", durable.IfUnstarted, true, false, true},
-		{"unstarted, and was changed", durable.IfUnstarted, true, true, false},
-		{"unstarted, and is not there", durable.IfUnstarted, false, false, false},
-		{"always, and is there", durable.Always, true, false, true},
-		{"always, and is not there", durable.Always, false, false, true},
+		{"absent, and is", engine.IfAbsent, false, false, true},
+		{"absent, and is not", engine.IfAbsent, true, false, false},
+		{"present, and is", engine.IfPresent, true, false, true},
+		{"present, and is not", engine.IfPresent, false, false, false},
+		{"unchanged, and is", engine.IfUnchanged, true, false, true},
+		{"unchanged, and was changed", engine.IfUnchanged, true, true, false},
+		{"unchanged, and is not there", engine.IfUnchanged, false, false, false},
+		{"unstarted, and is", engine.IfUnstarted, true, false, true},
+		{"unstarted, and was changed", engine.IfUnstarted, true, true, false},
+		{"unstarted, and is not there", engine.IfUnstarted, false, false, false},
+		{"always, and is there", engine.Always, true, false, true},
+		{"always, and is not there", engine.Always, false, false, true},
 	} {
 		for _, deletes := range []bool{false, true} {
 			key := fmt.Sprint(c.name, deletes)
-			before := put(key, 1, durable.Always)
+			before := put(key, 1, engine.Always)
 			w := put(key, 2, c.cond)
 			if deletes {
 				w.Data = nil
@@ -144,10 +146,10 @@ func conditions(s *subject) {
 func batchesWhole(s *subject) {
 	s.add(3, 0) // k000000 to k000002
 	results := s.commits(0,
-		durable.Batch{add("a", 1), add("k000000", 1), add("b", 2), remove("c"), put("k000001", 99, durable.Always)},
-		durable.Batch{add("d", 3), remove("k000002")},
-		durable.Batch{remove("e")},
-		durable.Batch{add("f", 4)},
+		engine.Batch{add("a", 1), add("k000000", 1), add("b", 2), remove("c"), put("k000001", 99, engine.Always)},
+		engine.Batch{add("d", 3), remove("k000002")},
+		engine.Batch{remove("e")},
+		engine.Batch{add("f", 4)},
 	)
 	var unmet [][]string
 	for _, r := range results {
@@ -175,7 +177,7 @@ func batchesWhole(s *subject) {
 func addChangeRemove(s *subject) {
 	s.write(0, add("a", 10))
 	s.is("a", add("a", 10))
-	w := put("a", math.MaxInt64, durable.IfPresent)
+	w := put("a", math.MaxInt64, engine.IfPresent)
 	w.Kind = "other"
 	if done := s.write(0, w); !done.Replaced || done.Revision != s.get("a").Revision {
 		s.t.Errorf("the change returned %+v", done)
@@ -209,7 +211,7 @@ func revisionsRise(s *subject) {
 		}
 		last = task.Revision
 	}
-	claim := func(by durable.MemberID) {
+	claim := func(by engine.MemberID) {
 		s.t.Helper()
 		if got := s.claimAll(by); len(got) != 1 || got[0].Revision != s.get("k").Revision || got[0].Owner != by {
 			s.t.Errorf("claimed is %+v, and the task is %+v", got, s.get("k"))
@@ -217,14 +219,14 @@ func revisionsRise(s *subject) {
 	}
 	s.write(0, add("k", 1))
 	rises("an add")
-	s.write(0, put("k", 1, durable.Always))
+	s.write(0, put("k", 1, engine.Always))
 	rises("a change to the same")
 	claim(a)
 	rises("a claim")
 	if !s.confirms(a, s.get("k")) || s.get("k").Revision != last {
 		s.t.Error("a confirmation changes the revision, or is refused")
 	}
-	s.check(s.Release(s.ctx, a, []durable.Claim{claimOf(s.get("k"))}))
+	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(s.get("k"))}))
 	rises("a release")
 	claim(b)
 	rises("a claim")
@@ -234,7 +236,7 @@ func revisionsRise(s *subject) {
 	s.write(0, add("k", 1))
 	rises("a removal and an add")
 	c := s.join("c", short)
-	s.write(c, held(put("k", 1, durable.Always)))
+	s.write(c, held(put("k", 1, engine.Always)))
 	rises("a change")
 	s.reapUntil("c")
 	rises("a reaping")
@@ -255,7 +257,7 @@ func bytesCopied(s *subject) {
 		s.is("k", add("k", 1))
 	}
 	check(s.get("k").Data)
-	check(s.due(durable.Position{}, 1)[0].Data)
+	check(s.due(engine.Position{}, 1)[0].Data)
 	check(s.claimAll(id)[0].Data)
 	check(s.claimed(id)[0].Data)
 }
@@ -266,7 +268,7 @@ var odd = []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "A", "a\x00", "a
 
 func anyBytes(s *subject) {
 	longest := func(n int) []string { return append(odd, strings.Repeat("\xff", n), strings.Repeat("x", n)) }
-	var batch durable.Batch
+	var batch engine.Batch
 	var kinds []string
 	for i, key := range longest(durable.MaxKey) {
 		w := add(key, 7)
@@ -275,15 +277,15 @@ func anyBytes(s *subject) {
 		kinds = append(kinds, w.Kind)
 		batch = append(batch, w)
 	}
-	batch = append(batch, durable.Write{
-		Record: durable.Record{Key: "no data", Due: 7, Data: []byte{}}, Kind: kind, If: durable.IfAbsent,
+	batch = append(batch, engine.Write{
+		Record: engine.Record{Key: "no data", Due: 7, Data: []byte{}}, Kind: kind, If: engine.IfAbsent,
 	})
 	if r := s.commit(0, batch...); len(r.Unmet) > 0 {
 		s.t.Fatalf("unmet are %.100q", r.Unmet)
 	}
 	sorted := slices.Clone(batch)
-	slices.SortFunc(sorted, func(a, b durable.Write) int { return cmp.Compare(a.Key, b.Key) })
-	for i, got := range s.due(durable.Position{}, 7) {
+	slices.SortFunc(sorted, func(a, b engine.Write) int { return cmp.Compare(a.Key, b.Key) })
+	for i, got := range s.due(engine.Position{}, 7) {
 		if got.Key != sorted[i].Key || got.Kind != sorted[i].Kind {
 			s.t.Errorf("walk: key %.20q of kind %.20q, want %.20q of %.20q",
 				got.Key, got.Kind, sorted[i].Key, sorted[i].Kind)
@@ -314,7 +316,7 @@ func largeRecords(s *subject) {
 	for i := range data {
 		data[i] ^= byte(rnd.Uint32()) // it must not be compressible
 	}
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range 8 {
 		w := add(strings.Repeat(fmt.Sprint(i), durable.MaxKey), int64(i))
 		w.Data = data[i:]
@@ -344,7 +346,7 @@ func manyTasks(s *subject) {
 	}
 	middle := fmt.Sprintf("k%06d", n/2)
 	s.write(0, add(middle, 1))
-	var adds, removes durable.Batch
+	var adds, removes engine.Batch
 	for i := range n {
 		key := fmt.Sprintf("k%06d", (i*7919)%n) // in no order
 		adds = append(adds, add(key, int64(i%1000)))
@@ -357,7 +359,7 @@ func manyTasks(s *subject) {
 	if r := s.commit(0, adds...); len(r.Unmet) > 0 || s.len() != n {
 		s.t.Errorf("unmet are %.100q, and there are %d tasks, want all", r.Unmet, s.len())
 	}
-	all := s.due(durable.Position{Due: durable.None}, math.MaxInt64)
+	all := s.due(engine.Position{Due: engine.None}, math.MaxInt64)
 	if len(all) != n || !slices.IsSortedFunc(all, byPosition) {
 		s.t.Errorf("the walk yields %d tasks, or in another order", len(all))
 	}
@@ -366,7 +368,7 @@ func manyTasks(s *subject) {
 	if len(got) != n/2 || got[n/2-1].Due != 499 {
 		s.t.Errorf("claimed are %d", len(got))
 	}
-	var claims []durable.Claim
+	var claims []engine.Claim
 	for _, task := range got {
 		claims = append(claims, claimOf(task))
 	}
@@ -376,7 +378,7 @@ func manyTasks(s *subject) {
 	if r := s.commit(0, removes...); len(r.Unmet) > 0 || s.len() != 0 {
 		s.t.Errorf("unmet are %.100q, and there are %d tasks, want none", r.Unmet, s.len())
 	}
-	var batches []durable.Batch
+	var batches []engine.Batch
 	for i := range 5000 {
 		batches = append(batches, adds[i:i+1])
 	}
@@ -391,7 +393,7 @@ func oneWins(s *subject) {
 	const callers = 8
 	for round := range 20 {
 		key := fmt.Sprint("k", round)
-		race := func(what string, w durable.Write) {
+		race := func(what string, w engine.Write) {
 			s.t.Helper()
 			var won atomic.Int32
 			all(times(callers, func(i int) {
@@ -400,7 +402,7 @@ func oneWins(s *subject) {
 					w.Due, w.Data = int64(i), fmt.Append(nil, "of ", i)
 				}
 				// Half of them are in a group.
-				batches := []durable.Batch{{w}, {add(fmt.Sprint(what, key, i), ahead)}}
+				batches := []engine.Batch{{w}, {add(fmt.Sprint(what, key, i), ahead)}}
 				if len(s.commits(0, batches[:1+i%2]...)[0].Unmet) > 0 {
 					return
 				}
@@ -426,15 +428,15 @@ func sameKeys(s *subject) {
 	all(times(callers, func(caller int) {
 		rnd := rand.New(rand.NewPCG(uint64(caller), 3))
 		for round := range rounds {
-			var batch durable.Batch
+			var batch engine.Batch
 			for _, i := range rnd.Perm(width) {
-				w := put(fmt.Sprint("k", i), int64(caller*rounds+round), durable.Always)
+				w := put(fmt.Sprint("k", i), int64(caller*rounds+round), engine.Always)
 				if rnd.IntN(width) == 0 { // a few are deleted, and so inserted later
-					w.If, w.Data = durable.Always, nil
+					w.If, w.Data = engine.Always, nil
 				}
 				batch = append(batch, w)
 			}
-			other := durable.Batch{put(fmt.Sprint("own", caller), 1, durable.Always)}
+			other := engine.Batch{put(fmt.Sprint("own", caller), 1, engine.Always)}
 			if round%2 == 0 {
 				s.commits(0, batch, other)
 			} else {
@@ -462,7 +464,7 @@ func lostCommit(s *subject) {
 	link.Next("Commit", memengine.Fault{Fail: true}, memengine.Fault{Lose: true})
 	w := held(add("k", 1))
 	for range 2 {
-		if _, err := link.Commit(s.ctx, id, []durable.Batch{{w}}); err == nil {
+		if _, err := link.Commit(s.ctx, id, []engine.Batch{{w}}); err == nil {
 			s.t.Error("a commit without an answer returns nil")
 		}
 	}
@@ -475,7 +477,7 @@ func lostCommit(s *subject) {
 	}
 }
 
-func byPosition(a, b durable.Stored) int {
+func byPosition(a, b engine.Stored) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 }
 
@@ -490,7 +492,7 @@ func dueOrder(s *subject) {
 	s.write(0, add("latest", math.MaxInt64-1))
 	id := s.join("a", long)
 	s.claim(id, -1, 1, 3) // who holds a task does not matter
-	want := s.due(durable.Position{Due: durable.None}, math.MaxInt64)
+	want := s.due(engine.Position{Due: engine.None}, math.MaxInt64)
 	if len(want) != len(odd)+2 || !slices.IsSortedFunc(want, byPosition) {
 		s.t.Fatalf("the walk is %s", keys(want))
 	}
@@ -500,9 +502,9 @@ func dueOrder(s *subject) {
 			s.t.Errorf("the walk yields %+v, and Get returns %+v", got, one)
 		}
 	}
-	for _, after := range append(want, durable.Stored{Record: durable.Record{Due: 2}}) {
+	for _, after := range append(want, engine.Stored{Record: engine.Record{Due: 2}}) {
 		for _, until := range []int64{0, 1, 2, 3, math.MaxInt64 - 1, math.MaxInt64} {
-			var stretch []durable.Stored
+			var stretch []engine.Stored
 			for _, task := range want {
 				if byPosition(task, after) > 0 && task.Due <= until {
 					stretch = append(stretch, task)
@@ -514,7 +516,7 @@ func dueOrder(s *subject) {
 		}
 	}
 	n := 0
-	for _, err := range s.Due(s.ctx, durable.Position{}, math.MaxInt64) {
+	for _, err := range s.Due(s.ctx, engine.Position{}, math.MaxInt64) {
 		s.check(err)
 		if n++; n == 3 {
 			break
@@ -527,9 +529,9 @@ func dueOrder(s *subject) {
 func dueDuringChanges(s *subject) {
 	const n = 5000
 	names := s.add(n, 0)
-	var batch durable.Batch // every other task moves and comes and goes
+	var batch engine.Batch // every other task moves and comes and goes
 	for i := 0; i < n; i += 2 {
-		batch = append(batch, put(names[i], 0, durable.Always))
+		batch = append(batch, put(names[i], 0, engine.Always))
 	}
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
@@ -552,7 +554,7 @@ func dueDuringChanges(s *subject) {
 	})
 	for range 10 {
 		seen := make(map[string]int)
-		for task, err := range s.Due(s.ctx, durable.Position{}, math.MaxInt64) {
+		for task, err := range s.Due(s.ctx, engine.Position{}, math.MaxInt64) {
 			if err != nil {
 				s.t.Error(err)
 				break

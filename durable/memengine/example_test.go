@@ -9,20 +9,21 @@ import (
 	"log"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // add is a write that adds a task which is due at that time.
-func add(key string, due int64) durable.Write {
-	return durable.Write{
-		Record: durable.Record{Key: key, Due: due, Data: []byte("data")},
+func add(key string, due int64) engine.Write {
+	return engine.Write{
+		Record: engine.Record{Key: key, Due: due, Data: []byte("data")},
 		Kind:   "greet",
-		If:     durable.IfAbsent,
+		If:     engine.IfAbsent,
 	}
 }
 
-func count(ctx context.Context, engine durable.Engine) int {
+func count(ctx context.Context, engine engine.Engine) int {
 	kinds, err := engine.Census(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -37,17 +38,17 @@ func count(ctx context.Context, engine durable.Engine) int {
 // A node that is cut off from the engine, and calls that take effect although their answer is lost.
 func Example() {
 	ctx := context.Background()
-	engine := memengine.New()
-	link := memengine.NewLink(engine) // what the node gets in place of the engine
+	e := memengine.New()
+	link := memengine.NewLink(e) // what the node gets in place of the e
 
 	link.SetDown(true)
-	_, err := link.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}})
-	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, engine))
+	_, err := link.Commit(ctx, 0, []engine.Batch{{add("ada", 1)}})
+	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, e))
 
 	link.SetDown(false)
 	link.Next("Commit", memengine.Fault{Delay: time.Millisecond, Lose: true})
-	_, err = link.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}})
-	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, engine))
+	_, err = link.Commit(ctx, 0, []engine.Batch{{add("ada", 1)}})
+	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, e))
 
 	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Census"} })
 	_, err = link.Census(ctx)
@@ -61,23 +62,23 @@ func Example() {
 // A member that lost its lease, an engine that restarted, and one whose clock was set.
 func Example_leases() {
 	ctx := context.Background()
-	engine := memengine.New()
+	e := memengine.New()
 	for _, name := range []string{"node 1", "node 2", "node 3"} {
-		if _, _, err := engine.Join(ctx, name, time.Hour); err != nil {
+		if _, _, err := e.Join(ctx, name, time.Hour); err != nil {
 			log.Fatal(err)
 		}
 	}
 	reap := func() {
-		names, err := engine.Reap(ctx)
+		names, err := e.Reap(ctx)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("%q\n", names)
 	}
-	engine.Expire("node 1")
+	e.Expire("node 1")
 	reap()
-	engine.Step(2 * time.Hour)
-	engine.Restart() // and no member is reaped until its lease has passed
+	e.Step(2 * time.Hour)
+	e.Restart() // and no member is reaped until its lease has passed
 	reap()
 	// Output:
 	// ["node 1"]
@@ -87,24 +88,24 @@ func Example_leases() {
 // A program's transaction that locks one task and adds another, and is committed late.
 func Example_transaction() {
 	ctx := context.Background()
-	engine := memengine.New()
-	tx := engine.Begin()
+	e := memengine.New()
+	tx := e.Begin()
 	if err := tx.Lock(ctx, "ada"); err != nil {
 		log.Fatal(err)
 	}
 	if unmet, err := tx.Write(ctx, add("bob", 1)); err != nil || len(unmet) > 0 {
 		log.Fatal(unmet, err)
 	}
-	results, err := engine.Commit(ctx, 0, []durable.Batch{{add("ada", 1)}, {add("cleo", 1)}})
+	results, err := e.Commit(ctx, 0, []engine.Batch{{add("ada", 1)}, {add("cleo", 1)}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(results[0].Busy, results[1].Busy, count(ctx, engine))
+	fmt.Println(results[0].Busy, results[1].Busy, count(ctx, e))
 	if err := tx.Commit(); err != nil { // or tx.Rollback()
 		log.Fatal(err)
 	}
 	tx.Rollback() // does nothing then
-	fmt.Println(count(ctx, engine))
+	fmt.Println(count(ctx, e))
 	// Output:
 	// true false 1
 	// 2

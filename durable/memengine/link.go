@@ -11,14 +11,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A Link is the way from a node to an engine, which need not be one of this package. It passes every call on,
 // with the faults that a test asks for. Give each node a Link of its own to cut off one node, or all the same
 // Link to cut off all. Use [NewLink].
 type Link struct {
-	to durable.Engine
+	to engine.Engine
 
 	mu   sync.Mutex // protects below
 	of   func(method string) Fault
@@ -36,9 +36,9 @@ type Fault struct {
 var ErrFault = errors.New("memengine: fault")
 
 // NewLink returns a link without faults.
-func NewLink(to durable.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
+func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next makes the faults those of the next calls of a method of durable.Engine, such as "Commit", one for each
+// Next makes the faults those of the next calls of a method of engine.Engine, such as "Commit", one for each
 // call. They come after those that it has been given earlier.
 func (l *Link) Next(method string, faults ...Fault) {
 	l.mu.Lock()
@@ -105,17 +105,17 @@ func pass(ctx context.Context, l *Link, method string, do func(context.Context) 
 	}
 }
 
-// Commit is that of durable.Engine, and so are the other methods of its names.
-func (l *Link) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
-	own := make([]durable.Batch, len(batches))
+// Commit is that of engine.Engine, and so are the other methods of its names.
+func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
+	own := make([]engine.Batch, len(batches))
 	for i, batch := range batches {
 		own[i] = slices.Clone(batch)
 		for j := range own[i] {
 			own[i][j].Data = slices.Clone(own[i][j].Data)
 		}
 	}
-	return ask(ctx, l, "Commit", func(ctx context.Context) ([]durable.Result, error) {
+	return ask(ctx, l, "Commit", func(ctx context.Context) ([]engine.Result, error) {
 		return l.to.Commit(ctx, by, own)
 	})
 }
@@ -135,9 +135,9 @@ func ask[T any](ctx context.Context, l *Link, method string, do func(context.Con
 	return <-answer, nil
 }
 
-func (l *Link) Get(ctx context.Context, key string) (durable.Stored, bool, error) {
+func (l *Link) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
 	type found struct {
-		s  durable.Stored
+		s  engine.Stored
 		ok bool
 	}
 	a, err := ask(ctx, l, "Get", func(ctx context.Context) (a found, err error) {
@@ -147,39 +147,39 @@ func (l *Link) Get(ctx context.Context, key string) (durable.Stored, bool, error
 	return a.s, a.ok, err
 }
 
-func (l *Link) GetMany(ctx context.Context, keys []string) ([]durable.Stored, error) {
+func (l *Link) GetMany(ctx context.Context, keys []string) ([]engine.Stored, error) {
 	keys = slices.Clone(keys)
-	return ask(ctx, l, "GetMany", func(ctx context.Context) ([]durable.Stored, error) {
+	return ask(ctx, l, "GetMany", func(ctx context.Context) ([]engine.Stored, error) {
 		return l.to.GetMany(ctx, keys)
 	})
 }
 
 // Due passes the walk on. If its answer is lost, the walk ends before the first task.
-func (l *Link) Due(ctx context.Context, after durable.Position, until int64) iter.Seq2[durable.Stored, error] {
+func (l *Link) Due(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error] {
 	return l.walk(ctx, "Due", l.to.Due(ctx, after, until))
 }
 
 // ByKey passes the walk on as Due does, and so does Failing.
-func (l *Link) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (l *Link) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return l.walk(ctx, "ByKey", l.to.ByKey(ctx, from))
 }
 
-func (l *Link) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (l *Link) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return l.walk(ctx, "Failing", l.to.Failing(ctx, from))
 }
 
-func (l *Link) walk(ctx context.Context, method string, tasks iter.Seq2[durable.Stored, error],
-) iter.Seq2[durable.Stored, error] {
-	return func(yield func(durable.Stored, error) bool) {
+func (l *Link) walk(ctx context.Context, method string, tasks iter.Seq2[engine.Stored, error],
+) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
 		if err := pass(ctx, l, method, func(context.Context) error { return nil }); err != nil {
-			yield(durable.Stored{}, err)
+			yield(engine.Stored{}, err)
 			return
 		}
 		tasks(yield)
 	}
 }
 
-func (l *Link) Census(ctx context.Context) ([]durable.KindCensus, error) {
+func (l *Link) Census(ctx context.Context) ([]engine.KindCount, error) {
 	return ask(ctx, l, "Census", l.to.Census)
 }
 
@@ -191,15 +191,15 @@ type timed[T any] struct {
 	now int64
 }
 
-func (l *Link) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
-	a, err := ask(ctx, l, "Join", func(ctx context.Context) (a timed[durable.MemberID], err error) {
+func (l *Link) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
+	a, err := ask(ctx, l, "Join", func(ctx context.Context) (a timed[engine.MemberID], err error) {
 		a.v, a.now, err = l.to.Join(ctx, name, lease)
 		return a, err
 	})
 	return a.v, a.now, err
 }
 
-func (l *Link) Renew(ctx context.Context, id durable.MemberID, report []byte,
+func (l *Link) Renew(ctx context.Context, id engine.MemberID, report []byte,
 ) (now int64, members int, err error) {
 	report = slices.Clone(report)
 	a, err := ask(ctx, l, "Renew", func(ctx context.Context) (a timed[int], err error) {
@@ -209,11 +209,11 @@ func (l *Link) Renew(ctx context.Context, id durable.MemberID, report []byte,
 	return a.now, a.v, err
 }
 
-func (l *Link) Members(ctx context.Context) ([]durable.Membership, error) {
+func (l *Link) Members(ctx context.Context) ([]engine.Membership, error) {
 	return ask(ctx, l, "Members", l.to.Members)
 }
 
-func (l *Link) Leave(ctx context.Context, id durable.MemberID) error {
+func (l *Link) Leave(ctx context.Context, id engine.MemberID) error {
 	return pass(ctx, l, "Leave", func(ctx context.Context) error { return l.to.Leave(ctx, id) })
 }
 
@@ -221,22 +221,22 @@ func (l *Link) Reap(ctx context.Context) (names []string, err error) {
 	return ask(ctx, l, "Reap", l.to.Reap)
 }
 
-func (l *Link) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) (got []durable.Stored, now int64, err error) {
+func (l *Link) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) (got []engine.Stored, now int64, err error) {
 	kinds = slices.Clone(kinds)
-	a, err := ask(ctx, l, "Claim", func(ctx context.Context) (a timed[[]durable.Stored], err error) {
+	a, err := ask(ctx, l, "Claim", func(ctx context.Context) (a timed[[]engine.Stored], err error) {
 		a.v, a.now, err = l.to.Claim(ctx, by, kinds, after, until, most)
 		return a, err
 	})
 	return a.v, a.now, err
 }
 
-func (l *Link) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (l *Link) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) (got []durable.Stored, next string, now int64, err error) {
+) (got []engine.Stored, next string, now int64, err error) {
 	kinds = slices.Clone(kinds)
 	type answer struct {
-		got  []durable.Stored
+		got  []engine.Stored
 		next string
 		now  int64
 	}
@@ -248,15 +248,15 @@ func (l *Link) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []stri
 }
 
 // LeaveOut always arrives.
-func (l *Link) LeaveOut(by durable.MemberID, version byte) { l.to.LeaveOut(by, version) }
+func (l *Link) LeaveOut(by engine.MemberID, version byte) { l.to.LeaveOut(by, version) }
 
-func (l *Link) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
-	return ask(ctx, l, "Claimed", func(ctx context.Context) ([]durable.Stored, error) {
+func (l *Link) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
+	return ask(ctx, l, "Claimed", func(ctx context.Context) ([]engine.Stored, error) {
 		return l.to.Claimed(ctx, by)
 	})
 }
 
-func (l *Link) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (l *Link) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
 	claims = slices.Clone(claims)
 	a, err := ask(ctx, l, "Confirm", func(ctx context.Context) (a timed[[]bool], err error) {
@@ -266,7 +266,7 @@ func (l *Link) Confirm(ctx context.Context, by durable.MemberID, claims []durabl
 	return a.v, a.now, err
 }
 
-func (l *Link) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+func (l *Link) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	claims = slices.Clone(claims)
 	return pass(ctx, l, "Release", func(ctx context.Context) error { return l.to.Release(ctx, by, claims) })
 }
@@ -290,20 +290,20 @@ func (l *Link) SetSettings(ctx context.Context, settings []byte, revision int64)
 	})
 }
 
-func (l *Link) Ask(ctx context.Context, by durable.MemberID, question []byte) (id int64, err error) {
+func (l *Link) Ask(ctx context.Context, by engine.MemberID, question []byte) (id int64, err error) {
 	return ask(ctx, l, "Ask", func(ctx context.Context) (int64, error) { return l.to.Ask(ctx, by, question) })
 }
 
-func (l *Link) Asked(ctx context.Context, by durable.MemberID) ([]durable.Question, error) {
-	return ask(ctx, l, "Asked", func(ctx context.Context) ([]durable.Question, error) { return l.to.Asked(ctx, by) })
+func (l *Link) Asked(ctx context.Context, by engine.MemberID) ([]engine.Question, error) {
+	return ask(ctx, l, "Asked", func(ctx context.Context) ([]engine.Question, error) { return l.to.Asked(ctx, by) })
 }
 
-func (l *Link) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+func (l *Link) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
 	return pass(ctx, l, "Answer", func(ctx context.Context) error { return l.to.Answer(ctx, by, id, a) })
 }
 
-func (l *Link) Answers(ctx context.Context, id int64) ([]durable.Answer, error) {
-	return ask(ctx, l, "Answers", func(ctx context.Context) ([]durable.Answer, error) { return l.to.Answers(ctx, id) })
+func (l *Link) Answers(ctx context.Context, id int64) ([]engine.Answer, error) {
+	return ask(ctx, l, "Answers", func(ctx context.Context) ([]engine.Answer, error) { return l.to.Answers(ctx, id) })
 }
 
 func (l *Link) Forget(ctx context.Context, id int64) error {

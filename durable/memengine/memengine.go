@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package memengine is a [durable.Engine] in memory, for tests: several schedulers of one process share it as
+// Package memengine is a [engine.Engine] in memory, for tests: several schedulers of one process share it as
 // the nodes of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its
 // time is time.Now, so it works inside a testing/synctest bubble.
 //
@@ -21,22 +21,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/google/btree"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An Engine is a durable.Engine in memory. Use [New].
+// An Engine is a engine.Engine in memory. Use [New].
 type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
-	tasks    map[string]*durable.Stored
+	tasks    map[string]*engine.Stored
 	order    *tree // all tasks, by due time and key
 	free     *tree // the tasks without an owner, as well,
 	turns    *tree // and those by group, due time and key
 	keys     *tree // all tasks, by key
 	failing  *tree // those that are failing, by key
-	members  map[durable.MemberID]*member
-	last     durable.MemberID
+	members  map[engine.MemberID]*member
+	last     engine.MemberID
 	revision int64
 	offset   time.Duration  // of the engine's clock from time.Now
 	up       time.Time      // when it was restarted; zero if never
@@ -47,7 +48,7 @@ type Engine struct {
 	questions        map[int64]*asked
 }
 
-type tree = btree.BTreeG[*durable.Stored]
+type tree = btree.BTreeG[*engine.Stored]
 
 // A member is a node. Its claims are those of the tasks whose Owner it is.
 type member struct {
@@ -62,31 +63,31 @@ type member struct {
 // New returns an empty engine. It counts as having been up for a long time.
 func New() *Engine {
 	return &Engine{
-		tasks:   make(map[string]*durable.Stored),
+		tasks:   make(map[string]*engine.Stored),
 		order:   btree.NewG(32, before),
 		free:    btree.NewG(32, before),
 		turns:   btree.NewG(32, byGroup),
 		keys:    btree.NewG(32, byKey),
 		failing: btree.NewG(32, byKey),
-		members: make(map[durable.MemberID]*member), questions: make(map[int64]*asked),
+		members: make(map[engine.MemberID]*member), questions: make(map[int64]*asked),
 		locks: make(map[string]*Tx),
 	}
 }
 
 // A stored task in the maps and trees never changes: a change replaces it.
-func before(a, b *durable.Stored) bool {
+func before(a, b *engine.Stored) bool {
 	return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key
 }
 
-func byGroup(a, b *durable.Stored) bool {
+func byGroup(a, b *engine.Stored) bool {
 	return a.Group < b.Group || a.Group == b.Group && before(a, b)
 }
 
-func byKey(a, b *durable.Stored) bool { return a.Key < b.Key }
+func byKey(a, b *engine.Stored) bool { return a.Key < b.Key }
 
-// Commit is that of durable.Engine, and so are the other methods of its names.
-func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+// Commit is that of engine.Engine, and so are the other methods of its names.
+func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
 	}
@@ -99,17 +100,17 @@ func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []dura
 			return nil, err
 		}
 	}
-	results := make([]durable.Result, len(batches))
+	results := make([]engine.Result, len(batches))
 	for i, batch := range batches {
 		results[i] = e.commit(by, batch)
 	}
 	return results, nil
 }
 
-func (e *Engine) commit(by durable.MemberID, batch durable.Batch) (r durable.Result) {
+func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result) {
 	for _, w := range batch {
 		if e.locks[w.Key] != nil {
-			return durable.Result{Busy: true}
+			return engine.Result{Busy: true}
 		}
 		if !holds(w, e.tasks[w.Key]) {
 			r.Unmet = append(r.Unmet, w.Key)
@@ -125,27 +126,27 @@ func (e *Engine) commit(by durable.MemberID, batch durable.Batch) (r durable.Res
 }
 
 // holds reports whether the condition of the write holds if the key has that task, or none.
-func holds(w durable.Write, s *durable.Stored) bool {
+func holds(w engine.Write, s *engine.Stored) bool {
 	switch w.If {
-	case durable.IfAbsent:
+	case engine.IfAbsent:
 		return s == nil
-	case durable.IfPresent:
+	case engine.IfPresent:
 		return s != nil
-	case durable.IfUnchanged:
+	case engine.IfUnchanged:
 		return s != nil && s.Revision == w.Revision
-	case durable.IfUnstarted:
+	case engine.IfUnstarted:
 		return s != nil && s.Revision == w.Revision && s.Starts == 0
 	}
 	return true
 }
 
-func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
-	done := durable.Written{Replaced: e.tasks[w.Key] != nil}
+func (e *Engine) write(by engine.MemberID, w engine.Write) engine.Written {
+	done := engine.Written{Replaced: e.tasks[w.Key] != nil}
 	if w.Data == nil {
 		e.put(w.Key, nil, false)
 		return done
 	}
-	next := durable.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
+	next := engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
 	next.Data = slices.Clone(w.Data)
 	if m := e.members[by]; w.Hold && m != nil && e.leased(m) {
 		next.Owner = by
@@ -157,7 +158,7 @@ func (e *Engine) write(by durable.MemberID, w durable.Write) durable.Written {
 
 // put makes next the task of the key, or deletes it if next is nil. It gives next its revision, and returns
 // that.
-func (e *Engine) put(key string, next *durable.Stored, failing bool) int64 {
+func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	if old := e.tasks[key]; old != nil {
 		e.order.Delete(old)
 		e.keys.Delete(old)
@@ -191,14 +192,14 @@ func (e *Engine) put(key string, next *durable.Stored, failing bool) int64 {
 }
 
 // give changes the owner of the task, which raises its revision.
-func (e *Engine) give(s *durable.Stored, to durable.MemberID) *durable.Stored {
+func (e *Engine) give(s *engine.Stored, to engine.MemberID) *engine.Stored {
 	next := *s
 	next.Owner = to
 	e.put(s.Key, &next, e.failing.Has(s))
 	return &next
 }
 
-func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool, err error) {
+func (e *Engine) Get(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
 	if err := e.lock(ctx); err != nil {
 		return s, false, err
 	}
@@ -209,7 +210,7 @@ func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool
 	return s, false, nil
 }
 
-func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.Stored, err error) {
+func (e *Engine) GetMany(ctx context.Context, keys []string) (found []engine.Stored, err error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -225,35 +226,35 @@ func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.St
 }
 
 // clone returns a copy that the caller may change.
-func clone(s *durable.Stored) durable.Stored {
+func clone(s *engine.Stored) engine.Stored {
 	own := *s
 	own.Data = slices.Clone(s.Data)
 	return own
 }
 
 // Due walks over the tasks as they are when the walk begins.
-func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
-) iter.Seq2[durable.Stored, error] {
-	return e.walk(ctx, e.order, at(after.Due, after.Key), func(s *durable.Stored) (in, more bool) {
+func (e *Engine) Due(ctx context.Context, after engine.Position, until int64,
+) iter.Seq2[engine.Stored, error] {
+	return e.walk(ctx, e.order, at(after.Due, after.Key), func(s *engine.Stored) (in, more bool) {
 		return s.Position() != after, s.Due <= until
 	})
 }
 
 // walk yields the tasks of an order from one on that are in, while there are more, as they are when the walk
 // begins.
-func (e *Engine) walk(ctx context.Context, order *tree, from *durable.Stored,
-	is func(*durable.Stored) (in, more bool),
-) iter.Seq2[durable.Stored, error] {
-	return func(yield func(durable.Stored, error) bool) {
+func (e *Engine) walk(ctx context.Context, order *tree, from *engine.Stored,
+	is func(*engine.Stored) (in, more bool),
+) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
 		if err := e.lock(ctx); err != nil {
-			yield(durable.Stored{}, err)
+			yield(engine.Stored{}, err)
 			return
 		}
 		now := order.Clone()
 		e.mu.Unlock()
-		now.AscendGreaterOrEqual(from, func(s *durable.Stored) bool {
+		now.AscendGreaterOrEqual(from, func(s *engine.Stored) bool {
 			if err := ctx.Err(); err != nil {
-				yield(durable.Stored{}, fmt.Errorf("memengine: %w", err))
+				yield(engine.Stored{}, fmt.Errorf("memengine: %w", err))
 				return false
 			}
 			in, more := is(s)
@@ -262,31 +263,31 @@ func (e *Engine) walk(ctx context.Context, order *tree, from *durable.Stored,
 	}
 }
 
-func all(*durable.Stored) (in, more bool) { return true, true }
+func all(*engine.Stored) (in, more bool) { return true, true }
 
 // ByKey walks over the tasks as they are when the walk begins, and so does Failing.
-func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return e.walk(ctx, e.keys, at(0, from), all)
 }
 
-func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return e.walk(ctx, e.failing, at(0, from), all)
 }
 
-func at(due int64, key string) *durable.Stored {
-	return &durable.Stored{Record: durable.Record{Due: due, Key: key}}
+func at(due int64, key string) *engine.Stored {
+	return &engine.Stored{Record: engine.Record{Due: due, Key: key}}
 }
 
-func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
+func (e *Engine) Census(ctx context.Context) ([]engine.KindCount, error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	of := make(map[string]*durable.KindCensus)
+	of := make(map[string]*engine.KindCount)
 	for _, s := range e.tasks {
 		k := of[s.Kind]
 		if k == nil {
-			k = &durable.KindCensus{Kind: s.Kind}
+			k = &engine.KindCount{Kind: s.Kind}
 			of[s.Kind] = k
 		}
 		k.Tasks++
@@ -301,7 +302,7 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 			k.Failing++
 		}
 	}
-	kinds := make([]durable.KindCensus, 0, len(of))
+	kinds := make([]engine.KindCount, 0, len(of))
 	for _, k := range of {
 		kinds = append(kinds, *k)
 	}
@@ -316,7 +317,7 @@ func (e *Engine) Now(ctx context.Context) (int64, error) {
 	return e.now(), nil
 }
 
-func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (durable.MemberID, int64, error) {
+func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	if err := e.lock(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -328,7 +329,7 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (du
 	return e.last, now, nil
 }
 
-func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
+func (e *Engine) Renew(ctx context.Context, id engine.MemberID, report []byte,
 ) (now int64, members int, err error) {
 	if err := valid.Report(report); err != nil {
 		return 0, 0, err
@@ -351,13 +352,13 @@ func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
 	return now, members, nil
 }
 
-func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err error) {
+func (e *Engine) Members(ctx context.Context) (all []engine.Membership, err error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer e.mu.Unlock()
 	for id, m := range e.members {
-		all = append(all, durable.Membership{
+		all = append(all, engine.Membership{
 			ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - e.now()), Held: len(m.claims),
 			Report: slices.Clone(m.report),
 		})
@@ -365,7 +366,7 @@ func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err err
 	return all, nil
 }
 
-func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+func (e *Engine) Leave(ctx context.Context, id engine.MemberID) error {
 	if err := e.lock(ctx); err != nil {
 		return err
 	}
@@ -375,7 +376,7 @@ func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
 }
 
 // end ends the member, if it is one.
-func (e *Engine) end(id durable.MemberID) {
+func (e *Engine) end(id engine.MemberID) {
 	for _, s := range e.claimed(id) {
 		e.give(s, 0)
 	}
@@ -383,16 +384,16 @@ func (e *Engine) end(id durable.MemberID) {
 }
 
 // claimed returns what the member holds, in order of due time and key.
-func (e *Engine) claimed(id durable.MemberID) []*durable.Stored {
+func (e *Engine) claimed(id engine.MemberID) []*engine.Stored {
 	m := e.members[id]
 	if m == nil {
 		return nil
 	}
-	all := make([]*durable.Stored, 0, len(m.claims))
+	all := make([]*engine.Stored, 0, len(m.claims))
 	for key := range m.claims {
 		all = append(all, e.tasks[key])
 	}
-	slices.SortFunc(all, func(a, b *durable.Stored) int {
+	slices.SortFunc(all, func(a, b *engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	return all
@@ -413,8 +414,8 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) (got []durable.Stored, now int64, err error) {
+func (e *Engine) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) (got []engine.Stored, now int64, err error) {
 	m, err := e.lockAs(ctx, by)
 	if err != nil {
 		return nil, 0, err
@@ -424,8 +425,8 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 	if !e.leased(m) || after == math.MaxInt64 {
 		return nil, now, nil
 	}
-	var found []*durable.Stored // the tree must not change while it is walked
-	e.free.AscendGreaterOrEqual(at(after+1, ""), func(s *durable.Stored) bool {
+	var found []*engine.Stored // the tree must not change while it is walked
+	e.free.AscendGreaterOrEqual(at(after+1, ""), func(s *engine.Stored) bool {
 		if s.Due > until || len(found) >= most {
 			return false
 		}
@@ -438,20 +439,20 @@ func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string,
 }
 
 // claimable reports whether the member may claim the task, which is free, for these kinds.
-func (e *Engine) claimable(m *member, kinds []string, s *durable.Stored) bool {
+func (e *Engine) claimable(m *member, kinds []string, s *engine.Stored) bool {
 	return e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) && (len(s.Data) == 0 || int(s.Data[0]) < m.below)
 }
 
-func (e *Engine) giveAll(found []*durable.Stored, to durable.MemberID) (got []durable.Stored) {
+func (e *Engine) giveAll(found []*engine.Stored, to engine.MemberID) (got []engine.Stored) {
 	for _, s := range found {
 		got = append(got, clone(e.give(s, to)))
 	}
 	return got
 }
 
-func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (e *Engine) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) (got []durable.Stored, next string, now int64, err error) {
+) (got []engine.Stored, next string, now int64, err error) {
 	m, err := e.lockAs(ctx, by)
 	if err != nil {
 		return nil, "", 0, err
@@ -461,7 +462,7 @@ func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []st
 	if !e.leased(m) || most <= 0 {
 		return nil, group, now, nil
 	}
-	var firsts []*durable.Stored // of each group
+	var firsts []*engine.Stored // of each group
 	next = group
 	for ended := false; !ended && len(firsts) < most; {
 		next = e.groupAfter(next)
@@ -470,7 +471,7 @@ func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []st
 	}
 	if group == "" && next == "" && len(firsts) > 0 {
 		each := max(most/len(firsts), 1)
-		var more []*durable.Stored
+		var more []*engine.Stored
 		for _, s := range firsts {
 			more = append(more, e.firstOf(m, kinds, s.Group, until, each)...)
 		}
@@ -481,7 +482,7 @@ func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []st
 
 // groupAfter returns the next group that has a free task, or that of the tasks without one, which is empty.
 func (e *Engine) groupAfter(group string) (next string) {
-	e.turns.AscendGreaterOrEqual(&durable.Stored{Group: group + "\x00"}, func(s *durable.Stored) bool {
+	e.turns.AscendGreaterOrEqual(&engine.Stored{Group: group + "\x00"}, func(s *engine.Stored) bool {
 		next = s.Group
 		return false
 	})
@@ -489,9 +490,9 @@ func (e *Engine) groupAfter(group string) (next string) {
 }
 
 // firstOf returns the earliest tasks of the group that the member may claim, at most that many.
-func (e *Engine) firstOf(m *member, kinds []string, group string, until int64, most int) (found []*durable.Stored) {
-	from := &durable.Stored{Group: group, Record: durable.Record{Due: math.MinInt64}}
-	e.turns.AscendGreaterOrEqual(from, func(s *durable.Stored) bool {
+func (e *Engine) firstOf(m *member, kinds []string, group string, until int64, most int) (found []*engine.Stored) {
+	from := &engine.Stored{Group: group, Record: engine.Record{Due: math.MinInt64}}
+	e.turns.AscendGreaterOrEqual(from, func(s *engine.Stored) bool {
 		if s.Group != group || s.Due > until || len(found) == most {
 			return false
 		}
@@ -503,7 +504,7 @@ func (e *Engine) firstOf(m *member, kinds []string, group string, until int64, m
 	return found
 }
 
-func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
+func (e *Engine) LeaveOut(by engine.MemberID, version byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m := e.members[by]; m != nil {
@@ -511,7 +512,7 @@ func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
 	}
 }
 
-func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
+func (e *Engine) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
 	if _, err := e.lockAs(ctx, by); err != nil {
 		return nil, err
 	}
@@ -522,7 +523,7 @@ func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durab
 	return held, nil
 }
 
-func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
 	m, err := e.lockAs(ctx, by)
 	if err != nil {
@@ -542,7 +543,7 @@ func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 }
 
 // held returns the task of the claim, or nil if the member does not hold it at that revision.
-func (e *Engine) held(by durable.MemberID, c durable.Claim) *durable.Stored {
+func (e *Engine) held(by engine.MemberID, c engine.Claim) *engine.Stored {
 	if s := e.tasks[c.Key]; s != nil && s.Owner == by && s.Revision == c.Revision {
 		return s
 	}
@@ -550,7 +551,7 @@ func (e *Engine) held(by durable.MemberID, c durable.Claim) *durable.Stored {
 }
 
 // replace replaces a task with one of the same key, due time, owner and revision.
-func (e *Engine) replace(next *durable.Stored) {
+func (e *Engine) replace(next *engine.Stored) {
 	e.tasks[next.Key] = next
 	e.order.ReplaceOrInsert(next)
 	e.keys.ReplaceOrInsert(next)
@@ -563,7 +564,7 @@ func (e *Engine) replace(next *durable.Stored) {
 	}
 }
 
-func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	if _, err := e.lockAs(ctx, by); err != nil {
 		return err
 	}
@@ -609,7 +610,7 @@ func (e *Engine) lock(ctx context.Context) error {
 }
 
 // lockAs locks the engine for a call of the member.
-func (e *Engine) lockAs(ctx context.Context, id durable.MemberID) (*member, error) {
+func (e *Engine) lockAs(ctx context.Context, id engine.MemberID) (*member, error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -617,7 +618,7 @@ func (e *Engine) lockAs(ctx context.Context, id durable.MemberID) (*member, erro
 		return m, nil
 	}
 	e.mu.Unlock()
-	return nil, fmt.Errorf("memengine: member %d: %w", id, durable.ErrMemberGone)
+	return nil, fmt.Errorf("memengine: member %d: %w", id, engine.ErrMemberGone)
 }
 
 func (e *Engine) now() int64 { return time.Now().Add(e.offset).UnixNano() }

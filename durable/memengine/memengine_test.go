@@ -10,15 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 func TestEngine_keepsTheContract(t *testing.T) {
-	for name, link := range map[string]func(durable.Engine) durable.Engine{
-		"engine": func(e durable.Engine) durable.Engine { return e },
-		"link":   func(e durable.Engine) durable.Engine { return memengine.NewLink(e) },
+	for name, link := range map[string]func(engine.Engine) engine.Engine{
+		"engine": func(e engine.Engine) engine.Engine { return e },
+		"link":   func(e engine.Engine) engine.Engine { return memengine.NewLink(e) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,26 +46,26 @@ func ok(t *testing.T, err error) {
 // had.
 func TestLink_delay_outlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
+		e := memengine.New()
+		link := memengine.NewLink(e)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		link.Next("Commit", memengine.Fault{Delay: time.Hour})
 		w := add("ada", 1)
 		began := time.Now()
-		if _, err := link.Commit(ctx, 0, []durable.Batch{{w}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := link.Commit(ctx, 0, []engine.Batch{{w}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the call returns %v", err)
 		}
 		if d := time.Since(began); d != time.Minute {
 			t.Errorf("the call returns after %v", d)
 		}
 		clear(w.Data)
-		if n := count(t.Context(), engine); n != 0 {
+		if n := count(t.Context(), e); n != 0 {
 			t.Errorf("there are %d tasks before the call has arrived", n)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s, ok, err := engine.Get(t.Context(), "ada"); err != nil || !ok || string(s.Data) != "data" {
+		if s, ok, err := e.Get(t.Context(), "ada"); err != nil || !ok || string(s.Data) != "data" {
 			t.Errorf("the task is %v, %v, %v", s, ok, err)
 		}
 	})
@@ -120,7 +121,7 @@ func TestEngine_time_isThatOfTheBubble(t *testing.T) {
 		if names, err := e.Reap(ctx); err != nil || !slices.Equal(names, []string{"a"}) {
 			t.Errorf("reaped are %q, %v, at the end of the lease", names, err)
 		}
-		if _, _, err := e.Renew(ctx, id, nil); !errors.Is(err, durable.ErrMemberGone) {
+		if _, _, err := e.Renew(ctx, id, nil); !errors.Is(err, engine.ErrMemberGone) {
 			t.Errorf("a reaped member renews its lease: %v", err)
 		}
 	})
@@ -134,10 +135,10 @@ func TestRestart_losesWhatACrashLoses(t *testing.T) {
 		ok(t, err)
 		w := add("ada", 1)
 		w.Hold = true
-		r, err := e.Commit(ctx, id, []durable.Batch{{w}})
+		r, err := e.Commit(ctx, id, []engine.Batch{{w}})
 		ok(t, err)
-		claim := durable.Claim{Key: "ada", Revision: r[0].Written[0].Revision}
-		_, _, err = e.Confirm(ctx, id, []durable.Claim{claim})
+		claim := engine.Claim{Key: "ada", Revision: r[0].Written[0].Revision}
+		_, _, err = e.Confirm(ctx, id, []engine.Claim{claim})
 		ok(t, err)
 		tx := e.Begin()
 		ok(t, tx.Lock(ctx, "ada"))
@@ -183,10 +184,10 @@ func TestTx_waitsForAnother(t *testing.T) {
 
 func TestCommit_refusesWhatTheContractForbids(t *testing.T) {
 	ctx, e := t.Context(), memengine.New()
-	for name, batches := range map[string][]durable.Batch{
+	for name, batches := range map[string][]engine.Batch{
 		"two writes of a key in a batch":  {{add("ada", 1), add("ada", 2)}},
 		"two writes of a key in a commit": {{add("ada", 1)}, {add("ada", 2)}},
-		"a write without a condition":     {{{Record: durable.Record{Key: "ada"}}}},
+		"a write without a condition":     {{{Record: engine.Record{Key: "ada"}}}},
 	} {
 		if _, err := e.Commit(ctx, 0, batches); err == nil || count(ctx, e) != 0 {
 			t.Errorf("%s: the error is %v, and there are %d tasks", name, err, count(ctx, e))

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
@@ -16,12 +17,12 @@ import (
 type asked struct {
 	at      int64
 	data    []byte
-	answers map[durable.MemberID]durable.Answer // of the members that were asked
+	answers map[engine.MemberID]engine.Answer // of the members that were asked
 }
 
 const keepQuestions = 24 * time.Hour
 
-func (e *Engine) Ask(ctx context.Context, by durable.MemberID, question []byte) (id int64, err error) {
+func (e *Engine) Ask(ctx context.Context, by engine.MemberID, question []byte) (id int64, err error) {
 	if err := valid.Question(question); err != nil {
 		return 0, err
 	}
@@ -35,10 +36,10 @@ func (e *Engine) Ask(ctx context.Context, by durable.MemberID, question []byte) 
 			delete(e.questions, old)
 		}
 	}
-	q := &asked{at: now, data: slices.Clone(question), answers: make(map[durable.MemberID]durable.Answer)}
+	q := &asked{at: now, data: slices.Clone(question), answers: make(map[engine.MemberID]engine.Answer)}
 	for m := range e.members {
 		if m != by {
-			q.answers[m] = durable.Answer{}
+			q.answers[m] = engine.Answer{}
 		}
 	}
 	e.revision++
@@ -46,7 +47,7 @@ func (e *Engine) Ask(ctx context.Context, by durable.MemberID, question []byte) 
 	return e.revision, nil
 }
 
-func (e *Engine) Asked(ctx context.Context, by durable.MemberID) (all []durable.Question, err error) {
+func (e *Engine) Asked(ctx context.Context, by engine.MemberID) (all []engine.Question, err error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -56,14 +57,14 @@ func (e *Engine) Asked(ctx context.Context, by durable.MemberID) (all []durable.
 	}
 	for id, q := range e.questions {
 		if a, ok := q.answers[by]; ok && !a.Last {
-			all = append(all, durable.Question{ID: id, Data: slices.Clone(q.data)})
+			all = append(all, engine.Question{ID: id, Data: slices.Clone(q.data)})
 		}
 	}
-	slices.SortFunc(all, func(a, b durable.Question) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b engine.Question) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }
 
-func (e *Engine) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+func (e *Engine) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
 	if err := valid.Answer(a.Data); err != nil {
 		return err
 	}
@@ -73,13 +74,13 @@ func (e *Engine) Answer(ctx context.Context, by durable.MemberID, id int64, a du
 	defer e.mu.Unlock()
 	if q := e.questions[id]; q != nil {
 		if old, ok := q.answers[by]; ok && !old.Last {
-			q.answers[by] = durable.Answer{Data: slices.Clone(a.Data), Last: a.Last}
+			q.answers[by] = engine.Answer{Data: slices.Clone(a.Data), Last: a.Last}
 		}
 	}
 	return nil
 }
 
-func (e *Engine) Answers(ctx context.Context, id int64) (all []durable.Answer, err error) {
+func (e *Engine) Answers(ctx context.Context, id int64) (all []engine.Answer, err error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (e *Engine) Answers(ctx context.Context, id int64) (all []durable.Answer, e
 	if q := e.questions[id]; q != nil {
 		for by, a := range q.answers {
 			if m := e.members[by]; m != nil {
-				all = append(all, durable.Answer{Name: m.name, Data: slices.Clone(a.Data), Last: a.Last})
+				all = append(all, engine.Answer{Name: m.name, Data: slices.Clone(a.Data), Last: a.Last})
 			}
 		}
 	}

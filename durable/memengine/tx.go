@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
@@ -17,8 +18,8 @@ import (
 // that it writes: commits wait for it, and their tasks cannot be claimed and not be confirmed.
 type Tx struct {
 	e      *Engine
-	keys   map[string]*durable.Stored // what the transaction sees of the keys that it locked
-	writes durable.Batch
+	keys   map[string]*engine.Stored // what the transaction sees of the keys that it locked
+	writes engine.Batch
 	done   chan struct{} // closed at the end
 }
 
@@ -26,14 +27,14 @@ var errTxDone = errors.New("memengine: the transaction has ended: committed, rol
 
 // Begin begins a transaction.
 func (e *Engine) Begin() *Tx {
-	return &Tx{e: e, keys: make(map[string]*durable.Stored), done: make(chan struct{})}
+	return &Tx{e: e, keys: make(map[string]*engine.Stored), done: make(chan struct{})}
 }
 
 // Write makes the writes, to be seen at Commit, if all of their conditions hold. Else it makes none, and
 // returns the keys whose condition does not hold. Either way it locks the keys. It waits until ctx is done for
 // a key that another transaction has locked. A write with Hold is the same as one without.
-func (tx *Tx) Write(ctx context.Context, writes ...durable.Write) (unmet []string, err error) {
-	if err := valid.Batches([]durable.Batch{writes}); err != nil {
+func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string, err error) {
+	if err := valid.Batches([]engine.Batch{writes}); err != nil {
 		return nil, err
 	}
 	if err := tx.lock(ctx, writes); err != nil {
@@ -53,7 +54,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...durable.Write) (unmet []strin
 		if w.Data = slices.Clone(w.Data); w.Data == nil {
 			tx.keys[w.Key] = nil
 		} else {
-			tx.keys[w.Key] = &durable.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
+			tx.keys[w.Key] = &engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}
 		}
 		tx.writes = append(tx.writes, w)
 	}
@@ -62,7 +63,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...durable.Write) (unmet []strin
 
 // Lock locks the keys, as Write does. A key need not have a task.
 func (tx *Tx) Lock(ctx context.Context, keys ...string) error {
-	batch := make(durable.Batch, len(keys))
+	batch := make(engine.Batch, len(keys))
 	for i, key := range keys {
 		batch[i].Key = key
 	}
@@ -74,7 +75,7 @@ func (tx *Tx) Lock(ctx context.Context, keys ...string) error {
 }
 
 // lock locks the keys of the batch, and the engine.
-func (tx *Tx) lock(ctx context.Context, batch durable.Batch) error {
+func (tx *Tx) lock(ctx context.Context, batch engine.Batch) error {
 	if err := tx.e.lock(ctx); err != nil {
 		return err
 	}
@@ -97,9 +98,9 @@ func (tx *Tx) lock(ctx context.Context, batch durable.Batch) error {
 
 // awaitLocks waits until no transaction but own has locked a key of the batch. The engine is locked before and
 // after, but not meanwhile.
-func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch durable.Batch) error {
+func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch engine.Batch) error {
 	for {
-		i := slices.IndexFunc(batch, func(w durable.Write) bool {
+		i := slices.IndexFunc(batch, func(w engine.Write) bool {
 			tx := e.locks[w.Key]
 			return tx != nil && tx != own
 		})

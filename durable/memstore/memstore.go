@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package memstore is a [durable.Store] in memory, for tests: it keeps nothing beyond the process, needs no
+// Package memstore is a [engine.Store] in memory, for tests: it keeps nothing beyond the process, needs no
 // directory, starts no goroutine, and so works inside a testing/synctest bubble.
 package memstore
 
@@ -9,11 +9,12 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/google/btree"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Store is a durable.Store in memory.
+// A Store is a engine.Store in memory.
 type Store struct {
 	mu      sync.RWMutex // protects below
 	keys    *tree        // by key,
@@ -25,7 +26,7 @@ type Store struct {
 	settings []byte
 }
 
-type tree = btree.BTreeG[durable.Record]
+type tree = btree.BTreeG[engine.Record]
 
 var errClosed = errors.New("memstore: the store is closed")
 
@@ -34,8 +35,8 @@ func New() *Store {
 	return &Store{keys: btree.NewG(32, byKey), due: btree.NewG(32, byDue), failing: btree.NewG(32, byKey)}
 }
 
-func byKey(a, b durable.Record) bool { return a.Key < b.Key }
-func byDue(a, b durable.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
+func byKey(a, b engine.Record) bool { return a.Key < b.Key }
+func byDue(a, b engine.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
 
 // Reopen returns a store with what was committed to s until now, as the next process would find it after this
 // one has crashed. The two have nothing in common.
@@ -52,8 +53,8 @@ func (s *Store) SetFault(err error) {
 	s.fault = err
 }
 
-// Commit is that of durable.Store, and so are the others.
-func (s *Store) Commit(changes []durable.Change) error {
+// Commit is that of engine.Store, and so are the others.
+func (s *Store) Commit(changes []engine.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -63,18 +64,18 @@ func (s *Store) Commit(changes []durable.Change) error {
 		return s.fault
 	}
 	for _, c := range changes {
-		old := durable.Record{Key: c.Key, Due: c.From}
-		if c.From != durable.None {
+		old := engine.Record{Key: c.Key, Due: c.From}
+		if c.From != engine.None {
 			s.due.Delete(old)
 		}
 		if c.WasFailing {
 			s.failing.Delete(old)
 		}
-		if c.Due == durable.None {
+		if c.Due == engine.None {
 			s.keys.Delete(old)
 			continue
 		}
-		r := durable.Record{Key: c.Key, Due: c.Due, Data: append([]byte(nil), c.Data...)}
+		r := engine.Record{Key: c.Key, Due: c.Due, Data: append([]byte(nil), c.Data...)}
 		s.keys.ReplaceOrInsert(r)
 		s.due.ReplaceOrInsert(r)
 		if c.Failing {
@@ -84,45 +85,45 @@ func (s *Store) Commit(changes []durable.Change) error {
 	return nil
 }
 
-func (s *Store) Get(key string) (r durable.Record, ok bool, err error) {
+func (s *Store) Get(key string) (r engine.Record, ok bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return r, false, errClosed
 	}
-	r, ok = s.keys.Get(durable.Record{Key: key})
+	r, ok = s.keys.Get(engine.Record{Key: key})
 	return handOut(r), ok, nil
 }
 
-func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
+func (s *Store) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	order, err := s.snapshot(s.due)
-	from := durable.Record{Key: after.Key, Due: after.Due}
-	return walk(order, err, from, func(r durable.Record) (in, more bool) {
+	from := engine.Record{Key: after.Key, Due: after.Due}
+	return walk(order, err, from, func(r engine.Record) (in, more bool) {
 		return r.Position() != after, r.Due <= until
 	})
 }
 
-func (s *Store) ByKey(from string) iter.Seq2[durable.Record, error] {
+func (s *Store) ByKey(from string) iter.Seq2[engine.Record, error] {
 	order, err := s.snapshot(s.keys)
-	return walk(order, err, durable.Record{Key: from}, all)
+	return walk(order, err, engine.Record{Key: from}, all)
 }
 
-func (s *Store) Failing(from string) iter.Seq2[durable.Record, error] {
+func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 	order, err := s.snapshot(s.failing)
-	return walk(order, err, durable.Record{Key: from}, all)
+	return walk(order, err, engine.Record{Key: from}, all)
 }
 
-func all(durable.Record) (in, more bool) { return true, true }
+func all(engine.Record) (in, more bool) { return true, true }
 
 // walk yields the records from one on that are in, while there are more.
-func walk(order *tree, err error, from durable.Record, is func(durable.Record) (in, more bool),
-) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func walk(order *tree, err error, from engine.Record, is func(engine.Record) (in, more bool),
+) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		if err != nil {
-			yield(durable.Record{}, err)
+			yield(engine.Record{}, err)
 			return
 		}
-		order.AscendGreaterOrEqual(from, func(r durable.Record) bool {
+		order.AscendGreaterOrEqual(from, func(r engine.Record) bool {
 			in, more := is(r)
 			return !in || more && yield(handOut(r), nil)
 		})
@@ -136,7 +137,7 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 			yield("", err)
 			return
 		}
-		order.Ascend(func(r durable.Record) bool { return yield(r.Key, nil) })
+		order.Ascend(func(r engine.Record) bool { return yield(r.Key, nil) })
 	}
 }
 
@@ -150,7 +151,7 @@ func (s *Store) snapshot(of *tree) (*tree, error) {
 	return of.Clone(), nil
 }
 
-func handOut(r durable.Record) durable.Record {
+func handOut(r engine.Record) engine.Record {
 	r.Data = append([]byte(nil), r.Data...)
 	return r
 }

@@ -7,7 +7,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
@@ -15,7 +16,7 @@ import (
 func TestStore_keepsTheContract(t *testing.T) {
 	storetest.Test(t, func(*testing.T) storetest.Open {
 		s := memstore.New()
-		return func() (durable.Store, error) {
+		return func() (engine.Store, error) {
 			s = s.Reopen()
 			return s, nil
 		}
@@ -24,7 +25,7 @@ func TestStore_keepsTheContract(t *testing.T) {
 
 func TestStore_closed_saysSo(t *testing.T) {
 	s := memstore.New()
-	if err := s.Commit([]durable.Change{{Key: "k", From: durable.None, Due: 1}}); err != nil {
+	if err := s.Commit([]engine.Change{{Key: "k", From: engine.None, Due: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -36,7 +37,7 @@ func TestStore_closed_saysSo(t *testing.T) {
 	if _, _, err := s.Get("k"); err == nil {
 		t.Error("a closed store answers Get")
 	}
-	for _, err := range s.Due(durable.Position{}, math.MaxInt64) {
+	for _, err := range s.Due(engine.Position{}, math.MaxInt64) {
 		if err == nil {
 			t.Error("a closed store yields records")
 		}
@@ -52,7 +53,7 @@ func TestSetFault_failsCommits_untilItEnds(t *testing.T) {
 	s := memstore.New()
 	full := errors.New("full")
 	s.SetFault(full)
-	add := []durable.Change{{Key: "k", From: durable.None, Due: 1}}
+	add := []engine.Change{{Key: "k", From: engine.None, Due: 1}}
 	if err := s.Commit(add); !errors.Is(err, full) || s.Len() != 0 {
 		t.Errorf("with a fault: %v, %d records", err, s.Len())
 	}

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
@@ -20,11 +21,11 @@ import (
 func TestBackup_keepsTheContract(t *testing.T) {
 	storetest.TestBackup(t, func(t *testing.T) storetest.Open {
 		dir := filepath.Join(t.TempDir(), "store")
-		return func() (durable.Store, error) { return pebble.Open(dir) }
+		return func() (engine.Store, error) { return pebble.Open(dir) }
 	}, func(t *testing.T, copy io.Reader) storetest.Open {
 		dir := t.TempDir()
 		err := unpack(dir, copy)
-		return func() (durable.Store, error) {
+		return func() (engine.Store, error) {
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +62,7 @@ func TestBackup_withoutItsLastFile_isNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Commit([]durable.Change{{Key: "a", From: durable.None, Due: 1}}); err != nil {
+	if err := s.Commit([]engine.Change{{Key: "a", From: engine.None, Due: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	var copy bytes.Buffer
@@ -103,7 +104,7 @@ func TestOpen_afterABackupThatDied_removesItsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Commit([]durable.Change{{Key: "a", From: durable.None, Due: 1}}), s.Close()); err != nil {
+	if err := errors.Join(s.Commit([]engine.Change{{Key: "a", From: engine.None, Due: 1}}), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	left := filepath.Join(dir, "BACKUP")
@@ -141,13 +142,13 @@ func TestBackup_whileTablesAreCompacted_takesNothing(t *testing.T) {
 	}
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
 	put := func(round int) {
-		var all []durable.Change
+		var all []engine.Change
 		for i := range 64 {
-			from := int64(durable.None)
+			from := int64(engine.None)
 			if round > 0 {
 				from = int64(round - 1)
 			}
-			all = append(all, durable.Change{Key: fmt.Sprint(i), From: from, Due: int64(round), Data: data})
+			all = append(all, engine.Change{Key: fmt.Sprint(i), From: from, Due: int64(round), Data: data})
 		}
 		if err := s.Commit(all); err != nil {
 			t.Fatal(err)
@@ -171,7 +172,7 @@ func TestBackup_whileTablesAreCompacted_takesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		for r, err := range c.Due(durable.Position{Due: durable.None}, 100) {
+		for r, err := range c.Due(engine.Position{Due: engine.None}, 100) {
 			if err != nil || r.Due != int64(round) || !bytes.Equal(r.Data, data) {
 				t.Fatalf("round %d: %d, %v", round, r.Due, err)
 			}

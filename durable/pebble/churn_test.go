@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -42,7 +44,7 @@ const churnRoom = 12
 type churn struct {
 	t     *testing.T
 	batch int // how many cycles are one commit
-	store durable.Store
+	store engine.Store
 	rnd   *rand.Rand
 	head  []byte // of the data of each task, before the payload
 	tasks []churned
@@ -80,12 +82,12 @@ func (c *churn) next() churned {
 	return churned{c.made, time.Now().Add(24*time.Hour).UnixNano() + c.rnd.Int64N(int64(24*time.Hour))}
 }
 
-func (c *churn) add(task churned) durable.Change {
+func (c *churn) add(task churned) engine.Change {
 	c.bytes += c.size(task)
-	return durable.Change{Key: task.key(), From: durable.None, Due: task.due, Data: c.data(task)}
+	return engine.Change{Key: task.key(), From: engine.None, Due: task.due, Data: c.data(task)}
 }
 
-func (c *churn) commit(changes []durable.Change) {
+func (c *churn) commit(changes []engine.Change) {
 	c.t.Helper()
 	if err := c.store.Commit(changes); err != nil {
 		c.t.Fatal(err)
@@ -95,7 +97,7 @@ func (c *churn) commit(changes []durable.Change) {
 // fill adds the tasks that are live in the beginning.
 func (c *churn) fill(live int) {
 	for len(c.tasks) < live {
-		var changes []durable.Change
+		var changes []engine.Change
 		for range min(c.batch, live-len(c.tasks)) {
 			task := c.next()
 			c.tasks = append(c.tasks, task)
@@ -107,13 +109,13 @@ func (c *churn) fill(live int) {
 
 // cycle removes tasks and adds as many, in one commit.
 func (c *churn) cycle() {
-	changes := make([]durable.Change, 0, 2*c.batch)
+	changes := make([]engine.Change, 0, 2*c.batch)
 	for range c.batch {
 		old := &c.tasks[c.rnd.IntN(len(c.tasks))]
 		if old.number > c.made-uint64(len(changes)/2) {
 			continue // it was added by this commit
 		}
-		changes = append(changes, durable.Change{Key: old.key(), From: old.due, Due: durable.None})
+		changes = append(changes, engine.Change{Key: old.key(), From: old.due, Due: engine.None})
 		c.bytes -= c.size(*old)
 		*old = c.next()
 		changes = append(changes, c.add(*old))
@@ -168,7 +170,7 @@ func (c *churn) check() {
 		want += hash(task.key(), task.due, c.data(task))
 	}
 	n := 0
-	for r, err := range c.store.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+	for r, err := range c.store.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -184,7 +186,7 @@ func (c *churn) check() {
 func TestChurn_directoryStaysBounded(t *testing.T) {
 	live, batch, memTable := 10_000, 100, int64(64<<10)
 	dir, files := "store", vfs.FS(vfs.NewMem())
-	open := func() (durable.Store, error) { return pebble.OpenOn(dir, files) }
+	open := func() (engine.Store, error) { return pebble.OpenOn(dir, files) }
 	if testing.Short() {
 		live = 1_000
 	}
@@ -195,7 +197,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 		}
 		dir, files = filepath.Join(t.TempDir(), "store"), vfs.Default
 		batch, memTable = 5000, 32<<20
-		open = func() (durable.Store, error) { return pebble.Open(dir) }
+		open = func() (engine.Store, error) { return pebble.Open(dir) }
 	}
 	store, err := open()
 	if err != nil {
@@ -224,7 +226,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	t.Logf("the directory had at most %.0f %% of what it may have", 100*c.most)
 	c.check()
 	first := recordOf(t, durable.Task{Key: "first", Kind: "first", At: time.Now().Add(-time.Second)})
-	c.commit([]durable.Change{{Key: first.Key, From: durable.None, Due: first.Due, Data: first.Data}})
+	c.commit([]engine.Change{{Key: first.Key, From: engine.None, Due: first.Due, Data: first.Data}})
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

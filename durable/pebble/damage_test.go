@@ -26,9 +26,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
@@ -59,7 +60,7 @@ const (
 type state struct {
 	Name  string
 	Files map[string][]byte
-	Want  map[string]durable.Record
+	Want  map[string]engine.Record
 	Older map[string][][]byte // the contents that a file had at earlier moments
 }
 
@@ -177,9 +178,9 @@ type verdict struct {
 
 // A trial is a damaged store.
 type trial struct {
-	open   func() (durable.Store, error)
+	open   func() (engine.Store, error)
 	repair func() // puts the undamaged bytes back
-	want   map[string]durable.Record
+	want   map[string]engine.Record
 }
 
 // judge opens the store and reads everything.
@@ -189,7 +190,7 @@ func (t trial) judge() (v verdict) {
 		return v
 	}
 	admitted := func(err error) bool {
-		return errors.Is(err, durable.ErrCorrupt)
+		return errors.Is(err, engine.ErrCorrupt)
 	}
 	for _, noticed := range []string{"open", "later"} {
 		s, err := t.open()
@@ -241,9 +242,9 @@ func (t trial) judge() (v verdict) {
 
 // readTrue reads everything in all ways there are. The error is that of the store, or says which of its
 // answers do not fit together.
-func readTrue(s durable.Store) (map[string]durable.Record, error) {
-	all := map[string]durable.Record{}
-	for r, err := range s.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+func readTrue(s engine.Store) (map[string]engine.Record, error) {
+	all := map[string]engine.Record{}
+	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			return all, err
 		}
@@ -289,7 +290,7 @@ func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	damaged := d.apply(s)
 	put(damaged)
 	return trial{
-		open: func() (durable.Store, error) { return pebble.OpenOn("store", files) },
+		open: func() (engine.Store, error) { return pebble.OpenOn("store", files) },
 		want: s.Want,
 		repair: func() {
 			whole := map[string][]byte{}
@@ -369,13 +370,13 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		}
 		states = append(states, state{name, files, h.states[len(h.states)-1], had})
 	}
-	commit := func(s durable.Store, n, step int) {
+	commit := func(s engine.Store, n, step int) {
 		for range n / step {
 			must(h.commit(s, step))
 			look()
 		}
 	}
-	open := func() durable.Store {
+	open := func() engine.Store {
 		s, err := pebble.OpenOn("store", mem)
 		must(err)
 		for _, err := range s.Keys() { // the store deletes nothing before this walk
@@ -384,7 +385,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		look()
 		return s
 	}
-	kill := func(s durable.Store) durable.Store {
+	kill := func(s engine.Store) engine.Store {
 		look()
 		dead := mem
 		mem = memOf(t, files)
@@ -419,10 +420,10 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 	commit(s, 5, 5)
 	keep("compacted")
 	now := maps.Clone(h.states[len(h.states)-1])
-	var removed []durable.Change
+	var removed []engine.Change
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		if len(removed) == 0 || h.rnd.IntN(10) > 0 {
-			removed = append(removed, durable.Change{Key: key, From: now[key].Due, Due: durable.None})
+			removed = append(removed, engine.Change{Key: key, From: now[key].Due, Due: engine.None})
 			delete(now, key)
 		}
 	}
@@ -765,10 +766,10 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 
 // A lyingStore is a store whose answers are not all true.
 type lyingStore struct {
-	durable.Store
-	hide   string                              // a key that is in no answer
-	alter  func(durable.Record) durable.Record // what the walk over the due times has in place of a record
-	fail   error                               // how that walk ends
+	engine.Store
+	hide   string                            // a key that is in no answer
+	alter  func(engine.Record) engine.Record // what the walk over the due times has in place of a record
+	fail   error                             // how that walk ends
 	closed error
 }
 
@@ -779,8 +780,8 @@ func (s *lyingStore) Len() int {
 	return s.Store.Len()
 }
 
-func (s *lyingStore) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (s *lyingStore) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		for r, err := range s.Store.Due(after, until) {
 			if err == nil && r.Key == s.hide {
 				continue
@@ -793,7 +794,7 @@ func (s *lyingStore) Due(after durable.Position, until int64) iter.Seq2[durable.
 			}
 		}
 		if s.fail != nil {
-			yield(durable.Record{}, s.fail)
+			yield(engine.Record{}, s.fail)
 		}
 	}
 }
@@ -824,8 +825,8 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	}
 	want := h.states[20]
 	one := slices.Sorted(maps.Keys(want))[0]
-	open := func(lie lyingStore) func() (durable.Store, error) {
-		return func() (durable.Store, error) {
+	open := func(lie lyingStore) func() (engine.Store, error) {
+		return func() (engine.Store, error) {
 			s, err := pebble.OpenOn("store", whole)
 			lie := lie
 			lie.Store = s
@@ -833,17 +834,17 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 		}
 	}
 	honest := open(lyingStore{})
-	refuses := func(err error) func() (durable.Store, error) {
-		return func() (durable.Store, error) { return nil, err }
+	refuses := func(err error) func() (engine.Store, error) {
+		return func() (engine.Store, error) { return nil, err }
 	}
-	corrupt := fmt.Errorf("a block: %w", durable.ErrCorrupt)
-	otherData := func(r durable.Record) durable.Record {
+	corrupt := fmt.Errorf("a block: %w", engine.ErrCorrupt)
+	otherData := func(r engine.Record) engine.Record {
 		if r.Key == one {
 			r.Data = append(r.Data, 'x')
 		}
 		return r
 	}
-	otherDue := func(r durable.Record) durable.Record {
+	otherDue := func(r engine.Record) engine.Record {
 		if r.Key == one {
 			r.Due++
 		}
@@ -851,10 +852,10 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	}
 	fewer := maps.Clone(want)
 	delete(fewer, one)
-	type opens []func() (durable.Store, error) // the first, the second and so on
+	type opens []func() (engine.Store, error) // the first, the second and so on
 	for what, c := range map[string]struct {
 		opens   opens
-		want    map[string]durable.Record
+		want    map[string]engine.Record
 		noticed string
 		fault   string
 	}{
@@ -872,7 +873,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 		"the open says it is corrupt":    {opens: opens{refuses(corrupt), honest}, noticed: "open"},
 		"the next open says so":          {opens: opens{honest, refuses(corrupt), honest}, noticed: "later"},
 		"the open fails":                 {opens: opens{refuses(syscall.EIO), honest}, fault: "the open fails with another"},
-		"another version":                {opens: opens{refuses(durable.ErrVersion), honest}, fault: "the open fails with another"},
+		"another version":                {opens: opens{refuses(engine.ErrVersion), honest}, fault: "the open fails with another"},
 		"repaired, it does not open":     {opens: opens{refuses(corrupt), refuses(corrupt)}, fault: "does not open"},
 		"repaired, one is hidden":        {opens: opens{refuses(corrupt), open(lyingStore{hide: one})}, fault: "repaired, of"},
 		"repaired, a read fails":         {opens: opens{refuses(corrupt), open(lyingStore{fail: corrupt})}, fault: "repaired, of"},
@@ -882,7 +883,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 		}
 		opened, repaired := 0, 0
 		v := trial{
-			open:   func() (durable.Store, error) { opened++; return c.opens[opened-1]() },
+			open:   func() (engine.Store, error) { opened++; return c.opens[opened-1]() },
 			repair: func() { repaired++ },
 			want:   c.want,
 		}.judge()

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // A directory is a store if it has a file that says so, and in which format. It is written before Pebble makes
@@ -84,11 +85,11 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, inventoryName)
+		return nil, fmt.Errorf("%w: %s is missing", engine.ErrCorrupt, inventoryName)
 	case err != nil:
 		return nil, err
 	case !formatted && len(list) > 0:
-		return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, formatName)
+		return nil, fmt.Errorf("%w: %s is missing", engine.ErrCorrupt, formatName)
 	}
 	if len(list) == 0 {
 		if err := removeBeginnings(files, dir); err != nil || formatted {
@@ -136,9 +137,9 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	}
 	switch {
 	case !ok:
-		return false, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, formatName)
+		return false, fmt.Errorf("%w: %s is damaged", engine.ErrCorrupt, formatName)
 	case is != format && is != format3 && is != format2:
-		return false, fmt.Errorf("%w: %q, this program reads %q", durable.ErrVersion, is, format)
+		return false, fmt.Errorf("%w: %q, this program reads %q", engine.ErrVersion, is, format)
 	}
 	return true, nil
 }
@@ -164,7 +165,7 @@ func checkPebbleVersion(name string) error {
 	}
 	_, version, _ := strings.Cut(marked, ".")
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil && v > uint64(pebble.FormatNewest) {
-		return fmt.Errorf("%w: format %d of Pebble, this program reads up to %d", durable.ErrVersion, v, pebble.FormatNewest)
+		return fmt.Errorf("%w: format %d of Pebble, this program reads up to %d", engine.ErrVersion, v, pebble.FormatNewest)
 	}
 	return nil
 }
@@ -184,7 +185,7 @@ func removeBeginnings(files vfs.FS, dir string) error {
 		case err != nil:
 			return err
 		case isTable(name), isLog(name) && info.Size() > 0:
-			return fmt.Errorf("%w: %s does not list %s, which has tasks", durable.ErrCorrupt, inventoryName, name)
+			return fmt.Errorf("%w: %s does not list %s, which has tasks", engine.ErrCorrupt, inventoryName, name)
 		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
 			beginnings = append(beginnings, path)
 		case name != formatName && name != inventoryName && foreign(name):

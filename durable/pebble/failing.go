@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -17,24 +19,24 @@ var rowIndexed = []byte("mindexed")
 func appendFailingRow(b []byte, key string) []byte { return append(append(b, 'f'), key...) }
 
 // ByKey walks over the records from the key on, in order of the key.
-func (s *Store) ByKey(from string) iter.Seq2[durable.Record, error] {
+func (s *Store) ByKey(from string) iter.Seq2[engine.Record, error] {
 	return s.walkKeys(appendKeyRow(nil, from), []byte("l"))
 }
 
 // Failing is ByKey for the failing records.
-func (s *Store) Failing(from string) iter.Seq2[durable.Record, error] {
+func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.walkKeys(appendFailingRow(nil, from), []byte("g"))
 }
 
 // walkKeys walks over rows that have the due time of the record under its key.
-func (s *Store) walkKeys(from, to []byte) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (s *Store) walkKeys(from, to []byte) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		snapshot := s.db.NewSnapshot()
 		defer func() { _ = snapshot.Close() }()
 		bounds := &pebble.IterOptions{LowerBound: from, UpperBound: to}
 		err := walk(snapshot, bounds, func(row, value []byte) (more bool, err error) {
 			if len(value) != 8 {
-				return false, fmt.Errorf("%w: row %x is %x", durable.ErrCorrupt, row, value)
+				return false, fmt.Errorf("%w: row %x is %x", engine.ErrCorrupt, row, value)
 			}
 			r, err := record(snapshot, string(row[1:]), disorderly(binary.BigEndian.Uint64(value)))
 			if err != nil {
@@ -43,7 +45,7 @@ func (s *Store) walkKeys(from, to []byte) iter.Seq2[durable.Record, error] {
 			return yield(r, nil), nil
 		})
 		if err = s.check(err); err != nil {
-			yield(durable.Record{}, err)
+			yield(engine.Record{}, err)
 		}
 	}
 }
@@ -73,8 +75,8 @@ func (x *indexer) see(snapshot pebble.Reader, key string) error {
 }
 
 // failing reports whether the record is. One that cannot be read is not.
-func failing(r durable.Record) bool {
-	task, err := r.Info()
+func failing(r engine.Record) bool {
+	task, err := durable.InfoOf(r)
 	return err == nil && task.Attempts > 0
 }
 
@@ -83,14 +85,14 @@ func (x *indexer) make() error {
 	s := x.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var changes []durable.Change
+	var changes []engine.Change
 	for _, key := range x.found {
 		r, ok, err := get(s.db, key) // between two commits
 		if err != nil {
 			return noData(err, key)
 		}
 		if ok && failing(r) {
-			changes = append(changes, durable.Change{
+			changes = append(changes, engine.Change{
 				Key: key, From: r.Due, Due: r.Due, Data: r.Data, WasFailing: true, Failing: true,
 			})
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -54,15 +56,15 @@ func TestOpen_format2_findsWhatFails(t *testing.T) {
 	}
 	fine, failing := format2Records(t)
 	const tasks = 3000
-	model := make(map[string]durable.Record)
-	var changes []durable.Change
+	model := make(map[string]engine.Record)
+	var changes []engine.Change
 	for i := range tasks {
-		c := durable.Change{Key: fmt.Sprintf("k%04d", i), From: durable.None, Due: int64(i % 97), Data: fine}
+		c := engine.Change{Key: fmt.Sprintf("k%04d", i), From: engine.None, Due: int64(i % 97), Data: fine}
 		if i%2 == 0 {
 			c.Data = failing
 		}
 		changes = append(changes, c)
-		model[c.Key] = durable.Record{Key: c.Key, Due: c.Due, Data: c.Data}
+		model[c.Key] = engine.Record{Key: c.Key, Due: c.Due, Data: c.Data}
 	}
 	if err := errors.Join(s.Commit(changes), s.Close()); err != nil {
 		t.Fatal(err)
@@ -77,16 +79,16 @@ func TestOpen_format2_findsWhatFails(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "FORMAT")); !strings.HasPrefix(string(text), "timewheel/durable 4\n") {
 		t.Errorf("the format is %q, %v", text, err)
 	}
-	commit := func(key string, next *durable.Change) {
+	commit := func(key string, next *engine.Change) {
 		t.Helper()
 		was := model[key]
-		c := durable.Change{Key: key, From: was.Due, Due: durable.None, WasFailing: len(was.Data) == len(failing)}
+		c := engine.Change{Key: key, From: was.Due, Due: engine.None, WasFailing: len(was.Data) == len(failing)}
 		delete(model, key)
 		if next != nil {
 			c.Due, c.Data, c.Failing = next.Due, next.Data, next.Failing
-			model[key] = durable.Record{Key: key, Due: c.Due, Data: c.Data}
+			model[key] = engine.Record{Key: key, Due: c.Due, Data: c.Data}
 		}
-		if err := s.Commit([]durable.Change{c}); err != nil {
+		if err := s.Commit([]engine.Change{c}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,10 +129,10 @@ func TestOpen_format2_findsWhatFails(t *testing.T) {
 		switch n++; { // before the walk, and behind it
 		case n%100 == 1:
 			commit(fmt.Sprintf("k%04d", n-1), nil)
-			commit(fmt.Sprintf("k%04d", tasks-n), &durable.Change{Due: 5, Data: failing, Failing: true})
+			commit(fmt.Sprintf("k%04d", tasks-n), &engine.Change{Due: 5, Data: failing, Failing: true})
 		case n%100 == 51:
-			commit(fmt.Sprintf("k%04d", n-1), &durable.Change{Due: model[fmt.Sprintf("k%04d", n-1)].Due, Data: fine})
-			commit(fmt.Sprintf("k%04d", tasks-n), &durable.Change{Due: 98, Data: failing, Failing: true})
+			commit(fmt.Sprintf("k%04d", n-1), &engine.Change{Due: model[fmt.Sprintf("k%04d", n-1)].Due, Data: fine})
+			commit(fmt.Sprintf("k%04d", tasks-n), &engine.Change{Due: 98, Data: failing, Failing: true})
 		}
 	}
 	check()
@@ -144,7 +146,7 @@ func TestOpen_format2_findsWhatFails(t *testing.T) {
 	}
 }
 
-func lines(t *testing.T, walk func(yield func(durable.Record, error) bool)) (all []string) {
+func lines(t *testing.T, walk func(yield func(engine.Record, error) bool)) (all []string) {
 	t.Helper()
 	for r, err := range walk {
 		if err != nil {

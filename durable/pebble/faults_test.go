@@ -17,9 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
@@ -88,10 +89,10 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 					testkit.Returns(t, "a commit", func() { err = h.commit(s, 400) })
 					made := h.made.Load()
 					on.Store(false)
-					var failed durable.FailureReporter = s
+					var failed engine.FailureReporter = s
 					if hit.Load() > 0 {
 						testkit.Returns(t, "the store that has failed", func() { <-failed.Failed() })
-						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), durable.ErrCorrupt) {
+						if !errors.Is(failed.Err(), errno) || errors.Is(failed.Err(), engine.ErrCorrupt) {
 							t.Errorf("the store has failed with %v", failed.Err())
 						}
 						if err == nil {
@@ -210,8 +211,8 @@ func fewFiles(dir string, limit uint64) {
 	}
 	made := 0
 	for ; made < 3000 && err == nil; made++ {
-		err = s.Commit([]durable.Change{{
-			Key: fmt.Sprint("key", made), From: durable.None, Due: int64(made), Data: make([]byte, 1000),
+		err = s.Commit([]engine.Change{{
+			Key: fmt.Sprint("key", made), From: engine.None, Due: int64(made), Data: make([]byte, 1000),
 		}})
 	}
 	if err != nil {
@@ -235,15 +236,15 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Tables of several hundred KB, so that most of them is not read at the open.
-			put := func(s durable.Store, from, to int) error {
+			put := func(s engine.Store, from, to int) error {
 				rnd := rand.New(rand.NewPCG(1, 1))
 				for i := from; i < to; i++ {
 					data := make([]byte, 3000)
 					for j := range data {
 						data[j] = byte(rnd.Uint32())
 					}
-					c := durable.Change{Key: fmt.Sprint("key", i), From: durable.None, Due: int64(i % 97), Data: data}
-					if err := s.Commit([]durable.Change{c}); err != nil {
+					c := engine.Change{Key: fmt.Sprint("key", i), From: engine.None, Due: int64(i % 97), Data: data}
+					if err := s.Commit([]engine.Change{c}); err != nil {
 						return err
 					}
 				}
@@ -276,14 +277,14 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			} else {
 				testkit.Returns(t, "a commit", func() { err = put(s, 1000, 4000) })
 			}
-			if !errors.Is(err, durable.ErrCorrupt) {
+			if !errors.Is(err, engine.ErrCorrupt) {
 				t.Errorf("the %s: %v", who, err)
 			}
-			if err := s.Commit(nil); !errors.Is(err, durable.ErrCorrupt) {
+			if err := s.Commit(nil); !errors.Is(err, engine.ErrCorrupt) {
 				t.Errorf("a commit after it: %v", err)
 			}
 			testkit.Returns(t, "Close", func() {
-				if err := s.Close(); !errors.Is(err, durable.ErrCorrupt) {
+				if err := s.Close(); !errors.Is(err, engine.ErrCorrupt) {
 					t.Errorf("Close: %v", err)
 				}
 			})
@@ -414,7 +415,7 @@ func TestOpen_laterFormatOfPebble_isErrVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, mem, "store/marker.format-version.999999.999", nil)
-	if _, err := pebble.OpenOn("store", mem); !errors.Is(err, durable.ErrVersion) {
+	if _, err := pebble.OpenOn("store", mem); !errors.Is(err, engine.ErrVersion) {
 		t.Errorf("the open: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -27,7 +29,7 @@ func newScheduler(dir string) (*durable.Scheduler, error) {
 }
 
 // recordOf returns the record of a task, as a scheduler writes it.
-func recordOf(t *testing.T, task durable.Task) durable.Record {
+func recordOf(t *testing.T, task durable.Task) engine.Record {
 	t.Helper()
 	store := memstore.New()
 	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))

@@ -13,10 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // An inventory is what the files of a store must hold at least: the record that Pebble does not keep. Pebble
@@ -99,7 +100,7 @@ func readInventory(files vfs.FS, dir string) (inventory, error) {
 		list[name] = e
 	}
 	if !ok || !headed {
-		return nil, fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, inventoryName)
+		return nil, fmt.Errorf("%w: %s is damaged", engine.ErrCorrupt, inventoryName)
 	}
 	return list, nil
 }
@@ -121,7 +122,7 @@ func (list inventory) verify(files vfs.FS, dir string) (inventory, error) {
 	}
 	for name := range list {
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, name)
+			return nil, fmt.Errorf("%w: %s is missing", engine.ErrCorrupt, name)
 		}
 	}
 	now := make(inventory)
@@ -156,7 +157,7 @@ func (e extent) verify(files vfs.FS, path string) error {
 	if is != e {
 		return fmt.Errorf("%w: %s is damaged: "+
 			"of bytes %d to %d there are %d, with the checksum %08x in place of %08x",
-			durable.ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
+			engine.ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
 	}
 	return nil
 }

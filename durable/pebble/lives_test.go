@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
@@ -65,8 +66,8 @@ func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []str
 				}
 			}
 			key := name + strconv.Itoa(i)
-			c := durable.Change{Key: key, From: durable.None, Due: 5, Data: make([]byte, 100+i*997%4000)}
-			if err = s.Commit([]durable.Change{c}); err == nil {
+			c := engine.Change{Key: key, From: engine.None, Due: 5, Data: make([]byte, 100+i*997%4000)}
+			if err = s.Commit([]engine.Change{c}); err == nil {
 				acks <- key
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/pebble"
@@ -26,10 +28,10 @@ func BenchmarkQuestions(b *testing.B) {
 	now := time.Now().UnixNano()
 	const atOnce = 10_000
 	for from := 0; from < tasks; from += atOnce {
-		changes := make([]durable.Change, atOnce)
+		changes := make([]engine.Change, atOnce)
 		for i := range changes {
 			r, _, failing := suite.AskedTask(from+i, now)
-			changes[i] = durable.Change{Key: r.Key, From: durable.None, Due: r.Due, Data: r.Data, Failing: failing}
+			changes[i] = engine.Change{Key: r.Key, From: engine.None, Due: r.Due, Data: r.Data, Failing: failing}
 		}
 		if err := store.Commit(changes); err != nil {
 			b.Fatal(err)

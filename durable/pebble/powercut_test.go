@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
@@ -57,7 +58,7 @@ func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 		}
 		writeFile(t, copied, log, damaged)
 		s, err := pebble.OpenOn("store", copied)
-		if errors.Is(err, durable.ErrCorrupt) {
+		if errors.Is(err, engine.ErrCorrupt) {
 			noticed++
 			writeFile(t, copied, log, whole)
 			wantOpened(t, copied, h, commits)

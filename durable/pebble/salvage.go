@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -222,7 +224,7 @@ func (s *salvager) read(name string, see func(row)) []Damage {
 }
 
 // parse returns what a row says of a task.
-func parse(file int32, r row) (v version, stored durable.Record, task durable.Info, ok bool) {
+func parse(file int32, r row) (v version, stored engine.Record, task durable.Info, ok bool) {
 	v = version{write: r.write, file: file, set: r.set, whole: true}
 	switch {
 	case string(r.name) == string(rowCommits):
@@ -238,7 +240,7 @@ func parse(file int32, r row) (v version, stored durable.Record, task durable.In
 		}
 		stored.Data = r.value
 		var err error
-		if task, err = stored.Info(); err != nil {
+		if task, err = durable.InfoOf(stored); err != nil {
 			v.whole = false
 			break
 		}
@@ -250,8 +252,8 @@ func parse(file int32, r row) (v version, stored durable.Record, task durable.In
 }
 
 // dueRow is the inverse of appendDueRow.
-func dueRow(name string) durable.Record {
-	return durable.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
+func dueRow(name string) engine.Record {
+	return engine.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
 }
 
 // note remembers the row if it is the latest of its name.
@@ -376,7 +378,7 @@ func (s *salvager) countLost() {
 		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {
 			continue
 		}
-		d, ok := s.latest[string(appendDueRow(nil, durable.Position{Due: k.due, Key: name[1:]}))]
+		d, ok := s.latest[string(appendDueRow(nil, engine.Position{Due: k.due, Key: name[1:]}))]
 		if ok && !d.set && d.write >= k.write {
 			continue
 		}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
@@ -73,7 +75,7 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 			if kind == 'k' {
 				p.name, p.value = appendKeyRow(nil, "key"), binary.BigEndian.AppendUint64(nil, orderly(due))
 			} else {
-				p.name = appendDueRow(nil, durable.Position{Due: due, Key: "key"})
+				p.name = appendDueRow(nil, engine.Position{Due: due, Key: "key"})
 				p.value = data[p.generation]
 			}
 			if strings.Contains(text, "?") {
@@ -129,7 +131,7 @@ func generationsOf(t *testing.T, key string, n int) (data [][]byte, generations 
 	for range n {
 		err = errors.Join(err, s.SetTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Hour}))
 		r, _, failed := store.Get(key)
-		info, undecoded := r.Info()
+		info, undecoded := durable.InfoOf(r)
 		if err = errors.Join(err, failed, undecoded); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
@@ -29,8 +31,8 @@ func TestOpen_format3_losesNothing(t *testing.T) {
 	s, err := pebble.OpenFormat3(dir)
 	must(t, err)
 	_, failing := format2Records(t)
-	c := durable.Change{Key: "a", From: durable.None, Due: 7, Data: failing, Failing: true}
-	must(t, s.Commit([]durable.Change{c}))
+	c := engine.Change{Key: "a", From: engine.None, Due: 7, Data: failing, Failing: true}
+	must(t, s.Commit([]engine.Change{c}))
 	must(t, s.Close())
 	s, err = pebble.Open(dir)
 	must(t, err)

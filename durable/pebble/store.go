@@ -17,15 +17,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Store is a [durable.Store] in a directory, a [durable.FailureReporter], a [durable.Backuper], a
-// [durable.SizeReporter] and a [durable.SpaceReporter]. See [Open].
+// A Store is a [engine.Store] in a directory, a [engine.FailureReporter], a [engine.Backuper], a
+// [engine.SizeReporter] and a [engine.SpaceReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
@@ -203,7 +204,7 @@ func (s *Store) openDB(memTable uint64) error {
 	o.EnsureDefaults()
 	// A corruption is an error of the read that meets it, and not the end of the process.
 	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) {
-		s.guard.fail(fmt.Errorf("%w: %s: %w", durable.ErrCorrupt, i.Path, i.Details))
+		s.guard.fail(fmt.Errorf("%w: %s: %w", engine.ErrCorrupt, i.Path, i.Details))
 	}
 	o.EventListener.BackgroundError = func(err error) { s.guard.fail(damaged(err)) }
 	for i := range o.Levels {
@@ -240,7 +241,7 @@ func (s *Store) openDB(memTable uint64) error {
 	// The files are as the inventory lists them. If Pebble cannot read them, and not because of an error of the
 	// system, they are damaged.
 	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
-		return fmt.Errorf("%w: %w", durable.ErrCorrupt, is.err)
+		return fmt.Errorf("%w: %w", engine.ErrCorrupt, is.err)
 	}
 	return is.err
 }
@@ -265,18 +266,18 @@ func (s *Store) readCounts() error {
 
 // damaged makes an error of Pebble wrap ErrCorrupt if it means damage.
 func damaged(err error) error {
-	if err == nil || errors.Is(err, durable.ErrCorrupt) {
+	if err == nil || errors.Is(err, engine.ErrCorrupt) {
 		return err
 	}
 	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", durable.ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 	}
 	return err
 }
 
 // check returns the error of a read. An error that means damage fails the store.
 func (s *Store) check(err error) error {
-	if err = damaged(err); errors.Is(err, durable.ErrCorrupt) {
+	if err = damaged(err); errors.Is(err, engine.ErrCorrupt) {
 		s.guard.fail(err)
 	}
 	return err
@@ -299,7 +300,7 @@ func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err 
 	}
 	defer func() { _ = closer.Close() }()
 	if len(value) != 8*n {
-		return nil, false, fmt.Errorf("%w: row %q is %x", durable.ErrCorrupt, row, value)
+		return nil, false, fmt.Errorf("%w: row %q is %x", engine.ErrCorrupt, row, value)
 	}
 	for i := range n {
 		all = append(all, binary.BigEndian.Uint64(value[8*i:]))
@@ -309,7 +310,7 @@ func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err 
 
 func appendKeyRow(b []byte, key string) []byte { return append(append(b, 'k'), key...) }
 
-func appendDueRow(b []byte, p durable.Position) []byte {
+func appendDueRow(b []byte, p engine.Position) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, 'd'), orderly(p.Due))
 	return append(b, p.Key...)
 }
@@ -319,7 +320,7 @@ func orderly(due int64) uint64  { return uint64(due) ^ 1<<63 }
 func disorderly(n uint64) int64 { return int64(n ^ 1<<63) }
 
 // Commit makes all of the changes or none, and syncs them to the disk.
-func (s *Store) Commit(changes []durable.Change) error {
+func (s *Store) Commit(changes []engine.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usableLocked(); err != nil {
@@ -329,7 +330,7 @@ func (s *Store) Commit(changes []durable.Change) error {
 }
 
 // commitLocked makes the changes, and keeps the settings, if there are any.
-func (s *Store) commitLocked(changes []durable.Change, settings []byte) error {
+func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 	b, length, sum, err := s.batch(changes, settings)
 	if err != nil {
 		return errors.Join(err, b.Close())
@@ -397,7 +398,7 @@ func (s *Store) commitBatches() {
 }
 
 // batch returns what is to be committed as Pebble takes it, and what the counts are then.
-func (s *Store) batch(changes []durable.Change, settings []byte,
+func (s *Store) batch(changes []engine.Change, settings []byte,
 ) (b *pebble.Batch, length int64, sum uint64, err error) {
 	size := len(settings)
 	for _, c := range changes {
@@ -416,8 +417,8 @@ func (s *Store) batch(changes []durable.Change, settings []byte,
 		}
 	}
 	for _, c := range changes {
-		if c.From != durable.None {
-			row = appendDueRow(row[:0], durable.Position{Due: c.From, Key: c.Key})
+		if c.From != engine.None {
+			row = appendDueRow(row[:0], engine.Position{Due: c.From, Key: c.Key})
 			length--
 			sum -= xxhash.Sum64(row)
 			if c.From != c.Due {
@@ -428,7 +429,7 @@ func (s *Store) batch(changes []durable.Change, settings []byte,
 			row = appendFailingRow(row[:0], c.Key)
 			remove(row)
 		}
-		if c.Due == durable.None {
+		if c.Due == engine.None {
 			row = appendKeyRow(row[:0], c.Key)
 			remove(row)
 			continue
@@ -437,7 +438,7 @@ func (s *Store) batch(changes []durable.Change, settings []byte,
 			row = appendKeyRow(row[:0], c.Key)
 			set(row, binary.BigEndian.AppendUint64(nil, orderly(c.Due)))
 		}
-		row = appendDueRow(row[:0], durable.Position{Due: c.Due, Key: c.Key})
+		row = appendDueRow(row[:0], engine.Position{Due: c.Due, Key: c.Key})
 		length++
 		sum += xxhash.Sum64(row)
 		set(row, c.Data)
@@ -461,7 +462,7 @@ func (s *Store) batch(changes []durable.Change, settings []byte,
 }
 
 // Get returns the record of the key, and whether there is one.
-func (s *Store) Get(key string) (durable.Record, bool, error) {
+func (s *Store) Get(key string) (engine.Record, bool, error) {
 	r, ok, err := get(s.db, key)
 	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
 		snapshot := s.db.NewSnapshot()
@@ -476,24 +477,24 @@ func (s *Store) Get(key string) (durable.Record, bool, error) {
 // damaged.
 func noData(err error, key string) error {
 	if errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("%w: no data of %q", durable.ErrCorrupt, key)
+		return fmt.Errorf("%w: no data of %q", engine.ErrCorrupt, key)
 	}
 	return err
 }
 
 // get returns pebble.ErrNotFound if there is the first row of a record and not the second.
-func get(from pebble.Reader, key string) (durable.Record, bool, error) {
+func get(from pebble.Reader, key string) (engine.Record, bool, error) {
 	n, ok, err := numbers(from, appendKeyRow(nil, key), 1)
 	if err != nil || !ok {
-		return durable.Record{}, false, err
+		return engine.Record{}, false, err
 	}
 	r, err := record(from, key, disorderly(n[0]))
 	return r, err == nil, err
 }
 
 // record returns the record that has the due time. It returns pebble.ErrNotFound if there is none.
-func record(from pebble.Reader, key string, due int64) (durable.Record, error) {
-	r := durable.Record{Key: key, Due: due}
+func record(from pebble.Reader, key string, due int64) (engine.Record, error) {
+	r := engine.Record{Key: key, Due: due}
 	data, closer, err := from.Get(appendDueRow(nil, r.Position()))
 	if err != nil {
 		return r, err
@@ -503,21 +504,21 @@ func record(from pebble.Reader, key string, due int64) (durable.Record, error) {
 }
 
 // Due walks over the records after the position and up to the due time, in order.
-func (s *Store) Due(after durable.Position, until int64) iter.Seq2[durable.Record, error] {
-	return func(yield func(durable.Record, error) bool) {
+func (s *Store) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
 		bounds := &pebble.IterOptions{LowerBound: append(appendDueRow(nil, after), 0), UpperBound: []byte("e")}
 		if until < math.MaxInt64 {
-			bounds.UpperBound = appendDueRow(nil, durable.Position{Due: until + 1})
+			bounds.UpperBound = appendDueRow(nil, engine.Position{Due: until + 1})
 		}
 		err := walk(s.db, bounds, func(key, value []byte) (more bool, err error) {
 			if len(key) < 9 {
-				return false, fmt.Errorf("%w: row %x", durable.ErrCorrupt, key)
+				return false, fmt.Errorf("%w: row %x", engine.ErrCorrupt, key)
 			}
 			due := disorderly(binary.BigEndian.Uint64(key[1:]))
-			return yield(durable.Record{Key: string(key[9:]), Due: due, Data: append([]byte(nil), value...)}, nil), nil
+			return yield(engine.Record{Key: string(key[9:]), Due: due, Data: append([]byte(nil), value...)}, nil), nil
 		})
 		if err = s.check(err); err != nil {
-			yield(durable.Record{}, err)
+			yield(engine.Record{}, err)
 		}
 	}
 }
@@ -544,7 +545,7 @@ func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 		bounds := &pebble.IterOptions{LowerBound: []byte("k"), UpperBound: []byte("l")}
 		err := walk(snapshot, bounds, func(key, value []byte) (more bool, err error) {
 			if len(value) != 8 {
-				return false, fmt.Errorf("%w: row %x is %x", durable.ErrCorrupt, key, value)
+				return false, fmt.Errorf("%w: row %x is %x", engine.ErrCorrupt, key, value)
 			}
 			row = append(append(append(row[:0], 'd'), value...), key[1:]...)
 			length++
@@ -581,7 +582,7 @@ func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	}
 	if length != counts[1] || sum != counts[2] {
 		return fmt.Errorf("%w: there are %d tasks with the sum %016x, and %d with the sum %016x were committed",
-			durable.ErrCorrupt, length, sum, counts[1], counts[2])
+			engine.ErrCorrupt, length, sum, counts[1], counts[2])
 	}
 	s.guard.check()
 	return nil

@@ -19,10 +19,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
@@ -30,14 +31,14 @@ import (
 func TestPebble_keepsTheContract(t *testing.T) {
 	storetest.Test(t, func(t *testing.T) storetest.Open {
 		dir := filepath.Join(t.TempDir(), "store")
-		return func() (durable.Store, error) { return pebble.Open(dir) }
+		return func() (engine.Store, error) { return pebble.Open(dir) }
 	})
 }
 
 func TestPebble_smallTables_keepsTheContract(t *testing.T) {
 	storetest.Test(t, func(*testing.T) storetest.Open {
 		files := vfs.NewMem()
-		return func() (durable.Store, error) { return pebble.OpenOn("store", files) }
+		return func() (engine.Store, error) { return pebble.OpenOn("store", files) }
 	})
 }
 
@@ -117,12 +118,12 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, want := range map[string]error{
-		"timewheel/durable 1\n":               durable.ErrVersion, // that of before the first release
-		"timewheel/durable 7\nsum a0bf8856\n": durable.ErrVersion,
-		"timewheel/durable 7\nsum a0bf8857\n": durable.ErrCorrupt,
-		"timewheel/durable 3\n":               durable.ErrCorrupt,
-		"":                                    durable.ErrCorrupt,
-		"nonsense":                            durable.ErrCorrupt,
+		"timewheel/durable 1\n":               engine.ErrVersion, // that of before the first release
+		"timewheel/durable 7\nsum a0bf8856\n": engine.ErrVersion,
+		"timewheel/durable 7\nsum a0bf8857\n": engine.ErrCorrupt,
+		"timewheel/durable 3\n":               engine.ErrCorrupt,
+		"":                                    engine.ErrCorrupt,
+		"nonsense":                            engine.ErrCorrupt,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "FORMAT"), []byte(format), 0o600); err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 		return nil
 	}))
 	_, err = pebble.OpenOn("store", files)
-	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, durable.ErrCorrupt) || errors.Is(err, pebble.ErrLocked) {
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, engine.ErrCorrupt) || errors.Is(err, pebble.ErrLocked) {
 		t.Errorf("the open: %v", err)
 	}
 	_, err = pebble.OpenOn("store", &smallDisk{left})
@@ -270,7 +271,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	damaged[len(whole)/2] ^= 1
 	writeFile(t, left, log, damaged)
 	for range 2 {
-		if _, err := pebble.OpenOn("store", left); !errors.Is(err, durable.ErrCorrupt) {
+		if _, err := pebble.OpenOn("store", left); !errors.Is(err, engine.ErrCorrupt) {
 			t.Errorf("the open: %v", err)
 		}
 		if !slices.Equal(readFile(t, left, log), damaged) {
@@ -316,24 +317,24 @@ func (smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 // A history is what a store should hold after each of its commits.
 type history struct {
 	rnd    *rand.Rand
-	states []map[string]durable.Record
+	states []map[string]engine.Record
 	made   atomic.Int64 // how many commits have returned nil
 }
 
 func newHistory(seed uint64) *history {
-	return &history{rnd: rand.New(rand.NewPCG(seed, 1)), states: []map[string]durable.Record{{}}}
+	return &history{rnd: rand.New(rand.NewPCG(seed, 1)), states: []map[string]engine.Record{{}}}
 }
 
 // next returns the changes of the next commit, and notes what they lead to.
-func (h *history) next() []durable.Change {
+func (h *history) next() []engine.Change {
 	state := maps.Clone(h.states[len(h.states)-1])
-	var all []durable.Change
+	var all []engine.Change
 	for range 1 + h.rnd.IntN(8) {
 		key := fmt.Sprint("key", h.rnd.IntN(200))
-		if slices.ContainsFunc(all, func(c durable.Change) bool { return c.Key == key }) {
+		if slices.ContainsFunc(all, func(c engine.Change) bool { return c.Key == key }) {
 			continue
 		}
-		c := durable.Change{Key: key, From: durable.None, Due: durable.None}
+		c := engine.Change{Key: key, From: engine.None, Due: engine.None}
 		old, ok := state[key]
 		if ok {
 			c.From = old.Due
@@ -343,7 +344,7 @@ func (h *history) next() []durable.Change {
 		} else {
 			c.Due = h.rnd.Int64N(1000)
 			c.Data = []byte(strings.Repeat(fmt.Sprintf("%x", h.rnd.Uint64()), h.rnd.IntN(40)))
-			state[key] = durable.Record{Key: key, Due: c.Due, Data: c.Data}
+			state[key] = engine.Record{Key: key, Due: c.Due, Data: c.Data}
 		}
 		all = append(all, c)
 	}
@@ -352,7 +353,7 @@ func (h *history) next() []durable.Change {
 }
 
 // commit makes n commits, or those up to the first that fails, whose error it returns.
-func (h *history) commit(s durable.Store, n int) error {
+func (h *history) commit(s engine.Store, n int) error {
 	for range n {
 		if err := s.Commit(h.next()); err != nil {
 			return err
@@ -363,9 +364,9 @@ func (h *history) commit(s durable.Store, n int) error {
 }
 
 // readAll returns all that is in the store, and what is wrong with it.
-func readAll(s durable.Store) (map[string]durable.Record, error) {
-	all := map[string]durable.Record{}
-	for r, err := range s.Due(durable.Position{Due: durable.None}, math.MaxInt64) {
+func readAll(s engine.Store) (map[string]engine.Record, error) {
+	all := map[string]engine.Record{}
+	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			return all, err
 		}
@@ -392,12 +393,12 @@ func readAll(s durable.Store) (map[string]durable.Record, error) {
 	return all, nil
 }
 
-func sameRecord(a, b durable.Record) bool {
+func sameRecord(a, b engine.Record) bool {
 	return a.Key == b.Key && a.Due == b.Due && string(a.Data) == string(b.Data)
 }
 
 // is reports whether the store holds what it should after the given number of commits.
-func (h *history) is(all map[string]durable.Record, commits int64) bool {
+func (h *history) is(all map[string]engine.Record, commits int64) bool {
 	return commits < int64(len(h.states)) && maps.EqualFunc(all, h.states[commits], sameRecord)
 }
 
@@ -619,7 +620,7 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 		return nil
 	}))
 	_, err = pebble.OpenOn("store", files)
-	if !errors.Is(err, syscall.EROFS) || errors.Is(err, pebble.ErrLocked) || errors.Is(err, durable.ErrCorrupt) {
+	if !errors.Is(err, syscall.EROFS) || errors.Is(err, pebble.ErrLocked) || errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
 	wantOpened(t, mem, h, 20)
@@ -765,8 +766,8 @@ func TestStore_size_isThatOfTheFiles(t *testing.T) {
 		for j := range data {
 			data[j] = byte(rand.Uint32())
 		}
-		change := durable.Change{Key: fmt.Sprint(i), From: durable.None, Due: 1, Data: data}
-		if err := store.Commit([]durable.Change{change}); err != nil {
+		change := engine.Change{Key: fmt.Sprint(i), From: engine.None, Due: 1, Data: data}
+		if err := store.Commit([]engine.Change{change}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,8 +5,9 @@ package pebble_test
 import (
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
@@ -17,7 +18,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in short mode")
 	}
-	suite.Test(t, func(t *testing.T) durable.Store {
+	suite.Test(t, func(t *testing.T) engine.Store {
 		store, err := pebble.OpenOn("store", vfs.NewMem())
 		if err != nil {
 			t.Fatal(err)

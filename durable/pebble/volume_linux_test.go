@@ -10,24 +10,25 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // rewrite replaces the tasks of a few keys again and again, so that much is written and little is kept.
-func rewrite(s durable.Store, from, to int) error {
+func rewrite(s engine.Store, from, to int) error {
 	const keys = 500
 	data := make([]byte, 2000)
 	for i := from; i < to; i++ {
 		for j := range data {
 			data[j] = byte(i * j >> 3) // nothing that compresses to nothing
 		}
-		c := durable.Change{Key: fmt.Sprint("key", i%keys), From: int64(i - keys), Due: int64(i), Data: data}
+		c := engine.Change{Key: fmt.Sprint("key", i%keys), From: int64(i - keys), Due: int64(i), Data: data}
 		if i < keys {
-			c.From = durable.None
+			c.From = engine.None
 		}
-		if err := s.Commit([]durable.Change{c}); err != nil {
+		if err := s.Commit([]engine.Change{c}); err != nil {
 			return err
 		}
 	}

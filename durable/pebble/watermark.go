@@ -10,8 +10,9 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // A watermark is a file that says what the last log must hold, as the [inventory] does for all other files.
@@ -59,7 +60,7 @@ func (w *watermark) close() error { return errors.Join(w.file.Sync(), w.file.Clo
 func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	text, err := readAll(files, files.PathJoin(dir, watermarkName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s is missing", durable.ErrCorrupt, watermarkName)
+		return fmt.Errorf("%w: %s is missing", engine.ErrCorrupt, watermarkName)
 	}
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 		}
 	}
 	if whole == 0 {
-		return fmt.Errorf("%w: %s is damaged", durable.ErrCorrupt, watermarkName)
+		return fmt.Errorf("%w: %s is damaged", engine.ErrCorrupt, watermarkName)
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func verifyLogs(files vfs.FS, dir string, list inventory) error {
 			return err
 		}
 		if at, damaged := logDamage(data, fileNumber(name)); damaged {
-			return fmt.Errorf("%w: %s is damaged before byte %d, where a commit begins", durable.ErrCorrupt, name, at)
+			return fmt.Errorf("%w: %s is damaged before byte %d, where a commit begins", engine.ErrCorrupt, name, at)
 		}
 	}
 	return nil

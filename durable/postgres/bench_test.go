@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/durable"
@@ -27,14 +29,14 @@ func BenchmarkCommit(b *testing.B) {
 				defer e.Close()
 				i := 0
 				for b.Loop() {
-					var adds, removes []durable.Batch
+					var adds, removes []engine.Batch
 					for range n {
 						i++
 						key := fmt.Sprint("order:", i)
-						adds = append(adds, durable.Batch{add(key, 1<<62)})
-						removes = append(removes, durable.Batch{remove(key)})
+						adds = append(adds, engine.Batch{add(key, 1<<62)})
+						removes = append(removes, engine.Batch{remove(key)})
 					}
-					for _, batches := range [][]durable.Batch{adds, removes} {
+					for _, batches := range [][]engine.Batch{adds, removes} {
 						if _, err := e.Commit(b.Context(), 0, batches); err != nil {
 							b.Fatal(err)
 						}
@@ -128,7 +130,7 @@ func BenchmarkGetMany(b *testing.B) {
 	e, err := postgres.Open(b.Context(), server(b), schema())
 	check(b, err)
 	defer e.Close()
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range 100_000 {
 		batch = append(batch, add(fmt.Sprint("order:", i), 1<<62))
 	}

@@ -9,19 +9,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Commit makes the writes of all batches in one transaction, if no lock is in the way. See durable.Engine.
-func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+// Commit makes the writes of all batches in one transaction, if no lock is in the way. See engine.Engine.
+func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
 	}
-	results := make([]durable.Result, len(batches))
+	results := make([]engine.Result, len(batches))
 	all := make([]int, len(batches))
 	for i := range all {
 		all[i] = i
@@ -35,7 +36,7 @@ func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []dura
 	case err == nil:
 		return results, nil
 	case !g.some && notDone(err):
-		return nil, fmt.Errorf("%w: %w", durable.ErrNotDone, explain("commit", err))
+		return nil, fmt.Errorf("%w: %w", engine.ErrNotDone, explain("commit", err))
 	}
 	return nil, explain("commit", err)
 }
@@ -43,9 +44,9 @@ func (e *Engine) Commit(ctx context.Context, by durable.MemberID, batches []dura
 // A group is the batches of one call of Commit. Its methods take batches by their numbers.
 type group struct {
 	e       *Engine
-	by      durable.MemberID
-	batches []durable.Batch
-	results []durable.Result
+	by      engine.MemberID
+	batches []engine.Batch
+	results []engine.Result
 
 	some bool // a transaction was committed
 }
@@ -61,7 +62,7 @@ func (g *group) commit(ctx context.Context, these []int) error {
 		case !isLock(err):
 			return err
 		case len(these) == 1:
-			g.results[these[0]] = durable.Result{Busy: true}
+			g.results[these[0]] = engine.Result{Busy: true}
 			return nil
 		default:
 			half := len(these) / 2
@@ -103,8 +104,8 @@ func (g *group) wait(ctx context.Context) error {
 	return nil
 }
 
-func locked(ctx context.Context, batch durable.Batch) error {
-	return fmt.Errorf("%w: another transaction has locked key %q, or one of the %d keys: %w", durable.ErrNotDone,
+func locked(ctx context.Context, batch engine.Batch) error {
+	return fmt.Errorf("%w: another transaction has locked key %q, or one of the %d keys: %w", engine.ErrNotDone,
 		batch[0].Key, len(batch), ctx.Err())
 }
 
@@ -193,7 +194,7 @@ func (g *group) arguments(these []int) (args []any, single bool) {
 type write struct {
 	n           int // its place among the writes of the statement, from 1
 	unmet, done bool
-	durable.Written
+	engine.Written
 }
 
 // write runs the statement, and returns what has become of each write, in their order.
@@ -226,7 +227,7 @@ func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 	for _, i := range these {
 		own := writes[:len(g.batches[i])]
 		writes = writes[len(own):]
-		var r durable.Result
+		var r engine.Result
 		done := 0
 		for j, w := range own {
 			if w.unmet {

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
@@ -30,7 +31,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 	}
 	for _, nodes := range all {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
-			suite.TestNodes(t, nodes, func(t *testing.T) durable.Engine {
+			suite.TestNodes(t, nodes, func(t *testing.T) engine.Engine {
 				cfg, err := pgxpool.ParseConfig(url)
 				check(t, err)
 				cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {

@@ -19,7 +19,7 @@ import (
 // oldest is the oldest version of the server that works, as server_version_num has it.
 const oldest = 150000
 
-// An Engine is a [durable.Engine] on PostgreSQL, and a [durable.HealthReporter]. Use [Open] or [OpenPool]. Any number of schedulers may share
+// An Engine is a [engine.Engine] on PostgreSQL, and a [engine.HealthReporter]. Use [Open] or [OpenPool]. Any number of schedulers may share
 // it. Close it after they have been shut down.
 type Engine struct {
 	config

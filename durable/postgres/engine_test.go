@@ -7,9 +7,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
@@ -31,7 +32,7 @@ func TestEngine_suite(t *testing.T) {
 			check(t, shared.Restart())
 			await(t, func() error { // until no connection of before the restart is left
 				_, _, err := e.Get(t.Context(), "k")
-				if _, _, gone := e.Renew(t.Context(), 0, nil); err == nil && !errors.Is(gone, durable.ErrMemberGone) {
+				if _, _, gone := e.Renew(t.Context(), 0, nil); err == nil && !errors.Is(gone, engine.ErrMemberGone) {
 					err = gone
 				}
 				return err
@@ -50,7 +51,7 @@ type userTx struct {
 	e  *postgres.Engine
 }
 
-func (u *userTx) Write(ctx context.Context, writes ...durable.Write) ([]string, error) {
+func (u *userTx) Write(ctx context.Context, writes ...engine.Write) ([]string, error) {
 	return postgres.WriteTx(ctx, u.e, u.tx, writes...)
 }
 

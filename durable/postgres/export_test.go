@@ -6,13 +6,14 @@ import (
 	"context"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // WriteTx makes the writes in a transaction of the user, or returns the keys whose condition does not hold.
-func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...durable.Write) (unmet []string, err error) {
-	g := group{e: e, batches: []durable.Batch{writes}, results: make([]durable.Result, 1)}
+func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) (unmet []string, err error) {
+	g := group{e: e, batches: []engine.Batch{writes}, results: make([]engine.Result, 1)}
 	args, _ := g.arguments([]int{0})
 	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 0"); err != nil {
 		return nil, err

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
@@ -48,10 +49,10 @@ func deadlocks(t *testing.T, without string) (n int) {
 		for caller := range callers {
 			all.Go(func() {
 				for change := range 4 { // the first of them adds
-					var batches []durable.Batch
+					var batches []engine.Batch
 					for i := range keys {
-						w := put(fmt.Sprint(round, " ", i), int64(change), durable.Always)
-						batches = append(batches, durable.Batch{w})
+						w := put(fmt.Sprint(round, " ", i), int64(change), engine.Always)
+						batches = append(batches, engine.Batch{w})
 					}
 					if caller%2 == 1 {
 						slices.Reverse(batches)
@@ -111,7 +112,7 @@ func TestClaim_underAForgottenTransaction_readsNoMore(t *testing.T) {
 		t.Errorf("a claim reads %d blocks, and %d after %d tasks came and went", before, after, dead)
 	}
 	// Detail 11: without the lower bound the claim reads what is dead.
-	if all := readsOfClaim(t, e, conn, id, durable.None+1); all < 3*after {
+	if all := readsOfClaim(t, e, conn, id, engine.None+1); all < 3*after {
 		t.Errorf("a claim without a lower bound reads %d blocks, and one with it %d", all, after)
 	}
 }
@@ -154,7 +155,7 @@ func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 }
 
 // readsOfClaim returns how many blocks a claim of 100 tasks reads that is rolled back.
-func readsOfClaim(t *testing.T, e *postgres.Engine, conn *pgx.Conn, id durable.MemberID, after int64) int {
+func readsOfClaim(t *testing.T, e *postgres.Engine, conn *pgx.Conn, id engine.MemberID, after int64) int {
 	t.Helper()
 	kinds := [][]byte{[]byte("kind")}
 	return readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), kinds, after-1, int64(1)<<62, 100, []byte{255, 0})
@@ -222,14 +223,14 @@ func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
 	cut("lost-key")
 	unknown := func(what string, err error) {
 		t.Helper()
-		if err == nil || errors.Is(err, durable.ErrNotDone) {
+		if err == nil || errors.Is(err, engine.ErrNotDone) {
 			t.Errorf("%s without an answer returns %v", what, err)
 		}
 	}
-	_, err = e.Commit(ctx, 0, []durable.Batch{{add("lost-key", now)}})
+	_, err = e.Commit(ctx, 0, []engine.Batch{{add("lost-key", now)}})
 	unknown("a commit", err)
-	_, err = e.Commit(ctx, 0, []durable.Batch{{add("lost-key-1", now), add("lost-key-2", now)}})
-	if !errors.Is(err, durable.ErrNotDone) {
+	_, err = e.Commit(ctx, 0, []engine.Batch{{add("lost-key-1", now), add("lost-key-2", now)}})
+	if !errors.Is(err, engine.ErrNotDone) {
 		t.Errorf("a transaction whose connection broke before its COMMIT: %v", err)
 	}
 	cut("lost-kind")
@@ -252,7 +253,7 @@ func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
 		t.Errorf("held is %+v, %v; want what was claimed without an answer", held, err)
 	}
 	cut("commit\x00") // of the transaction of a batch of several writes
-	_, err = e.Commit(ctx, 0, []durable.Batch{{add("a", now), add("b", now)}})
+	_, err = e.Commit(ctx, 0, []engine.Batch{{add("a", now), add("b", now)}})
 	unknown("a commit of several writes", err)
 	p.Disturb(nil)
 	if get(t, e, "a") == nil || get(t, e, "b") == nil {
@@ -267,9 +268,9 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 	e, err := postgres.Open(t.Context(), p.URL(), schema())
 	check(t, err)
 	defer e.Close()
-	refused := func(what string, ctx context.Context, batches ...durable.Batch) {
+	refused := func(what string, ctx context.Context, batches ...engine.Batch) {
 		t.Helper()
-		if _, err := e.Commit(ctx, 0, batches); !errors.Is(err, durable.ErrNotDone) {
+		if _, err := e.Commit(ctx, 0, batches); !errors.Is(err, engine.ErrNotDone) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -280,21 +281,21 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 	check(t, e.RemoveTaskTx(t.Context(), tx, "locked"))
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = e.Commit(brief, 0, []durable.Batch{{remove("locked")}})
+	_, err = e.Commit(brief, 0, []engine.Batch{{remove("locked")}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a lock until the context is done: %v", err) // and mostly ErrNotDone, unless a try was under way
 	}
 	check(t, tx.Rollback(t.Context()))
 
 	exec(t, conn, e.Text("ALTER TABLE $schema.task RENAME TO hidden"))
-	refused("an error of the server", t.Context(), durable.Batch{add("k", 1)})
-	refused("an error of the server", t.Context(), durable.Batch{add("k", 1), add("l", 1)})
+	refused("an error of the server", t.Context(), engine.Batch{add("k", 1)})
+	refused("an error of the server", t.Context(), engine.Batch{add("k", 1), add("l", 1)})
 	exec(t, conn, e.Text("ALTER TABLE $schema.hidden RENAME TO task"))
 	commit(t, e, 0, add("k", 1))
 
 	p.Close()
 	await(t, func() error { // the connections that were cut are found
-		if _, err := e.Commit(t.Context(), 0, []durable.Batch{{add("k2", 1)}}); !errors.Is(err, durable.ErrNotDone) {
+		if _, err := e.Commit(t.Context(), 0, []engine.Batch{{add("k2", 1)}}); !errors.Is(err, engine.ErrNotDone) {
 			return fmt.Errorf("a server that is away: %v", err)
 		}
 		return nil

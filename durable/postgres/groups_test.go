@@ -9,17 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
 // A version3 is the engine of a program of version 3: it knows no groups.
 type version3 struct{ *postgres.Engine }
 
-func (e version3) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+func (e version3) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) (got []durable.Stored, next string, now int64, err error) {
-	got, now, err = e.Claim(ctx, by, kinds, durable.None+1, until, most)
+) (got []engine.Stored, next string, now int64, err error) {
+	got, now, err = e.Claim(ctx, by, kinds, engine.None+1, until, most)
 	return got, "", now, err
 }
 
@@ -30,8 +31,8 @@ func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
 	old, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema3, at)
 	check(t, err)
 	t.Cleanup(old.Close)
-	in := func(group, key string, due int64) durable.Write {
-		w := put(key, due, durable.Always)
+	in := func(group, key string, due int64) engine.Write {
+		w := put(key, due, engine.Always)
 		w.Group = group
 		return w
 	}
@@ -57,7 +58,7 @@ func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
 		t.Errorf("a program of version 3 has claimed %+v, %v", got, err)
 	}
 	var walked []string
-	for task, err := range old.Due(t.Context(), durable.Position{}, 10) {
+	for task, err := range old.Due(t.Context(), engine.Position{}, 10) {
 		check(t, err)
 		walked = append(walked, task.Key)
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
@@ -60,7 +61,7 @@ func TestHealth_deadRowsAndSize(t *testing.T) {
 	e := open(t)
 	empty, err := e.Health(t.Context())
 	check(t, err)
-	var adds, removes durable.Batch
+	var adds, removes engine.Batch
 	for i := range 1000 {
 		key := fmt.Sprint(i)
 		adds, removes = append(adds, add(key, 1)), append(removes, remove(key))

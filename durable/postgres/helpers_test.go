@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
@@ -105,20 +106,20 @@ func exec(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
 }
 
 // put returns a write that puts a record.
-func put(key string, due int64, cond durable.Condition) durable.Write {
-	return durable.Write{Record: durable.Record{Key: key, Due: due, Data: []byte("data")}, Kind: "kind", If: cond}
+func put(key string, due int64, cond engine.Condition) engine.Write {
+	return engine.Write{Record: engine.Record{Key: key, Due: due, Data: []byte("data")}, Kind: "kind", If: cond}
 }
 
-func add(key string, due int64) durable.Write { return put(key, due, durable.IfAbsent) }
+func add(key string, due int64) engine.Write { return put(key, due, engine.IfAbsent) }
 
-func remove(key string) durable.Write {
-	return durable.Write{Record: durable.Record{Key: key}, If: durable.IfPresent}
+func remove(key string) engine.Write {
+	return engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}
 }
 
 // commit commits one batch, which must be done.
-func commit(t testing.TB, e durable.Engine, by durable.MemberID, writes ...durable.Write) []durable.Written {
+func commit(t testing.TB, e engine.Engine, by engine.MemberID, writes ...engine.Write) []engine.Written {
 	t.Helper()
-	results, err := e.Commit(t.Context(), by, []durable.Batch{writes})
+	results, err := e.Commit(t.Context(), by, []engine.Batch{writes})
 	check(t, err)
 	if len(results[0].Written) != len(writes) {
 		t.Fatalf("the commit is not done: %+v", results[0])
@@ -127,7 +128,7 @@ func commit(t testing.TB, e durable.Engine, by durable.MemberID, writes ...durab
 }
 
 // length returns how many tasks the engine has.
-func length(t testing.TB, e durable.Engine) (n int) {
+func length(t testing.TB, e engine.Engine) (n int) {
 	t.Helper()
 	kinds, err := e.Census(t.Context())
 	check(t, err)

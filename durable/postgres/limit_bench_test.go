@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -78,13 +80,13 @@ func BenchmarkCrowd(b *testing.B) {
 			in := schema()
 			e := open(b, in)
 			at := time.Now().Add(10*time.Second + time.Duration(b.N)*70*time.Microsecond)
-			write := func(task durable.Task) durable.Write {
+			write := func(task durable.Task) engine.Write {
 				w, err := durable.NewWrite(task, time.Now().UnixNano())
 				check(b, err)
 				return w
 			}
 			for from := 0; from < b.N; from += 1000 {
-				var batch durable.Batch
+				var batch engine.Batch
 				for i := from; i < min(from+1000, b.N); i++ {
 					batch = append(batch, write(durable.Task{Key: fmt.Sprint(i), Kind: "crowd", At: at}))
 				}
@@ -115,7 +117,7 @@ func BenchmarkCrowd(b *testing.B) {
 				check(b, s.Start())
 			}
 			for i := 0; i < others; {
-				var batch durable.Batch
+				var batch engine.Batch
 				due := at.Add(time.Duration(i-others/5) * 5 * time.Millisecond)
 				time.Sleep(time.Until(due.Add(-300 * time.Millisecond)))
 				for ; len(batch) < 10; i++ {

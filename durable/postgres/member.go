@@ -13,29 +13,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
 // longest is the longest lease. A longer one is as long.
 const longest = 100 * 365 * 24 * time.Hour
 
-// Now returns the server's time. See durable.Engine.
+// Now returns the server's time. See engine.Engine.
 func (e *Engine) Now(ctx context.Context) (now int64, err error) {
 	err = e.control.QueryRow(ctx, e.sql.now).Scan(&now)
 	return now, explain("read the time", err)
 }
 
-// Join makes a member. See durable.Engine.
+// Join makes a member. See engine.Engine.
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
-) (id durable.MemberID, now int64, err error) {
+) (id engine.MemberID, now int64, err error) {
 	err = e.control.QueryRow(ctx, e.sql.join, text(name), int64(min(lease, longest))).Scan(&id, &now)
 	return id, now, explain("join", err)
 }
 
-// Renew prolongs the member's lease. See durable.Engine.
-func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
+// Renew prolongs the member's lease. See engine.Engine.
+func (e *Engine) Renew(ctx context.Context, id engine.MemberID, report []byte,
 ) (now int64, members int, err error) {
 	if err := valid.Report(report); err != nil {
 		return 0, 0, err
@@ -47,11 +48,11 @@ func (e *Engine) Renew(ctx context.Context, id durable.MemberID, report []byte,
 	return now, members, explain("renew", err)
 }
 
-// Members returns the members. See durable.Engine.
-func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err error) {
+// Members returns the members. See engine.Engine.
+func (e *Engine) Members(ctx context.Context) (all []engine.Membership, err error) {
 	b := e.batch()
 	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m durable.Membership, err error) {
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
 			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Held, &m.Report)
 			return m, err
 		})
@@ -63,20 +64,20 @@ func (e *Engine) Members(ctx context.Context) (all []durable.Membership, err err
 	return all, nil
 }
 
-func gone(id durable.MemberID) error {
-	return fmt.Errorf("postgres: member %d: %w", id, durable.ErrMemberGone)
+func gone(id engine.MemberID) error {
+	return fmt.Errorf("postgres: member %d: %w", id, engine.ErrMemberGone)
 }
 
 // Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
-// durable.Engine.
-func (e *Engine) Leave(ctx context.Context, id durable.MemberID) error {
+// engine.Engine.
+func (e *Engine) Leave(ctx context.Context, id engine.MemberID) error {
 	e.below.Delete(id)
 	_, err := e.end(ctx, e.sql.markLeft, int64(id))
 	return explain("leave", err)
 }
 
 // Reap ends the members whose lease has run out. A task of them that another transaction has locked is free
-// after a later Reap. See durable.Engine.
+// after a later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	var any bool
 	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
@@ -108,7 +109,7 @@ func (e *Engine) batch() *pgx.Batch {
 
 // as runs statements for a member, in one transaction, and returns the server's time after them. The error is
 // ErrMemberGone if the member is gone.
-func (e *Engine) as(ctx context.Context, id durable.MemberID, what string, b *pgx.Batch,
+func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx.Batch,
 ) (now int64, err error) {
 	var member bool
 	sent := time.Now()
@@ -156,22 +157,22 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	return now, err
 }
 
-// Claim gives tasks to the member. See durable.Engine.
-func (e *Engine) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) (got []durable.Stored, now int64, err error) {
+// Claim gives tasks to the member. See engine.Engine.
+func (e *Engine) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) (got []engine.Stored, now int64, err error) {
 	return e.give(ctx, by, e.sql.claim, int64(by), names(kinds), after, until, max(most, 0), e.versionsBelow(by))
 }
 
 // ClaimTurns gives tasks to the member, of one group after another. While the version of the kind's payload
 // changes, and a group may have more than one task, it gives the tasks of the one version before those of the
-// other. See durable.Engine.
-func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []string, group string, until int64,
+// other. See engine.Engine.
+func (e *Engine) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
 	most int,
-) (got []durable.Stored, next string, now int64, err error) {
+) (got []engine.Stored, next string, now int64, err error) {
 	next = group
 	got, now, err = e.give(ctx, by, e.sql.turns,
 		int64(by), names(kinds), []byte(group), until, most, e.versionsBelow(by))
-	if i := slices.IndexFunc(got, func(s durable.Stored) bool { return s.Revision == 0 }); i >= 0 {
+	if i := slices.IndexFunc(got, func(s engine.Stored) bool { return s.Revision == 0 }); i >= 0 {
 		next = got[i].Key
 		got = slices.Delete(got, i, i+1)
 	}
@@ -179,8 +180,8 @@ func (e *Engine) ClaimTurns(ctx context.Context, by durable.MemberID, kinds []st
 }
 
 // give runs a statement that gives tasks to the member, and returns them in due order.
-func (e *Engine) give(ctx context.Context, by durable.MemberID, statement string, args ...any,
-) (got []durable.Stored, now int64, err error) {
+func (e *Engine) give(ctx context.Context, by engine.MemberID, statement string, args ...any,
+) (got []engine.Stored, now int64, err error) {
 	b := e.batch()
 	b.Queue(e.sql.setOrdered)
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
@@ -190,7 +191,7 @@ func (e *Engine) give(ctx context.Context, by durable.MemberID, statement string
 	if now, err = e.as(ctx, by, "claim", b); err != nil {
 		return nil, 0, err
 	}
-	slices.SortFunc(got, func(a, b durable.Stored) int {
+	slices.SortFunc(got, func(a, b engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
 	return got, now, nil
@@ -205,23 +206,23 @@ func names(texts []string) [][]byte {
 	return all
 }
 
-// LeaveOut makes Claim leave out records. See durable.Engine.
-func (e *Engine) LeaveOut(by durable.MemberID, version byte) {
+// LeaveOut makes Claim leave out records. See engine.Engine.
+func (e *Engine) LeaveOut(by engine.MemberID, version byte) {
 	if bytes.Compare([]byte{version}, e.versionsBelow(by)) < 0 {
 		e.below.Store(by, []byte{version})
 	}
 }
 
 // versionsBelow returns the version from which on Claim leaves records out for the member.
-func (e *Engine) versionsBelow(by durable.MemberID) []byte {
+func (e *Engine) versionsBelow(by engine.MemberID) []byte {
 	if b, ok := e.below.Load(by); ok {
 		return b.([]byte)
 	}
 	return []byte{math.MaxUint8, 0} // after every version
 }
 
-// Claimed returns what the member holds. See durable.Engine.
-func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durable.Stored, err error) {
+// Claimed returns what the member holds. See engine.Engine.
+func (e *Engine) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
 	b := e.batch()
 	b.Queue(e.sql.claimed, int64(by)).Query(func(rows pgx.Rows) (err error) {
 		held, err = pgx.CollectRows(rows, scanOne)
@@ -235,10 +236,10 @@ func (e *Engine) Claimed(ctx context.Context, by durable.MemberID) (held []durab
 
 // Confirm confirms starts. It does not wait for the disk: when the server crashes, the starts of its last
 // moments may not be counted. A task that is locked for longer than some 15 ms is not confirmed. See
-// durable.Engine.
-func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+// engine.Engine.
+func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
-	confirmed := make(map[durable.Claim]bool)
+	confirmed := make(map[engine.Claim]bool)
 	left := claims
 	for pause := time.Millisecond; ; pause *= 2 {
 		if now, err = e.confirm(ctx, by, left, confirmed); err != nil {
@@ -265,8 +266,8 @@ func (e *Engine) Confirm(ctx context.Context, by durable.MemberID, claims []dura
 }
 
 // confirm notes which of the claims are confirmed.
-func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
-	confirmed map[durable.Claim]bool,
+func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+	confirmed map[engine.Claim]bool,
 ) (now int64, err error) {
 	b := e.batch()
 	b.Queue(e.sql.setNoSync)
@@ -281,25 +282,25 @@ func (e *Engine) confirm(ctx context.Context, by durable.MemberID, claims []dura
 }
 
 // stillHeld returns the claims that the member holds, but for those that have been confirmed.
-func (e *Engine) stillHeld(ctx context.Context, by durable.MemberID, claims []durable.Claim,
-	confirmed map[durable.Claim]bool,
-) (held []durable.Claim, err error) {
+func (e *Engine) stillHeld(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+	confirmed map[engine.Claim]bool,
+) (held []engine.Claim, err error) {
 	rows, err := e.control.Query(ctx, e.sql.stillHeld, arguments(by, claims)...)
 	if err == nil {
 		held, err = pgx.CollectRows(rows, scanClaim)
 	}
-	return slices.DeleteFunc(held, func(c durable.Claim) bool { return confirmed[c] }), explain("read claims", err)
+	return slices.DeleteFunc(held, func(c engine.Claim) bool { return confirmed[c] }), explain("read claims", err)
 }
 
-func scanClaim(row pgx.CollectableRow) (c durable.Claim, err error) {
+func scanClaim(row pgx.CollectableRow) (c engine.Claim, err error) {
 	var key []byte
 	err = row.Scan(&key, &c.Revision, &c.Starts)
 	c.Key = string(key)
 	return c, err
 }
 
-// Release gives up claims, but for those of tasks that another transaction has locked. See durable.Engine.
-func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []durable.Claim) error {
+// Release gives up claims, but for those of tasks that another transaction has locked. See engine.Engine.
+func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	b := e.batch()
 	b.Queue(e.sql.release, arguments(by, claims)...)
 	_, err := e.as(ctx, by, "release", b)
@@ -307,7 +308,7 @@ func (e *Engine) Release(ctx context.Context, by durable.MemberID, claims []dura
 }
 
 // arguments returns those of a statement on claims.
-func arguments(by durable.MemberID, claims []durable.Claim) []any {
+func arguments(by engine.MemberID, claims []engine.Claim) []any {
 	keys, revisions, starts := make([][]byte, len(claims)), make([]int64, len(claims)), make([]int32, len(claims))
 	for i, c := range claims {
 		keys[i], revisions[i], starts[i] = []byte(c.Key), c.Revision, int32(c.Starts)

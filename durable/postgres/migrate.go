@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // ErrSchema is the error of Open and OpenPool for a schema that is not there, or not of the version that this
@@ -285,7 +286,7 @@ func (c config) check(ctx context.Context, on interface {
 		return 0, err
 	case version > len(migrations):
 		return 0, fmt.Errorf("%w: schema %q has version %d, and this program knows %d and earlier",
-			durable.ErrVersion, c.schema, version, len(migrations))
+			engine.ErrVersion, c.schema, version, len(migrations))
 	case cluster != c.cluster:
 		return 0, fmt.Errorf("%w: schema %q is that of cluster %q, and not of %q", ErrSchema, c.schema, cluster,
 			c.cluster)
@@ -316,7 +317,7 @@ func explain(what string, err error) error {
 		return fmt.Errorf("postgres: %s: the role lacks a right: %w", what, err)
 	case is(err, "25006"):
 		return fmt.Errorf("postgres: %s: the server is a standby or read-only: %w", what, err)
-	case errors.Is(err, ErrSchema), errors.Is(err, durable.ErrVersion):
+	case errors.Is(err, ErrSchema), errors.Is(err, engine.ErrVersion):
 		return err
 	}
 	return fmt.Errorf("postgres: %s: %w", what, err)

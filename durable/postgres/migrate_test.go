@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
@@ -39,7 +40,7 @@ func TestOpen_byManyAtOnce_makesTheSchemaOnce(t *testing.T) {
 				return
 			}
 			defer e.Close()
-			commit(t, e, 0, put("k", 1, durable.Always))
+			commit(t, e, 0, put("k", 1, engine.Always))
 		})
 	}
 	all.Wait()
@@ -102,9 +103,9 @@ func TestOpen_ofWhatDoesNotFit_saysWhy(t *testing.T) {
 	refused(`is that of cluster "shop", and not of ""`, postgres.ErrSchema, shared.URL(), at)
 	exec(t, conn, e.Text("UPDATE $schema.version SET version = 1000"))
 	for _, opt := range []postgres.Option{postgres.WithConnections(4), postgres.WithoutMigration()} {
-		refused("has version 1000", durable.ErrVersion, shared.URL(), at, postgres.WithCluster("shop"), opt)
+		refused("has version 1000", engine.ErrVersion, shared.URL(), at, postgres.WithCluster("shop"), opt)
 	}
-	if err := postgres.Migrate(ctx, conn, at, postgres.WithCluster("shop")); !errors.Is(err, durable.ErrVersion) {
+	if err := postgres.Migrate(ctx, conn, at, postgres.WithCluster("shop")); !errors.Is(err, engine.ErrVersion) {
 		t.Errorf("a newer schema is migrated: %v", err)
 	}
 
@@ -144,7 +145,7 @@ func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 		if err != nil || len(got) != 1 {
 			t.Fatalf("claimed are %v, %v", got, err)
 		}
-		held, _, err := on.Confirm(t.Context(), id, []durable.Claim{{Key: "k", Revision: got[0].Revision, Starts: got[0].Starts}})
+		held, _, err := on.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: got[0].Revision, Starts: got[0].Starts}})
 		if err != nil || !held[0] {
 			t.Fatalf("confirmed is %v, %v", held, err)
 		}
@@ -161,16 +162,16 @@ func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 	}
 	start(old)
 	is("started by the old program", 1, false, 0)
-	commit(t, old, 0, put("k", 1, durable.Always))
+	commit(t, old, 0, put("k", 1, engine.Always))
 	now := start(e)
 	is("started by the new program", 1, true, now)
 	later, err := e.Now(t.Context())
 	check(t, err)
-	commit(t, old, 0, put("k", later, durable.Always))
+	commit(t, old, 0, put("k", later, engine.Always))
 	is("written by the old program", 0, false, 0)
 	start(old)
 	is("and started by it", 1, false, 0)
-	commit(t, e, 0, put("k", 1, durable.Always))
+	commit(t, e, 0, put("k", 1, engine.Always))
 	is("written by the new program", 0, false, 0)
 	now = start(e)
 	is("and started by it", 1, true, now)
@@ -206,7 +207,7 @@ func works(t *testing.T, e *postgres.Engine) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("claimed are %v, %v", got, err)
 	}
-	held, _, err := e.Confirm(ctx, id, []durable.Claim{{Key: "k", Revision: got[0].Revision}})
+	held, _, err := e.Confirm(ctx, id, []engine.Claim{{Key: "k", Revision: got[0].Revision}})
 	if err != nil || !held[0] {
 		t.Fatalf("confirmed is %v, %v", held, err)
 	}
@@ -263,7 +264,7 @@ func TestOpen_databaseWithAnotherIsolation_works(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 50 {
-				commit(t, e, 0, put("contended", 2, durable.Always))
+				commit(t, e, 0, put("contended", 2, engine.Always))
 			}
 		})
 	}

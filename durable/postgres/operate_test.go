@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/postgres"
@@ -78,7 +80,7 @@ func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
 	commit(t, e, 0, remove("before"))
 	fail := func(key string, due int64) {
 		t.Helper()
-		w := put(key, due, durable.Always)
+		w := put(key, due, engine.Always)
 		w.Failing = true
 		commit(t, e, 0, w)
 	}
@@ -91,7 +93,7 @@ func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
 	exec(t, conn, update, []byte("b"), int64(math.MaxInt64)) // parked
 	exec(t, conn, update, []byte("parked"), now+10)          // rescheduled
 	is("b", "waits")
-	commit(t, e, 0, put("waits", now+2, durable.Always))
+	commit(t, e, 0, put("waits", now+2, engine.Always))
 	is("b")
 }
 
@@ -110,7 +112,7 @@ func TestFailing_othersCostNothing(t *testing.T) {
 	check(t, err)
 	got, _, err := e.Claim(t.Context(), id, []string{"kind"}, 0, 1<<62, 1000)
 	check(t, err)
-	var batch durable.Batch
+	var batch engine.Batch
 	for _, s := range got {
 		batch = append(batch, remove(s.Key))
 	}
@@ -123,7 +125,7 @@ func TestFailing_othersCostNothing(t *testing.T) {
 	if n := reads(); n > 16 {
 		t.Errorf("to find nothing %d blocks are read", n)
 	}
-	w := put("k7", 5, durable.Always)
+	w := put("k7", 5, engine.Always)
 	w.Failing = true
 	commit(t, e, 0, w)
 	if n := reads(); n > 16 {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/durable"
@@ -98,7 +100,7 @@ type watched struct {
 }
 
 // leased notes an answer of the engine, or none, from which a lease follows.
-func (w *watched) leased(id durable.MemberID, from int64, err error) {
+func (w *watched) leased(id engine.MemberID, from int64, err error) {
 	ev := event{What: "lease", Member: int64(id), From: from}
 	if err != nil {
 		ev.Err = err.Error()
@@ -107,7 +109,7 @@ func (w *watched) leased(id durable.MemberID, from int64, err error) {
 	w.until.Store(systemTime() + int64(lease+time.Microsecond))
 }
 
-func (w *watched) Join(ctx context.Context, name string, d time.Duration) (durable.MemberID, int64, error) {
+func (w *watched) Join(ctx context.Context, name string, d time.Duration) (engine.MemberID, int64, error) {
 	from := systemTime()
 	id, now, err := w.Engine.Join(ctx, name, d)
 	if err == nil {
@@ -116,12 +118,12 @@ func (w *watched) Join(ctx context.Context, name string, d time.Duration) (durab
 	return id, w.wrong(now), err
 }
 
-func (w *watched) Renew(ctx context.Context, id durable.MemberID, report []byte) (int64, int, error) {
+func (w *watched) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
 	w.awake.RLock()
 	defer w.awake.RUnlock()
 	from := systemTime()
 	now, members, err := w.Engine.Renew(ctx, id, report)
-	if !errors.Is(err, durable.ErrMemberGone) {
+	if !errors.Is(err, engine.ErrMemberGone) {
 		w.leased(id, from, err)
 	}
 	return w.wrong(now), members, err
@@ -136,8 +138,8 @@ func (w *watched) Reap(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (w *watched) Claim(ctx context.Context, by durable.MemberID, kinds []string, after, until int64, most int,
-) ([]durable.Stored, int64, error) {
+func (w *watched) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
+) ([]engine.Stored, int64, error) {
 	if w.sabotage == "9 a cursor over due times" {
 		after = max(after, w.cursor.Load())
 		w.cursor.Store(max(w.cursor.Load(), until))
@@ -151,7 +153,7 @@ func (w *watched) Claim(ctx context.Context, by durable.MemberID, kinds []string
 	return got, w.wrong(now), err
 }
 
-func (w *watched) Confirm(ctx context.Context, by durable.MemberID, claims []durable.Claim,
+func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
 	if w.stalls.CompareAndSwap(true, false) {
 		w.awake.Lock()
@@ -176,13 +178,13 @@ func (w *watched) Confirm(ctx context.Context, by durable.MemberID, claims []dur
 	return held, w.wrong(now), err
 }
 
-func (w *watched) Commit(ctx context.Context, by durable.MemberID, batches []durable.Batch,
-) ([]durable.Result, error) {
+func (w *watched) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
+) ([]engine.Result, error) {
 	if w.sabotage == "3 acknowledgement at any revision" {
 		for i := range batches {
 			for j, write := range batches[i] {
-				if write.If == durable.IfUnchanged {
-					batches[i][j].If = durable.IfPresent
+				if write.If == engine.IfUnchanged {
+					batches[i][j].If = engine.IfPresent
 				}
 			}
 		}
@@ -200,7 +202,7 @@ func (w *watched) Commit(ctx context.Context, by durable.MemberID, batches []dur
 	return w.Engine.Commit(ctx, by, batches)
 }
 
-func (w *watched) Claimed(ctx context.Context, by durable.MemberID) ([]durable.Stored, error) {
+func (w *watched) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
 	if w.sabotage == "5 no reconciliation" {
 		return nil, errors.New("sabotage")
 	}

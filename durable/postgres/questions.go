@@ -5,13 +5,14 @@ package postgres
 import (
 	"context"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Ask leaves a question with the members. See durable.Engine.
-func (e *Engine) Ask(ctx context.Context, by durable.MemberID, question []byte) (id int64, err error) {
+// Ask leaves a question with the members. See engine.Engine.
+func (e *Engine) Ask(ctx context.Context, by engine.MemberID, question []byte) (id int64, err error) {
 	if err := valid.Question(question); err != nil {
 		return 0, err
 	}
@@ -19,17 +20,17 @@ func (e *Engine) Ask(ctx context.Context, by durable.MemberID, question []byte) 
 	return id, explain("ask", err)
 }
 
-// Asked returns the questions for a member. See durable.Engine.
-func (e *Engine) Asked(ctx context.Context, by durable.MemberID) (all []durable.Question, err error) {
+// Asked returns the questions for a member. See engine.Engine.
+func (e *Engine) Asked(ctx context.Context, by engine.MemberID) (all []engine.Question, err error) {
 	rows, err := e.control.Query(ctx, e.sql.asked, by)
 	if err == nil {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[durable.Question])
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[engine.Question])
 	}
 	return all, explain("read questions", err)
 }
 
-// Answer answers a question. See durable.Engine.
-func (e *Engine) Answer(ctx context.Context, by durable.MemberID, id int64, a durable.Answer) error {
+// Answer answers a question. See engine.Engine.
+func (e *Engine) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
 	if err := valid.Answer(a.Data); err != nil {
 		return err
 	}
@@ -37,16 +38,16 @@ func (e *Engine) Answer(ctx context.Context, by durable.MemberID, id int64, a du
 	return explain("answer", err)
 }
 
-// Answers returns the answers to a question. See durable.Engine.
-func (e *Engine) Answers(ctx context.Context, id int64) (all []durable.Answer, err error) {
+// Answers returns the answers to a question. See engine.Engine.
+func (e *Engine) Answers(ctx context.Context, id int64) (all []engine.Answer, err error) {
 	rows, err := e.verbs.Query(ctx, e.sql.answers, id)
 	if err == nil {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[durable.Answer])
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[engine.Answer])
 	}
 	return all, explain("read answers", err)
 }
 
-// Forget ends a question. See durable.Engine.
+// Forget ends a question. See engine.Engine.
 func (e *Engine) Forget(ctx context.Context, id int64) error {
 	_, err := e.verbs.Exec(ctx, e.sql.forget, id)
 	return explain("forget a question", err)

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 // scan reads a task. further is read of what follows it in the row.
-func scan(row pgx.CollectableRow, further ...any) (s durable.Stored, err error) {
+func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 	var key, kind, group []byte
 	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started},
 		further...)...)
@@ -23,23 +24,23 @@ func scan(row pgx.CollectableRow, further ...any) (s durable.Stored, err error) 
 	return s, err
 }
 
-func scanOne(row pgx.CollectableRow) (durable.Stored, error) { return scan(row) }
+func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-// Get reads the task of the key. See durable.Engine.
-func (e *Engine) Get(ctx context.Context, key string) (s durable.Stored, ok bool, err error) {
+// Get reads the task of the key. See engine.Engine.
+func (e *Engine) Get(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
 	rows, err := e.verbs.Query(ctx, e.sql.get, []byte(key))
 	if err != nil {
 		return s, false, explain("get", err)
 	}
 	s, err = pgx.CollectExactlyOneRow(rows, scanOne)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return durable.Stored{}, false, nil
+		return engine.Stored{}, false, nil
 	}
 	return s, err == nil, explain("get", err)
 }
 
-// GetMany reads the tasks of the keys with one statement. See durable.Engine.
-func (e *Engine) GetMany(ctx context.Context, keys []string) (found []durable.Stored, err error) {
+// GetMany reads the tasks of the keys with one statement. See engine.Engine.
+func (e *Engine) GetMany(ctx context.Context, keys []string) (found []engine.Stored, err error) {
 	b := e.batch()
 	b.Queue(e.sql.getMany, names(keys)).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, scanOne)
@@ -57,34 +58,34 @@ const (
 )
 
 // Due reads a page of tasks at a time. It uses no connection while the caller has the tasks. See
-// durable.Engine.
-func (e *Engine) Due(ctx context.Context, after durable.Position, until int64,
-) iter.Seq2[durable.Stored, error] {
-	return e.walk(ctx, e.sql.due, []any{after.Due, []byte(after.Key), until}, func(last durable.Stored) []any {
+// engine.Engine.
+func (e *Engine) Due(ctx context.Context, after engine.Position, until int64,
+) iter.Seq2[engine.Stored, error] {
+	return e.walk(ctx, e.sql.due, []any{after.Due, []byte(after.Key), until}, func(last engine.Stored) []any {
 		return []any{last.Due, []byte(last.Key), until}
 	})
 }
 
-// ByKey reads as Due does. See durable.Engine.
-func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+// ByKey reads as Due does. See engine.Engine.
+func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return e.walk(ctx, e.sql.byKey, []any{[]byte(from)}, keyAfter)
 }
 
-// Failing reads as Due does. See durable.Engine.
-func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[durable.Stored, error] {
+// Failing reads as Due does. See engine.Engine.
+func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
 	return e.walk(ctx, e.sql.failing, []any{[]byte(from)}, keyAfter)
 }
 
-func keyAfter(last durable.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
+func keyAfter(last engine.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
 
 // walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read
 // at most. next returns the arguments after the last task of a page.
-func (e *Engine) walk(ctx context.Context, statement string, page []any, next func(last durable.Stored) []any,
-) iter.Seq2[durable.Stored, error] {
-	return func(yield func(durable.Stored, error) bool) {
+func (e *Engine) walk(ctx context.Context, statement string, page []any, next func(last engine.Stored) []any,
+) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
 		args := page
 		for limit := firstRows; ; {
-			var tasks []durable.Stored
+			var tasks []engine.Stored
 			b := e.batch()
 			b.Queue(e.sql.setOrdered)
 			b.Queue(statement, append(slices.Clone(args), limit)...).Query(func(rows pgx.Rows) (err error) {
@@ -92,7 +93,7 @@ func (e *Engine) walk(ctx context.Context, statement string, page []any, next fu
 				return err
 			})
 			if err := e.verbs.SendBatch(ctx, b).Close(); err != nil {
-				yield(durable.Stored{}, explain("read tasks", err))
+				yield(engine.Stored{}, explain("read tasks", err))
 				return
 			}
 			size := 1
@@ -111,13 +112,13 @@ func (e *Engine) walk(ctx context.Context, statement string, page []any, next fu
 	}
 }
 
-// Census counts the tasks: the server reads all of them for it. See durable.Engine.
-func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
+// Census counts the tasks: the server reads all of them for it. See engine.Engine.
+func (e *Engine) Census(ctx context.Context) ([]engine.KindCount, error) {
 	rows, err := e.verbs.Query(ctx, e.sql.census)
 	if err != nil {
 		return nil, explain("count tasks", err)
 	}
-	kinds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k durable.KindCensus, err error) {
+	kinds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k engine.KindCount, err error) {
 		var kind []byte
 		err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked, &k.Paused)
 		k.Kind = string(kind)
@@ -128,7 +129,7 @@ func (e *Engine) Census(ctx context.Context) ([]durable.KindCensus, error) {
 
 // Health returns what may slow the engine down. The age of other roles' transactions is left out, unless the role of
 // the engine is a member of pg_read_all_stats.
-func (e *Engine) Health(ctx context.Context) (h durable.EngineHealth, err error) {
+func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size)
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Members with leases of milliseconds claim while they are reaped. No task may be left with a member that is
@@ -32,7 +32,7 @@ func orphans(t *testing.T, without string) (n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const tasks, callers, joins = 2000, 4, 30
-	var batch durable.Batch
+	var batch engine.Batch
 	for i := range tasks {
 		batch = append(batch, add(fmt.Sprint(i), int64(i)))
 	}
@@ -63,7 +63,7 @@ func orphans(t *testing.T, without string) (n int) {
 						_, _, err = e.Claim(ctx, id, []string{"kind"}, -1, tasks, 50)
 					}
 				}
-				if err != nil && !errors.Is(err, durable.ErrMemberGone) {
+				if err != nil && !errors.Is(err, engine.ErrMemberGone) {
 					t.Error(err)
 					return
 				}

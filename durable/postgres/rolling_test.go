@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
@@ -279,7 +281,7 @@ func TestMigrate_whileIndexesAreMade_holdsNobodyUp(t *testing.T) {
 		t.Helper()
 		_, _, err := old.Renew(ctx, id, nil)
 		check(t, err)
-		_, err = old.Commit(ctx, 0, []durable.Batch{{add(key, now)}})
+		_, err = old.Commit(ctx, 0, []engine.Batch{{add(key, now)}})
 		check(t, err)
 		if got, _, err := old.Claim(ctx, id, []string{"kind"}, 0, now, 10); err != nil || len(got) != 1 {
 			t.Errorf("claimed are %v, %v", got, err)

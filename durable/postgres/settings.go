@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Settings reads the settings. See durable.Engine.
+// Settings reads the settings. See engine.Engine.
 func (e *Engine) Settings(ctx context.Context) (settings []byte, revision int64, err error) {
 	err = e.control.QueryRow(ctx, e.sql.settings).Scan(&settings, &revision)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -19,7 +19,7 @@ func (e *Engine) Settings(ctx context.Context) (settings []byte, revision int64,
 	return settings, revision, explain("read settings", err)
 }
 
-// SetSettings replaces the settings. See durable.Engine.
+// SetSettings replaces the settings. See engine.Engine.
 func (e *Engine) SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error) {
 	if err := valid.Settings(settings); err != nil {
 		return false, err

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -23,7 +25,7 @@ func (version2) SetSettings(context.Context, []byte, int64) (bool, error) {
 	return false, errors.New("programs of version 2 have no settings")
 }
 
-func (version2) Asked(context.Context, durable.MemberID) ([]durable.Question, error) { return nil, nil }
+func (version2) Asked(context.Context, engine.MemberID) ([]engine.Question, error) { return nil, nil }
 
 // What programs of version 2 have written is there, and such a program continues next to those of this version,
 // during the migration and afterwards. It does not know what is paused.
@@ -42,7 +44,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	exec(t, conn, text("INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, 1, 'new', $3)"),
 		[]byte(w.Key), w.Due, w.Data)
 
-	join := func(e durable.Engine, kind string) (*durable.Scheduler, chan durable.Run) {
+	join := func(e engine.Engine, kind string) (*durable.Scheduler, chan durable.Run) {
 		t.Helper()
 		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithNode(kind))
 		check(t, err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -63,7 +65,7 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	if err != nil {
 		return explain("add task", err)
 	}
-	writes := make([]durable.Write, len(tasks))
+	writes := make([]engine.Write, len(tasks))
 	seen := make(map[string]bool, len(tasks))
 	var taken []string
 	for i, task := range tasks {
@@ -79,7 +81,7 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	if taken != nil {
 		return &durable.DuplicateKeysError{Keys: taken}
 	}
-	slices.SortFunc(writes, func(a, b durable.Write) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(writes, func(a, b engine.Write) int { return strings.Compare(a.Key, b.Key) })
 	revisions := make([]int64, len(writes)) // 0 where the key was taken
 	for i, w := range writes {
 		args := []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data, []byte(w.Group)}
@@ -122,7 +124,7 @@ func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKey
 // [durable.Scheduler.Reschedule] does. It is due at once if d is not positive. The error wraps
 // durable.ErrTaskKeyNotFound if there is no task of the key.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
-	var stored durable.Stored
+	var stored engine.Stored
 	var found, kind, group []byte
 	var owner, now int64
 	ok, err := one(ctx, tx, e.sql.getTx, []any{[]byte(key)},
@@ -139,7 +141,7 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	if to < now {
 		to = latest
 	}
-	w, err := stored.Rescheduled(to)
+	w, err := durable.Rescheduled(stored, to)
 	if err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
 }
 
 // writeTx makes a write of a task that is unchanged, and reports whether it is.
-func (e *Engine) writeTx(ctx context.Context, tx Tx, w durable.Write) (done bool, err error) {
+func (e *Engine) writeTx(ctx context.Context, tx Tx, w engine.Write) (done bool, err error) {
 	if w.Data == nil {
 		return one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), w.Revision}, new(int64))
 	}

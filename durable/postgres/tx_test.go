@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/seed581295f1/timewheel/durable"
@@ -55,7 +57,7 @@ func task(key string, delay time.Duration) durable.Task {
 }
 
 // get returns the task of the key, or nil.
-func get(t testing.TB, e durable.Engine, key string) *durable.Stored {
+func get(t testing.TB, e engine.Engine, key string) *engine.Stored {
 	t.Helper()
 	s, ok, err := e.Get(t.Context(), key)
 	check(t, err)
@@ -72,10 +74,10 @@ func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 		id, before, err := e.Join(ctx, "node", time.Hour)
 		check(t, err)
 		for _, end := range []string{"rollback", "commit"} {
-			commit(t, e, id, put("removed", 1, durable.Always))
+			commit(t, e, id, put("removed", 1, engine.Always))
 			w, err := durable.NewWrite(task("moved", time.Hour), before)
 			check(t, err)
-			w.If, w.Hold = durable.Always, true
+			w.If, w.Hold = engine.Always, true
 			held := commit(t, e, id, w)[0]
 			if !held.Held {
 				t.Fatal("the member does not hold what it added")
@@ -99,7 +101,7 @@ func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 			if added == nil || also == nil || get(t, e, "removed") != nil {
 				t.Fatal("what was committed is not seen")
 			}
-			info, err := added.Info()
+			info, err := durable.InfoOf(added.Record)
 			if err != nil || string(info.Payload) != "\x00\xff'" || info.Kind != "kind" || added.Kind != "kind" {
 				t.Errorf("added is %+v, %v", info, err)
 			}

@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// TestBackup checks that a store is a [durable.Backuper]. It calls fresh for each test, as Test does, and
+// TestBackup checks that a store is a [engine.Backuper]. It calls fresh for each test, as Test does, and
 // unpack with a copy, which returns a function that opens it. The function returns an error if the copy is not
 // whole.
 func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *testing.T, copy io.Reader) Open) {
@@ -30,7 +30,7 @@ func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *test
 		"backup whose writer fails":    backupWriterFails,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}}
+			s := &subject{t: t, open: fresh(t), model: map[string]engine.Record{}}
 			s.reopen()
 			test(t, s, func(copy io.Reader) Open { return unpack(t, copy) })
 			s.check()
@@ -48,7 +48,7 @@ func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *test
 func (s *subject) backup() *bytes.Buffer {
 	s.t.Helper()
 	var b bytes.Buffer
-	if err := s.Store.(durable.Backuper).Backup(context.Background(), &b); err != nil {
+	if err := s.Store.(engine.Backuper).Backup(context.Background(), &b); err != nil {
 		s.t.Fatalf("backup: %v", err)
 	}
 	return &b
@@ -90,13 +90,13 @@ func backupOfCopy(_ *testing.T, s *subject, unpack func(io.Reader) Open) {
 func backupBetweenCommits(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 	const commits, backups = 3000, 5
 	rnd := rand.New(rand.NewPCG(3, 3))
-	states := []map[string]durable.Record{maps.Clone(s.model)} // after each commit
-	var changes [][]durable.Change
+	states := []map[string]engine.Record{maps.Clone(s.model)} // after each commit
+	var changes [][]engine.Change
 	for n := range commits {
-		all := []durable.Change{s.put("number", int64(n), fmt.Sprint(n))}
+		all := []engine.Change{s.put("number", int64(n), fmt.Sprint(n))}
 		for _, key := range rnd.Perm(50)[:1+rnd.IntN(5)] {
 			key := fmt.Sprint("k", key)
-			if rnd.IntN(3) == 0 && s.due(key) != durable.None {
+			if rnd.IntN(3) == 0 && s.due(key) != engine.None {
 				all = append(all, s.del(key))
 			} else {
 				all = append(all, s.put(key, rnd.Int64N(1000), fmt.Sprintf("%d %0512d", n, n)))
@@ -173,7 +173,7 @@ func backupDone(t *testing.T, s *subject, _ func(io.Reader) Open) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var b bytes.Buffer
-	if err := s.Store.(durable.Backuper).Backup(ctx, &b); !errors.Is(err, context.Canceled) || b.Len() > 0 {
+	if err := s.Store.(engine.Backuper).Backup(ctx, &b); !errors.Is(err, context.Canceled) || b.Len() > 0 {
 		t.Errorf("it wrote %d bytes, and returned %v", b.Len(), err)
 	}
 }
@@ -194,7 +194,7 @@ func (w *small) Write(b []byte) (int, error) {
 func backupWriterFails(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 	s.commit(s.put("a", 1, "x"))
 	for _, room := range []int{0, 512, 2048} {
-		err := s.Store.(durable.Backuper).Backup(context.Background(), &small{room})
+		err := s.Store.(engine.Backuper).Backup(context.Background(), &small{room})
 		if !errors.Is(err, errFull) {
 			t.Errorf("with room for %d bytes it returns %v", room, err)
 		}

@@ -6,7 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
@@ -17,7 +18,7 @@ func ExampleTest() {
 
 	storetest.Test(t, func(t *testing.T) storetest.Open {
 		store := memstore.New() // or the directory of a store on the disk
-		return func() (durable.Store, error) {
+		return func() (engine.Store, error) {
 			store = store.Reopen()
 			return store, nil
 		}
@@ -29,7 +30,7 @@ func ExampleTestBackup() {
 	var t *testing.T // of TestBackup(t *testing.T)
 
 	open := func(dir string) storetest.Open {
-		return func() (durable.Store, error) { return memstore.New(), nil } // or that of the directory
+		return func() (engine.Store, error) { return memstore.New(), nil } // or that of the directory
 	}
 	storetest.TestBackup(t, func(t *testing.T) storetest.Open {
 		return open(t.TempDir())

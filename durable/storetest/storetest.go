@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package storetest checks that a [durable.Store] keeps its contract. A store's own test calls it:
+// Package storetest checks that a [engine.Store] keeps its contract. A store's own test calls it:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Test(t, func(t *testing.T) storetest.Open {
 //			dir := t.TempDir()
-//			return func() (durable.Store, error) { return mystore.Open(dir) }
+//			return func() (engine.Store, error) { return mystore.Open(dir) }
 //		})
 //	}
 package storetest
@@ -22,12 +22,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 )
 
 // Open opens a store. The first call creates it; each further call opens the same store again, after it was
 // closed.
-type Open func() (durable.Store, error)
+type Open func() (engine.Store, error)
 
 // Test runs the suite. It calls fresh for each test; fresh returns a function that opens a store of its own.
 func Test(t *testing.T, fresh func(t *testing.T) Open) {
@@ -52,7 +54,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		"settings":                      settings,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &subject{t: t, open: fresh(t), model: map[string]durable.Record{}, failing: map[string]bool{}}
+			s := &subject{t: t, open: fresh(t), model: map[string]engine.Record{}, failing: map[string]bool{}}
 			s.reopen()
 			test(t, s)
 			s.check()
@@ -67,10 +69,10 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 
 // A subject is the store under test, and a model of what it should hold.
 type subject struct {
-	durable.Store
+	engine.Store
 	t     *testing.T
 	open  Open
-	model map[string]durable.Record
+	model map[string]engine.Record
 
 	failing map[string]bool // of the records in the model
 }
@@ -90,21 +92,21 @@ func (s *subject) reopen() {
 }
 
 // put, fail and del make a change and note it in the model.
-func (s *subject) put(key string, due int64, data string) durable.Change {
-	c := durable.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data), WasFailing: s.failing[key]}
-	s.model[key] = durable.Record{Key: key, Due: due, Data: []byte(data)}
+func (s *subject) put(key string, due int64, data string) engine.Change {
+	c := engine.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data), WasFailing: s.failing[key]}
+	s.model[key] = engine.Record{Key: key, Due: due, Data: []byte(data)}
 	delete(s.failing, key)
 	return c
 }
 
-func (s *subject) fail(key string, due int64, data string) durable.Change {
+func (s *subject) fail(key string, due int64, data string) engine.Change {
 	c := s.put(key, due, data)
 	c.Failing, s.failing[key] = true, true
 	return c
 }
 
-func (s *subject) del(key string) durable.Change {
-	c := durable.Change{Key: key, From: s.due(key), Due: durable.None, WasFailing: s.failing[key]}
+func (s *subject) del(key string) engine.Change {
+	c := engine.Change{Key: key, From: s.due(key), Due: engine.None, WasFailing: s.failing[key]}
 	delete(s.model, key)
 	delete(s.failing, key)
 	return c
@@ -114,21 +116,21 @@ func (s *subject) due(key string) int64 {
 	if r, ok := s.model[key]; ok {
 		return r.Due
 	}
-	return durable.None
+	return engine.None
 }
 
-func (s *subject) commit(changes ...durable.Change) {
+func (s *subject) commit(changes ...engine.Change) {
 	s.t.Helper()
 	if err := s.Commit(changes); err != nil {
 		s.t.Fatalf("commit: %v", err)
 	}
 }
 
-func same(a, b durable.Record) bool {
+func same(a, b engine.Record) bool {
 	return a.Key == b.Key && a.Due == b.Due && bytes.Equal(a.Data, b.Data)
 }
 
-func order(a, b durable.Record) int {
+func order(a, b engine.Record) int {
 	switch {
 	case a.Due < b.Due:
 		return -1
@@ -139,10 +141,10 @@ func order(a, b durable.Record) int {
 }
 
 // sorted returns what is in the model after the position and up to the due time, in order.
-func (s *subject) sorted(after durable.Position, until int64) []durable.Record {
-	var all []durable.Record
+func (s *subject) sorted(after engine.Position, until int64) []engine.Record {
+	var all []engine.Record
 	for r := range maps.Values(s.model) {
-		if order(r, durable.Record{Key: after.Key, Due: after.Due}) > 0 && r.Due <= until {
+		if order(r, engine.Record{Key: after.Key, Due: after.Due}) > 0 && r.Due <= until {
 			all = append(all, r)
 		}
 	}
@@ -151,7 +153,7 @@ func (s *subject) sorted(after durable.Position, until int64) []durable.Record {
 }
 
 // walk checks what the store yields for that stretch.
-func (s *subject) walk(after durable.Position, until int64) {
+func (s *subject) walk(after engine.Position, until int64) {
 	s.t.Helper()
 	got := s.collect(s.Due(after, until))
 	want := s.sorted(after, until)
@@ -164,7 +166,7 @@ func (s *subject) walk(after durable.Position, until int64) {
 // walkKeys checks what the store yields in order of key from one on: all records, and those that are failing.
 func (s *subject) walkKeys(from string) {
 	s.t.Helper()
-	var all, failing []durable.Record
+	var all, failing []engine.Record
 	for _, key := range slices.Sorted(maps.Keys(s.model)) {
 		if key < from {
 			continue
@@ -175,8 +177,8 @@ func (s *subject) walkKeys(from string) {
 		}
 	}
 	for name, c := range map[string]struct {
-		walk iter.Seq2[durable.Record, error]
-		want []durable.Record
+		walk iter.Seq2[engine.Record, error]
+		want []engine.Record
 	}{"ByKey": {s.ByKey(from), all}, "Failing": {s.Failing(from), failing}} {
 		if got := s.collect(c.walk); !slices.EqualFunc(got, c.want, same) {
 			s.t.Errorf("%s(%.20q) yields %d records, want %d:\n%v\n%v", name, from, len(got), len(c.want), brief(got),
@@ -185,7 +187,7 @@ func (s *subject) walkKeys(from string) {
 	}
 }
 
-func (s *subject) collect(walk iter.Seq2[durable.Record, error]) (all []durable.Record) {
+func (s *subject) collect(walk iter.Seq2[engine.Record, error]) (all []engine.Record) {
 	s.t.Helper()
 	for r, err := range walk {
 		if err != nil {
@@ -196,7 +198,7 @@ func (s *subject) collect(walk iter.Seq2[durable.Record, error]) (all []durable.
 	return all
 }
 
-func brief(all []durable.Record) string {
+func brief(all []engine.Record) string {
 	var b strings.Builder
 	for i, r := range all {
 		if i == 20 {
@@ -207,7 +209,7 @@ func brief(all []durable.Record) string {
 	return b.String()
 }
 
-var start = durable.Position{Due: durable.None}
+var start = engine.Position{Due: engine.None}
 
 // check compares everything that can be read with the model.
 func (s *subject) check() {
@@ -261,7 +263,7 @@ func addReplaceDelete(_ *testing.T, s *subject) {
 func anyBytes(_ *testing.T, s *subject) {
 	keys := []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "a\x00", "a\x00b", "ab", "ä", "k", "d", "m",
 		"mlength", "key with\nlines", strings.Repeat("\xff", durable.MaxKey), strings.Repeat("x", durable.MaxKey)}
-	var all []durable.Change
+	var all []engine.Change
 	for _, key := range keys {
 		all = append(all, s.put(key, 7, "data of "+key))
 	}
@@ -277,17 +279,17 @@ func anyBytes(_ *testing.T, s *subject) {
 
 func anyDue(_ *testing.T, s *subject) {
 	for i, due := range []int64{
-		durable.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, math.MaxInt64 - 1, math.MaxInt64,
+		engine.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, math.MaxInt64 - 1, math.MaxInt64,
 	} {
 		s.commit(s.put(fmt.Sprint("k", i), due, fmt.Sprint(due)))
 	}
 	s.walk(start, -1)
-	s.walk(durable.Position{Due: 0}, math.MaxInt64-1)
+	s.walk(engine.Position{Due: 0}, math.MaxInt64-1)
 }
 
 func dueOrder(_ *testing.T, s *subject) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	var all []durable.Change
+	var all []engine.Change
 	for i := range 500 {
 		all = append(all, s.put(fmt.Sprint("k", i), rnd.Int64N(50), fmt.Sprint(i)))
 	}
@@ -303,7 +305,7 @@ func walkBounds(_ *testing.T, s *subject) {
 	for due := int64(-1); due <= 41; due++ {
 		for _, key := range []string{"", "a0", "a1", "a1\x00", "b2", "c3", "z"} {
 			for _, until := range []int64{due - 1, due, due + 1, due + 10, math.MaxInt64} {
-				s.walk(durable.Position{Due: due, Key: key}, until)
+				s.walk(engine.Position{Due: due, Key: key}, until)
 			}
 		}
 	}
@@ -313,7 +315,7 @@ func walkBrokenOff(t *testing.T, s *subject) {
 	for i := range int64(10) {
 		s.commit(s.put(fmt.Sprint("k", i), i, ""))
 	}
-	var at durable.Position
+	var at engine.Position
 	n := 0
 	for r, err := range s.Due(start, math.MaxInt64) {
 		if err != nil {
@@ -364,7 +366,7 @@ func failing(_ *testing.T, s *subject) {
 
 func walksAsTheyWere(t *testing.T, s *subject) {
 	s.commit(s.fail("a", 1, "1"), s.fail("b", 2, "2"), s.fail("c", 3, "3"))
-	for name, walk := range map[string]iter.Seq2[durable.Record, error]{
+	for name, walk := range map[string]iter.Seq2[engine.Record, error]{
 		"Due": s.Due(start, math.MaxInt64), "ByKey": s.ByKey(""), "Failing": s.Failing(""),
 	} {
 		var got []string
@@ -402,8 +404,8 @@ func keysAsTheyWere(t *testing.T, s *subject) {
 
 func givenOut(t *testing.T, s *subject) {
 	data := []byte("data")
-	s.commit(durable.Change{Key: "a", From: durable.None, Due: 1, Data: data})
-	s.model["a"] = durable.Record{Key: "a", Due: 1, Data: []byte("data")}
+	s.commit(engine.Change{Key: "a", From: engine.None, Due: 1, Data: data})
+	s.model["a"] = engine.Record{Key: "a", Due: 1, Data: []byte("data")}
 	copy(data, "xxxx")
 	s.check()
 	r, _, err := s.Get("a")
@@ -475,14 +477,14 @@ func randomChanges(_ *testing.T, s *subject) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for round := range 60 {
 		touched := map[string]bool{}
-		var all []durable.Change
+		var all []engine.Change
 		for range rnd.IntN(20) {
 			key := fmt.Sprint("k", rnd.IntN(40))
 			if touched[key] {
 				continue // a group changes a key once
 			}
 			touched[key] = true
-			if rnd.IntN(3) == 0 && s.due(key) != durable.None {
+			if rnd.IntN(3) == 0 && s.due(key) != engine.None {
 				all = append(all, s.del(key))
 			} else {
 				put := s.put
@@ -540,7 +542,7 @@ func settings(t *testing.T, s *subject) {
 	s.reopen()
 	is("first")
 	s.commit(s.put("b", 2, "data"), s.del("a"))
-	long := bytes.Repeat([]byte{0, 0xff}, durable.MaxSettings/2)
+	long := bytes.Repeat([]byte{0, 0xff}, engine.MaxSettings/2)
 	set(long)
 	s.check()
 	s.reopen()

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -87,7 +89,7 @@ func startCluster(ctx context.Context) (*cluster, error) {
 	return c, c.nodes[0].AddTask(ctx, tasks...)
 }
 
-func (c *cluster) join(ctx context.Context, engine durable.Engine, name string, opts ...durable.Option,
+func (c *cluster) join(ctx context.Context, engine engine.Engine, name string, opts ...durable.Option,
 ) (*durable.Scheduler, error) {
 	return durable.Join(ctx, engine, append(opts, durable.WithNode(name), durable.WithLease(nodeLease),
 		durable.WithPoolSize(workers), durable.WithCatchUp(100), durable.WithLogger(c.log))...)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 )
 
@@ -25,7 +27,7 @@ func Millions(b *testing.B) int {
 
 // AskedTask returns the task i of those that BenchmarkQuestions asks for, and whether it is failing: one in a
 // hundred is, and one in a thousand parked. One in fifty is overdue.
-func AskedTask(i int, now int64) (r durable.Record, kind string, failing bool) {
+func AskedTask(i int, now int64) (r engine.Record, kind string, failing bool) {
 	kind = fmt.Sprint("kind", i%10)
 	r.Key = fmt.Sprintf("%c%d:order:%010d", 'a'+i%26, i%10, i)
 	r.Due = now + int64(time.Hour) + int64(i)*1000

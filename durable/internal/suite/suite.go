@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
+
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/test/contract"
@@ -23,7 +25,7 @@ var ctx = context.Background()
 // Test runs the suite that all schedulers share on a scheduler of package durable. It calls open for each test,
 // inside a bubble of virtual time. What the durable scheduler does otherwise than the wheel is not in the suite:
 // a key is free and a run counted when the run has been acknowledged, not when it begins.
-func Test(t *testing.T, open func(t *testing.T) durable.Store, opts ...durable.Option) {
+func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		s, err := durable.New(open(t), append(opts,
 			durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
@@ -45,7 +47,7 @@ func Test(t *testing.T, open func(t *testing.T) durable.Store, opts ...durable.O
 // TestNodes runs the suite on that number of nodes which share an engine. The verbs go to each of them in turn, and
 // all of them run what is due. It calls open for each test, inside a bubble of virtual time or with timers of its
 // own.
-func TestNodes(t *testing.T, nodes int, open func(t *testing.T) durable.Engine, opts ...durable.Option) {
+func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		return cluster{newSubject(t, join(t, open(t), nodes,
 			append(opts, durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize))...)...)}
@@ -56,7 +58,7 @@ func TestNodes(t *testing.T, nodes int, open func(t *testing.T) durable.Engine, 
 }
 
 // join returns that number of nodes.
-func join(t *testing.T, engine durable.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
+func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
 	for range nodes {
 		s, err := durable.Join(ctx, engine, append(opts, durable.WithLogger(testkit.Quiet()))...)
 		if err != nil {

@@ -7,16 +7,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Batches returns an error if two writes have the same key, or one has no condition.
-func Batches(batches []durable.Batch) error {
+func Batches(batches []engine.Batch) error {
 	keys := make(map[string]bool)
 	for _, batch := range batches {
 		for _, w := range batch {
 			switch {
-			case w.If < durable.IfAbsent || w.If > durable.IfUnstarted:
+			case w.If < engine.IfAbsent || w.If > engine.IfUnstarted:
 				return fmt.Errorf("durable: write of key %q has the unknown condition %d", w.Key, w.If)
 			case keys[w.Key]:
 				return fmt.Errorf("durable: commit with two writes of key %q", w.Key)
@@ -29,8 +29,8 @@ func Batches(batches []durable.Batch) error {
 
 // Report returns an error if a member's report is too long.
 func Report(report []byte) error {
-	if len(report) > durable.MaxReport {
-		return fmt.Errorf("durable: report of %d bytes; %d are allowed", len(report), durable.MaxReport)
+	if len(report) > engine.MaxReport {
+		return fmt.Errorf("durable: report of %d bytes; %d are allowed", len(report), engine.MaxReport)
 	}
 	return nil
 }
@@ -45,16 +45,16 @@ func Question(question []byte) error {
 
 // Answer returns an error if an answer is too long.
 func Answer(answer []byte) error {
-	if len(answer) > durable.MaxQuestion {
-		return fmt.Errorf("durable: question or answer of %d bytes; %d are allowed", len(answer), durable.MaxQuestion)
+	if len(answer) > engine.MaxQuestion {
+		return fmt.Errorf("durable: question or answer of %d bytes; %d are allowed", len(answer), engine.MaxQuestion)
 	}
 	return nil
 }
 
 // Settings returns an error if settings are empty or too long.
 func Settings(settings []byte) error {
-	if len(settings) == 0 || len(settings) > durable.MaxSettings {
-		return fmt.Errorf("durable: settings of %d bytes; 1 to %d are allowed", len(settings), durable.MaxSettings)
+	if len(settings) == 0 || len(settings) > engine.MaxSettings {
+		return fmt.Errorf("durable: settings of %d bytes; 1 to %d are allowed", len(settings), engine.MaxSettings)
 	}
 	return nil
 }

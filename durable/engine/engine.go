@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+// Package engine is the contract between package durable and what keeps its tasks: an [Engine] for many nodes, or a
+// [Store] for one process. Those who use durable need nothing of it. Package enginetest checks an Engine, and package
+// storetest a Store.
+package engine
 
 import (
 	"context"
@@ -22,7 +25,7 @@ import (
 //
 // Revisions. There is one counter for the whole engine. Whatever is done to a task raises it and gives the task
 // its next value: adding, changing, claiming, releasing, reaping. So a revision names one state of one task, for
-// ever: it is the condition of a write, the fence of a start, and the fencing number of a run ([Run].Fence). A
+// ever: it is the condition of a write, the fence of a start, and the fencing number of a run (Run.Fence). A
 // counter for each task would begin again when a key is removed and added.
 //
 // Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
@@ -40,7 +43,7 @@ import (
 //   - A Leave, a Reap and a Forget end only what has ended for good.
 //   - An Ask leaves a question for a day, and nothing waits for it. An Answer changes no last answer.
 //   - A Commit on another condition is a verb that takes effect late, as the error of the verb says:
-//     [ErrUnavailable].
+//     durable.ErrUnavailable.
 //
 // Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns
 // an error may have taken effect: its answer may have been lost. A method returns an error that wraps ErrMemberGone
@@ -80,7 +83,7 @@ type Engine interface {
 
 	// Census counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
 	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
-	Census(ctx context.Context) ([]KindCensus, error)
+	Census(ctx context.Context) ([]KindCount, error)
 
 	// Now returns the engine's time. It needs no member, and writes nothing.
 	Now(ctx context.Context) (int64, error)
@@ -174,14 +177,23 @@ type Engine interface {
 
 // A HealthReporter is an [Engine] that knows what may slow it down. Package metrics exports that.
 type HealthReporter interface {
-	Health(ctx context.Context) (EngineHealth, error)
+	Health(ctx context.Context) (Health, error)
 }
 
-// EngineHealth is what may slow an engine down.
-type EngineHealth struct {
+// Health is what may slow an engine down.
+type Health struct {
 	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
 	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
 	Size              int64         // of the tasks and their indexes, in bytes
+}
+
+// A KindCount counts the tasks of a kind, as [Stored] has it.
+type KindCount struct {
+	Kind    string
+	Tasks   int // all of them
+	Failing int // those that were written with Failing, and are not paused
+	Parked  int
+	Paused  int
 }
 
 // A MemberID names a member of an engine for good. 0 is no member.
@@ -273,6 +285,13 @@ type Written struct {
 	Held     bool  // the member holds it
 	Replaced bool  // there was a record before
 }
+
+// ErrCorrupt and ErrVersion are the errors of data that cannot be read: it is damaged, or a later version wrote it. They are
+// those of package durable with the same names.
+var (
+	ErrCorrupt = errors.New("durable: the store is corrupt")
+	ErrVersion = errors.New("durable: the store has a format of another version")
+)
 
 // ErrMemberGone is the error of an engine for a member that has left or was reaped.
 var ErrMemberGone = errors.New("durable: the member is gone: its lease ran out, or it left")

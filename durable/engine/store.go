@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package engine
 
 import (
+	"context"
+	"io"
 	"iter"
 	"math"
-	"time"
 )
 
 // A Store keeps records by key and in the order of their due times. Package
@@ -85,6 +86,15 @@ type SpaceReporter interface {
 	Space() (free, size int64)
 }
 
+// A Backuper is a [Store] that can be copied while a scheduler uses it.
+type Backuper interface {
+	// Backup writes a copy of the store to w, as a tar of a directory. The copy has the records of one instant
+	// between two commits: all commits that had returned before Backup was called, and no part of one. Commits
+	// and reads may happen meanwhile. An error of w ends Backup, which returns it; what has been written is no
+	// copy then.
+	Backup(ctx context.Context, w io.Writer) error
+}
+
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string
@@ -95,22 +105,14 @@ type Record struct {
 // Position returns where the record is in the order.
 func (r Record) Position() Position { return Position{r.Due, r.Key} }
 
-// Info returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
-// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. A store has no use
-// for it, but a program that repairs one has.
-func (r Record) Info() (Info, error) {
-	rec, err := decode(r)
-	if err != nil {
-		return Info{}, err
-	}
-	return rec.info(time.Now().UnixNano()), nil
-}
-
 // A Position is a place in the order of due time and key. It need not have a record.
 type Position struct {
 	Due int64
 	Key string
 }
+
+// Before reports whether p comes before q.
+func (p Position) Before(q Position) bool { return p.Due < q.Due || p.Due == q.Due && p.Key < q.Key }
 
 // A Change adds, replaces or deletes the record of one key.
 type Change struct {
@@ -125,9 +127,3 @@ type Change struct {
 
 // None is the due time where there is no record. It is less than any other.
 const None = math.MinInt64
-
-// The due times of tasks that do not run: a store keeps them behind all others.
-const (
-	pausedDue = math.MaxInt64 - 1 // of a paused task
-	never     = math.MaxInt64     // of a parked one
-)

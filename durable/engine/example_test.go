@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// What a node asks of an engine: a task is added, claimed, started and removed.
+func ExampleEngine() {
+	ctx := context.Background()
+	var e engine.Engine = memengine.New()
+	id, now, err := e.Join(ctx, "node", time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	commit := func(w engine.Write) engine.Result {
+		results, err := e.Commit(ctx, id, []engine.Batch{{w}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return results[0]
+	}
+	add, err := durable.NewWrite(durable.Task{Key: "k", Kind: "greet", Delay: time.Second}, now)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var done engine.Written = commit(add).Written[0]
+	fmt.Println("added:", done.Revision > 0, "replaced:", done.Replaced)
+	fmt.Println("not free:", commit(add).Unmet)
+
+	later := now + int64(time.Minute)
+	tasks, _, err := e.Claim(ctx, id, []string{"greet"}, now, later, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var task engine.Stored = tasks[0]
+	claims := []engine.Claim{{Key: task.Key, Revision: task.Revision}}
+	held, _, err := e.Confirm(ctx, id, claims)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("may start:", held)
+
+	move, err := durable.Rescheduled(task, later)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("moved:", len(commit(move).Written) == 1)
+	for _, cond := range []engine.Condition{
+		engine.IfAbsent, engine.IfUnchanged, engine.IfPresent, engine.Always,
+	} {
+		r := commit(engine.Write{Record: engine.Record{Key: "k"}, If: cond, Revision: task.Revision})
+		fmt.Println("removed:", len(r.Unmet) == 0)
+	}
+
+	if err := e.Leave(ctx, id); err != nil {
+		log.Fatal(err)
+	}
+	_, _, err = e.Renew(ctx, id, nil)
+	fmt.Println("gone:", errors.Is(err, engine.ErrMemberGone))
+	// Output:
+	// added: true replaced: false
+	// not free: [k]
+	// may start: [true]
+	// moved: true
+	// removed: false
+	// removed: false
+	// removed: true
+	// removed: true
+	// gone: true
+}
