@@ -56,16 +56,6 @@ type dueRun struct {
 // last reports whether it is the last run of its task.
 func (r *dueRun) last() bool { return r.left == 0 }
 
-// A worker runs one run after the other. The dispatcher's lock protects it.
-type worker struct {
-	place    int     // in workers
-	run      dueRun  // the last one taken
-	number   uint64  // of it among all that were taken; 0 if it has ended
-	panicked bool    // it did
-	awaited  *ending // of it; nil if nothing waits for it
-	began    atomic.Uint64
-}
-
 func newDispatcher(ctx context.Context, t ticks, c config, x *index) *dispatcher {
 	d := &dispatcher{
 		ticks: t, clock: c.clock, index: x, report: c.report, ctx: ctx, idle: make(chan struct{}),
@@ -168,92 +158,6 @@ func (d *dispatcher) waitingLocked() int {
 		return 0
 	}
 	return d.queue.Len()
-}
-
-// work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends
-// the goroutine.
-func (d *dispatcher) work(all bool) {
-	w := new(worker)
-	d.mu.Lock()
-	w.place = len(d.workers)
-	d.workers = append(d.workers, w)
-	d.callers.Begin()
-	d.mu.Unlock()
-	defer d.leave(w)
-	for d.serve(w, all) && all { // a job that panics ends one serve
-	}
-}
-
-// leave ends a worker.
-func (d *dispatcher) leave(w *worker) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.endLocked(w)
-	last := len(d.workers) - 1
-	d.workers[w.place] = d.workers[last]
-	d.workers[w.place].place = w.place
-	d.workers[last] = nil
-	d.workers = d.workers[:last]
-	d.callers.End(d.waitingLocked())
-}
-
-// take ends the worker's run, if it has one, and gives it the next, if one waits.
-func (d *dispatcher) take(w *worker) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.endLocked(w)
-	if d.waitingLocked() == 0 {
-		return false
-	}
-	r, _ := d.queue.Pop()
-	d.taken++
-	d.started++
-	d.running++
-	if r.last() {
-		d.finished++
-	}
-	w.run, w.number = r, d.taken
-	w.began.Store(0)
-	d.callers.Call(d.waitingLocked())
-	return true
-}
-
-// endLocked counts the worker's run as ended, if it has one.
-func (d *dispatcher) endLocked(w *worker) {
-	if w.number == 0 {
-		return
-	}
-	if w.panicked {
-		d.panicked++
-	}
-	d.running--
-	w.releaseLocked(true)
-	d.idleLocked()
-}
-
-// giveBack undoes take for a run that was withdrawn before it began.
-func (d *dispatcher) giveBack(w *worker) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.started--
-	d.running--
-	d.withdrawn.Add(1)
-	if w.run.last() {
-		d.finished--
-	}
-	w.releaseLocked(false)
-	d.idleLocked()
-}
-
-// begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
-// worker has taken.
-func (r *dueRun) begin() bool {
-	s := r.e.state.Load()
-	then := scheduled
-	if r.last() {
-		then = done
-	}
-	return s&stateMask == waiting && r.e.state.CompareAndSwap(s, then)
 }
 
 // withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or

@@ -56,13 +56,3 @@ func (d *dispatcher) endings(key string) (all []*ending) {
 	}
 	return all
 }
-
-// releaseLocked notes that the worker has no run any more, and whether that had begun.
-func (w *worker) releaseLocked(ran bool) {
-	w.number, w.panicked = 0, false
-	if w.awaited != nil {
-		w.awaited.ran = ran
-		close(w.awaited.came)
-		w.awaited = nil
-	}
-}
