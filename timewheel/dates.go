@@ -48,7 +48,7 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 	}
 	e, err := tw.entryOf(verb, task)
 	if err == nil {
-		tw.index.dates.add(e, at)
+		tw.dates.add(e, at)
 	}
 	return e, err
 }
@@ -99,7 +99,7 @@ func (d *dates) add(e *entry, at time.Time) {
 	d.count.Store(int64(len(d.all)))
 }
 
-// drop forgets the entry, if it has a time of day. It may be nil.
+// drop forgets the entry, if it has a time of day.
 func (d *dates) drop(e *entry) {
 	if d.count.Load() == 0 {
 		return

@@ -25,6 +25,7 @@ type dispatcher struct {
 	ticks  ticks
 	clock  clock.Clock
 	index  *index
+	dates  *dates
 	report report
 	ctx    context.Context // of the runs
 
@@ -56,9 +57,9 @@ type dueRun struct {
 // last reports whether it is the last run of its task.
 func (r *dueRun) last() bool { return r.left == 0 }
 
-func newDispatcher(ctx context.Context, t ticks, c config, x *index) *dispatcher {
+func newDispatcher(ctx context.Context, t ticks, c config, x *index, dates *dates) *dispatcher {
 	d := &dispatcher{
-		ticks: t, clock: c.clock, index: x, report: c.report, ctx: ctx, idle: make(chan struct{}),
+		ticks: t, clock: c.clock, index: x, dates: dates, report: c.report, ctx: ctx, idle: make(chan struct{}),
 	}
 	if c.executor != nil {
 		d.callers = newSubmitter(c.executor, d)

@@ -20,14 +20,12 @@ type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
 
-	dates *dates // of the entries; they are forgotten together
-
 	max   int64        // of the live tasks, timers too; 0: no bound
 	count atomic.Int64 // the live tasks, timers too; kept only if there is a bound
 }
 
-func newIndex(maxPending int64, d *dates) *index {
-	x := &index{seed: maphash.MakeSeed(), max: maxPending, dates: d}
+func newIndex(maxPending int64) *index {
+	x := &index{seed: maphash.MakeSeed(), max: maxPending}
 	x.m = cmap.NewWithCustomShardingFunction[string, *entry](x.hash)
 	return x
 }
@@ -93,7 +91,6 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	if err != nil {
 		x.forget(e)
 	}
-	x.dates.drop(old)
 	return old, err
 }
 
@@ -119,7 +116,6 @@ func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok boo
 	if none != nil {
 		x.forget(none)
 	}
-	x.dates.drop(old)
 	return old, ok
 }
 
@@ -142,7 +138,6 @@ func (x *index) get(key string) *entry {
 
 // forget takes out the entry if it is this one that its key means.
 func (x *index) forget(e *entry) {
-	x.dates.drop(e)
 	x.m.RemoveCb(e.key, func(_ string, in *entry, ok bool) bool { return ok && in == e })
 }
 
@@ -154,7 +149,6 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 		}
 		return ended != nil
 	})
-	x.dates.drop(ended)
 	return ended
 }
 

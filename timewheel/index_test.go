@@ -38,7 +38,7 @@ func wantEntries(t *testing.T, x *index, want ...*entry) {
 
 func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
 	for _, state := range []uint32{scheduled, moving, waiting, waiting | 77<<stateBits} {
-		x := newIndex(0, new(dates))
+		x := newIndex(0)
 		first, second := keyed("k", state), keyed("k", scheduled)
 		if put(x, first) != nil || put(x, second) != ErrDuplicateTaskKey || x.get("k") != first {
 			t.Errorf("an entry in state %d does not keep its key", state)
@@ -49,7 +49,7 @@ func TestIndex_liveEntry_keepsItsKey(t *testing.T) {
 
 func TestIndex_deadEntry_isAsGoodAsNone(t *testing.T) {
 	for _, state := range []uint32{removed, done} {
-		x := newIndex(0, new(dates))
+		x := newIndex(0)
 		dead, other := keyed("k", state), keyed("other", scheduled)
 		x.m.Set("k", dead)
 		x.m.Set("other", other)
@@ -71,7 +71,7 @@ func TestIndex_deadEntry_isAsGoodAsNone(t *testing.T) {
 }
 
 func TestIndex_forget_leavesTheSuccessorAlone(t *testing.T) {
-	x := newIndex(0, new(dates))
+	x := newIndex(0)
 	first, second := keyed("k", done), keyed("k", scheduled)
 	x.m.Set("k", second)
 	x.forget(first)
@@ -83,7 +83,7 @@ func TestIndex_forget_leavesTheSuccessorAlone(t *testing.T) {
 }
 
 func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
-	x := newIndex(0, new(dates))
+	x := newIndex(0)
 	e, killed := keyed("k", scheduled), []*entry(nil)
 	kill := func(e *entry) bool {
 		killed = append(killed, e)
@@ -108,7 +108,7 @@ func TestIndex_remove_callsKillForWhatIsThere(t *testing.T) {
 func TestIndex_set_takesThePlaceOfWhatIsThere(t *testing.T) {
 	for _, in := range []*entry{nil, keyed("k", done), keyed("k", removed), keyed("k", scheduled)} {
 		for _, full := range []bool{false, true} {
-			x, e := newIndex(1, new(dates)), keyed("k", scheduled)
+			x, e := newIndex(1), keyed("k", scheduled)
 			var want *entry
 			if in != nil {
 				x.m.Set("k", in)
@@ -138,7 +138,7 @@ func TestIndex_set_takesThePlaceOfWhatIsThere(t *testing.T) {
 
 // Of all that add, replace and end a key at the same time, the index keeps one that is live, or none.
 func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
-	x := newIndex(1, new(dates))
+	x := newIndex(1)
 	end := func(e *entry) bool { return kills(e) }
 	var workers sync.WaitGroup
 	for seed := range uint64(4) {
@@ -182,7 +182,7 @@ func put(x *index, e *entry) error { return x.add(e) }
 
 func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 	for _, dead := range []bool{false, true} {
-		x := newIndex(1, new(dates))
+		x := newIndex(1)
 		x.enter()
 		if dead {
 			x.m.Set("k", keyed("k", removed))
@@ -200,7 +200,7 @@ func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 // An attacker can choose keys that concurrent-map's own hash, FNV-1, puts all into one shard, behind one lock.
 // The index does not use that hash.
 func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
-	x := newIndex(0, new(dates))
+	x := newIndex(0)
 	shards := cmap.SHARD_COUNT
 	perShard := make([]int, shards)
 	const n = 3200
@@ -218,7 +218,7 @@ func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 			t.Errorf("shard %d has %d of %d keys, want about %d", i, got, n, n/shards)
 		}
 	}
-	if y := newIndex(0, new(dates)); slices.Equal(hashes(x), hashes(y)) {
+	if y := newIndex(0); slices.Equal(hashes(x), hashes(y)) {
 		t.Error("two indexes have the same hash: to know one is to know the other")
 	}
 }

@@ -33,6 +33,7 @@ func (tw *TimeWheel) Pause(key string) error {
 		return notFound(key)
 	}
 	if old != nil {
+		tw.dates.drop(old)
 		tw.loop.post(old, moved, noHurry)
 	}
 	return nil
@@ -66,6 +67,7 @@ func (tw *TimeWheel) Resume(key string) error {
 		return notFound(key)
 	}
 	if old != nil {
+		tw.dates.drop(old)
 		tw.loop.post(e, moved, due)
 	}
 	return nil

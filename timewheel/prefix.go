@@ -14,8 +14,8 @@ import (
 // The walk copies the index, 8 bytes for each task, and holds the lock of one of its 32 shards at a time for
 // less than 1 ms with a million. It does all else, the comparison of the keys too, without a lock.
 
-// AllPrefix returns an iterator over the live tasks whose key begins with prefix, as [TimeWheel.All] does. It
-// walks over all tasks of the wheel.
+// AllPrefix returns an iterator that walks over all tasks of the wheel and yields the live ones whose key begins
+// with prefix. In all else it is like [TimeWheel.All].
 func (tw *TimeWheel) AllPrefix(prefix string) iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		for key, e := range tw.index.prefix(prefix) {
@@ -26,17 +26,18 @@ func (tw *TimeWheel) AllPrefix(prefix string) iter.Seq[Info] {
 	}
 }
 
-// RemovePrefix removes the live tasks whose key begins with prefix, one after the other, each as
-// [TimeWheel.RemoveTask] does, and returns how many it has removed. A task that is live during the whole call
-// is removed; one that is added meanwhile may be. RemovePrefix walks over all tasks of the wheel; the tick is
-// not held up. When ctx is done RemovePrefix stops and returns the cause; a further call removes the rest.
+// RemovePrefix walks over all tasks of the wheel and removes the live ones whose key begins with prefix. It
+// removes one after the other, each as [TimeWheel.RemoveTask] does, and returns how many it has removed. A task
+// that is live during the whole call is removed; one that is added meanwhile may be. The tick is not held up.
+// When ctx is done RemovePrefix stops and returns the cause; a further call removes the rest.
 func (tw *TimeWheel) RemovePrefix(ctx context.Context, prefix string) (int, error) {
 	return tw.eachPrefix(ctx, prefix, tw.RemoveTask)
 }
 
-// ReschedulePrefix makes the next runs of the live tasks whose key begins with prefix due d from now, one
-// after the other, each as [TimeWheel.Reschedule] does, and returns of how many. In all else it is like
-// [TimeWheel.RemovePrefix]. The error may also wrap [ErrInvalidTask] or [ErrStopped].
+// ReschedulePrefix walks over all tasks of the wheel and makes the next runs of the live ones whose key begins
+// with prefix due d from now. It moves one after the other, each as [TimeWheel.Reschedule] does, and returns how
+// many it has moved. In all else it is like [TimeWheel.RemovePrefix]. The error may also wrap [ErrInvalidTask]
+// or [ErrStopped].
 func (tw *TimeWheel) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	if err := checkDelay(prefix, d); err != nil {
 		return 0, err

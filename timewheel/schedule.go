@@ -55,6 +55,7 @@ func (tw *TimeWheel) set(e *entry) error {
 		return tw.refusal(err, e)
 	}
 	if old != nil {
+		tw.dates.drop(old)
 		tw.loop.post(old, ended, noHurry)
 	}
 	tw.loop.post(e, added, due)
@@ -70,6 +71,7 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	if e == nil {
 		return notFound(key)
 	}
+	tw.dates.drop(e)
 	tw.index.leave()
 	tw.loop.post(e, ended, noHurry)
 	return nil
@@ -89,7 +91,7 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	}
 	due := later(tw.loop.now(), d)
 	for e := tw.index.get(key); e != nil; e = tw.index.get(key) {
-		tw.index.dates.drop(e)
+		tw.dates.drop(e)
 		if e.load() == paused && e.setLeft(d) || e.load() != paused && tw.move(e, due) {
 			return nil
 		}
@@ -129,7 +131,7 @@ func (tw *TimeWheel) entryOf(verb string, task *Task) (*entry, error) {
 
 // refusal returns why the index did not take the entry, with the detail.
 func (tw *TimeWheel) refusal(err error, e *entry) error {
-	tw.index.dates.drop(e)
+	tw.dates.drop(e)
 	if err == ErrFull {
 		return fmt.Errorf("%w: %[2]d of %[2]d; %[3]q is not added", err, tw.maxPending, e.key)
 	}
@@ -218,16 +220,16 @@ func (tw *TimeWheel) GetTaskTimes(key string) int {
 // Get returns the live task of the key, and whether there is one.
 func (tw *TimeWheel) Get(key string) (Info, bool) { return tw.infoOf(key, tw.index.get(key)) }
 
-// All returns an iterator over the live tasks that have a key, in no particular order. No lock is held while
-// it yields, so the loop may call every method. A task that is added or removed during the walk may or may not
-// be seen; any other is seen once. The walk needs 8 bytes for each task.
+// All returns an iterator that walks over all tasks of the wheel and yields the live ones that have a key, in no
+// particular order. No lock is held while it yields, so the loop may call every method. A task that is added or
+// removed during the walk may or may not be seen; any other is seen once. The walk needs 8 bytes for each task.
 func (tw *TimeWheel) All() iter.Seq[Info] { return tw.AllPrefix("") }
 
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain removes every task that is pending, timers and paused tasks included, and then calls fn for each, in
-// due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs that have
+// Drain walks over all tasks of the wheel and removes every pending one, timers and paused tasks included. Then
+// it calls fn for each, in due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs that have
 // not begun, and its Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the
 // number of tasks; the error is always nil.
 //
@@ -255,6 +257,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	}
 	for _, d := range all {
 		if d.e.key != "" {
+			tw.dates.drop(d.e)
 			tw.index.forget(d.e)
 		}
 		tw.index.leave()

@@ -20,6 +20,7 @@ type TimeWheel struct {
 	cancel context.CancelFunc // of the runs
 
 	index    *index
+	dates    *dates
 	loop     *loop
 	dispatch *dispatcher
 
@@ -53,10 +54,11 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	dates := newDates(c.clock, ticks(tick))
-	tw := &TimeWheel{config: c, cancel: cancel, index: newIndex(c.maxPending, dates)}
-	tw.dispatch = newDispatcher(ctx, ticks(tick), c, tw.index)
-	tw.loop = newLoop(tick, slots, c.layout, c.clock, dates, tw.dispatch)
+	tw := &TimeWheel{
+		config: c, cancel: cancel, index: newIndex(c.maxPending), dates: newDates(c.clock, ticks(tick)),
+	}
+	tw.dispatch = newDispatcher(ctx, ticks(tick), c, tw.index, tw.dates)
+	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.dates, tw.dispatch)
 	return tw, nil
 }
 

@@ -144,6 +144,7 @@ func (d *dispatcher) failed(w *worker, task *Task, value any) {
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e
 	if w.run.last() && e.key != "" {
+		d.dates.drop(e)
 		d.index.forget(e)
 	}
 	if len(d.report.observers) == 0 {
