@@ -173,8 +173,8 @@
 //	lateness               runs, the number that ended in the last minute; tick, wait and run, each with p50, p99
 //	                       and max: due until dispatched, until started, until ended. null without a recorder
 //	upcoming               tasks that wait for a worker, and those due within a turn; see timewheel.Upcoming
-//	runs                   the runs in progress, the longest first: key, due, handed, and for, the time since it
-//	                       began (or was dispatched, if the wheel has no observer)
+//	runs                   the runs in progress, the longest first: key, due, dispatched, and for, the time since
+//	                       it began (or was dispatched, if the wheel has no observer)
 //	history                a point for each reading of the last hour: time, pending, waiting, running, and
 //	                       started, missed and panicked a second, which are null for the first
 //	panics                 the last ten of the recorder, the newest first: time, key, value, stack

@@ -539,7 +539,7 @@ func TestState_running_listsTheLongest(t *testing.T) {
 			t.Fatalf("%d runs are listed of %d", len(got.Runs), got.Stats.Running)
 		}
 		for i, r := range got.Runs {
-			if r.Key != fmt.Sprint(i) || r.For < 58.9-float64(i) || r.For > 59-float64(i) || !r.Handed.After(r.Due) {
+			if r.Key != fmt.Sprint(i) || r.For < 58.9-float64(i) || r.For > 59-float64(i) || !r.Dispatched.After(r.Due) {
 				t.Errorf("run %d is %+v", i, r)
 			}
 		}

@@ -168,9 +168,9 @@ type foundJSON struct {
 
 type runJSON struct {
 	keyJSON
-	Due    time.Time `json:"due"`
-	Handed time.Time `json:"handed"`
-	For    float64   `json:"for"` // seconds since it was started, or dispatched if the wheel has no observer
+	Due        time.Time `json:"due"`
+	Dispatched time.Time `json:"dispatched"`
+	For        float64   `json:"for"` // seconds since it was started, or dispatched if the wheel has no observer
 }
 
 type panicJSON struct {
@@ -200,13 +200,13 @@ func newTaskJSON(info timewheel.Info) taskJSON {
 func newRunJSON(run timewheel.Run, now time.Time) runJSON {
 	began := run.Started
 	if began.IsZero() {
-		began = run.Handed
+		began = run.Dispatched
 	}
 	return runJSON{
-		keyJSON: newKeyJSON(run.Key),
-		Due:     run.Due,
-		Handed:  run.Handed,
-		For:     max(now.Sub(began).Seconds(), 0),
+		keyJSON:    newKeyJSON(run.Key),
+		Due:        run.Due,
+		Dispatched: run.Dispatched,
+		For:        max(now.Sub(began).Seconds(), 0),
 	}
 }
 

@@ -58,7 +58,7 @@ func (r *Recorder) observe(run timewheel.Run) {
 	defer r.mu.Unlock()
 	r.window.begin(3, digits, run.Ended)
 	r.window.rotate(run.Ended)
-	r.window.record(run.Handed.Sub(run.Due), run.Started.Sub(run.Handed), run.Ended.Sub(run.Started))
+	r.window.record(run.Dispatched.Sub(run.Due), run.Started.Sub(run.Dispatched), run.Ended.Sub(run.Started))
 }
 
 // panicked records a panic of a job.

@@ -16,8 +16,8 @@ import (
 func runOf(tick, wait, job time.Duration) timewheel.Run {
 	ended := time.Now()
 	started := ended.Add(-job)
-	handed := started.Add(-wait)
-	return timewheel.Run{Key: "k", Due: handed.Add(-tick), Handed: handed, Started: started, Ended: ended}
+	dispatched := started.Add(-wait)
+	return timewheel.Run{Key: "k", Due: dispatched.Add(-tick), Dispatched: dispatched, Started: started, Ended: ended}
 }
 
 // within is the precision of two digits.
@@ -62,7 +62,7 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 			r := NewRecorder()
 			run := func() { // one that ends now
 				now := time.Now()
-				r.observe(timewheel.Run{Due: now, Handed: now, Started: now, Ended: now})
+				r.observe(timewheel.Run{Due: now, Dispatched: now, Started: now, Ended: now})
 			}
 			run()
 			time.Sleep(silence)

@@ -192,7 +192,7 @@ func TestCollector_longestRun_isZeroUntilItHasBegun(t *testing.T) {
 	f := &fakeWheel{}
 	c := metrics.NewCollectorOf(f, "w", metrics.WithRuns(metrics.NewRuns()))
 	for _, runs := range [][]timewheel.Run{
-		nil, {{Handed: time.Now().Add(-time.Hour)}}, {{Started: time.Now().Add(time.Hour)}},
+		nil, {{Dispatched: time.Now().Add(-time.Hour)}}, {{Started: time.Now().Add(time.Hour)}},
 	} {
 		f.runs = runs
 		if got := find(t, c, "timewheel_longest_run_seconds").GetGauge().GetValue(); got != 0 {

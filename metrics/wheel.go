@@ -53,8 +53,8 @@ func histogramOf(name, help string) prometheus.HistogramOpts {
 
 // Observe records the account of a run. Pass it to [timewheel.WithObserver].
 func (r *Runs) Observe(run timewheel.Run) {
-	r.tick.Observe(run.Handed.Sub(run.Due).Seconds())
-	r.wait.Observe(run.Started.Sub(run.Handed).Seconds())
+	r.tick.Observe(run.Dispatched.Sub(run.Due).Seconds())
+	r.wait.Observe(run.Started.Sub(run.Dispatched).Seconds())
 	r.duration.Observe(run.Ended.Sub(run.Started).Seconds())
 }
 

@@ -114,8 +114,8 @@ func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 				}
 			}
 			// The order of the accounts may differ from that of the runs, and a stalled machine misses periods.
-			if off := r.Due.Sub(first) % interval; off != 0 || r.Started.Before(r.Due) || r.Handed.Before(r.Due) {
-				t.Errorf("%v off the grid; due %v, handed %v, started %v", off, r.Due, r.Handed, r.Started)
+			if off := r.Due.Sub(first) % interval; off != 0 || r.Started.Before(r.Due) || r.Dispatched.Before(r.Due) {
+				t.Errorf("%v off the grid; due %v, dispatched %v, started %v", off, r.Due, r.Dispatched, r.Started)
 			}
 		}
 		tw.Stop()

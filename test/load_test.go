@@ -610,17 +610,17 @@ func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 		testkit.Settle(time.Second)
 		at := func(d time.Duration) time.Time { return origin.Add(d) }
 		want := []timewheel.Run{
-			{Key: "first", Due: at(15 * ms), Handed: at(20 * ms), Started: at(20 * ms), Ended: at(50 * ms)},
-			{Key: "second", Due: at(31 * ms), Handed: at(40 * ms), Started: at(50 * ms), Ended: at(55 * ms)},
-			{Key: "", Due: at(60 * ms), Handed: at(60 * ms), Started: at(60 * ms), Ended: at(60 * ms)},
+			{Key: "first", Due: at(15 * ms), Dispatched: at(20 * ms), Started: at(20 * ms), Ended: at(50 * ms)},
+			{Key: "second", Due: at(31 * ms), Dispatched: at(40 * ms), Started: at(50 * ms), Ended: at(55 * ms)},
+			{Key: "", Due: at(60 * ms), Dispatched: at(60 * ms), Started: at(60 * ms), Ended: at(60 * ms)},
 		}
 		if len(runs) != len(want) {
 			t.Fatalf("told of %d runs, want %d", len(runs), len(want))
 		}
 		for i, r := range runs {
 			if text := func(r timewheel.Run) string {
-				return fmt.Sprintf("%q due %v, handed %v, started %v, ended %v, panicked %v", r.Key, r.Due.Sub(origin),
-					r.Handed.Sub(origin), r.Started.Sub(origin), r.Ended.Sub(origin), r.Panicked)
+				return fmt.Sprintf("%q due %v, dispatched %v, started %v, ended %v, panicked %v", r.Key, r.Due.Sub(origin),
+					r.Dispatched.Sub(origin), r.Started.Sub(origin), r.Ended.Sub(origin), r.Panicked)
 			}; text(r) != text(want[i]) {
 				t.Errorf("told of %s\nwant %s", text(r), text(want[i]))
 			}

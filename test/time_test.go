@@ -312,7 +312,7 @@ func TestT5_timesCarryAMonotonicReading(t *testing.T) {
 		r := <-runs
 		for what, at := range map[string]time.Time{
 			"Info.Next": info.Next,
-			"Run.Due":   r.Due, "Run.Handed": r.Handed, "Run.Started": r.Started, "Run.Ended": r.Ended,
+			"Run.Due":   r.Due, "Run.Dispatched": r.Dispatched, "Run.Started": r.Started, "Run.Ended": r.Ended,
 		} {
 			if !ok || at == at.Round(0) { // Round drops the reading and changes nothing else
 				t.Errorf("%s has no monotonic reading: %v", what, at)

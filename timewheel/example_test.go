@@ -589,7 +589,7 @@ func ExampleWithObserver() {
 	fmt.Println("run of", run.Key)
 	fmt.Println("early:", run.Started.Before(run.Due))
 	fmt.Println("the loop, a worker and the job took no negative time:",
-		run.Handed.Sub(run.Due) >= 0 && run.Started.Sub(run.Handed) >= 0 && run.Ended.Sub(run.Started) >= 0)
+		run.Dispatched.Sub(run.Due) >= 0 && run.Started.Sub(run.Dispatched) >= 0 && run.Ended.Sub(run.Started) >= 0)
 	// Output:
 	// run of k
 	// early: false

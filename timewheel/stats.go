@@ -91,14 +91,14 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// Run is the account of one run, for [WithObserver]. Handed - Due is what the tick and the loop took, less
-// than one tick unless the machine was busy. Started - Handed is the wait for a worker. Ended - Started is the
+// Run is the account of one run, for [WithObserver]. Dispatched - Due is what the tick and the loop took, less
+// than one tick unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the
 // job.
 type Run struct {
-	Key      string    // of the task; empty for a Timer
-	Due      time.Time // when it was due
-	Handed   time.Time // when the event loop dispatched it
-	Started  time.Time // when a worker began it
-	Ended    time.Time // when the job returned
-	Panicked bool      // it ended with a panic or with runtime.Goexit
+	Key        string    // of the task; empty for a Timer
+	Due        time.Time // when it was due
+	Dispatched time.Time // when the event loop dispatched it
+	Started    time.Time // when a worker began it
+	Ended      time.Time // when the job returned
+	Panicked   bool      // it ended with a panic or with runtime.Goexit
 }

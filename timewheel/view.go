@@ -129,7 +129,7 @@ func (tw *TimeWheel) LongestRuns(n int) []Run {
 		r := &all[i]
 		runs[i] = Run{
 			Key: r.run.e.key, Due: d.ticks.time(d.clock, r.run.due),
-			Handed: d.ticks.time(d.clock, r.run.dispatched),
+			Dispatched: d.ticks.time(d.clock, r.run.dispatched),
 		}
 		if r.began > 0 {
 			runs[i].Started = d.ticks.time(d.clock, r.began)

@@ -287,7 +287,7 @@ func TestLongestRuns_longestFirst(t *testing.T) {
 			running := func(n int) (keys []string) {
 				for _, r := range w.LongestRuns(n) {
 					keys = append(keys, r.Key)
-					if r.Due.IsZero() || r.Handed.Before(r.Due) || observed == r.Started.IsZero() || !r.Ended.IsZero() {
+					if r.Due.IsZero() || r.Dispatched.Before(r.Due) || observed == r.Started.IsZero() || !r.Ended.IsZero() {
 						t.Errorf("the account is %+v", r)
 					}
 				}

@@ -151,12 +151,12 @@ func (d *dispatcher) after(w *worker) {
 		return
 	}
 	d.report.observe(Run{
-		Key:      e.key,
-		Due:      d.ticks.time(d.clock, w.run.due),
-		Handed:   d.ticks.time(d.clock, w.run.dispatched),
-		Started:  d.ticks.time(d.clock, w.began.Load()),
-		Ended:    d.ticks.time(d.clock, d.ticks.now(d.clock)),
-		Panicked: w.panicked,
+		Key:        e.key,
+		Due:        d.ticks.time(d.clock, w.run.due),
+		Dispatched: d.ticks.time(d.clock, w.run.dispatched),
+		Started:    d.ticks.time(d.clock, w.began.Load()),
+		Ended:      d.ticks.time(d.clock, d.ticks.now(d.clock)),
+		Panicked:   w.panicked,
 	})
 }
 
