@@ -29,16 +29,18 @@ var (
 type measurement func(size sizes, dir string) (map[string]float64, error)
 
 const (
-	ours  = "durable"
-	bare  = "durable, no fingerprints"
-	free  = "durable, no limit"
-	raw   = "pebble"
-	disk  = "disk"
-	redis = "asynq"
-	pg    = "river"
+	ours   = "durable"
+	memory = "durable, store in memory"
+	node   = "durable, engine in memory"
+	bare   = "durable, no fingerprints"
+	free   = "durable, no limit"
+	raw    = "pebble"
+	disk   = "disk"
+	redis  = "asynq"
+	pg     = "river"
 )
 
-func peerNames() []string { return []string{ours, bare, free, raw, disk, redis, pg} }
+func peerNames() []string { return []string{ours, memory, node, bare, free, raw, disk, redis, pg} }
 
 // cases are the measurements by case and peer.
 var cases = map[string]map[string]measurement{
@@ -47,13 +49,17 @@ var cases = map[string]map[string]measurement{
 	"add-batch": {ours: oursAddBatch, bare: bareAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
 	"remove":    {ours: oursRemove, redis: asynqRemove, pg: riverRemove},
 	"run":       {ours: oursRun},
+	"set-one":   onEach(setOne),
+	"idle":      onEach(idle),
+	"add-heap":  onEach(addAllocs),
+	"run-heap":  onEach(runAllocs),
 	"open":      {ours: oursOpen, bare: bareOpen},
 	"lateness":  {ours: oursLateness, redis: asynqLateness, pg: riverLateness},
 	"crowd":     {ours: limitedCrowd, free: unlimitedCrowd},
 }
 
 func caseNames() []string {
-	return []string{"add-one", "add-1024", "add-batch", "remove", "run", "open", "lateness", "crowd"}
+	return []string{"add-one", "add-1024", "add-batch", "remove", "run", "open", "lateness", "crowd", "set-one", "idle", "add-heap", "run-heap"}
 }
 
 func applies(c, p string) bool { return cases[c][p] != nil }

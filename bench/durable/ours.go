@@ -20,15 +20,23 @@ import (
 
 var ctx = context.Background()
 
-// open opens a scheduler on the directory, with one kind whose runs are counted.
+// open opens a scheduler on Pebble in the directory, with one kind whose runs are counted.
 func open(dir string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
 	store, err := pebble.Open(filepath.Join(dir, "tasks"))
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := durable.New(store, opts...)
+	s, c, err := counted(durable.New(store, opts...))
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
+	}
+	return s, c, nil
+}
+
+// counted gives the scheduler one kind whose runs are counted.
+func counted(s *durable.Scheduler, err error) (*durable.Scheduler, *counter, error) {
+	if err != nil {
+		return nil, nil, err
 	}
 	c := &counter{}
 	return s, c, s.Handle("k", c.run)

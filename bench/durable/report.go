@@ -117,6 +117,10 @@ var about = map[string]string{
 	"run":       "Tasks that are due at once: runs started, ended and acknowledged in a second.",
 	"open":      "From the open of a store with far tasks to the first run of a new one; and the resident memory of the process some seconds later.",
 	"crowd":     "How late 1,000 tasks a second of one kind are while many of another kind, whose runs take 1 ms, are due at one instant; and how many of those run in a second. `durable` limits that kind to 100 runs at the same time (`WithConcurrency`).",
+	"set-one":   "SetTask of one key, again and again, from 1024 goroutines: calls that have returned in a second, and commits to the store or the engine in a second.",
+	"idle":      "How often a process wakes up in a second while no task is due and nothing calls its scheduler: the voluntary context switches of all its threads. A Go program that only sleeps has a few as well.",
+	"add-heap":  "Allocations of one add on the Go heap, by number and by bytes, all goroutines included: 1024 goroutines, one task an add.",
+	"run-heap":  "Allocations of one run on the Go heap, by number and by bytes, all goroutines included: tasks that are due at once, from the start of the scheduler to the last acknowledgement.",
 	"lateness":  "How late tasks run when a fixed number falls due in each second. The tick is 10 ms. `asynq` and `river`, with their default settings, look for due tasks every five seconds; a tenth as many tasks fall due.",
 }
 
@@ -128,6 +132,12 @@ func table(w io.Writer, m medians, c string, size sizes) {
 		columns = []string{"open_ms", "resident_mb"}
 	case "crowd":
 		columns = []string{"p50_ms", "p99_ms", "max_ms", "ops"}
+	case "set-one":
+		columns = []string{"ops", "commits_ops"}
+	case "idle":
+		columns = []string{"wakeups_ops"}
+	case "add-heap", "run-heap":
+		columns = []string{"allocs", "bytes"}
 	case "lateness":
 		columns = []string{"least_ms", "p50_ms", "p99_ms", "most_ms"}
 	default:
