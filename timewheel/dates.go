@@ -58,6 +58,8 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 // while the machine is suspended. So the loop compares the two now and then, and moves these tasks if one of
 // the clocks was ahead of the other by a tick or more since.
 //
+// A verb that ends or moves a task drops its date, and so does a worker after the last run.
+//
 // Nothing else in this package reads the wall clock.
 type dates struct {
 	clock clock.Clock

@@ -67,7 +67,6 @@ func (tw *TimeWheel) Resume(key string) error {
 		return notFound(key)
 	}
 	if old != nil {
-		tw.dates.drop(old)
 		tw.loop.post(e, moved, due)
 	}
 	return nil
