@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -299,4 +301,39 @@ func ExampleScheduler_BulkReschedule() {
 	// moved: 2 <nil>
 	// mail:1 in 0s
 	// mail:2 in 30m0s
+}
+
+// A logger of package log/slog in place of logrus.
+func ExampleWithSlog() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	s, err := durable.New(memstore.New(), durable.WithSlog(log))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Shutdown(context.Background()) }()
+	done := make(chan bool)
+	err = s.Handle("greet", func(_ context.Context, run durable.Run) error {
+		defer close(done)
+		run.Complete("said hello")
+		return nil
+	})
+	if err == nil {
+		err = s.Start()
+	}
+	if err == nil {
+		err = s.AddTask(context.Background(), durable.Task{Key: "k", Kind: "greet"})
+	}
+	if err != nil {
+		panic(err)
+	}
+	<-done
+	// Output:
+	// level=INFO msg="durable: a run is done" note="said hello" task=k
 }

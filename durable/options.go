@@ -148,21 +148,6 @@ func WithLease(d time.Duration) Option {
 
 const leastLease = 100 * time.Millisecond
 
-// WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
-// scheduler logs parked tasks, kinds without a handler, a store that fails, an engine that is away, a lease that
-// runs out, what it cannot read, handlers that panic, and the notes of [Run.Complete]. It logs no other run that
-// succeeds. A hook of l may call the scheduler. A slow logger delays nothing else:
-// events that happen in the meantime share one line. l must not be nil.
-func WithLogger(l logrus.FieldLogger) Option {
-	return func(c *config) error {
-		if l == nil {
-			return errors.New("durable: logger is nil")
-		}
-		c.log = l
-		return nil
-	}
-}
-
 func positive[N ~int | ~int64](what string, n N) error {
 	if n <= 0 {
 		return fmt.Errorf("durable: %s %v is not positive", what, n)

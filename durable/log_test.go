@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// What the scheduler and its wheel log goes to a logger of package log/slog, with its level and its fields.
+func TestWithSlog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		to := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
+			Level: slog.LevelDebug,
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			},
+		}))
+		s, err := durable.New(memstore.New(), durable.WithSlog(to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(s.Handle("mail", func(context.Context, durable.Run) error { return durable.Park(errors.New("no address")) }),
+			s.Start(), s.AddTask(t.Context(), durable.Task{Key: "k", Kind: "mail"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`level=WARN msg="durable: a task is parked" failure="no address" kind=mail task=k`,
+			`level=DEBUG msg="timewheel: `,
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the log has no line %s:\n%s", want, out.String())
+			}
+		}
+	})
+	if _, err := durable.New(memstore.New(), durable.WithSlog(nil)); err == nil {
+		t.Error("a logger that is nil is taken")
+	}
+}
