@@ -3,7 +3,9 @@
 package durable
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +53,40 @@ func TestSplitChanges(t *testing.T) {
 	}
 	if group, left := splitChanges(many); len(group) != changesMost || len(left) != len(many)-changesMost {
 		t.Errorf("of %d the group has %d, and %d are left", len(many), len(group), len(left))
+	}
+}
+
+// Of changes that set a key one after the other the last one is made, and none overtakes another change of its key. Each
+// caller that has not gone hears of it, and only the first of them may have found nothing there.
+func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var heard []string
+	set := func(name, key string, on engine.Condition, ctx context.Context) *change {
+		return &change{
+			ctx: ctx, size: 1, batch: engine.Batch{{Record: engine.Record{Key: key, Data: []byte(name)}, If: on}},
+			done: func(r engine.Result, err error) {
+				heard = append(heard, fmt.Sprint(name, " ", err == nil && r.Written[0].Replaced, " ", err))
+			},
+		}
+	}
+	group, left := splitChanges([]*change{
+		set("1", "a", engine.Always, t.Context()), set("2", "b", engine.Always, t.Context()), set("3", "a", engine.Always, t.Context()),
+		set("4", "a", engine.Always, gone), set("5", "b", engine.IfPresent, t.Context()), set("6", "b", engine.Always, t.Context()),
+	})
+	if len(group) != 2 || len(left) != 2 || len(group[0].under) != 2 || string(left[0].batch[0].Data) != "5" || string(left[1].batch[0].Data) != "6" {
+		t.Fatalf("the group is %+v, and left is %+v", group, left)
+	}
+	c := group[0].living()
+	if string(c.batch[0].Data) != "3" {
+		t.Errorf("of the callers that wait the last is %+v", c)
+	}
+	c.end(engine.Result{Written: []engine.Written{{Revision: 7}}}, nil)
+	if want := []string{"4 false context canceled", "1 false <nil>", "3 true <nil>"}; !slices.Equal(heard, want) {
+		t.Errorf("the callers hear %q, want %q", heard, want)
+	}
+	if c := set("7", "a", engine.Always, gone); c.living() != nil {
+		t.Error("a change is made whose caller has gone")
 	}
 }
 

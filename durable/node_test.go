@@ -48,6 +48,48 @@ func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
+// Many callers that set one key at the same time share a commit, and one of them wins. While a transaction has locked the
+// key, each waits for as long as it wants to.
+func TestNode_manySetAKey_shareACommit(t *testing.T) {
+	inCluster(t, 1, func(t *testing.T, c *cluster) {
+		a := c.nodes[0]
+		const callers = 100
+		set := func() (errs []error) {
+			slow := memengine.Fault{Delay: 10 * time.Millisecond}
+			a.link.Next("Commit", slow, slow)
+			var all sync.WaitGroup
+			errs = make([]error, callers)
+			for i := range callers {
+				all.Go(func() {
+					within, cancel := context.WithTimeout(ctx, time.Duration(callers-i)*100*time.Millisecond)
+					defer cancel()
+					errs[i] = a.SetTask(within, durable.Task{Key: "k", Kind: "note", Delay: time.Hour, Payload: []byte{byte(i)}})
+				})
+			}
+			all.Wait()
+			return errs
+		}
+		before := a.Stats()
+		if err := errors.Join(set()...); err != nil {
+			t.Error(err)
+		}
+		after := a.Stats()
+		if n := after.Commits.Count - before.Commits.Count; n > 4 || after.Added-before.Added != callers || after.Removed-before.Removed != callers-1 {
+			t.Errorf("%d callers make %d commits: before %+v, after %+v", callers, n, before, after)
+		}
+		tx := c.engine.Begin()
+		if err := tx.Lock(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(callers/2*100*time.Millisecond+time.Millisecond, tx.Rollback)
+		for i, err := range set() {
+			if gives := callers-i <= callers/2; errors.Is(err, context.DeadlineExceeded) != gives || !gives && err != nil {
+				t.Errorf("caller %d, who waits for %d tenths of a second: %v", i, callers-i, err)
+			}
+		}
+	})
+}
+
 // A transaction that locks a key for ever delays what needs that key, and nothing else. Shutdown gives up after
 // some seconds.
 func TestNode_aLock_delaysNothingElse(t *testing.T) {

@@ -20,7 +20,42 @@ type change struct {
 	size  int       // about how many bytes it writes
 	done  func(engine.Result, error)
 
-	before []*live // what the node held of each key when it was sent; nil for a new key
+	before []*live   // what the node held of each key when it was sent; nil for a new key
+	under  []*change // earlier ones that wait as well, and whose record this one replaces at once
+}
+
+// sets reports whether the change puts the record of one key, whatever was there.
+func (c *change) sets() bool {
+	return len(c.batch) == 1 && c.batch[0].If == engine.Always && c.batch[0].Data != nil
+}
+
+// all returns the change and those under it.
+func (c *change) all() []*change { return append(c.under, c) }
+
+// living ends those whose callers have gone. It returns the last of the others, with the rest
+// under it, or nil if there is none.
+func (c *change) living() (last *change) {
+	for _, of := range c.all() {
+		if err := of.ctx.Err(); err != nil {
+			of.done(engine.Result{}, err)
+			continue
+		}
+		if of.under = nil; last != nil {
+			of.under = last.all()
+		}
+		last = of
+	}
+	return last
+}
+
+// end ends all with what has become of the change. Those under it were done just before it.
+func (c *change) end(r engine.Result, err error) {
+	for i, of := range c.all() {
+		if i == 1 && len(r.Written) > 0 { // the first one was there before the others
+			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
+		}
+		of.done(r, err)
+	}
 }
 
 const (
@@ -29,21 +64,38 @@ const (
 )
 
 // splitChanges takes the changes of a commit. No two of them may have the same key, and none overtakes another
-// of the same key.
+// of the same key. Of those that set a key, one after the other, the last one is made: all of them wait, so none is
+// promised yet, and one write does what many would.
 func splitChanges(waiting []*change) (group, left []*change) {
 	if len(waiting) == 1 {
 		return waiting, nil
 	}
-	keys := make(map[string]bool)
+	const none = -1
+	keys := make(map[string]int) // where the change that sets the key is in the group, or none if there is another
 	size := 0
 	for i, c := range waiting {
 		if len(group) > 0 && (len(group) == changesMost || size+c.size > changesBytes) {
 			return group, append(left, waiting[i:]...)
 		}
+		if c.sets() {
+			at, there := keys[c.batch[0].Key]
+			if there && at != none {
+				c.under, group[at] = group[at].all(), c
+				size += c.size
+				continue
+			}
+			if !there {
+				keys[c.batch[0].Key] = len(group)
+				group = append(group, c)
+				size += c.size
+				continue
+			}
+		}
 		free := true
 		for _, w := range c.batch {
-			free = free && !keys[w.Key]
-			keys[w.Key] = true
+			_, there := keys[w.Key]
+			free = free && !there
+			keys[w.Key] = none
 		}
 		if !free {
 			left = append(left, c)
@@ -61,8 +113,7 @@ func (n *node) commit(group []*change) {
 	batches := make([]engine.Batch, 0, len(group))
 	size := 0
 	for _, c := range group {
-		if err := c.ctx.Err(); err != nil {
-			c.done(engine.Result{}, err)
+		if c = c.living(); c == nil {
 			continue
 		}
 		sent = append(sent, c)
@@ -74,7 +125,7 @@ func (n *node) commit(group []*change) {
 	}
 	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
 	defer cancel()
-	if len(sent) == 1 { // then it waits for locks as long as the caller does
+	if len(sent) == 1 && sent[0].under == nil { // then it waits for locks as long as the caller does
 		defer context.AfterFunc(sent[0].ctx, cancel)()
 	}
 	n.deliver(ctx, sent, batches)
@@ -105,13 +156,13 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
 	if err != nil {
-		if len(sent) == 1 && sent[0].ctx.Err() != nil {
+		if len(sent) == 1 && sent[0].under == nil && sent[0].ctx.Err() != nil {
 			n.unsure() // the caller has gone, and not the engine
 		} else {
 			n.trouble(err)
 		}
 		for _, c := range sent {
-			c.done(engine.Result{}, err)
+			c.end(engine.Result{}, err)
 		}
 		return
 	}
@@ -123,13 +174,16 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	for i, c := range sent {
 		r := results[i]
 		if r.Busy {
-			n.writes.aside(func() { n.commitAlone(c) })
+			for _, of := range c.all() {
+				of.under = nil // each waits for the lock as long as its caller does
+				n.writes.aside(func() { n.commitAlone(of) })
+			}
 			continue
 		}
 		if len(r.Unmet) == 0 {
 			n.settle(t, c, r.Written)
 		}
-		c.done(r, nil)
+		c.end(r, nil)
 	}
 }
 
