@@ -65,8 +65,8 @@ func TestLink_delay_outlivesTheCaller(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s, ok, err := e.Get(t.Context(), "ada"); err != nil || !ok || string(s.Data) != "data" {
-			t.Errorf("the task is %v, %v, %v", s, ok, err)
+		if s, err := e.Get(t.Context(), "ada"); err != nil || len(s) != 1 || string(s[0].Data) != "data" {
+			t.Errorf("the task is %v, %v", s, err)
 		}
 	})
 }
@@ -79,20 +79,20 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 			asked = append(asked, method)
 			return memengine.Fault{Delay: time.Second, Fail: method == "Get"}
 		})
-		link.Next("Census", memengine.Fault{}, memengine.Fault{Lose: true})
+		link.Next("Count", memengine.Fault{}, memengine.Fault{Lose: true})
 		began := time.Now()
 		calls := []func() error{
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, _, err := link.Get(ctx, "k"); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Get(ctx, "k"); return err },
 		}
 		for i, fails := range []bool{false, true, false, true} {
 			if err := calls[i](); errors.Is(err, memengine.ErrFault) != fails {
 				t.Errorf("call %d returns %v", i, err)
 			}
 		}
-		if !slices.Equal(asked, []string{"Census", "Get"}) || time.Since(began) != 2*time.Second {
+		if !slices.Equal(asked, []string{"Count", "Get"}) || time.Since(began) != 2*time.Second {
 			t.Errorf("faults were asked for %q, and the calls took %v", asked, time.Since(began))
 		}
 	})
@@ -149,7 +149,7 @@ func TestRestart_losesWhatACrashLoses(t *testing.T) {
 		if _, err := tx.Write(ctx, add("bob", 1)); err == nil {
 			t.Error("a transaction from before the restart writes")
 		}
-		if s, _, err := e.Get(ctx, "ada"); err != nil || s.Starts != 0 || s.Owner != id {
+		if s, err := e.Get(ctx, "ada"); err != nil || len(s) != 1 || s[0].Starts != 0 || s[0].Owner != id {
 			t.Errorf("the task is %+v, %v", s, err)
 		}
 		e.Expire("a")
