@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"time"
 )
 
@@ -31,17 +32,23 @@ import (
 // Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
 // It is in nanoseconds since 1970.
 //
+// Notes. A note is a few bytes under a name, which the nodes keep for themselves: what is paused, and the questions
+// that one node asks the others. Commit writes notes and Walk reads them. The names of notes and the keys of tasks
+// are apart: a note and a task may have the same. Each write of a note gives it a greater revision than any note of that
+// name had before, whether or not it was deleted meanwhile.
+//
 // Late calls. A call that a node has given up may reach the engine at any time, after later calls of the node.
 // It does no harm:
 //
-//   - A Commit and a Confirm at a revision, a Release and a SetSettings do nothing if the task or the settings
-//     have changed. A Confirm of a claim that was confirmed counts nothing.
-//   - A Claim, a ClaimTurns, and a Commit with Hold may give the member a task that the node does not know of.
-//     The node checks its claims every four leases, and more often after an error.
+//   - A Commit and a Confirm at a revision, and a Release, do nothing if the task or the note has changed. A Confirm
+//     of a claim that was confirmed counts nothing.
+//   - A Claim, and a Commit with Hold, may give the member a task that the node does not know of. The node checks
+//     its claims every four leases, and more often after an error.
 //   - A Renew takes no report back. If the member is dead, its tasks are taken over later.
 //   - A Join makes a member that is reaped after its lease.
-//   - A Leave, a Reap and a Forget end only what has ended for good.
-//   - An Ask leaves a question for a day, and nothing waits for it. An Answer changes no last answer.
+//   - A Leave and a Reap end only what has ended for good.
+//   - A Commit of a question leaves it for a day, and nothing waits for it. One of an answer does nothing if the
+//     question is gone, and replaces no later answer.
 //   - A Commit on another condition is a verb that takes effect late, as the error of the verb says:
 //     durable.ErrUnavailable.
 //
@@ -52,8 +59,8 @@ import (
 // bytes that it gets.
 type Engine interface {
 	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their
-	// order. Batches are independent: one whose condition does not hold does not affect another. No two batches of
-	// a call have the same key, and no two writes of a batch.
+	// order. Batches are independent: one whose condition does not hold does not affect another. A batch has tasks
+	// or notes, not both. No two batches of a call have the same key, and no two writes of a batch.
 	//
 	// by is the member that holds what is written with Hold, or 0. If it is gone or its lease has run out, the
 	// tasks are written and no member holds them.
@@ -63,73 +70,19 @@ type Engine interface {
 	// waits until ctx is done.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
 
-	// Get returns the task of the key as it was last committed, and whether there is one.
-	Get(ctx context.Context, key string) (s Stored, ok bool, err error)
+	// Get returns the tasks of the keys as they were last committed, each once, in any order. A key that has none is
+	// left out.
+	Get(ctx context.Context, keys ...string) ([]Stored, error)
 
-	// GetMany returns the tasks of the keys as Get does, each once, in any order. A key that has none is left out.
-	GetMany(ctx context.Context, keys []string) ([]Stored, error)
+	// Walk walks over the tasks, or the notes, of the range in its order. An error ends it. It yields each one that is
+	// there during the whole walk, and may or may not yield one that is added, changed or removed meanwhile. Each
+	// is yielded as it was last committed when the walk began, or later.
+	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
-	// Due walks over the tasks after the position and up to the due time, that included, in order of due time and
-	// key. An error ends it. It yields every task that is there during the whole walk, and may or may not yield
-	// one that is added, changed or removed meanwhile.
-	Due(ctx context.Context, after Position, until int64) iter.Seq2[Stored, error]
-
-	// ByKey walks over the tasks whose key is not less than from, in order of the key, as Due does.
-	ByKey(ctx context.Context, from string) iter.Seq2[Stored, error]
-
-	// Failing is ByKey for the tasks that were written with Failing alone. Its cost does not depend on how many
-	// others there are.
-	Failing(ctx context.Context, from string) iter.Seq2[Stored, error]
-
-	// Census counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
-	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
-	Census(ctx context.Context) ([]KindCount, error)
-
-	// Now returns the engine's time. It needs no member, and writes nothing.
-	Now(ctx context.Context) (int64, error)
-
-	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
-	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
-
-	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. members is the number
-	// of members whose lease has not run out. report is what the member says about itself, for Members: at most
-	// MaxReport bytes. The engine keeps the greatest, in the order of [bytes.Compare]. A node puts a count first, so a
-	// Renew that arrives after a later one takes no report back.
-	Renew(ctx context.Context, id MemberID, report []byte) (now int64, members int, err error)
-
-	// Members returns the members, in any order. One whose lease has run out is a member until it is reaped.
-	Members(ctx context.Context) ([]Membership, error)
-
-	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
-	// Reap waits for a user's transaction: what that has locked is freed by a later Reap.
-	Leave(ctx context.Context, id MemberID) error
-
-	// Reap ends the members whose lease has run out, as Leave does, and returns their names. It reaps no member
-	// until the engine itself has been up for longer than that member's lease: after an outage no lease could be
-	// renewed.
-	Reap(ctx context.Context) (names []string, err error)
-
-	// Claim gives the member free tasks of these kinds, at most that many, that are due after the first time and
-	// not after the second, earliest first. It leaves out tasks that another transaction has
-	// locked. It gives nothing to a member whose lease has run out. Its cost does not depend on how many tasks of
-	// other kinds there are.
-	Claim(ctx context.Context, by MemberID, kinds []string, after, until int64, most int) (got []Stored, now int64, err error)
-
-	// ClaimTurns is Claim with the groups in turns. It continues after the group, in the order of the groups' names; the
-	// tasks without a group are the last one. Of each group that has such a task it gives the earliest, up to that many
-	// in all. If it has come from the beginning, where group is empty, to the end, it gives about the same number of
-	// each, as far as they have as many. It may look at a thousand groups only. next is the group that it has
-	// come to, or empty after the last.
-	ClaimTurns(ctx context.Context, by MemberID, kinds []string, group string, until int64, most int) (got []Stored,
-		next string, now int64, err error)
-
-	// LeaveOut makes Claim and ClaimTurns leave out, for this member, the records of that version and of later ones. The version is
-	// the first byte of Data. The node cannot read them. It lasts until the member is gone.
-	LeaveOut(by MemberID, version byte)
-
-	// Claimed returns what the member holds. A node asks for it after an error, for a claim or a commit whose
-	// answer was lost may have given it tasks that it does not know of.
-	Claimed(ctx context.Context, by MemberID) ([]Stored, error)
+	// Claim gives the member free tasks of some kinds. It leaves out tasks that another transaction has locked. It
+	// gives nothing to a member whose lease has run out. Its cost does not depend on how many tasks of other kinds
+	// there are.
+	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
 	// Confirm is the start of runs. For each of the claims it reports whether the member still holds the task at
 	// that revision, and its lease has not run out, and no transaction has it locked. Only then the run may
@@ -141,38 +94,129 @@ type Engine interface {
 	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
 
-	// Settings returns the settings of the engine as they were last committed, and their revision. Both are zero
-	// before the first SetSettings.
-	Settings(ctx context.Context) (settings []byte, revision int64, err error)
-
-	// SetSettings replaces the settings, if they have that revision, and reports whether it did. Then their
-	// revision is one more. They are not empty, and at most MaxSettings bytes.
-	SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error)
-
-	// Ask leaves a question with every member but by, which may be 0, and returns the question's number. It is kept
-	// until Forget, or for a day. It is not empty, and at most MaxQuestion bytes.
-	Ask(ctx context.Context, by MemberID, question []byte) (id int64, err error)
-
-	// Asked returns the questions to which the member has not given its last answer, in order of their numbers.
-	// There are none for a member that is gone.
-	Asked(ctx context.Context, by MemberID) ([]Question, error)
-
-	// Answer replaces the member's answer to a question, but for its last one. It does nothing if the question is
-	// forgotten.
-	Answer(ctx context.Context, by MemberID, id int64, a Answer) error
-
-	// Answers returns an answer for each member that was asked and is not gone, in any order, without Data if it has
-	// not answered.
-	Answers(ctx context.Context, id int64) ([]Answer, error)
-
-	// Forget ends a question.
-	Forget(ctx context.Context, id int64) error
-
 	// Release gives up the claims that the member still holds at those revisions, and of which no start was
 	// confirmed since: Stored.Starts is Claim.Starts. Those tasks are free then. So a Release that arrives late
 	// frees no run. It does not wait for a user's transaction: the member still holds what that has locked, as
-	// Claimed shows.
+	// a walk in the order Held shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
+
+	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
+	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
+
+	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. It returns that time and the
+	// members, in any order. A member whose lease has run out is one until it is reaped. The members are those after the
+	// renewal is committed: of two members that renew at the same time, one at least sees the report of the other.
+	//
+	// report is what the member says about itself: at most MaxReport bytes. The engine keeps the greatest, in the
+	// order of [bytes.Compare]. A node puts a count first, so a Renew that arrives after a later one takes no report
+	// back.
+	//
+	// A Renew by 0 prolongs nothing. It only returns the members and the time, needs no member and writes nothing.
+	// Its answer alone has Membership.Held.
+	Renew(ctx context.Context, by MemberID, report []byte) (members []Membership, now int64, err error)
+
+	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
+	// Reap waits for a user's transaction: what that has locked is freed by a later Reap.
+	Leave(ctx context.Context, by MemberID) error
+
+	// Reap ends the members whose lease has run out, as Leave does, and returns their names. It reaps no member
+	// until the engine itself has been up for longer than that member's lease: after an outage no lease could be
+	// renewed.
+	Reap(ctx context.Context) (names []string, err error)
+}
+
+// A Counter is an [Engine] that counts its tasks faster than by a walk over all of them.
+type Counter interface {
+	// Count counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
+	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
+	Count(ctx context.Context) ([]KindCount, error)
+}
+
+// Count counts the tasks of each kind, in any order, as [Counter] says: by that if the engine is one, and else by walks
+// over the tasks.
+func Count(ctx context.Context, e Engine) ([]KindCount, error) {
+	if c, ok := e.(Counter); ok {
+		return c.Count(ctx)
+	}
+	of := make(map[string]*KindCount)
+	for s, err := range e.Walk(ctx, Range{After: Position{Due: None}, Until: math.MaxInt64}) {
+		if err != nil {
+			return nil, err
+		}
+		k := of[s.Kind]
+		if k == nil {
+			k = &KindCount{Kind: s.Kind}
+			of[s.Kind] = k
+		}
+		k.Tasks++
+		switch s.Due {
+		case math.MaxInt64 - 1:
+			k.Paused++
+		case math.MaxInt64:
+			k.Parked++
+		}
+	}
+	for s, err := range e.Walk(ctx, Range{Order: Failing}) {
+		if err != nil {
+			return nil, err
+		}
+		if k := of[s.Kind]; k != nil && s.Due != math.MaxInt64-1 {
+			k.Failing++
+		}
+	}
+	kinds := make([]KindCount, 0, len(of))
+	for _, k := range of {
+		kinds = append(kinds, *k)
+	}
+	return kinds, nil
+}
+
+// A Range is what [Engine].Walk walks over.
+type Range struct {
+	Order Order
+	After Position // ByDue: the tasks after it,
+	Until int64    // and up to this due time, that included
+	From  string   // ByKey, Failing and Notes: the keys or names that are not less
+	By    MemberID // Held: of this member; ErrMemberGone ends the walk if it is gone
+}
+
+// An Order is what a walk yields, and in which order.
+type Order uint8
+
+// The orders of a walk.
+const (
+	ByDue   Order = iota // the tasks by due time and key
+	ByKey                // the tasks by key
+	Failing              // those that were written with Failing, by key; the cost does not depend on how many others there are
+	Held                 // those that the member holds, in any order
+	Notes                // the notes, by name
+)
+
+// A ClaimRequest says which free tasks a member claims.
+type ClaimRequest struct {
+	By    MemberID
+	Kinds []string
+	After int64 // they are due after this time
+	Until int64 // and not after this one
+	Most  int   // at most that many, the earliest first
+
+	// Readable is the greatest version of a record that the member can read. The version is the first byte of Data.
+	// Records of later versions are left out.
+	Readable byte
+
+	// Fair makes the groups take turns, whatever After is. The claim continues after Group, in the order of the
+	// groups' names; the tasks without a group are the last one. Of each group that has such a task it gives the
+	// earliest, up to Most in all. If it has come from the beginning, where Group is empty, to the end, it gives
+	// about the same number of each, as far as they have as many. It may look at a thousand groups only.
+	Fair  bool
+	Group string
+}
+
+// Claims are what a [Engine].Claim gives.
+type Claims struct {
+	Tasks []Stored
+	Next  string // of a fair claim: the group that it has come to, or empty after the last
+	Now   int64  // the engine's time
 }
 
 // A HealthReporter is an [Engine] that knows what may slow it down. Package metrics exports that.
@@ -199,7 +243,7 @@ type KindCount struct {
 // A MemberID names a member of an engine for good. 0 is no member.
 type MemberID int64
 
-// A Stored is a task as an engine keeps it.
+// A Stored is a task or a note as an engine keeps it. A note has a name as its Key, Data and a Revision.
 type Stored struct {
 	Record
 	Kind     string   // by what it is claimed: the kind of the task, and the version of its payload from 2 on
@@ -216,28 +260,18 @@ type Membership struct {
 	Name   string
 	Lease  time.Duration // its length
 	Left   time.Duration // until it runs out, by the engine's clock; negative if it has
-	Held   int           // tasks that the member holds
+	Held   int           // tasks that the member holds; only of a Renew by 0
 	Report []byte        // the greatest of its Renews
 }
 
 // MaxReport is the size of a member's report, in bytes.
 const MaxReport = 4 << 10
 
-// A Question is left with a member.
-type Question struct {
-	ID   int64
-	Data []byte
-}
-
-// An Answer is that of a member to a question.
-type Answer struct {
-	Name string // of the member; not used by Engine.Answer
-	Data []byte // at most MaxQuestion bytes
-	Last bool   // the member will not answer the question again
-}
-
-// MaxQuestion is the size of a question, and of an answer, in bytes.
-const MaxQuestion = 4 << 10
+// Limits of a note, in bytes.
+const (
+	MaxNoteName = 128
+	MaxNote     = 64 << 10
+)
 
 // A Claim is what a member holds: a task at a revision.
 type Claim struct {
@@ -249,11 +283,13 @@ type Claim struct {
 // A Batch is a number of writes with different keys, of which all are done or none.
 type Batch []Write
 
-// A Write puts the record of a key, or deletes it.
+// A Write puts the record of a key, or deletes it. It may be the record of a note: its Key is the name, not empty and at
+// most MaxNoteName bytes, its Data is at most MaxNote bytes, and it has nothing else but its condition.
 type Write struct {
 	Record        // Due and Data are those to put; nil Data deletes the record
 	Kind   string // of the record to put, as in Stored,
 	Group  string // and this
+	Note   bool   // it is the record of a note
 
 	If       Condition
 	Revision int64 // for IfUnchanged and IfUnstarted
@@ -269,7 +305,7 @@ const (
 	IfPresent                        // there is one
 	IfUnchanged                      // there is one, at that revision
 	Always
-	IfUnstarted // there is one, at that revision, and its Starts is 0
+	IfUnstarted // there is one, at that revision, and its Starts is 0, as that of each note is
 )
 
 // A Result says what has become of a batch: done if Unmet is empty and Busy is false.

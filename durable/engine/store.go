@@ -49,7 +49,7 @@ type Store interface {
 	// Settings returns what SetSettings was given last, or nothing.
 	Settings() ([]byte, error)
 
-	// SetSettings keeps the bytes, which are not empty and at most MaxSettings, in place of those before. It is
+	// SetSettings keeps the bytes, which are not empty and at most MaxNote, in place of those before. It is
 	// called as a Commit, which is never under way at the same time, and durable like one.
 	SetSettings(settings []byte) error
 
@@ -59,9 +59,6 @@ type Store interface {
 	// Close releases what the store holds. Reads and commits must have ended. A second Close does nothing.
 	Close() error
 }
-
-// MaxSettings is how many bytes of settings a [Store] or an [Engine] must keep.
-const MaxSettings = 64 << 10
 
 // A FailureReporter is a [Store] that can fail while no call is there to return the error: in the background,
 // or while a call hangs. A scheduler on such a store fails as soon as the store does: Scheduler.Err returns

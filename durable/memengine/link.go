@@ -38,8 +38,14 @@ var ErrFault = errors.New("memengine: fault")
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next makes the faults those of the next calls of a method of engine.Engine, such as "Commit", one for each
-// call. They come after those that it has been given earlier.
+// Next makes the faults those of the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one for
+// each call. They come after those that it has been given earlier. Calls of one method that serve different ends have
+// names of their own:
+//
+//	Commit   "Commit" of tasks, "Commit Notes"
+//	Claim    "Claim", "Claim Fair"
+//	Renew    "Renew" by a member, "Renew 0"
+//	Walk     "Walk ByDue", "Walk ByKey", "Walk Failing", "Walk Held", "Walk Notes"
 func (l *Link) Next(method string, faults ...Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +121,11 @@ func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.
 			own[i][j].Data = slices.Clone(own[i][j].Data)
 		}
 	}
-	return ask(ctx, l, "Commit", func(ctx context.Context) ([]engine.Result, error) {
+	method := "Commit"
+	if len(own) > 0 && len(own[0]) > 0 && own[0][0].Note {
+		method = "Commit Notes"
+	}
+	return ask(ctx, l, method, func(ctx context.Context) ([]engine.Result, error) {
 		return l.to.Commit(ctx, by, own)
 	})
 }
@@ -135,55 +145,27 @@ func ask[T any](ctx context.Context, l *Link, method string, do func(context.Con
 	return <-answer, nil
 }
 
-func (l *Link) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
-	type found struct {
-		s  engine.Stored
-		ok bool
-	}
-	a, err := ask(ctx, l, "Get", func(ctx context.Context) (a found, err error) {
-		a.s, a.ok, err = l.to.Get(ctx, key)
-		return a, err
-	})
-	return a.s, a.ok, err
-}
-
-func (l *Link) GetMany(ctx context.Context, keys []string) ([]engine.Stored, error) {
+func (l *Link) Get(ctx context.Context, keys ...string) ([]engine.Stored, error) {
 	keys = slices.Clone(keys)
-	return ask(ctx, l, "GetMany", func(ctx context.Context) ([]engine.Stored, error) {
-		return l.to.GetMany(ctx, keys)
-	})
+	return ask(ctx, l, "Get", func(ctx context.Context) ([]engine.Stored, error) { return l.to.Get(ctx, keys...) })
 }
 
-// Due passes the walk on. If its answer is lost, the walk ends before the first task.
-func (l *Link) Due(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error] {
-	return l.walk(ctx, "Due", l.to.Due(ctx, after, until))
-}
-
-// ByKey passes the walk on as Due does, and so does Failing.
-func (l *Link) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return l.walk(ctx, "ByKey", l.to.ByKey(ctx, from))
-}
-
-func (l *Link) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return l.walk(ctx, "Failing", l.to.Failing(ctx, from))
-}
-
-func (l *Link) walk(ctx context.Context, method string, tasks iter.Seq2[engine.Stored, error],
-) iter.Seq2[engine.Stored, error] {
+// Walk passes the walk on. If its answer is lost, the walk ends before the first task.
+func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
+		method := "Walk " + []string{"ByDue", "ByKey", "Failing", "Held", "Notes"}[over.Order]
 		if err := pass(ctx, l, method, func(context.Context) error { return nil }); err != nil {
 			yield(engine.Stored{}, err)
 			return
 		}
-		tasks(yield)
+		l.to.Walk(ctx, over)(yield)
 	}
 }
 
-func (l *Link) Census(ctx context.Context) ([]engine.KindCount, error) {
-	return ask(ctx, l, "Census", l.to.Census)
+// Count counts by the engine if that is an [engine.Counter], and else by walks.
+func (l *Link) Count(ctx context.Context) ([]engine.KindCount, error) {
+	return ask(ctx, l, "Count", func(ctx context.Context) ([]engine.KindCount, error) { return engine.Count(ctx, l.to) })
 }
-
-func (l *Link) Now(ctx context.Context) (int64, error) { return ask(ctx, l, "Now", l.to.Now) }
 
 // A timed is an answer with the engine's time.
 type timed[T any] struct {
@@ -199,18 +181,18 @@ func (l *Link) Join(ctx context.Context, name string, lease time.Duration) (engi
 	return a.v, a.now, err
 }
 
-func (l *Link) Renew(ctx context.Context, id engine.MemberID, report []byte,
-) (now int64, members int, err error) {
+func (l *Link) Renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, err error) {
 	report = slices.Clone(report)
-	a, err := ask(ctx, l, "Renew", func(ctx context.Context) (a timed[int], err error) {
-		a.now, a.v, err = l.to.Renew(ctx, id, report)
+	method := "Renew"
+	if by == 0 {
+		method = "Renew 0"
+	}
+	a, err := ask(ctx, l, method, func(ctx context.Context) (a timed[[]engine.Membership], err error) {
+		a.v, a.now, err = l.to.Renew(ctx, by, report)
 		return a, err
 	})
-	return a.now, a.v, err
-}
-
-func (l *Link) Members(ctx context.Context) ([]engine.Membership, error) {
-	return ask(ctx, l, "Members", l.to.Members)
+	return a.v, a.now, err
 }
 
 func (l *Link) Leave(ctx context.Context, id engine.MemberID) error {
@@ -221,39 +203,13 @@ func (l *Link) Reap(ctx context.Context) (names []string, err error) {
 	return ask(ctx, l, "Reap", l.to.Reap)
 }
 
-func (l *Link) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) (got []engine.Stored, now int64, err error) {
-	kinds = slices.Clone(kinds)
-	a, err := ask(ctx, l, "Claim", func(ctx context.Context) (a timed[[]engine.Stored], err error) {
-		a.v, a.now, err = l.to.Claim(ctx, by, kinds, after, until, most)
-		return a, err
-	})
-	return a.v, a.now, err
-}
-
-func (l *Link) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) (got []engine.Stored, next string, now int64, err error) {
-	kinds = slices.Clone(kinds)
-	type answer struct {
-		got  []engine.Stored
-		next string
-		now  int64
+func (l *Link) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	r.Kinds = slices.Clone(r.Kinds)
+	method := "Claim"
+	if r.Fair {
+		method = "Claim Fair"
 	}
-	a, err := ask(ctx, l, "ClaimTurns", func(ctx context.Context) (a answer, err error) {
-		a.got, a.next, a.now, err = l.to.ClaimTurns(ctx, by, kinds, group, until, most)
-		return a, err
-	})
-	return a.got, a.next, a.now, err
-}
-
-// LeaveOut always arrives.
-func (l *Link) LeaveOut(by engine.MemberID, version byte) { l.to.LeaveOut(by, version) }
-
-func (l *Link) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
-	return ask(ctx, l, "Claimed", func(ctx context.Context) ([]engine.Stored, error) {
-		return l.to.Claimed(ctx, by)
-	})
+	return ask(ctx, l, method, func(ctx context.Context) (engine.Claims, error) { return l.to.Claim(ctx, r) })
 }
 
 func (l *Link) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
@@ -269,43 +225,4 @@ func (l *Link) Confirm(ctx context.Context, by engine.MemberID, claims []engine.
 func (l *Link) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	claims = slices.Clone(claims)
 	return pass(ctx, l, "Release", func(ctx context.Context) error { return l.to.Release(ctx, by, claims) })
-}
-
-func (l *Link) Settings(ctx context.Context) (settings []byte, revision int64, err error) {
-	type found struct {
-		settings []byte
-		revision int64
-	}
-	a, err := ask(ctx, l, "Settings", func(ctx context.Context) (a found, err error) {
-		a.settings, a.revision, err = l.to.Settings(ctx)
-		return a, err
-	})
-	return a.settings, a.revision, err
-}
-
-func (l *Link) SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error) {
-	settings = slices.Clone(settings)
-	return ask(ctx, l, "SetSettings", func(ctx context.Context) (bool, error) {
-		return l.to.SetSettings(ctx, settings, revision)
-	})
-}
-
-func (l *Link) Ask(ctx context.Context, by engine.MemberID, question []byte) (id int64, err error) {
-	return ask(ctx, l, "Ask", func(ctx context.Context) (int64, error) { return l.to.Ask(ctx, by, question) })
-}
-
-func (l *Link) Asked(ctx context.Context, by engine.MemberID) ([]engine.Question, error) {
-	return ask(ctx, l, "Asked", func(ctx context.Context) ([]engine.Question, error) { return l.to.Asked(ctx, by) })
-}
-
-func (l *Link) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
-	return pass(ctx, l, "Answer", func(ctx context.Context) error { return l.to.Answer(ctx, by, id, a) })
-}
-
-func (l *Link) Answers(ctx context.Context, id int64) ([]engine.Answer, error) {
-	return ask(ctx, l, "Answers", func(ctx context.Context) ([]engine.Answer, error) { return l.to.Answers(ctx, id) })
-}
-
-func (l *Link) Forget(ctx context.Context, id int64) error {
-	return pass(ctx, l, "Forget", func(ctx context.Context) error { return l.to.Forget(ctx, id) })
 }

@@ -36,16 +36,13 @@ type Engine struct {
 	turns    *tree // and those by group, due time and key
 	keys     *tree // all tasks, by key
 	failing  *tree // those that are failing, by key
+	notes    *tree // by name
 	members  map[engine.MemberID]*member
 	last     engine.MemberID
 	revision int64
 	offset   time.Duration  // of the engine's clock from time.Now
 	up       time.Time      // when it was restarted; zero if never
 	locks    map[string]*Tx // which transaction has locked a key
-
-	settings         []byte
-	settingsRevision int64
-	questions        map[int64]*asked
 }
 
 type tree = btree.BTreeG[*engine.Stored]
@@ -57,7 +54,6 @@ type member struct {
 	until  int64 // when the lease runs out
 	claims map[string]bool
 	report []byte
-	below  int // the versions of records that it may claim
 }
 
 // New returns an empty engine. It counts as having been up for a long time.
@@ -69,8 +65,9 @@ func New() *Engine {
 		turns:   btree.NewG(32, byGroup),
 		keys:    btree.NewG(32, byKey),
 		failing: btree.NewG(32, byKey),
-		members: make(map[engine.MemberID]*member), questions: make(map[int64]*asked),
-		locks: make(map[string]*Tx),
+		notes:   btree.NewG(32, byKey),
+		members: make(map[engine.MemberID]*member),
+		locks:   make(map[string]*Tx),
 	}
 }
 
@@ -109,10 +106,10 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 
 func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result) {
 	for _, w := range batch {
-		if e.locks[w.Key] != nil {
+		if e.locked(w) != nil {
 			return engine.Result{Busy: true}
 		}
-		if !holds(w, e.tasks[w.Key]) {
+		if !holds(w, e.present(w)) {
 			r.Unmet = append(r.Unmet, w.Key)
 		}
 	}
@@ -123,6 +120,23 @@ func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result
 		r.Written = append(r.Written, e.write(by, w))
 	}
 	return r
+}
+
+// present returns the task that the write is for, or the note, or nil if there is none.
+func (e *Engine) present(w engine.Write) *engine.Stored {
+	if !w.Note {
+		return e.tasks[w.Key]
+	}
+	note, _ := e.notes.Get(at(0, w.Key))
+	return note
+}
+
+// locked returns the transaction that has locked what the write is for, or nil.
+func (e *Engine) locked(w engine.Write) *Tx {
+	if w.Note {
+		return nil
+	}
+	return e.locks[w.Key]
 }
 
 // holds reports whether the condition of the write holds if the key has that task, or none.
@@ -141,7 +155,11 @@ func holds(w engine.Write, s *engine.Stored) bool {
 }
 
 func (e *Engine) write(by engine.MemberID, w engine.Write) engine.Written {
-	done := engine.Written{Replaced: e.tasks[w.Key] != nil}
+	done := engine.Written{Replaced: e.present(w) != nil}
+	if w.Note {
+		done.Revision = e.writeNote(w)
+		return done
+	}
 	if w.Data == nil {
 		e.put(w.Key, nil, false)
 		return done
@@ -154,6 +172,19 @@ func (e *Engine) write(by engine.MemberID, w engine.Write) engine.Written {
 	next.Revision = e.put(w.Key, &next, w.Failing)
 	done.Revision, done.Held = next.Revision, next.Owner != 0
 	return done
+}
+
+// writeNote returns the revision of the note, or 0 if it is deleted.
+func (e *Engine) writeNote(w engine.Write) int64 {
+	if w.Data == nil {
+		e.notes.Delete(at(0, w.Key))
+		return 0
+	}
+	e.revision++
+	note := at(0, w.Key)
+	note.Data, note.Revision = slices.Clone(w.Data), e.revision
+	e.notes.ReplaceOrInsert(note)
+	return note.Revision
 }
 
 // put makes next the task of the key, or deletes it if next is nil. It gives next its revision, and returns
@@ -199,18 +230,7 @@ func (e *Engine) give(s *engine.Stored, to engine.MemberID) *engine.Stored {
 	return &next
 }
 
-func (e *Engine) Get(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
-	if err := e.lock(ctx); err != nil {
-		return s, false, err
-	}
-	defer e.mu.Unlock()
-	if found := e.tasks[key]; found != nil {
-		return clone(found), true, nil
-	}
-	return s, false, nil
-}
-
-func (e *Engine) GetMany(ctx context.Context, keys []string) (found []engine.Stored, err error) {
+func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -232,53 +252,59 @@ func clone(s *engine.Stored) engine.Stored {
 	return own
 }
 
-// Due walks over the tasks as they are when the walk begins.
-func (e *Engine) Due(ctx context.Context, after engine.Position, until int64,
-) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.order, at(after.Due, after.Key), func(s *engine.Stored) (in, more bool) {
-		return s.Position() != after, s.Due <= until
-	})
-}
-
-// walk yields the tasks of an order from one on that are in, while there are more, as they are when the walk
-// begins.
-func (e *Engine) walk(ctx context.Context, order *tree, from *engine.Stored,
-	is func(*engine.Stored) (in, more bool),
-) iter.Seq2[engine.Stored, error] {
+// Walk walks over the tasks, or the notes, as they are when the walk begins.
+func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
-		if err := e.lock(ctx); err != nil {
+		begin, err := e.walk(ctx, over)
+		if err != nil {
 			yield(engine.Stored{}, err)
 			return
 		}
-		now := order.Clone()
-		e.mu.Unlock()
-		now.AscendGreaterOrEqual(from, func(s *engine.Stored) bool {
+		begin(func(s *engine.Stored) bool {
 			if err := ctx.Err(); err != nil {
 				yield(engine.Stored{}, fmt.Errorf("memengine: %w", err))
 				return false
 			}
-			in, more := is(s)
-			return !in || more && yield(clone(s), nil)
+			return yield(clone(s), nil)
 		})
 	}
 }
 
-func all(*engine.Stored) (in, more bool) { return true, true }
-
-// ByKey walks over the tasks as they are when the walk begins, and so does Failing.
-func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.keys, at(0, from), all)
-}
-
-func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.failing, at(0, from), all)
+// walk returns a function that yields what there is now of the range.
+func (e *Engine) walk(ctx context.Context, over engine.Range) (iter.Seq[*engine.Stored], error) {
+	if over.Order == engine.Held {
+		if _, err := e.lockAs(ctx, over.By); err != nil {
+			return nil, err
+		}
+		defer e.mu.Unlock()
+		return slices.Values(e.claimed(over.By)), nil
+	}
+	if err := e.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	if over.Order == engine.ByDue {
+		order := e.order.Clone()
+		return func(yield func(*engine.Stored) bool) {
+			order.AscendGreaterOrEqual(at(over.After.Due, over.After.Key), func(s *engine.Stored) bool {
+				return s.Position() == over.After || s.Due <= over.Until && yield(s)
+			})
+		}, nil
+	}
+	of := map[engine.Order]*tree{engine.ByKey: e.keys, engine.Failing: e.failing, engine.Notes: e.notes}[over.Order]
+	if of == nil {
+		return nil, fmt.Errorf("memengine: unknown order %d", over.Order)
+	}
+	order := of.Clone()
+	return func(yield func(*engine.Stored) bool) { order.AscendGreaterOrEqual(at(0, over.From), yield) }, nil
 }
 
 func at(due int64, key string) *engine.Stored {
 	return &engine.Stored{Record: engine.Record{Due: due, Key: key}}
 }
 
-func (e *Engine) Census(ctx context.Context) ([]engine.KindCount, error) {
+// Count makes the engine an [engine.Counter].
+func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -309,14 +335,6 @@ func (e *Engine) Census(ctx context.Context) ([]engine.KindCount, error) {
 	return kinds, nil
 }
 
-func (e *Engine) Now(ctx context.Context) (int64, error) {
-	if err := e.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer e.mu.Unlock()
-	return e.now(), nil
-}
-
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	if err := e.lock(ctx); err != nil {
 		return 0, 0, err
@@ -324,46 +342,40 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (en
 	defer e.mu.Unlock()
 	e.last++
 	now := e.now()
-	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool),
-		below: math.MaxInt}
+	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool)}
 	return e.last, now, nil
 }
 
-func (e *Engine) Renew(ctx context.Context, id engine.MemberID, report []byte,
-) (now int64, members int, err error) {
+func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
-		return 0, 0, err
+		return nil, 0, err
 	}
-	m, err := e.lockAs(ctx, id)
-	if err != nil {
-		return 0, 0, err
+	if err := e.lock(ctx); err != nil {
+		return nil, 0, err
 	}
 	defer e.mu.Unlock()
 	now = e.now()
-	m.until = now + int64(m.lease)
-	if bytes.Compare(report, m.report) > 0 {
-		m.report = slices.Clone(report)
-	}
-	for _, m := range e.members {
-		if e.leased(m) {
-			members++
+	if by != 0 {
+		m := e.members[by]
+		if m == nil {
+			return nil, 0, gone(by)
+		}
+		m.until = now + int64(m.lease)
+		if bytes.Compare(report, m.report) > 0 {
+			m.report = slices.Clone(report)
 		}
 	}
-	return now, members, nil
-}
-
-func (e *Engine) Members(ctx context.Context) (all []engine.Membership, err error) {
-	if err := e.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer e.mu.Unlock()
 	for id, m := range e.members {
-		all = append(all, engine.Membership{
-			ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - e.now()), Held: len(m.claims),
-			Report: slices.Clone(m.report),
-		})
+		is := engine.Membership{
+			ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - now), Report: slices.Clone(m.report),
+		}
+		if by == 0 {
+			is.Held = len(m.claims)
+		}
+		members = append(members, is)
 	}
-	return all, nil
+	return members, now, nil
 }
 
 func (e *Engine) Leave(ctx context.Context, id engine.MemberID) error {
@@ -414,70 +426,67 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (e *Engine) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) (got []engine.Stored, now int64, err error) {
-	m, err := e.lockAs(ctx, by)
+func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Claims, err error) {
+	m, err := e.lockAs(ctx, r.By)
 	if err != nil {
-		return nil, 0, err
+		return got, err
 	}
 	defer e.mu.Unlock()
-	now = e.now()
-	if !e.leased(m) || after == math.MaxInt64 {
-		return nil, now, nil
+	got.Now, got.Next = e.now(), r.Group
+	if !e.leased(m) || r.Most <= 0 {
+		return got, nil
 	}
-	var found []*engine.Stored // the tree must not change while it is walked
-	e.free.AscendGreaterOrEqual(at(after+1, ""), func(s *engine.Stored) bool {
-		if s.Due > until || len(found) >= most {
+	found := e.earliest // the trees must not change while they are walked
+	if r.Fair {
+		found = e.turn
+	}
+	var some []*engine.Stored
+	some, got.Next = found(r)
+	for _, s := range some {
+		got.Tasks = append(got.Tasks, clone(e.give(s, r.By)))
+	}
+	return got, nil
+}
+
+// earliest returns the free tasks for a claim that is not fair.
+func (e *Engine) earliest(r engine.ClaimRequest) (found []*engine.Stored, next string) {
+	if r.After == math.MaxInt64 {
+		return nil, ""
+	}
+	e.free.AscendGreaterOrEqual(at(r.After+1, ""), func(s *engine.Stored) bool {
+		if s.Due > r.Until || len(found) >= r.Most {
 			return false
 		}
-		if e.claimable(m, kinds, s) {
+		if e.claimable(r, s) {
 			found = append(found, s)
 		}
 		return true
 	})
-	return e.giveAll(found, by), now, nil
+	return found, ""
 }
 
-// claimable reports whether the member may claim the task, which is free, for these kinds.
-func (e *Engine) claimable(m *member, kinds []string, s *engine.Stored) bool {
-	return e.locks[s.Key] == nil && slices.Contains(kinds, s.Kind) && (len(s.Data) == 0 || int(s.Data[0]) < m.below)
+// claimable reports whether the task, which is free, may be claimed.
+func (e *Engine) claimable(r engine.ClaimRequest, s *engine.Stored) bool {
+	return e.locks[s.Key] == nil && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable)
 }
 
-func (e *Engine) giveAll(found []*engine.Stored, to engine.MemberID) (got []engine.Stored) {
-	for _, s := range found {
-		got = append(got, clone(e.give(s, to)))
-	}
-	return got
-}
-
-func (e *Engine) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) (got []engine.Stored, next string, now int64, err error) {
-	m, err := e.lockAs(ctx, by)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	defer e.mu.Unlock()
-	now = e.now()
-	if !e.leased(m) || most <= 0 {
-		return nil, group, now, nil
-	}
-	var firsts []*engine.Stored // of each group
-	next = group
-	for ended := false; !ended && len(firsts) < most; {
+// turn returns the free tasks for a fair claim, and the group that it has come to.
+func (e *Engine) turn(r engine.ClaimRequest) (found []*engine.Stored, next string) {
+	next = r.Group
+	for ended := false; !ended && len(found) < r.Most; { // the first of each group
 		next = e.groupAfter(next)
-		firsts = append(firsts, e.firstOf(m, kinds, next, until, 1)...)
+		found = append(found, e.firstOf(r, next, 1)...)
 		ended = next == ""
 	}
-	if group == "" && next == "" && len(firsts) > 0 {
-		each := max(most/len(firsts), 1)
-		var more []*engine.Stored
-		for _, s := range firsts {
-			more = append(more, e.firstOf(m, kinds, s.Group, until, each)...)
-		}
-		firsts = more
+	if r.Group != "" || next != "" || len(found) == 0 {
+		return found, next
 	}
-	return e.giveAll(firsts, by), next, now, nil
+	each := max(r.Most/len(found), 1)
+	var more []*engine.Stored
+	for _, s := range found {
+		more = append(more, e.firstOf(r, s.Group, each)...)
+	}
+	return more, ""
 }
 
 // groupAfter returns the next group that has a free task, or that of the tasks without one, which is empty.
@@ -490,37 +499,18 @@ func (e *Engine) groupAfter(group string) (next string) {
 }
 
 // firstOf returns the earliest tasks of the group that the member may claim, at most that many.
-func (e *Engine) firstOf(m *member, kinds []string, group string, until int64, most int) (found []*engine.Stored) {
+func (e *Engine) firstOf(r engine.ClaimRequest, group string, most int) (found []*engine.Stored) {
 	from := &engine.Stored{Group: group, Record: engine.Record{Due: math.MinInt64}}
 	e.turns.AscendGreaterOrEqual(from, func(s *engine.Stored) bool {
-		if s.Group != group || s.Due > until || len(found) == most {
+		if s.Group != group || s.Due > r.Until || len(found) == most {
 			return false
 		}
-		if e.claimable(m, kinds, s) {
+		if e.claimable(r, s) {
 			found = append(found, s)
 		}
 		return true
 	})
 	return found
-}
-
-func (e *Engine) LeaveOut(by engine.MemberID, version byte) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if m := e.members[by]; m != nil {
-		m.below = min(m.below, int(version))
-	}
-}
-
-func (e *Engine) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
-	if _, err := e.lockAs(ctx, by); err != nil {
-		return nil, err
-	}
-	defer e.mu.Unlock()
-	for _, s := range e.claimed(by) {
-		held = append(held, clone(s))
-	}
-	return held, nil
 }
 
 func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
@@ -577,29 +567,6 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	return nil
 }
 
-func (e *Engine) Settings(ctx context.Context) (settings []byte, revision int64, err error) {
-	if err := e.lock(ctx); err != nil {
-		return nil, 0, err
-	}
-	defer e.mu.Unlock()
-	return slices.Clone(e.settings), e.settingsRevision, nil
-}
-
-func (e *Engine) SetSettings(ctx context.Context, settings []byte, revision int64) (done bool, err error) {
-	if err := valid.Settings(settings); err != nil {
-		return false, err
-	}
-	if err := e.lock(ctx); err != nil {
-		return false, err
-	}
-	defer e.mu.Unlock()
-	if revision != e.settingsRevision {
-		return false, nil
-	}
-	e.settings, e.settingsRevision = slices.Clone(settings), revision+1
-	return true, nil
-}
-
 // lock locks the engine for a call, unless its context is done.
 func (e *Engine) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -618,7 +585,11 @@ func (e *Engine) lockAs(ctx context.Context, id engine.MemberID) (*member, error
 		return m, nil
 	}
 	e.mu.Unlock()
-	return nil, fmt.Errorf("memengine: member %d: %w", id, engine.ErrMemberGone)
+	return nil, gone(id)
+}
+
+func gone(id engine.MemberID) error {
+	return fmt.Errorf("memengine: member %d: %w", id, engine.ErrMemberGone)
 }
 
 func (e *Engine) now() int64 { return time.Now().Add(e.offset).UnixNano() }

@@ -37,6 +37,9 @@ func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string
 	if err := valid.Batches([]engine.Batch{writes}); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(writes, func(w engine.Write) bool { return w.Note }) {
+		return nil, errors.New("memengine: a transaction writes no notes")
+	}
 	if err := tx.lock(ctx, writes); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (tx *Tx) lock(ctx context.Context, batch engine.Batch) error {
 func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch engine.Batch) error {
 	for {
 		i := slices.IndexFunc(batch, func(w engine.Write) bool {
-			tx := e.locks[w.Key]
+			tx := e.locked(w)
 			return tx != nil && tx != own
 		})
 		if i < 0 {

@@ -4,25 +4,48 @@
 package valid
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Batches returns an error if two writes have the same key, or one has no condition.
+// Batches returns an error if a write, or the batches together, are none that an engine accepts.
 func Batches(batches []engine.Batch) error {
-	keys := make(map[string]bool)
+	type key struct {
+		key  string
+		note bool
+	}
+	keys := make(map[key]bool)
 	for _, batch := range batches {
 		for _, w := range batch {
 			switch {
 			case w.If < engine.IfAbsent || w.If > engine.IfUnstarted:
 				return fmt.Errorf("durable: write of key %q has the unknown condition %d", w.Key, w.If)
-			case keys[w.Key]:
+			case keys[key{w.Key, w.Note}]:
 				return fmt.Errorf("durable: commit with two writes of key %q", w.Key)
+			case w.Note != batch[0].Note:
+				return fmt.Errorf("durable: batch with both tasks and notes, among them %q", w.Key)
 			}
-			keys[w.Key] = true
+			if w.Note {
+				if err := note(w); err != nil {
+					return err
+				}
+			}
+			keys[key{w.Key, w.Note}] = true
 		}
+	}
+	return nil
+}
+
+// note returns an error if the write is not one of a note.
+func note(w engine.Write) error {
+	switch {
+	case w.Key == "" || len(w.Key) > engine.MaxNoteName:
+		return fmt.Errorf("durable: name of a note of %d bytes; 1 to %d are allowed", len(w.Key), engine.MaxNoteName)
+	case len(w.Data) > engine.MaxNote:
+		return fmt.Errorf("durable: note %q of %d bytes; %d are allowed", w.Key, len(w.Data), engine.MaxNote)
+	case w.Due != 0 || w.Kind != "" || w.Group != "" || w.Hold || w.Failing:
+		return fmt.Errorf("durable: note %q with what only a task has", w.Key)
 	}
 	return nil
 }
@@ -31,30 +54,6 @@ func Batches(batches []engine.Batch) error {
 func Report(report []byte) error {
 	if len(report) > engine.MaxReport {
 		return fmt.Errorf("durable: report of %d bytes; %d are allowed", len(report), engine.MaxReport)
-	}
-	return nil
-}
-
-// Question returns an error if a question is empty or too long.
-func Question(question []byte) error {
-	if len(question) == 0 {
-		return errors.New("durable: question is empty")
-	}
-	return Answer(question)
-}
-
-// Answer returns an error if an answer is too long.
-func Answer(answer []byte) error {
-	if len(answer) > engine.MaxQuestion {
-		return fmt.Errorf("durable: question or answer of %d bytes; %d are allowed", len(answer), engine.MaxQuestion)
-	}
-	return nil
-}
-
-// Settings returns an error if settings are empty or too long.
-func Settings(settings []byte) error {
-	if len(settings) == 0 || len(settings) > engine.MaxSettings {
-		return fmt.Errorf("durable: settings of %d bytes; 1 to %d are allowed", len(settings), engine.MaxSettings)
 	}
 	return nil
 }
