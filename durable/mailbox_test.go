@@ -119,7 +119,7 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 	})
 }
 
-// A node that is alone asks nobody.
+// The only node leaves no question.
 func TestCancel_onTheOnlyNode_writesNothing(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		wrote := false

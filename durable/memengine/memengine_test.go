@@ -98,6 +98,41 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 	})
 }
 
+// Calls of one method that serve different ends have names of their own.
+func TestLink_names(t *testing.T) {
+	ctx, link := t.Context(), memengine.NewLink(memengine.New())
+	var asked []string
+	link.SetFaults(func(method string) memengine.Fault {
+		asked = append(asked, method)
+		return memengine.Fault{}
+	})
+	id, _, err := link.Join(ctx, "a", time.Hour)
+	ok(t, err)
+	note := engine.Write{Record: engine.Record{Key: "n", Data: []byte("note")}, Note: true, If: engine.IfAbsent}
+	for _, w := range []engine.Write{add("ada", 1), note} {
+		_, err = link.Commit(ctx, 0, []engine.Batch{{w}})
+		ok(t, err)
+	}
+	for _, fair := range []bool{false, true} {
+		_, err = link.Claim(ctx, engine.ClaimRequest{By: id, Fair: fair})
+		ok(t, err)
+	}
+	for _, by := range []engine.MemberID{id, 0} {
+		_, _, err = link.Renew(ctx, by, nil)
+		ok(t, err)
+	}
+	for _, order := range []engine.Order{engine.ByDue, engine.ByKey, engine.Failing, engine.Held, engine.Notes} {
+		for _, err := range link.Walk(ctx, engine.Range{Order: order, Until: 1, By: id}) {
+			ok(t, err)
+		}
+	}
+	want := []string{"Join", "Commit", "Commit Notes", "Claim", "Claim Fair", "Renew", "Renew 0", "Walk ByDue", "Walk ByKey",
+		"Walk Failing", "Walk Held", "Walk Notes"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("faults were asked for %q, want %q", asked, want)
+	}
+}
+
 // The times of the engine are those of the bubble, and of its clock.
 func TestEngine_time_isThatOfTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
