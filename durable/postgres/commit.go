@@ -16,19 +16,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Commit makes the writes of all batches in one transaction, if no lock is in the way. See engine.Engine.
+// Commit makes the writes of all batches of tasks in one transaction, if no lock is in the way, and those of all batches of
+// notes in another. See engine.Engine.
 func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
 	}
 	results := make([]engine.Result, len(batches))
-	all := make([]int, len(batches))
-	for i := range all {
-		all[i] = i
+	var tasks, notes []int
+	for i, batch := range batches {
+		if len(batch) > 0 && batch[0].Note {
+			notes = append(notes, i)
+		} else {
+			tasks = append(tasks, i)
+		}
 	}
 	g := group{e: e, by: by, batches: batches, results: results}
-	err := g.commit(ctx, all)
+	err := g.commit(ctx, tasks)
+	if err == nil {
+		err = g.commit(ctx, notes)
+	}
 	if len(batches) == 1 && results[0].Busy {
 		err = g.wait(ctx)
 	}
@@ -41,7 +49,7 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return nil, explain("commit", err)
 }
 
-// A group is the batches of one call of Commit. Its methods take batches by their numbers.
+// A group is the batches of one call of Commit. Its methods take batches by their numbers: all of tasks, or all of notes.
 type group struct {
 	e       *Engine
 	by      engine.MemberID
@@ -111,14 +119,14 @@ func locked(ctx context.Context, batch engine.Batch) error {
 
 // try commits the batches together, and sets their results. It returns those that are to be committed again.
 func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
-	args, single := g.arguments(these)
+	statement, args, single := g.arguments(these)
 	if single {
 		conn, err := g.e.verbs.Acquire(ctx)
 		if err != nil {
 			return nil, errEarly{err}
 		}
 		defer conn.Release()
-		writes, err := g.write(ctx, conn, args)
+		writes, err := g.write(ctx, conn, statement, args)
 		if err != nil {
 			return nil, err
 		}
@@ -126,20 +134,21 @@ func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 		again, _ = g.settle(these, writes)
 		return again, nil
 	}
-	again, err = g.tryWhole(ctx, these, args)
+	again, err = g.tryWhole(ctx, these, statement, args)
 	g.some = g.some || err == nil
 	return again, err
 }
 
 // tryWhole is try for batches of several writes, whose transaction must not be committed if one is done in
 // part.
-func (g *group) tryWhole(ctx context.Context, these []int, args []any) (again []int, err error) {
+func (g *group) tryWhole(ctx context.Context, these []int, statement string, args []any,
+) (again []int, err error) {
 	tx, err := g.e.verbs.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return nil, errEarly{err}
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // does nothing after the commit
-	writes, err := g.write(ctx, tx, args)
+	writes, err := g.write(ctx, tx, statement, args)
 	if err != nil {
 		return nil, errEarly{err}
 	}
@@ -162,8 +171,8 @@ func notDone(err error) bool {
 	return errors.As(err, new(errEarly)) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// arguments returns the arguments of the statement for the batches, and whether each has one write at most.
-func (g *group) arguments(these []int) (args []any, single bool) {
+// arguments returns the statement for the batches and its arguments, and whether each has one write at most.
+func (g *group) arguments(these []int) (statement string, args []any, single bool) {
 	var (
 		keys, kinds, groups, datas [][]byte
 		batches, conditions        []int32
@@ -186,8 +195,11 @@ func (g *group) arguments(these []int) (args []any, single bool) {
 			failing = append(failing, w.Failing)
 		}
 	}
+	if first := g.batches[these[0]]; len(first) > 0 && first[0].Note {
+		return g.e.sql.commitNotes, []any{keys, batches, conditions, revisions, datas}, single
+	}
 	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups}
-	return args, single
+	return g.e.sql.commit, args, single
 }
 
 // A write is what has become of a write: done, or its condition unmet, or neither.
@@ -198,11 +210,11 @@ type write struct {
 }
 
 // write runs the statement, and returns what has become of each write, in their order.
-func (g *group) write(ctx context.Context, on sender, args []any) ([]write, error) {
+func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
 	writes := make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
 	b.Queue(g.e.sql.setLockTimeout)
-	b.Queue(g.e.sql.commit, args...).Query(func(rows pgx.Rows) error {
+	b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var w write
 		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}
 		_, err := pgx.ForEachRow(rows, into, func() error {

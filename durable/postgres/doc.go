@@ -24,7 +24,8 @@
 // only add, so programs of the version before continue to work while new ones are started. A program refuses a
 // schema that a later version has made. One that knows version 2 alone and is still running does not know what is
 // paused, and runs it: replace all of them before a pause is relied on. One that knows version 3 writes no
-// groups, and its claims are slow while many tasks wait.
+// groups, and its claims are slow while many tasks wait. One that knows version 5 does not answer the questions of a
+// newer one, nor a newer one its questions.
 //
 // # Connections
 //

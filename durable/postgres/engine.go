@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 // oldest is the oldest version of the server that works, as server_version_num has it.
 const oldest = 150000
 
-// An Engine is a [engine.Engine] on PostgreSQL, and a [engine.HealthReporter]. Use [Open] or [OpenPool]. Any number of schedulers may share
-// it. Close it after they have been shut down.
+// An Engine is an [engine.Engine] on PostgreSQL, and an [engine.Counter] and an [engine.HealthReporter]. Use [Open] or
+// [OpenPool]. Any number of schedulers may share it. Close it after they have been shut down.
 type Engine struct {
 	config
 	sql statements
@@ -29,7 +28,6 @@ type Engine struct {
 	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
 
 	seen    atomic.Pointer[reading]
-	below   sync.Map      // what LeaveOut was told: a byte in a slice, by durable.MemberID
 	waiting chan struct{} // has a place for each commit that may try at the same time whether a lock is free
 }
 

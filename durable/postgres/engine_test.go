@@ -31,11 +31,9 @@ func TestEngine_suite(t *testing.T) {
 			check(t, shared.Stop(pgtest.Immediate))
 			check(t, shared.Restart())
 			await(t, func() error { // until no connection of before the restart is left
-				_, _, err := e.Get(t.Context(), "k")
-				if _, _, gone := e.Renew(t.Context(), 0, nil); err == nil && !errors.Is(gone, engine.ErrMemberGone) {
-					err = gone
-				}
-				return err
+				_, err := e.Get(t.Context(), "k")
+				_, _, also := e.Renew(t.Context(), 0, nil)
+				return errors.Join(err, also)
 			})
 		}
 		if shared.Server == nil { // the server is that of POSTGRES_URL

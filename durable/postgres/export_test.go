@@ -14,11 +14,11 @@ import (
 // WriteTx makes the writes in a transaction of the user, or returns the keys whose condition does not hold.
 func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) (unmet []string, err error) {
 	g := group{e: e, batches: []engine.Batch{writes}, results: make([]engine.Result, 1)}
-	args, _ := g.arguments([]int{0})
+	statement, args, _ := g.arguments([]int{0})
 	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 0"); err != nil {
 		return nil, err
 	}
-	done, err := g.write(ctx, tx, args)
+	done, err := g.write(ctx, tx, statement, args)
 	if err != nil {
 		return nil, err
 	}
@@ -117,16 +117,29 @@ var Settings = migrations[2]
 // Schema4 is the SQL that makes the schema of version 4.
 var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;"
 
+// Schema5 is the SQL that makes the schema of version 5.
+var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
+
+// BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
+func (e *Engine) BeVersion5() {
+	note, rest, found := strings.Cut(e.sql.notes, "UNION ALL\n")
+	if !found || !strings.Contains(note, e.Text("$schema.note")) {
+		panic("the statement is another")
+	}
+	e.sql.notes = strings.Replace(rest, "'pauses'", "'pauses'::bytea AS name", 1)
+}
+
 // BeVersion4 makes the engine that of a program of version 4, which does not know when a start was confirmed.
 func (e *Engine) BeVersion4() {
-	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.due, &e.sql.get, &e.sql.getMany, &e.sql.byKey,
-		&e.sql.failing, &e.sql.claimed, &e.sql.getTx} {
+	e.BeVersion5()
+	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.due, &e.sql.get, &e.sql.byKey, &e.sql.failing,
+		&e.sql.held, &e.sql.getTx} {
 		e.swap(in, startedSQL, "0::bigint")
 	}
 	e.swap(&e.sql.confirm, ", started = $now", "")
 }
 
-// BeVersion3 makes the engine that of a program of version 3, which knows no groups, and so has no ClaimTurns.
+// BeVersion3 makes the engine that of a program of version 3, which knows no groups, and so has no fair claims.
 func (e *Engine) BeVersion3() {
 	sql := e.config.statement
 	e.sql.claim = sql(`
@@ -135,7 +148,7 @@ WITH me AS MATERIALIZED (
 ), free AS MATERIALIZED (
 	SELECT t.key FROM $schema.task t
 	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
-		AND substr(t.data, 1, 1) < $6 AND EXISTS (SELECT FROM me)
+		AND substr(t.data, 1, 1) <= $6 AND EXISTS (SELECT FROM me)
 	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
@@ -149,8 +162,8 @@ SELECT $row FROM (
 	ORDER BY due, key LIMIT $4)
 ) t ORDER BY t.due, t.key LIMIT $4`)
 	e.BeVersion4()
-	for _, in := range []*string{&e.sql.claim, &e.sql.due, &e.sql.get, &e.sql.getMany, &e.sql.byKey, &e.sql.failing,
-		&e.sql.claimed, &e.sql.getTx} {
+	for _, in := range []*string{&e.sql.claim, &e.sql.due, &e.sql.get, &e.sql.byKey, &e.sql.failing, &e.sql.held,
+		&e.sql.getTx} {
 		e.swap(in, "coalesce(t.grp, '')", "''::bytea")
 	}
 	e.swap(&e.sql.commit, "failing, grp)\n", "failing)\n")
@@ -166,6 +179,7 @@ func (e *Engine) BeVersion1() {
 	e.swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
 	e.swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
 	e.swap(&e.sql.renew, ", report = greatest(report, $2) WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
+	e.swap(&e.sql.members, "m.report", "NULL::bytea")
 	e.swap(&e.sql.updateTx, ", failing = NULL", "")
 }
 
@@ -177,6 +191,11 @@ func OpenOld(ctx context.Context, url, sql string, opts ...Option) (*Engine, err
 // OpenVersion4 opens an engine of a program of version 4 on a schema that it makes.
 func OpenVersion4(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	return openOld(ctx, url, Schema4, (*Engine).BeVersion4, opts...)
+}
+
+// OpenVersion5 opens an engine of a program of version 5 on a schema that it makes.
+func OpenVersion5(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, Schema5, (*Engine).BeVersion5, opts...)
 }
 
 func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {
@@ -193,5 +212,5 @@ func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Opt
 	return e, nil
 }
 
-// SettingsSQL returns the statement that reads the settings.
-func SettingsSQL(e *Engine) string { return e.sql.settings }
+// NotesSQL returns the statement of a page of a walk over the notes.
+func NotesSQL(e *Engine) string { return e.sql.notes }

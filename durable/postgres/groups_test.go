@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -17,11 +18,11 @@ import (
 // A version3 is the engine of a program of version 3: it knows no groups.
 type version3 struct{ *postgres.Engine }
 
-func (e version3) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) (got []engine.Stored, next string, now int64, err error) {
-	got, now, err = e.Claim(ctx, by, kinds, engine.None+1, until, most)
-	return got, "", now, err
+func (e version3) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if r.Fair {
+		r.Fair, r.Group, r.After = false, "", engine.None+1
+	}
+	return e.Engine.Claim(ctx, r)
 }
 
 // Programs of version 3 write tasks without a group, and keep that of those that they change. Their tasks take turns
@@ -47,18 +48,18 @@ func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
 	}
 	id, _, err := e.Join(t.Context(), "node", time.Hour)
 	check(t, err)
-	got, next, _, err := e.ClaimTurns(t.Context(), id, []string{"kind"}, "", 10, 2)
-	if err != nil || next != "" || len(got) != 2 || got[0].Key != "before" || got[1].Key != "b" {
-		t.Errorf("claimed are %+v, then %q, %v", got, next, err)
+	c, err := e.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: []string{"kind"}, Until: 10, Most: 2,
+		Readable: math.MaxUint8, Fair: true})
+	if got := c.Tasks; err != nil || c.Next != "" || len(got) != 2 || got[0].Key != "before" || got[1].Key != "b" {
+		t.Errorf("claimed are %+v, %v", c, err)
 	}
 	oldID, _, err := old.Join(t.Context(), "old", time.Hour)
 	check(t, err)
-	got, _, err = old.Claim(t.Context(), oldID, []string{"kind"}, 0, 10, 10)
-	if err != nil || len(got) != 2 || got[0].Key != "a" || got[1].Key != "during" {
-		t.Errorf("a program of version 3 has claimed %+v, %v", got, err)
+	if got := claim(t, old, oldID, 10, 10); len(got) != 2 || got[0].Key != "a" || got[1].Key != "during" {
+		t.Errorf("a program of version 3 has claimed %+v", got)
 	}
 	var walked []string
-	for task, err := range old.Due(t.Context(), engine.Position{}, 10) {
+	for task, err := range old.Walk(t.Context(), engine.Range{Until: 10}) {
 		check(t, err)
 		walked = append(walked, task.Key)
 	}
@@ -112,7 +113,7 @@ func TestClaim_whileACrowdIsDue_readsNoMore(t *testing.T) {
 		}
 		return all
 	}
-	all := []byte{255, 0}
+	all := []byte{255}
 	reads := func() map[string]int {
 		return map[string]int{
 			"a claim of a kind": readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), names("kind"), int64(0), now, 100, all),

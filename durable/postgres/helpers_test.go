@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -127,10 +128,24 @@ func commit(t testing.TB, e engine.Engine, by engine.MemberID, writes ...engine.
 	return results[0].Written
 }
 
+// note returns a write that puts a note.
+func note(name, data string) engine.Write {
+	return engine.Write{Record: engine.Record{Key: name, Data: []byte(data)}, Note: true, If: engine.Always}
+}
+
+// claim claims tasks of the kind that are due until then, from 1 on.
+func claim(t testing.TB, e engine.Engine, by engine.MemberID, until int64, most int) []engine.Stored {
+	t.Helper()
+	c, err := e.Claim(t.Context(), engine.ClaimRequest{By: by, Kinds: []string{"kind"}, Until: until, Most: most,
+		Readable: math.MaxUint8})
+	check(t, err)
+	return c.Tasks
+}
+
 // length returns how many tasks the engine has.
 func length(t testing.TB, e engine.Engine) (n int) {
 	t.Helper()
-	kinds, err := e.Census(t.Context())
+	kinds, err := engine.Count(t.Context(), e)
 	check(t, err)
 	for _, k := range kinds {
 		n += k.Tasks

@@ -3,12 +3,10 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,12 +20,6 @@ import (
 // longest is the longest lease. A longer one is as long.
 const longest = 100 * 365 * 24 * time.Hour
 
-// Now returns the server's time. See engine.Engine.
-func (e *Engine) Now(ctx context.Context) (now int64, err error) {
-	err = e.control.QueryRow(ctx, e.sql.now).Scan(&now)
-	return now, explain("read the time", err)
-}
-
 // Join makes a member. See engine.Engine.
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 ) (id engine.MemberID, now int64, err error) {
@@ -35,33 +27,40 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 	return id, now, explain("join", err)
 }
 
-// Renew prolongs the member's lease. See engine.Engine.
-func (e *Engine) Renew(ctx context.Context, id engine.MemberID, report []byte,
-) (now int64, members int, err error) {
+// Renew prolongs the member's lease, and reads the members once that is committed. In one transaction, neither of two
+// members that renew at the same time might see the other's report. See engine.Engine.
+func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
-		return 0, 0, err
+		return nil, 0, err
 	}
-	err = e.control.QueryRow(ctx, e.sql.renew, int64(id), report).Scan(&now, &members)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, 0, gone(id)
+	scanNow := func(row pgx.Row) error { return row.Scan(&now) }
+	var b *pgx.Batch
+	if by == 0 {
+		b = e.batch()
+		b.Queue(e.sql.now).QueryRow(scanNow)
+	} else {
+		b = &pgx.Batch{}
+		b.Queue("BEGIN")
+		b.Queue(e.sql.renew, int64(by), report).QueryRow(scanNow)
+		b.Queue("COMMIT")
 	}
-	return now, members, explain("renew", err)
-}
-
-// Members returns the members. See engine.Engine.
-func (e *Engine) Members(ctx context.Context) (all []engine.Membership, err error) {
-	b := e.batch()
-	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
+	b.Queue(e.sql.members, by == 0).Query(func(rows pgx.Rows) (err error) {
+		members, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
 			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Held, &m.Report)
+			m.Left -= time.Duration(now) // the row has the time at which the lease runs out
 			return m, err
 		})
 		return err
 	})
-	if err := e.verbs.SendBatch(ctx, b).Close(); err != nil {
-		return nil, explain("read members", err)
+	err = e.control.SendBatch(ctx, b).Close()
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, 0, gone(by)
+	case err != nil:
+		return nil, 0, explain("renew", err)
 	}
-	return all, nil
+	return members, now, nil
 }
 
 func gone(id engine.MemberID) error {
@@ -70,9 +69,8 @@ func gone(id engine.MemberID) error {
 
 // Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
 // engine.Engine.
-func (e *Engine) Leave(ctx context.Context, id engine.MemberID) error {
-	e.below.Delete(id)
-	_, err := e.end(ctx, e.sql.markLeft, int64(id))
+func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
+	_, err := e.end(ctx, e.sql.markLeft, int64(by))
 	return explain("leave", err)
 }
 
@@ -157,44 +155,35 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	return now, err
 }
 
-// Claim gives tasks to the member. See engine.Engine.
-func (e *Engine) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) (got []engine.Stored, now int64, err error) {
-	return e.give(ctx, by, e.sql.claim, int64(by), names(kinds), after, until, max(most, 0), e.versionsBelow(by))
-}
-
-// ClaimTurns gives tasks to the member, of one group after another. While the version of the kind's payload
-// changes, and a group may have more than one task, it gives the tasks of the one version before those of the
-// other. See engine.Engine.
-func (e *Engine) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) (got []engine.Stored, next string, now int64, err error) {
-	next = group
-	got, now, err = e.give(ctx, by, e.sql.turns,
-		int64(by), names(kinds), []byte(group), until, most, e.versionsBelow(by))
-	if i := slices.IndexFunc(got, func(s engine.Stored) bool { return s.Revision == 0 }); i >= 0 {
-		next = got[i].Key
-		got = slices.Delete(got, i, i+1)
+// Claim gives tasks to the member. While the version of the kind's payload changes, and a group may have more than one task,
+// a fair claim gives the tasks of the one version before those of the other. See engine.Engine.
+func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Claims, err error) {
+	by, kinds, most, readable := int64(r.By), names(r.Kinds), max(r.Most, 0), []byte{r.Readable}
+	statement, args := e.sql.claim, []any{by, kinds, r.After, r.Until, most, readable}
+	if r.Fair {
+		statement, args = e.sql.turns, []any{by, kinds, []byte(r.Group), r.Until, most, readable}
 	}
-	return got, next, now, err
-}
-
-// give runs a statement that gives tasks to the member, and returns them in due order.
-func (e *Engine) give(ctx context.Context, by engine.MemberID, statement string, args ...any,
-) (got []engine.Stored, now int64, err error) {
 	b := e.batch()
 	b.Queue(e.sql.setOrdered)
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		got, err = pgx.CollectRows(rows, scanOne)
+		c.Tasks, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})
-	if now, err = e.as(ctx, by, "claim", b); err != nil {
-		return nil, 0, err
+	if c.Now, err = e.as(ctx, r.By, "claim", b); err != nil {
+		return engine.Claims{}, err
 	}
-	slices.SortFunc(got, func(a, b engine.Stored) int {
+	if r.Fair {
+		c.Next = r.Group // if the member's lease has run out
+		i := slices.IndexFunc(c.Tasks, func(s engine.Stored) bool { return s.Revision == 0 })
+		if i >= 0 {
+			c.Next = c.Tasks[i].Key
+			c.Tasks = slices.Delete(c.Tasks, i, i+1)
+		}
+	}
+	slices.SortFunc(c.Tasks, func(a, b engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
-	return got, now, nil
+	return c, nil
 }
 
 // names returns texts as bytes, for they need not be UTF-8.
@@ -204,34 +193,6 @@ func names(texts []string) [][]byte {
 		all[i] = []byte(text)
 	}
 	return all
-}
-
-// LeaveOut makes Claim leave out records. See engine.Engine.
-func (e *Engine) LeaveOut(by engine.MemberID, version byte) {
-	if bytes.Compare([]byte{version}, e.versionsBelow(by)) < 0 {
-		e.below.Store(by, []byte{version})
-	}
-}
-
-// versionsBelow returns the version from which on Claim leaves records out for the member.
-func (e *Engine) versionsBelow(by engine.MemberID) []byte {
-	if b, ok := e.below.Load(by); ok {
-		return b.([]byte)
-	}
-	return []byte{math.MaxUint8, 0} // after every version
-}
-
-// Claimed returns what the member holds. See engine.Engine.
-func (e *Engine) Claimed(ctx context.Context, by engine.MemberID) (held []engine.Stored, err error) {
-	b := e.batch()
-	b.Queue(e.sql.claimed, int64(by)).Query(func(rows pgx.Rows) (err error) {
-		held, err = pgx.CollectRows(rows, scanOne)
-		return err
-	})
-	if _, err = e.as(ctx, by, "read claims", b); err != nil {
-		return nil, err
-	}
-	return held, nil
 }
 
 // Confirm confirms starts. It does not wait for the disk: when the server crashes, the starts of its last

@@ -83,6 +83,15 @@ DROP INDEX IF EXISTS $schema.task_owner_due_key;
 -- When a start of the task was confirmed last, in nanoseconds since 1970, or NULL. A program of the version before leaves it
 -- as it is, when it writes the task and when it confirms a start. So it is that of an earlier record if it is before due.
 ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS started bigint;
+`, `
+-- The notes of the schedulers, such as the questions that one asks the others. What is paused remains in the table settings,
+-- where programs of the version before read and write it. Those ask their questions in the table question. Questions
+-- are not answered across these versions: while both run, a scheduler waits in vain for the answers of the others.
+CREATE TABLE IF NOT EXISTS $schema.note (
+	name     bytea  PRIMARY KEY,
+	revision bigint NOT NULL,
+	data     bytea  NOT NULL
+);
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

@@ -5,7 +5,9 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,9 +143,9 @@ func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 		t.Helper()
 		id, now, err := on.Join(t.Context(), "node", time.Hour)
 		check(t, err)
-		got, _, err := on.Claim(t.Context(), id, []string{"kind"}, 0, now, 10)
-		if err != nil || len(got) != 1 {
-			t.Fatalf("claimed are %v, %v", got, err)
+		got := claim(t, on, id, now, 10)
+		if len(got) != 1 {
+			t.Fatalf("claimed are %v", got)
 		}
 		held, _, err := on.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: got[0].Revision, Starts: got[0].Starts}})
 		if err != nil || !held[0] {
@@ -165,7 +167,7 @@ func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 	commit(t, old, 0, put("k", 1, engine.Always))
 	now := start(e)
 	is("started by the new program", 1, true, now)
-	later, err := e.Now(t.Context())
+	_, later, err := e.Renew(t.Context(), 0, nil)
 	check(t, err)
 	commit(t, old, 0, put("k", later, engine.Always))
 	is("written by the old program", 0, false, 0)
@@ -203,9 +205,9 @@ func works(t *testing.T, e *postgres.Engine) {
 	id, now, err := e.Join(ctx, "node\x00\xff", 1<<62)
 	check(t, err)
 	commit(t, e, 0, add("k", now))
-	got, _, err := e.Claim(ctx, id, []string{"kind"}, now-1, now, 10)
-	if err != nil || len(got) != 1 {
-		t.Fatalf("claimed are %v, %v", got, err)
+	got := claim(t, e, id, now, 10)
+	if len(got) != 1 {
+		t.Fatalf("claimed are %v", got)
 	}
 	held, _, err := e.Confirm(ctx, id, []engine.Claim{{Key: "k", Revision: got[0].Revision}})
 	if err != nil || !held[0] {
@@ -217,16 +219,18 @@ func works(t *testing.T, e *postgres.Engine) {
 		w.Group = "\x00\xff"
 		commit(t, e, 0, w)
 	}
-	got, next, _, err := e.ClaimTurns(ctx, id, []string{"kind"}, "", now, 2)
-	if err != nil || len(got) != 2 || next != "" || got[0].Group != "\x00\xff" {
-		t.Fatalf("claimed in turns are %v, then %q, %v", got, next, err)
+	c, err := e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"kind"}, Until: now, Most: 2,
+		Readable: math.MaxUint8, Fair: true})
+	if err != nil || len(c.Tasks) != 2 || c.Next != "" || c.Tasks[0].Group != "\x00\xff" {
+		t.Fatalf("claimed in turns are %+v, %v", c, err)
 	}
 	commit(t, e, 0, remove("a"), remove("b"))
-	if done, err := e.SetSettings(ctx, []byte("{}"), 0); err != nil || !done {
-		t.Fatalf("settings are set: %v, %v", done, err)
+	commit(t, e, 0, note("pauses", "{}"), note("a", "b"))
+	if got := notes(t, e); !slices.Equal(got, []string{"a=b", "pauses=1:{}"}) {
+		t.Fatalf("the notes are %q", got)
 	}
-	if settings, revision, err := e.Settings(ctx); err != nil || string(settings) != "{}" || revision != 1 {
-		t.Fatalf("the settings are %q at %d, %v", settings, revision, err)
+	if members, _, err := e.Renew(ctx, id, []byte("report")); err != nil || len(members) != 1 {
+		t.Fatalf("the members are %v, %v", members, err)
 	}
 	_, err = e.Reap(ctx)
 	check(t, err)

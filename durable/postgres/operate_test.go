@@ -35,14 +35,14 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-// failing returns the keys of what is failing, and how many the census counts.
+// failing returns the keys of what is failing, and how many are counted.
 func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
 	t.Helper()
-	for s, err := range e.Failing(t.Context(), "") {
+	for s, err := range e.Walk(t.Context(), engine.Range{Order: engine.Failing}) {
 		check(t, err)
 		keys = append(keys, s.Key)
 	}
-	kinds, err := e.Census(t.Context())
+	kinds, err := e.Count(t.Context())
 	check(t, err)
 	for _, k := range kinds {
 		n += k.Failing
@@ -110,8 +110,7 @@ func TestFailing_othersCostNothing(t *testing.T) {
 	}
 	id, _, err := e.Join(t.Context(), "node", time.Hour)
 	check(t, err)
-	got, _, err := e.Claim(t.Context(), id, []string{"kind"}, 0, 1<<62, 1000)
-	check(t, err)
+	got := claim(t, e, id, 1<<62, 1000)
 	var batch engine.Batch
 	for _, s := range got {
 		batch = append(batch, remove(s.Key))

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -118,15 +119,15 @@ func (w *watched) Join(ctx context.Context, name string, d time.Duration) (engin
 	return id, w.wrong(now), err
 }
 
-func (w *watched) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
+func (w *watched) Renew(ctx context.Context, by engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
 	w.awake.RLock()
 	defer w.awake.RUnlock()
 	from := systemTime()
-	now, members, err := w.Engine.Renew(ctx, id, report)
-	if !errors.Is(err, engine.ErrMemberGone) {
-		w.leased(id, from, err)
+	members, now, err := w.Engine.Renew(ctx, by, report)
+	if by != 0 && !errors.Is(err, engine.ErrMemberGone) {
+		w.leased(by, from, err)
 	}
-	return w.wrong(now), members, err
+	return members, w.wrong(now), err
 }
 
 func (w *watched) Reap(ctx context.Context) ([]string, error) {
@@ -138,19 +139,19 @@ func (w *watched) Reap(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (w *watched) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
+func (w *watched) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
 	if w.sabotage == "9 a cursor over due times" {
-		after = max(after, w.cursor.Load())
-		w.cursor.Store(max(w.cursor.Load(), until))
+		r.After = max(r.After, w.cursor.Load())
+		w.cursor.Store(max(w.cursor.Load(), r.Until))
 	}
-	got, now, err := w.Engine.Claim(ctx, by, kinds, after, until, most)
-	for _, s := range got {
+	c, err := w.Engine.Claim(ctx, r)
+	for _, s := range c.Tasks {
 		if !slices.Contains(w.kinds, s.Kind) {
 			w.ledger.note(event{What: "alien", Key: s.Key})
 		}
 	}
-	return got, w.wrong(now), err
+	c.Now = w.wrong(c.Now)
+	return c, err
 }
 
 func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
@@ -163,7 +164,7 @@ func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engi
 	}
 	from := systemTime()
 	if w.sabotage == "1 no start fence" {
-		if now, _, err = w.Engine.Renew(ctx, by, nil); err == nil {
+		if _, now, err = w.Engine.Renew(ctx, by, nil); err == nil {
 			held = slices.Repeat([]bool{true}, len(claims))
 		}
 	} else {
@@ -193,8 +194,8 @@ func (w *watched) Commit(ctx context.Context, by engine.MemberID, batches []engi
 		for i := range batches {
 			for j := range batches[i] {
 				write := &batches[i][j]
-				if s, ok, err := w.Get(ctx, write.Key); write.Due == pausedDue && ok && err == nil {
-					write.Record, write.Hold = s.Record, false
+				if got, err := w.Get(ctx, write.Key); write.Due == pausedDue && len(got) == 1 && err == nil {
+					write.Record, write.Hold = got[0].Record, false
 				}
 			}
 		}
@@ -202,11 +203,11 @@ func (w *watched) Commit(ctx context.Context, by engine.MemberID, batches []engi
 	return w.Engine.Commit(ctx, by, batches)
 }
 
-func (w *watched) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
-	if w.sabotage == "5 no reconciliation" {
-		return nil, errors.New("sabotage")
+func (w *watched) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if w.sabotage == "5 no reconciliation" && over.Order == engine.Held {
+		return func(yield func(engine.Stored, error) bool) { yield(engine.Stored{}, errors.New("sabotage")) }
 	}
-	return w.Engine.Claimed(ctx, by)
+	return w.Engine.Walk(ctx, over)
 }
 
 // wrong makes the engine's time that of a node whose clock is ahead.

@@ -4,7 +4,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -26,23 +26,13 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-// Get reads the task of the key. See engine.Engine.
-func (e *Engine) Get(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
-	rows, err := e.verbs.Query(ctx, e.sql.get, []byte(key))
-	if err != nil {
-		return s, false, explain("get", err)
+// Get reads the tasks of the keys with one statement. See engine.Engine.
+func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
+	b := &pgx.Batch{}
+	if len(keys) > 1 { // one key has the same plan without the settings
+		b = e.batch()
 	}
-	s, err = pgx.CollectExactlyOneRow(rows, scanOne)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return engine.Stored{}, false, nil
-	}
-	return s, err == nil, explain("get", err)
-}
-
-// GetMany reads the tasks of the keys with one statement. See engine.Engine.
-func (e *Engine) GetMany(ctx context.Context, keys []string) (found []engine.Stored, err error) {
-	b := e.batch()
-	b.Queue(e.sql.getMany, names(keys)).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, scanOne)
 		return err
 	})
@@ -57,30 +47,56 @@ const (
 	pageBytes = 4 << 20
 )
 
-// Due reads a page of tasks at a time. It uses no connection while the caller has the tasks. See
-// engine.Engine.
-func (e *Engine) Due(ctx context.Context, after engine.Position, until int64,
-) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.sql.due, []any{after.Due, []byte(after.Key), until}, func(last engine.Stored) []any {
-		return []any{last.Due, []byte(last.Key), until}
-	})
+// Walk reads a page at a time, and uses no connection while the caller has it. The tasks that a member holds are one page.
+// See engine.Engine.
+func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	from := []any{[]byte(over.From)}
+	switch over.Order {
+	case engine.ByDue:
+		first := []any{over.After.Due, []byte(over.After.Key), over.Until}
+		return e.walk(ctx, e.verbs, e.sql.due, first, func(last engine.Stored) []any {
+			return []any{last.Due, []byte(last.Key), over.Until}
+		})
+	case engine.ByKey:
+		return e.walk(ctx, e.verbs, e.sql.byKey, from, keyAfter)
+	case engine.Failing:
+		return e.walk(ctx, e.verbs, e.sql.failing, from, keyAfter)
+	case engine.Notes:
+		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // starts wait for what is paused
+	case engine.Held:
+		return e.walkHeld(ctx, over.By)
+	}
+	return func(yield func(engine.Stored, error) bool) {
+		yield(engine.Stored{}, fmt.Errorf("postgres: walk in the unknown order %d", over.Order))
+	}
 }
 
-// ByKey reads as Due does. See engine.Engine.
-func (e *Engine) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.sql.byKey, []any{[]byte(from)}, keyAfter)
-}
-
-// Failing reads as Due does. See engine.Engine.
-func (e *Engine) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return e.walk(ctx, e.sql.failing, []any{[]byte(from)}, keyAfter)
+func (e *Engine) walkHeld(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		var held []engine.Stored
+		b := e.batch()
+		b.Queue(e.sql.held, int64(by)).Query(func(rows pgx.Rows) (err error) {
+			held, err = pgx.CollectRows(rows, scanOne)
+			return err
+		})
+		if _, err := e.as(ctx, by, "read claims", b); err != nil {
+			yield(engine.Stored{}, err)
+			return
+		}
+		for _, s := range held {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
 }
 
 func keyAfter(last engine.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
 
 // walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read
 // at most. next returns the arguments after the last task of a page.
-func (e *Engine) walk(ctx context.Context, statement string, page []any, next func(last engine.Stored) []any,
+func (e *Engine) walk(ctx context.Context, on sender, statement string, page []any,
+	next func(last engine.Stored) []any,
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		args := page
@@ -92,8 +108,8 @@ func (e *Engine) walk(ctx context.Context, statement string, page []any, next fu
 				tasks, err = pgx.CollectRows(rows, scanOne)
 				return err
 			})
-			if err := e.verbs.SendBatch(ctx, b).Close(); err != nil {
-				yield(engine.Stored{}, explain("read tasks", err))
+			if err := on.SendBatch(ctx, b).Close(); err != nil {
+				yield(engine.Stored{}, explain("walk", err))
 				return
 			}
 			size := 1
@@ -112,9 +128,9 @@ func (e *Engine) walk(ctx context.Context, statement string, page []any, next fu
 	}
 }
 
-// Census counts the tasks: the server reads all of them for it. See engine.Engine.
-func (e *Engine) Census(ctx context.Context) ([]engine.KindCount, error) {
-	rows, err := e.verbs.Query(ctx, e.sql.census)
+// Count counts the tasks: the server reads all of them for it. See engine.Counter.
+func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
+	rows, err := e.verbs.Query(ctx, e.sql.count)
 	if err != nil {
 		return nil, explain("count tasks", err)
 	}

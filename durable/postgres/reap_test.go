@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,8 @@ func orphans(t *testing.T, without string) (n int) {
 				id, _, err := e.Join(ctx, "brief", time.Millisecond<<(i%5))
 				for range 3 {
 					if err == nil {
-						_, _, err = e.Claim(ctx, id, []string{"kind"}, -1, tasks, 50)
+						_, err = e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"kind"}, After: -1, Until: tasks,
+							Most: 50, Readable: math.MaxUint8})
 					}
 				}
 				if err != nil && !errors.Is(err, engine.ErrMemberGone) {

@@ -19,14 +19,16 @@ type statements struct {
 	setOrdered     string
 	setNoSync      string
 
-	commit  string
-	get     string
-	getMany string
-	due     string
-	byKey   string
-	failing string
-	census  string
-	health  string
+	commit      string
+	commitNotes string
+	get         string
+	due         string
+	byKey       string
+	failing     string
+	held        string
+	notes       string
+	count       string
+	health      string
 
 	join         string
 	renew        string
@@ -39,20 +41,10 @@ type statements struct {
 
 	claim     string
 	turns     string
-	claimed   string
 	confirm   string
 	release   string
 	stillHeld string
 	status    string
-
-	settings    string
-	setSettings string
-
-	ask     string
-	asked   string
-	answer  string
-	answers string
-	forget  string
 
 	now        string
 	insertTx   string
@@ -157,8 +149,10 @@ SELECT todo.n, unmet OR cond = 1 AND done.key IS NULL
 	done.key IS NOT NULL, coalesce(done.revision, 0), done.owner IS NOT NULL, there
 FROM todo LEFT JOIN done ON done.key = todo.key`),
 
-		get:     sql(`SELECT $row FROM $schema.task t WHERE t.key = $1`),
-		getMany: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
+		commitNotes: sql(commitNotesSQL),
+		notes:       sql(notesSQL),
+
+		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
 		// The index has the tasks of each range in order. The ranges are few, and so are the tasks with an owner.
 		//
@@ -187,7 +181,9 @@ SELECT $row FROM page JOIN $schema.task t ON t.key = page.key ORDER BY t.due, t.
 		// The condition is that of the index.
 		failing: sql(`SELECT $row FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2`),
 
-		census: sql(`
+		held: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
+
+		count: sql(`
 SELECT t.kind, count(*), count(*) FILTER (WHERE $failing AND t.due <> 9223372036854775806),
 	count(*) FILTER (WHERE t.due = 9223372036854775807), count(*) FILTER (WHERE t.due = 9223372036854775806)
 FROM $schema.task t GROUP BY t.kind`),
@@ -210,10 +206,11 @@ SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING 
 
 		renew: sql(`
 UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2) WHERE id = $1 AND NOT gone
-RETURNING until - lease, 1 + (SELECT count(*) FROM $schema.member WHERE until > $now AND id <> $1)`),
+RETURNING until - lease`),
 
 		members: sql(`
-SELECT m.id, m.name, m.lease, m.until - $now, (SELECT count(*) FROM $schema.task t WHERE t.owner = m.id), m.report
+SELECT m.id, m.name, m.lease, m.until,
+	CASE WHEN $1 THEN (SELECT count(*) FROM $schema.task t WHERE t.owner = m.id) ELSE 0 END, m.report
 FROM $schema.member m WHERE NOT m.gone`),
 
 		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
@@ -266,21 +263,21 @@ WITH me AS MATERIALIZED (
 	SELECT kind, plain, count(*) FROM (
 		SELECT r.* FROM r, LATERAL (
 			SELECT t.due, t.key FROM $schema.task t
-			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			ORDER BY $rangeOrder LIMIT $5) t
 		WHERE (SELECT count(*) FROM r) > 1 ORDER BY t.due, t.key LIMIT $5) first
 	GROUP BY kind, plain
 ), free AS MATERIALIZED (
 	SELECT t.key FROM share r, LATERAL (
 		SELECT t.key FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 		ORDER BY $rangeOrder LIMIT r.n FOR NO KEY UPDATE SKIP LOCKED) t
 ), missing AS MATERIALIZED (
 	SELECT sum(n) - (SELECT count(*) FROM free) AS n FROM share WHERE (SELECT count(*) FROM r) > 1
 ), more AS MATERIALIZED (
 	SELECT t.key FROM r, LATERAL (
 		SELECT t.key FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			AND t.key NOT IN (SELECT key FROM free)
 		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
 	LIMIT (SELECT coalesce(n, 0) FROM missing)
@@ -308,10 +305,10 @@ WITH RECURSIVE me AS MATERIALIZED (
 			ORDER BY $groupOrder LIMIT 1) t ORDER BY t.grp LIMIT 1) OFFSET 0) n(grp), LATERAL (
 		SELECT ARRAY(SELECT r.kind FROM (SELECT kind, n.grp, true AS plain FROM unnest($2::bytea[]) kind) r, LATERAL (
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) < $6 ORDER BY $groupOrder LIMIT 1)
+			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 ORDER BY $groupOrder LIMIT 1)
 			UNION ALL
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			ORDER BY $rangeOrder LIMIT 1)
 		) t ORDER BY t.due, t.key) AS kinds OFFSET 0) d
 	WHERE w.grp IS NOT NULL AND looked < 1024 AND found < $5
@@ -323,20 +320,18 @@ WITH RECURSIVE me AS MATERIALIZED (
 		SELECT t.key FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
 			SELECT * FROM (
 				SELECT t.key FROM $schema.task t
-				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $groupOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t
 			UNION ALL
 			SELECT * FROM (
 				SELECT t.key FROM $schema.task t
-				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) < $6
+				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
 		LIMIT (SELECT n FROM last)) t
 ), given AS (
 	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me WHERE t.key = free.key RETURNING $row
 )
 SELECT * FROM given UNION ALL SELECT coalesce(grp, ''), 0, '', '', 0, 0, 0, '', 0 FROM last`),
-
-		claimed: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
 
 		// Each task is looked up by its key. As a plain join it may be found by its owner, or with a walk over all
 		// keys: after many tasks since the last vacuum that reads the index entries of all of them.
@@ -364,31 +359,6 @@ WITH held AS MATERIALIZED (
 	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key = held.key`),
-
-		settings: sql(`SELECT data, revision FROM $schema.settings`),
-
-		// Two that see no row insert one, and the second finds the revision of the first.
-		setSettings: sql(`
-INSERT INTO $schema.settings AS s (revision, data) SELECT 1, $1
-	WHERE $2::bigint = 0 OR EXISTS (SELECT FROM $schema.settings)
-ON CONFLICT (one) DO UPDATE SET revision = s.revision + 1, data = $1 WHERE s.revision = $2`),
-
-		ask: sql(`
-WITH old AS (DELETE FROM $schema.question WHERE asked < $now - 86400000000000),
-one AS MATERIALIZED (SELECT $next AS id),
-made AS (
-	INSERT INTO $schema.question (id, member, asked, data)
-	SELECT one.id, m.id, $now, $2 FROM one, $schema.member m WHERE NOT m.gone AND m.id <> $1
-)
-SELECT id FROM one`),
-		asked: sql(`
-SELECT q.id, q.data FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
-WHERE q.member = $1 AND NOT q.last ORDER BY q.id`),
-		answer: sql(`UPDATE $schema.question SET answer = $3, last = $4 WHERE member = $1 AND id = $2 AND NOT last`),
-		answers: sql(`
-SELECT m.name, q.answer, q.last FROM $schema.question q JOIN $schema.member m ON m.id = q.member AND NOT m.gone
-WHERE q.id = $1`),
-		forget: sql(`DELETE FROM $schema.question WHERE id = $1`),
 
 		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
 

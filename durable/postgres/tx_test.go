@@ -59,12 +59,12 @@ func task(key string, delay time.Duration) durable.Task {
 // get returns the task of the key, or nil.
 func get(t testing.TB, e engine.Engine, key string) *engine.Stored {
 	t.Helper()
-	s, ok, err := e.Get(t.Context(), key)
+	got, err := e.Get(t.Context(), key)
 	check(t, err)
-	if !ok {
+	if len(got) == 0 {
 		return nil
 	}
-	return &s
+	return &got[0]
 }
 
 func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {

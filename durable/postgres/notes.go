@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+// The note "pauses" is the row of the table settings. All others are in the table note. Programs of version 5 know what is
+// paused from settings alone, and both may run at the same time. As they do, commitNotesSQL raises the revision of
+// that row by one with each write, and never deletes it: empty data means that nothing is paused.
+
+// commitNotesSQL is the statement of a commit of notes. Its sets are those of a commit of tasks, and
+//
+//	note    the notes that are there, locked in the order of their names
+//	pauses  the row of settings, locked, if it is to be written
+//	pau     the row, written
+const commitNotesSQL = `
+WITH q AS MATERIALIZED (
+	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bytea[]) WITH ORDINALITY
+		AS q(name, batch, cond, revision, data, n)
+), note AS MATERIALIZED (
+	SELECT t.name, t.revision FROM q JOIN $schema.note t ON t.name = q.name ORDER BY t.name FOR UPDATE OF t
+), pauses AS MATERIALIZED (
+	SELECT q.name, s.revision, s.data FROM q JOIN $schema.settings s ON q.name = 'pauses' FOR UPDATE OF s
+), todo AS MATERIALIZED (
+	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
+		SELECT q.*, old.name IS NOT NULL AS there, CASE
+			WHEN q.cond = 1 THEN old.name IS NOT NULL
+			WHEN q.cond = 2 THEN old.name IS NULL
+			WHEN q.cond IN (3, 5) THEN old.revision IS DISTINCT FROM q.revision
+			ELSE false END AS unmet
+		FROM q LEFT JOIN (SELECT * FROM note UNION ALL SELECT name, revision FROM pauses WHERE data <> '') old
+			ON old.name = q.name) c
+), ins AS (
+	INSERT INTO $schema.note (name, revision, data) SELECT name, $next, data FROM todo
+	WHERE name <> 'pauses' AND NOT refused AND NOT there AND data IS NOT NULL ORDER BY name
+	ON CONFLICT (name) DO NOTHING RETURNING name, revision
+), upd AS (
+	UPDATE $schema.note t SET revision = $next, data = todo.data
+	FROM todo WHERE t.name = todo.name AND NOT refused AND there AND todo.data IS NOT NULL RETURNING t.name, t.revision
+), del AS (
+	DELETE FROM $schema.note t USING todo WHERE t.name = todo.name AND NOT refused AND there AND todo.data IS NULL
+	RETURNING t.name
+), pau AS (
+	INSERT INTO $schema.settings AS s (revision, data) SELECT 1, coalesce(data, '') FROM todo
+	WHERE name = 'pauses' AND NOT refused AND (there OR data IS NOT NULL)
+	ON CONFLICT (one) DO UPDATE SET revision = s.revision + 1, data = excluded.data
+		WHERE s.revision = (SELECT revision FROM pauses)
+	RETURNING revision, data
+), done AS (
+	SELECT * FROM ins UNION ALL SELECT * FROM upd UNION ALL SELECT name, 0 FROM del
+	UNION ALL SELECT 'pauses', CASE WHEN data <> '' THEN revision ELSE 0 END FROM pau
+	UNION ALL SELECT name, 0 FROM todo WHERE NOT refused AND NOT there AND data IS NULL
+)
+SELECT todo.n, unmet OR cond = 1 AND NOT refused AND done.name IS NULL, done.name IS NOT NULL,
+	coalesce(done.revision, 0), false, there
+FROM todo LEFT JOIN done ON done.name = todo.name`
+
+// notesSQL is the statement of a page of a walk over the notes. Its columns are those of $row.
+const notesSQL = `
+(SELECT t.name, 0::bigint AS due, t.data, ''::bytea AS kind, t.revision, 0::bigint, 0, ''::bytea, 0::bigint
+FROM $schema.note t WHERE t.name >= $1 ORDER BY t.name LIMIT $2)
+UNION ALL
+(SELECT 'pauses', 0, data, '', revision, 0, 0, '', 0 FROM $schema.settings WHERE $1::bytea <= 'pauses' AND data <> '')
+ORDER BY name LIMIT $2`
