@@ -12,7 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A calendar is a parsed [Task].Cron. Its fields are sets of bits: bit n is set if n matches.
+// A calendar is a parsed cron expression, as package durable describes it. Its fields are sets of bits: bit n is set if n matches.
 //
 // The library parses the fields, and its own way of finding the next instant is not used: it leaves out what
 // the clocks skip when they are set forward, and repeats what they repeat.
@@ -23,25 +23,6 @@ type calendar struct {
 
 // starBit is set in a field that the library has parsed from a *.
 const starBit = 1 << 63
-
-// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if there
-// are no more until the year 2262. A task with Jitter is due later than that, by its Info.Shift. The error says
-// what is wrong with the expression.
-func Next(spec string, after time.Time, n int) ([]time.Time, error) {
-	c, err := parseCalendar(spec)
-	if err != nil {
-		return nil, fmt.Errorf("durable: %w", err)
-	}
-	var all []time.Time
-	for len(all) < n {
-		after = c.next(after)
-		if after.IsZero() || after.After(lastTime) {
-			break
-		}
-		all = append(all, after)
-	}
-	return all, nil
-}
 
 func parseCalendar(spec string) (*calendar, error) {
 	wrong := func(format string, args ...any) (*calendar, error) {
@@ -54,8 +35,6 @@ func parseCalendar(spec string) (*calendar, error) {
 	fields = strings.TrimSpace(fields)
 	in, err := loadZone(zone)
 	switch {
-	case len(spec) > MaxCron:
-		return wrong("%d bytes; %d are allowed", len(spec), MaxCron)
 	case err != nil:
 		return wrong("%v", err)
 	case zone == "" || in == time.Local:
@@ -86,7 +65,7 @@ var calendarFields = [...]struct{ name, takes string }{
 	{"day of the week", "0 to 6 from Sunday on, or SUN to SAT"},
 }
 
-// misfit returns what is wrong with fields that the library refuses, in terms of [Task].
+// misfit returns what is wrong with fields that the library refuses.
 func misfit(fields string) string {
 	if strings.HasPrefix(fields, "@") {
 		return fmt.Sprintf("%s is none of @hourly, @daily, @weekly, @monthly and @yearly", fields)

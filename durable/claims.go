@@ -69,7 +69,7 @@ func (n *node) claim() time.Duration {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
 		var kinds []string
 		for name, kind := range unlimited {
-			kinds = append(kinds, kind.classes(name)...)
+			kinds = append(kinds, kind.policy.classes(name)...)
 		}
 		got, ok := n.claimSome(t, kinds, after, until, most, engine.None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
@@ -91,9 +91,9 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 		case !n.backlog.takes(name) || n.isStuckOn(kind):
 			full = append(full, name)
 		case !kind.quick() && n.backlog.has(name, kind):
-			slow = append(slow, kind.classes(name)...)
+			slow = append(slow, kind.policy.classes(name)...)
 		default:
-			kinds = append(kinds, kind.classes(name)...)
+			kinds = append(kinds, kind.policy.classes(name)...)
 		}
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {

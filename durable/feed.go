@@ -215,7 +215,7 @@ func (k *keeper) skip(rec *record, kind *kind) *record {
 	if !rec.skippable() {
 		return rec
 	}
-	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != engine.None {
+	if to := kind.policy.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != engine.None {
 		return rec.skipped(to)
 	}
 	return rec

@@ -73,7 +73,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total,
+		name: name, kind: k, classes: k.policy.classes(name), backlog: b, total: total,
 		overdue: newTurns(groupOf), held: newShares(), queue: newTurns(groupOf),
 	}
 	if b.shared {

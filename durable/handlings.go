@@ -184,7 +184,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*h
 			err = ErrStopped
 		}
 		if _, running := r.look(some); running != nil {
-			return true, &RunningError{Token: running.of.rec.token(), err: err}
+			return true, &RunningError{Token: Token(running.of.rec.token()), err: err}
 		}
 		break
 	}

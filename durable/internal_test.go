@@ -3,11 +3,9 @@
 package durable
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
@@ -15,60 +13,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
-
-func FuzzRecord_decode(f *testing.F) {
-	f.Add((&record{key: "k", kind: "kind", times: Forever, interval: 1, generation: math.MaxUint64}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failed: []failed{{text: "f"}}, grid: latest}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), trace: "trace"}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily",
-		paused: 9, group: "g"}).encode())
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(engine.Record{Key: "k", Due: 1, Data: data})
-		if err != nil {
-			return
-		}
-		again, err := decode(engine.Record{Key: "k", Due: 1, Data: r.encode()})
-		if err != nil || !reflect.DeepEqual(r, again) {
-			t.Errorf("%+v becomes %+v, %v", r, again, err)
-		}
-	})
-}
-
-func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
-	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, seq: 300, grid: 1 << 61,
-		attempts: 7, missed: 1 << 20, failed: []failed{{5, "why"}, {text: "before"}}, trace: "trace"}
-	data := r.encode()
-	for n := range data {
-		if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
-			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
-		}
-	}
-	r.due = 1
-	if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
-		t.Errorf("%+v is read as %+v, %v", r, got, err)
-	}
-}
-
-// A record without an optional field is one of version 1, which earlier programs read.
-func TestRecord_optionalFields(t *testing.T) {
-	plain := record{key: "k", kind: "kind", times: Forever, interval: 5, due: 7, payload: []byte("p")}
-	all := plain
-	all.version, all.starts, all.cron, all.interval, all.paused, all.group = 2, 3, "@daily", 0, 9, "g"
-	all.shift, all.deadline, all.note = 1<<63-1, latest, "a note"
-	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
-		data := r.encode()
-		got, err := decode(engine.Record{Key: "k", Due: 7, Data: data})
-		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
-			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
-		}
-	}
-	unknown := append([]byte{fieldsVersion}, plain.encode()[1:]...)
-	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
-	if got, err := decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, ErrVersion) {
-		t.Errorf("a field of a later version is read as %+v, %v", got, err)
-	}
-}
 
 // Whatever the order of loading and changing, a key is free for certain only if it is not there; with hashes
 // that collide, as they do for hashes of three bits.

@@ -84,7 +84,7 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: "+
 				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
-		k.attempts, k.least, k.most = uint64(attempts), least, most
+		k.policy.attempts, k.policy.least, k.policy.most = uint64(attempts), least, most
 		return nil
 	}
 }
@@ -95,7 +95,7 @@ func WithMissed(m Missed) KindOption {
 		if m < MissedOnce || m > MissedAll {
 			return fmt.Errorf("durable: unknown policy %d for missed runs", m)
 		}
-		k.missed = m
+		k.policy.missed = missedRuns(m)
 		return nil
 	}
 }
@@ -107,7 +107,7 @@ func WithMissed(m Missed) KindOption {
 // handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.timeout = d
+		k.policy.timeout = d
 		return positive("timeout", d)
 	}
 }
@@ -117,24 +117,18 @@ func WithTimeout(d time.Duration) KindOption {
 // task, or has been attempted, is made however old it is. The default is no bound. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.missedAge = d
+		k.policy.missedAge = d
 		return positive("age of a missed run", d)
 	}
 }
 
 // A kind is what is known about the tasks of one kind.
 type kind struct {
-	handler     Handler
-	attempts    uint64
-	least, most time.Duration
-	missed      Missed
-	missedAge   time.Duration // 0 means no bound
-	timeout     time.Duration // of an attempt; 0 means none
-	version     int           // of the payloads that the handler takes; 0 is the first
-	upgrade     func(payload []byte, from int) ([]byte, error)
-	limit       Limit // on this scheduler
-	cluster     Limit // on all nodes
-	gate        *gate // nil if it has no limit
+	handler Handler
+	policy  policy
+	limit   Limit // on this scheduler
+	cluster Limit // on all nodes
+	gate    *gate // nil if it has no limit
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
@@ -177,7 +171,7 @@ func (k *kind) took(d time.Duration) {
 }
 
 func newKind(h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{handler: h, attempts: 10, least: time.Second, most: 10 * time.Minute}
+	k := &kind{handler: h, policy: policy{attempts: 10, least: time.Second, most: 10 * time.Minute}}
 	if h == nil {
 		return nil, errNoHandler
 	}
@@ -213,8 +207,16 @@ func (k *kinds) get(name string) *kind {
 func (k *kinds) of(r *record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if kind := k.named[r.kind]; kind != nil && kind.takes(r) && !k.paused.Has(r.kind) {
+	if kind := k.named[r.kind]; kind != nil && kind.policy.takes(r) && !k.paused.Has(r.kind) {
 		return kind
+	}
+	return nil
+}
+
+// policy returns the policy of the task's kind, or nil where of returns nil.
+func (k *kinds) policy(r *record) *policy {
+	if kind := k.of(r); kind != nil {
+		return &kind.policy
 	}
 	return nil
 }
@@ -239,15 +241,12 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// takes reports whether the handler takes the version of the task's payload.
-func (k *kind) takes(r *record) bool { return r.version <= k.version }
-
 // gate returns the gate of the task's kind, or nil if that has no limit, or no handler here for the payload.
 func (k *kinds) gate(r *record) *gate {
 	if k.gates.Load() == nil {
 		return nil
 	}
-	if kind := k.get(r.kind); kind != nil && kind.takes(r) {
+	if kind := k.get(r.kind); kind != nil && kind.policy.takes(r) {
 		return kind.gate
 	}
 	return nil
@@ -282,14 +281,6 @@ func (k *kinds) unlimited() map[string]*kind {
 		}
 	}
 	return some
-}
-
-// classes returns the classes of the tasks that the handler takes.
-func (k *kind) classes(name string) (all []string) {
-	for version := range max(k.version, 1) {
-		all = append(all, class(name, version+1))
-	}
-	return all
 }
 
 // names returns the names of all kinds.

@@ -4,11 +4,8 @@ package durable
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 )
 
 // Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
@@ -58,18 +55,6 @@ type verdict struct {
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// An outcome is how an attempt of a run has ended. The zero value is a success.
-type outcome struct {
-	failure string        // why it has failed, or empty
-	done    bool          // the handler has said by Complete that the run is complete,
-	note    string        // and this of it
-	park    bool          // it has failed, and there is to be no further attempt
-	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
-}
-
-// failedFor returns the outcome of an attempt that the handler has not ended by returning.
-func failedFor(why string) outcome { return outcome{failure: why, wait: -1} }
-
 // judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
 // methods of the user's error may do as they like.
 func (e *runEnd) judge(err error) (o outcome) {
@@ -92,19 +77,6 @@ func (e *runEnd) judge(err error) (o outcome) {
 	return o
 }
 
-// late returns the outcome of an attempt that took longer than its kind allows.
-func (o outcome) late(allowed, took time.Duration) outcome {
-	if o.done {
-		return o
-	}
-	if o.failure == "" {
-		o = failedFor("the handler returned nil")
-	}
-	o.failure = clip(fmt.Sprintf("timed out after %v, ended after %v: %s",
-		allowed, took.Round(time.Millisecond), o.failure))
-	return o
-}
-
 const inexplicable = "it failed, and panicked when it was asked why"
 
 // explain returns what the user's error or value says about itself, as much as is kept. It is called on the
@@ -119,14 +91,4 @@ func explain(say func() string) (said string) {
 		return "it failed, and does not say why"
 	}
 	return said
-}
-
-// clip returns as much of the text as is kept.
-func clip(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for n := min(len(text), maxFailure); ; n-- {
-		if n == len(text) || utf8.RuneStart(text[n]) {
-			return text[:n]
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -78,35 +77,21 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 		case upgrade == nil:
 			return errors.New("durable: upgrade is nil")
 		}
-		k.version, k.upgrade = version, upgrade
+		k.policy.version, k.policy.upgrade = version, upgrade
 		return nil
 	}
 }
 
-// mostVersion is the last version of a payload. A node claims each version by its name.
-const mostVersion = 1000
-
 // call calls the handler, with a payload of its version.
 func (k *kind) call(ctx context.Context, run Run) error {
-	if from := max(run.rec.version, 1); from < k.version {
+	if from := max(run.rec.version, 1); from < k.policy.version {
 		var err error
-		if run.Payload, err = k.upgrade(run.Payload, from); err != nil {
-			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.version, err))
+		if run.Payload, err = k.policy.upgrade(run.Payload, from); err != nil {
+			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.policy.version, err))
 		}
 	}
 	return k.handler(ctx, run)
 }
-
-// class is the kind of the task as an engine has it: with the version of the payload, if that is not the
-// first. Nodes claim by it, so that none claims a payload that is newer than its handler.
-func class(kind string, version int) string {
-	if version <= 1 {
-		return kind
-	}
-	return kind + classMark + strconv.Itoa(version)
-}
-
-const classMark = "\x1f"
 
 // byKind returns the counts of an engine, which counts by class, by kind.
 func byKind(classes []engine.KindCount) (kinds []KindCensus) {

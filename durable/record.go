@@ -5,7 +5,6 @@ package durable
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math"
 	"time"
 
@@ -19,7 +18,7 @@ type record struct {
 	grid       int64 // when the run is due, in nanoseconds since 1970
 	kind       string
 	payload    []byte
-	times      int64 // runs that have not been acknowledged, or Forever
+	times      int64 // runs that have not been acknowledged, or timesForever
 	interval   time.Duration
 	cron       string        // in place of interval
 	shift      time.Duration // how much later than the instants of cron the runs are
@@ -37,6 +36,9 @@ type record struct {
 	starts     int    // of the run, whose end is not known; an engine counts them itself
 }
 
+// timesForever is the times of a task that repeats until it is removed.
+const timesForever = -1
+
 // A failed is a failed attempt.
 type failed struct {
 	at   int64  // when it ended, in nanoseconds since 1970; 0 if that is not known
@@ -53,9 +55,6 @@ const (
 	recordVersion = 1
 	fieldsVersion = 2
 )
-
-// maxFailure is how much of an error is kept, in bytes.
-const maxFailure = 256
 
 func (r *record) position() engine.Position { return engine.Position{Due: r.due, Key: r.key} }
 
@@ -75,48 +74,22 @@ func (r *record) failure() string {
 	return r.failed[0].text
 }
 
+// A token identifies a run, as the type Token of package durable.
+type token struct {
+	Key        string
+	Generation uint64
+	Seq        uint64
+}
+
 // token is that of the run that is next, or running.
-func (r *record) token() Token { return Token{r.key, r.generation, r.seq} }
+func (r *record) token() token { return token{r.key, r.generation, r.seq} }
 
-// state returns where the task stands at that time, if it is not running.
-func (r *record) state(now int64) State {
-	switch {
-	case r.due == never:
-		return Parked
-	case r.paused != 0:
-		return Paused
-	case r.due <= now:
-		return Waiting
-	case r.failing():
-		return Retrying
+// attemptDue returns when the next attempt is due, or was due if it is running.
+func (r *record) attemptDue() int64 {
+	if r.failing() {
+		return r.due
 	}
-	return Scheduled
-}
-
-func (r *record) info(now int64) Info {
-	i := Info{
-		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
-		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, Group: r.group, State: r.state(now),
-		PayloadVersion: max(r.version, 1), Note: r.note, Shift: r.shift,
-	}
-	if r.deadline != 0 {
-		i.Deadline = time.Unix(0, r.deadline)
-	}
-	if !i.Parked && r.paused == 0 {
-		i.Next = time.Unix(0, r.due)
-	}
-	for _, f := range r.failed {
-		i.Failed = append(i.Failed, f.info())
-	}
-	return i
-}
-
-func (f failed) info() Failure {
-	if f.at == 0 {
-		return Failure{Text: f.text}
-	}
-	return Failure{At: time.Unix(0, f.at), Text: f.text}
+	return r.grid
 }
 
 // encode returns everything but the key and the due time.
@@ -151,7 +124,7 @@ func decode(stored engine.Record) (*record, error) {
 	version := d.byte()
 	if version != recordVersion && version != fieldsVersion && !d.short {
 		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d or %d",
-			ErrVersion, stored.Key, version, recordVersion, fieldsVersion)
+			engine.ErrVersion, stored.Key, version, recordVersion, fieldsVersion)
 	}
 	r := &record{
 		key:        stored.Key,
@@ -170,57 +143,22 @@ func decode(stored engine.Record) (*record, error) {
 	}
 	if version == fieldsVersion && !d.short {
 		if tag := r.decodeFields(&d); tag != 0 {
-			return nil, fmt.Errorf("%w: record of %q has the unknown field %d", ErrVersion, stored.Key, tag)
+			return nil, fmt.Errorf("%w: record of %q has the unknown field %d", engine.ErrVersion, stored.Key, tag)
 		}
 	}
 	r.payload = d.b
 	switch {
-	case d.short, r.times < Forever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
+	case d.short, r.times < timesForever, r.times == 0, r.times > math.MaxInt, r.interval < 0, r.grid < 0, r.kind == "",
 		r.repeats() && r.interval == 0 && r.cron == "":
-		return nil, fmt.Errorf("%w: malformed record for key %q: %x", ErrCorrupt, stored.Key, stored.Data)
+		return nil, fmt.Errorf("%w: malformed record for key %q: %x", engine.ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil
 }
 
-// InfoOf returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
-// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
-// repair a store.
-func InfoOf(r engine.Record) (Info, error) {
-	rec, err := decode(r)
-	if err != nil {
-		return Info{}, err
-	}
-	return rec.info(time.Now().UnixNano()), nil
-}
-
-// The due times of tasks that do not run: they are behind all others.
-const (
-	pausedDue = math.MaxInt64 - 1 // of a paused task
-	never     = math.MaxInt64     // of a parked one
-)
-
-// getRecord returns the store's record of the key, decoded, or nil.
-func getRecord(store engine.Store, key string) (*record, error) {
-	stored, ok, err := store.Get(key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return decode(stored)
-}
-
-// decoded is a walk over records, decoded.
-func decoded(walk iter.Seq2[engine.Record, error]) iter.Seq2[*record, error] {
-	return func(yield func(*record, error) bool) {
-		for stored, err := range walk {
-			var rec *record
-			if err == nil {
-				rec, err = decode(stored)
-			}
-			if !yield(rec, err) || err != nil {
-				return
-			}
-		}
-	}
+// write returns the write that puts the record.
+func (r *record) write(on engine.Condition, revision int64) engine.Write {
+	return engine.Write{Record: engine.Record{Key: r.key, Due: r.due, Data: r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
+		If: on, Revision: revision, Failing: r.failing()}
 }
 
 // A decoder reads from b, until it is short.
@@ -256,4 +194,14 @@ func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+// generationBits is how many of the last bits of a generation are no time. They keep apart what is added within
+// the same instant, by several processes or after a clock was set back.
+const generationBits = 10
+
+// generationAt returns a generation of that time, whose last bits are those of low.
+func generationAt(now int64, low uint64) uint64 {
+	const mask = 1<<generationBits - 1
+	return uint64(now)&^mask | low&mask
 }

@@ -22,7 +22,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 		r.Data = bytes.Clone(r.Data)
 		rec, err := decode(r)
 		if err == nil {
-			err = rec.check()
+			err = checkRecord(rec)
 		}
 		if err != nil {
 			return err
@@ -38,8 +38,8 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 	return stopped(s.addRecords(ctx, recs, size, true), "Restore", "")
 }
 
-// check returns an error if no task can be what a whole record says.
-func (r *record) check() error {
+// checkRecord returns an error if no task can be what a whole record says.
+func checkRecord(r *record) error {
 	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
 		Cron: r.cron, Times: int(r.times), Trace: r.trace, Group: r.group}
 	if err := t.validate(); err != nil {

@@ -25,7 +25,7 @@ func (k *keeper) runTask(l *live) {
 	}
 	rec := l.rec
 	if rec.starts > 0 {
-		if rec = rec.interrupted(rec.starts, kind, k.now()); rec.due == never {
+		if rec = rec.interrupted(rec.starts, &kind.policy, k.now()); rec.due == never {
 			kind.parked.Add(1)
 			k.conclude(l, rec, tally{parked: 1})
 			return
@@ -49,8 +49,8 @@ func (k *keeper) runTask(l *live) {
 	if rec.due <= began.UnixNano()-int64(overdueAfter) {
 		kind.overdue.note(l.rec, began)
 	}
-	kind.attempt(h.context(k.ctx, began), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
-		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
+	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
+		next := rec.after(o, &kind.policy, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next
 	})
@@ -69,9 +69,9 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 	end func(outcome, time.Time) *record,
 ) {
 	whole := ctx
-	if k.timeout > 0 {
+	if k.policy.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, k.timeout)
+		ctx, cancel = context.WithTimeout(ctx, k.policy.timeout)
 		defer cancel()
 	}
 	o := failedFor("handler called runtime.Goexit") // unless it returns
@@ -84,8 +84,8 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		if value != nil {
 			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		if k.timeout > 0 && took >= k.timeout { // the context may have been done before, for another reason
-			o = o.late(k.timeout, took)
+		if k.policy.timeout > 0 && took >= k.policy.timeout { // the context may have been done before, for another reason
+			o = o.late(k.policy.timeout, took)
 		}
 		parked := k.note(o, end(o, ended))
 		cancelled := o.failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
@@ -94,7 +94,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		}
 		if len(cfg.observers) > 0 {
 			a := Attempt{
-				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
+				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.attemptDue()),
 				Started: began, Ended: ended, Failure: o.failure, Note: o.note, Parked: parked,
 				Cancelled: cancelled,
 			}
@@ -126,21 +126,13 @@ func (k *kind) note(o outcome, next *record) (parked bool) {
 	return parked
 }
 
-// attemptDue returns when the attempt was due: the run, or after a failure the attempt.
-func (r *record) attemptDue() time.Time {
-	if r.failing() {
-		return time.Unix(0, r.due)
-	}
-	return time.Unix(0, r.grid)
-}
-
-func (r *record) toRun(of *kind, fence int64, ends *runEnd) Run {
+func (k *kind) toRun(r *record, fence int64, ends *runEnd) Run {
 	times := int(r.times)
 	if times != Forever {
 		times--
 	}
 	return Run{
-		Token:   r.token(),
+		Token:   Token(r.token()),
 		Kind:    r.kind,
 		Payload: r.payload,
 		Due:     time.Unix(0, r.grid),
@@ -150,7 +142,7 @@ func (r *record) toRun(of *kind, fence int64, ends *runEnd) Run {
 		Trace:   r.trace,
 		Fence:   fence,
 		rec:     r,
-		of:      of,
+		of:      k,
 		ends:    ends,
 	}
 }

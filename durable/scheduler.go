@@ -244,7 +244,7 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 		}
 		recs[i] = t.record(now)
 		if t.PayloadVersion == 0 {
-			recs[i].version = kind.version
+			recs[i].version = kind.policy.version
 		}
 		if size += recs[i].size(); size > MaxBatch {
 			return nil, 0, tooMuch()

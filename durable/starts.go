@@ -82,7 +82,7 @@ func (n *node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	rec := l.rec.interrupted(l.claim.starts, kind, n.now())
+	rec := l.rec.interrupted(l.claim.starts, &kind.policy, n.now())
 	if rec.due == never {
 		kind.parked.Add(1)
 		n.conclude(l, rec, tally{parked: 1}, false)
@@ -114,8 +114,8 @@ func (n *node) runTask(l *live) {
 	if l.overdue || rec.due <= n.overdueUntil() {
 		kind.overdue.note(l.rec, began)
 	}
-	kind.attempt(h.context(ctx, began), began, rec.toRun(kind, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
-		next := rec.after(o, kind, n.now(), n.cfg.draw())
+	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, &h.ends), &n.cfg, func(o outcome, _ time.Time) *record {
+		next := rec.after(o, &kind.policy, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.failure == "" && h.ends.written.Load())
 		return next
 	})
@@ -134,7 +134,7 @@ const (
 // takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
 // no attempt.
 func (n *node) takeBack(l *live) {
-	n.conclude(l, l.rec.interrupted(l.claim.starts, n.kinds.get(l.rec.kind), n.now()), tally{}, false)
+	n.conclude(l, l.rec.interrupted(l.claim.starts, &n.kinds.get(l.rec.kind).policy, n.now()), tally{}, false)
 }
 
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
@@ -202,7 +202,7 @@ func (n *node) skipsTo(l *live, of *kind) int64 {
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.passesOver(l.rec.due, now, l.rec.due <= max(n.since, of.since.Load()))
+	return of.policy.passesOver(l.rec.due, now, l.rec.due <= max(n.since, of.since.Load()))
 }
 
 func (n *node) isStopping() bool {

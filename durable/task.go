@@ -78,9 +78,6 @@ type Task struct {
 	PayloadVersion int
 }
 
-// latest is the last instant at which a task can be due.
-const latest = pausedDue - 1
-
 func (t *Task) validate() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
@@ -123,14 +120,14 @@ func (t *Task) validate() error {
 			firstTime.UTC().Format(form), lastTime.UTC().Format(form))
 	}
 	if t.Cron != "" {
-		if _, err := parseCalendar(t.Cron); err != nil {
+		if _, err := parseCron(t.Cron); err != nil {
 			return invalid("%q: %v", t.Key, err)
 		}
 	}
 	return nil
 }
 
-var firstTime, lastTime = time.Unix(0, 0), time.Unix(0, latest)
+var firstTime = time.Unix(0, 0)
 
 // due returns when the first run is due, if the task is added now.
 func (t *Task) due(now int64, shift time.Duration) int64 {
@@ -182,14 +179,6 @@ func (t *Task) record(now int64) *record {
 		r.times = 1
 	}
 	return r
-}
-
-// later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
-func later(t int64, d time.Duration) int64 {
-	if t > 0 && int64(d) > latest-t {
-		return latest
-	}
-	return t + int64(d)
 }
 
 // Info is one task, as it was at the call.

@@ -18,7 +18,7 @@ import (
 //	succeeded                            nil
 //	failed, attempts left                the same run, after a wait
 //	failed for the last time, or [Park]  parked
-func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
+func (r *record) after(o outcome, of *policy, now int64, draw float64) *record {
 	if o.failure == "" && !r.repeats() {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 	switch o.failure {
 	case "":
 		next.note = o.note
-		if next.times != Forever {
+		if next.times != timesForever {
 			next.times--
 		}
 		next.grid = r.onGrid(r.grid)
@@ -52,7 +52,7 @@ func (r *record) after(o outcome, of *kind, now int64, draw float64) *record {
 // interrupted returns the task after a number of starts of its run whose end is unknown: the process ended, or
 // its lease ran out. Each counts as a failed attempt. If that leaves no attempt, the task is parked, or else it
 // is due as before. A task that ends its process is not tried for ever in this way. now is when that was found.
-func (r *record) interrupted(starts int, of *kind, now int64) *record {
+func (r *record) interrupted(starts int, of *policy, now int64) *record {
 	if starts == 0 {
 		return r
 	}
@@ -109,6 +109,32 @@ func (r *record) putOff(by int64) *record {
 	return &next
 }
 
+// held returns the task paused.
+func (r *record) held() *record {
+	if r.paused != 0 {
+		return r
+	}
+	next := *r
+	next.paused, next.due = max(r.due, 1), pausedDue
+	return &next
+}
+
+// resumed returns the task due as before it was paused. of may be nil.
+func (r *record) resumed(of *policy, now int64) *record {
+	if r.paused == 0 {
+		return r
+	}
+	next := *r
+	next.due, next.paused = r.paused, 0
+	if of == nil || !next.skippable() {
+		return &next
+	}
+	if to := of.passesOver(next.due, now, next.due <= now); to != engine.None {
+		return next.skipped(to)
+	}
+	return &next
+}
+
 // begin makes the record one of a new run, which is due on its grid.
 func (r *record) begin() {
 	r.seq++
@@ -134,7 +160,7 @@ func (r *record) fail(failure string, now int64) {
 }
 
 // repeats reports whether there is a run after the next.
-func (r *record) repeats() bool { return r.times == Forever || r.times > 1 }
+func (r *record) repeats() bool { return r.times == timesForever || r.times > 1 }
 
 // onGrid returns the first instant of the task's grid after t, or never if this process cannot read its
 // calendar.
@@ -170,44 +196,6 @@ func nextOf(cron string, t int64, shift time.Duration) int64 {
 	return calendar.shifted(t, shift)
 }
 
-// over returns up to when the runs of a repeating task are not made any more once it has run.
-func (k *kind) over(now int64) int64 {
-	if k.missed == MissedAll {
-		return k.tooOld(now)
-	}
-	return now
-}
-
 // skippable reports whether the next run may be passed over when it is overdue: there are others, and it has
 // not begun.
 func (r *record) skippable() bool { return r.repeats() && r.attempts == 0 && r.starts == 0 }
-
-// passesOver returns up to when the missed runs of a task are passed over that has been due since then, or
-// None. old says that the kind does not run those with MissedSkip.
-func (k *kind) passesOver(due, now int64, old bool) int64 {
-	switch {
-	case k.missed == MissedSkip && old:
-		return now
-	case due <= k.tooOld(now):
-		return k.tooOld(now)
-	}
-	return engine.None
-}
-
-// tooOld returns up to when missed runs are too old for the kind to be made.
-func (k *kind) tooOld(now int64) int64 {
-	if k.missedAge == 0 {
-		return engine.None
-	}
-	return now - int64(k.missedAge) - 1
-}
-
-// wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a
-// half for which a number from 0 to 1 is drawn.
-func (k *kind) wait(failures uint64, draw float64) time.Duration {
-	d := k.most
-	if shift := failures - 1; shift < 63 && k.least <= k.most>>shift {
-		d = k.least << shift
-	}
-	return d - time.Duration(draw*float64(d/2))
-}

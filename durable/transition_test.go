@@ -40,38 +40,38 @@ func TestRecord_after(t *testing.T) {
 	times := func(n int64) *record { return with(func(r *record) { r.times = n }) }
 	parks, waits := outcome{failure: "why", park: true}, outcome{failure: "why", wait: 500}
 	waitsLong := outcome{failure: "why", wait: math.MaxInt64}
-	forever := again(func(r *record) { r.times, r.grid = Forever, 110 })
+	forever := again(func(r *record) { r.times, r.grid = timesForever, 110 })
 	for name, c := range map[string]struct {
 		record   *record
 		outcome  outcome
-		missed   Missed
+		missed   missedRuns
 		attempts uint64
 		now      int64
 		want     *record
 	}{
-		"succeeded, in time":            {&before, outcome{}, MissedOnce, 3, 105, at(110, 4)},
-		"succeeded, at the next":        {&before, outcome{}, MissedOnce, 3, 110, at(120, 5)},
-		"succeeded, long after":         {&before, outcome{}, MissedOnce, 3, 145, at(150, 8)},
-		"succeeded, long after, skip":   {&before, outcome{}, MissedSkip, 3, 145, at(150, 8)},
-		"succeeded, long after, all":    {&before, outcome{}, MissedAll, 3, 145, at(110, 4)},
-		"succeeded, the clock set back": {&before, outcome{}, MissedOnce, 3, 5, at(110, 4)},
-		"succeeded, forever":            {times(Forever), outcome{}, MissedOnce, 3, 105, forever},
-		"succeeded, the last":           {times(1), outcome{}, MissedOnce, 3, 105, nil},
-		"succeeded, the last, all":      {times(1), outcome{}, MissedAll, 3, 145, nil},
+		"succeeded, in time":            {&before, outcome{}, missedOnce, 3, 105, at(110, 4)},
+		"succeeded, at the next":        {&before, outcome{}, missedOnce, 3, 110, at(120, 5)},
+		"succeeded, long after":         {&before, outcome{}, missedOnce, 3, 145, at(150, 8)},
+		"succeeded, long after, skip":   {&before, outcome{}, missedSkip, 3, 145, at(150, 8)},
+		"succeeded, long after, all":    {&before, outcome{}, missedAll, 3, 145, at(110, 4)},
+		"succeeded, the clock set back": {&before, outcome{}, missedOnce, 3, 5, at(110, 4)},
+		"succeeded, forever":            {times(timesForever), outcome{}, missedOnce, 3, 105, forever},
+		"succeeded, the last":           {times(1), outcome{}, missedOnce, 3, 105, nil},
+		"succeeded, the last, all":      {times(1), outcome{}, missedAll, 3, 145, nil},
 		// After 20, less a quarter.
-		"failed":                     {&before, failedFor("why"), MissedOnce, 3, 105, fails(105, 120)},
-		"failed, all":                {&before, failedFor("why"), MissedAll, 3, 145, fails(145, 160)},
-		"failed, at the end of time": {&before, failedFor("why"), MissedOnce, 3, latest - 1, fails(latest-1, latest)},
-		"failed for the last time":   {&before, failedFor("why"), MissedOnce, 2, 105, fails(105, never)},
-		"failed once too often":      {&before, failedFor("why"), MissedOnce, 1, 105, fails(105, never)}, // of more
-		"failed, park":               {&before, parks, MissedOnce, 9, 105, fails(105, never)},
-		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, fails(105, 605)},
-		"failed, at once":            {&before, outcome{failure: "why"}, MissedOnce, 3, 105, fails(105, 105)},
-		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, fails(105, never)},
-		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, fails(105, latest)},
+		"failed":                     {&before, failedFor("why"), missedOnce, 3, 105, fails(105, 120)},
+		"failed, all":                {&before, failedFor("why"), missedAll, 3, 145, fails(145, 160)},
+		"failed, at the end of time": {&before, failedFor("why"), missedOnce, 3, latest - 1, fails(latest-1, latest)},
+		"failed for the last time":   {&before, failedFor("why"), missedOnce, 2, 105, fails(105, never)},
+		"failed once too often":      {&before, failedFor("why"), missedOnce, 1, 105, fails(105, never)}, // of more
+		"failed, park":               {&before, parks, missedOnce, 9, 105, fails(105, never)},
+		"failed, after a time":       {&before, waits, missedOnce, 3, 105, fails(105, 605)},
+		"failed, at once":            {&before, outcome{failure: "why"}, missedOnce, 3, 105, fails(105, 105)},
+		"failed, last, after a time": {&before, waits, missedOnce, 2, 105, fails(105, never)},
+		"failed, after a long time":  {&before, waitsLong, missedOnce, 3, 105, fails(105, latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
-		of := &kind{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
+		of := &policy{attempts: c.attempts, least: 10, most: 1000, missed: c.missed}
 		if got := fmt.Sprintf("%+v", c.record.after(c.outcome, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s:\ngot  %s\nwant %+v", name, got, c.want)
 		}
@@ -101,8 +101,8 @@ func TestRecord_onGrid(t *testing.T) {
 	}
 }
 
-func TestKind_wait_doublesUpToItsBound(t *testing.T) {
-	k := kind{least: 3, most: 1000}
+func TestPolicy_wait_doublesUpToItsBound(t *testing.T) {
+	k := policy{least: 3, most: 1000}
 	for failures := uint64(1); failures < 200; failures++ {
 		want := time.Duration(1000)
 		if failures < 10 {
@@ -113,7 +113,7 @@ func TestKind_wait_doublesUpToItsBound(t *testing.T) {
 			t.Errorf("after %d failures the wait is %d to %d, want %d to %d", failures, least, most, want-want/2, want)
 		}
 	}
-	forever := kind{least: math.MaxInt64, most: math.MaxInt64}
+	forever := policy{least: math.MaxInt64, most: math.MaxInt64}
 	if d := forever.wait(100, rand.Float64()); d <= 0 {
 		t.Errorf("the longest wait is %d", d)
 	}
@@ -144,7 +144,7 @@ func TestRecord_interrupted(t *testing.T) {
 		}
 		counted := before
 		counted.starts = c.starts // as a keeper has them; a node has them of its claim
-		got := counted.interrupted(c.starts, &kind{attempts: c.allowed}, 200)
+		got := counted.interrupted(c.starts, &policy{attempts: c.allowed}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
 		}
@@ -155,8 +155,8 @@ func TestRecord_interrupted(t *testing.T) {
 }
 
 // A run that is as old as its kind allows is made, and one that is older is passed over.
-func TestKind_passesOver_whatIsOlderThanItsAge(t *testing.T) {
-	k := kind{missed: MissedOnce, missedAge: 10}
+func TestPolicy_passesOver_whatIsOlderThanItsAge(t *testing.T) {
+	k := policy{missed: missedOnce, missedAge: 10}
 	for due, want := range map[int64]int64{91: engine.None, 90: engine.None, 89: 89, 50: 89} {
 		if to := k.passesOver(due, 100, true); to != want {
 			t.Errorf("at 100, what was due at %d is passed over up to %d, want %d", due, to, want)
@@ -166,8 +166,8 @@ func TestKind_passesOver_whatIsOlderThanItsAge(t *testing.T) {
 
 // A process that does not know the zone of a calendar parks the task, when its next run is to be found, and says why.
 func TestRecord_unknownZone_parks(t *testing.T) {
-	before := record{key: "k", kind: "kind", times: Forever, cron: "CRON_TZ=Europe/Atlantis @daily", grid: 100, due: 100}
-	of := &kind{attempts: 3, least: 10, most: 1000}
+	before := record{key: "k", kind: "kind", times: timesForever, cron: "CRON_TZ=Europe/Atlantis @daily", grid: 100, due: 100}
+	of := &policy{attempts: 3, least: 10, most: 1000}
 	for name, got := range map[string]*record{
 		"after":   before.after(outcome{}, of, 105, 0),
 		"skipped": before.skipped(1000),

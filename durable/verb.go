@@ -108,7 +108,7 @@ func (v *verb) change(old *record) *record {
 	case toPause:
 		return old.held()
 	case toResume:
-		return old.resumed(v.kinds.of(old), v.to)
+		return old.resumed(v.kinds.policy(old), v.to)
 	}
 	return old.moved(v.to)
 }

@@ -21,16 +21,66 @@ func (v view) state(now int64) State {
 	if v.running {
 		return Running
 	}
-	return v.rec.state(now)
+	return stateOf(v.rec, now)
 }
 
 func (v view) info(now int64) Info {
-	i := v.rec.info(now)
+	i := infoOf(v.rec, now)
 	i.State, i.Node = v.state(now), v.node
 	if v.running && v.started > 0 {
 		i.Started = time.Unix(0, v.started)
 	}
 	return i
+}
+
+// stateOf returns where the task stands at that time, if it is not running.
+func stateOf(r *record, now int64) State {
+	switch {
+	case r.due == never:
+		return Parked
+	case r.paused != 0:
+		return Paused
+	case r.due <= now:
+		return Waiting
+	case r.failing():
+		return Retrying
+	}
+	return Scheduled
+}
+
+// infoOf returns the task as it is at that time, if it is not running.
+func infoOf(r *record, now int64) Info {
+	i := Info{
+		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
+		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
+		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, Group: r.group, State: stateOf(r, now),
+		PayloadVersion: max(r.version, 1), Note: r.note, Shift: r.shift,
+	}
+	if r.deadline != 0 {
+		i.Deadline = time.Unix(0, r.deadline)
+	}
+	if !i.Parked && r.paused == 0 {
+		i.Next = time.Unix(0, r.due)
+	}
+	for _, f := range r.failed {
+		failure := Failure{Text: f.text}
+		if f.at != 0 {
+			failure.At = time.Unix(0, f.at)
+		}
+		i.Failed = append(i.Failed, failure)
+	}
+	return i
+}
+
+// InfoOf returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
+// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
+// repair a store.
+func InfoOf(r engine.Record) (Info, error) {
+	rec, err := decode(r)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(rec, time.Now().UnixNano()), nil
 }
 
 // A stretch is a part of one of the orders in which the tasks are kept.

@@ -42,7 +42,7 @@ func (r Run) Completion(now int64) engine.Write {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
 	}
 	r.ends.written.Store(true)
-	return completion(r.rec.after(r.ends.judge(nil), r.of, now, 0), r.rec, r.Fence)
+	return completion(r.rec.after(r.ends.judge(nil), &r.of.policy, now, 0), r.rec, r.Fence)
 }
 
 // completion returns the write of what has become of the task, which is nil if that was its end.
@@ -51,20 +51,4 @@ func completion(next, was *record, fence int64) engine.Write {
 		return engine.Write{Record: engine.Record{Key: was.key}, If: engine.IfUnchanged, Revision: fence}
 	}
 	return next.write(engine.IfUnchanged, fence)
-}
-
-// write returns the write that puts the record.
-func (r *record) write(on engine.Condition, revision int64) engine.Write {
-	return engine.Write{Record: engine.Record{Key: r.key, Due: r.due, Data: r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
-		If: on, Revision: revision, Failing: r.failing()}
-}
-
-// generationBits is how many of the last bits of a generation are no time. They keep apart what is added within
-// the same instant, by several processes or after a clock was set back.
-const generationBits = 10
-
-// generationAt returns a generation of that time, whose last bits are those of low.
-func generationAt(now int64, low uint64) uint64 {
-	const mask = 1<<generationBits - 1
-	return uint64(now)&^mask | low&mask
 }

@@ -41,7 +41,7 @@ func TestNewWrite(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if since := got.generation - uint64(now); since > 1<<generationBits && -since > 1<<generationBits {
+		if since := got.generation - uint64(now); since > 1<<10 && -since > 1<<10 {
 			t.Errorf("%s: the generation %d is far from %d", name, got.generation, now)
 		}
 		c.want.key, c.want.kind, c.want.due, c.want.generation = "k", "x", c.due, got.generation
@@ -76,7 +76,7 @@ func TestRun_completion(t *testing.T) {
 		"long after, all": {rec, MissedAll, 145, "2 8 110 0 0"},
 		"the last":        {&last, MissedOnce, 105, ""},
 	} {
-		w := c.rec.toRun(&kind{attempts: 3, missed: c.missed}, 42, new(runEnd)).Completion(c.now)
+		w := (&kind{policy: policy{attempts: 3, missed: missedRuns(c.missed)}}).toRun(c.rec, 42, new(runEnd)).Completion(c.now)
 		got := ""
 		if w.Data != nil {
 			next, err := decode(w.Record)
