@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -129,13 +130,13 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 	k := &keeper{live: map[string]*live{}, prints: newFingerprints()}
 	k.prints.handOver()
 	g := &group{k: k}
-	early := &record{key: "3"}
+	early := &task.Record{Key: "3"}
 	g.put("3", early, nil) // an operation before it has removed one of the keys
-	var recs []*record
+	var recs []*task.Record
 	for i := range 1000 {
-		rec := &record{key: fmt.Sprint(i)}
+		rec := &task.Record{Key: fmt.Sprint(i)}
 		recs = append(recs, rec)
-		if old, err := g.find(rec.key); old != nil || err != nil {
+		if old, err := g.find(rec.Key); old != nil || err != nil {
 			t.Fatal(old, err)
 		}
 	}
@@ -144,8 +145,8 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 		t.Errorf("%d keys are in the index", len(g.index))
 	}
 	for _, rec := range recs {
-		if found, err := g.find(rec.key); found != rec || err != nil {
-			t.Errorf("find(%s) = %v, %v", rec.key, found, err)
+		if found, err := g.find(rec.Key); found != rec || err != nil {
+			t.Errorf("find(%s) = %v, %v", rec.Key, found, err)
 		}
 	}
 	if was := g.touched("3").was; was != early || len(g.order) != 1000 {
@@ -154,11 +155,11 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 }
 
 func TestDistinct(t *testing.T) {
-	rec := func(key string) *record { return &record{key: key} }
-	first, twice := distinct([]*record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
+	rec := func(key string) *task.Record { return &task.Record{Key: key} }
+	first, twice := distinct([]*task.Record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
 	keys := ""
 	for _, r := range first {
-		keys += r.key
+		keys += r.Key
 	}
 	if keys != "abc" || len(twice) != 2 || !twice["a"] || !twice["b"] {
 		t.Errorf("distinct returns %s, %v", keys, twice)
@@ -173,8 +174,8 @@ func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
 	k := &keeper{wheel: wheel, kinds: &kinds{}, live: map[string]*live{}, started: true}
 	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, k.call)
 	k.overdue = feed{at: end(now + int64(2*time.Hour)), until: now + int64(2*time.Hour)}
-	k.place("later", &record{key: "later", due: now + int64(time.Hour)})
-	k.place("overdue", &record{key: "overdue", due: now - int64(time.Hour)})
+	k.place("later", &task.Record{Key: "later", Due: now + int64(time.Hour)})
+	k.place("overdue", &task.Record{Key: "overdue", Due: now - int64(time.Hour)})
 	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
 		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a
@@ -36,7 +38,7 @@ type Run struct {
 	// one process and needs none.
 	Fence int64
 
-	rec  *record
+	rec  *task.Record
 	of   *kind
 	ends *runEnd
 }
@@ -84,7 +86,7 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: "+
 				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
-		k.policy.attempts, k.policy.least, k.policy.most = uint64(attempts), least, most
+		k.policy.Attempts, k.policy.Least, k.policy.Most = uint64(attempts), least, most
 		return nil
 	}
 }
@@ -95,7 +97,7 @@ func WithMissed(m Missed) KindOption {
 		if m < MissedOnce || m > MissedAll {
 			return fmt.Errorf("durable: unknown policy %d for missed runs", m)
 		}
-		k.policy.missed = missedRuns(m)
+		k.policy.Missed = task.Missed(m)
 		return nil
 	}
 }
@@ -107,7 +109,7 @@ func WithMissed(m Missed) KindOption {
 // handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.policy.timeout = d
+		k.policy.Timeout = d
 		return positive("timeout", d)
 	}
 }
@@ -117,7 +119,7 @@ func WithTimeout(d time.Duration) KindOption {
 // task, or has been attempted, is made however old it is. The default is no bound. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.policy.missedAge = d
+		k.policy.MissedAge = d
 		return positive("age of a missed run", d)
 	}
 }
@@ -125,7 +127,7 @@ func WithMissedAge(d time.Duration) KindOption {
 // A kind is what is known about the tasks of one kind.
 type kind struct {
 	handler Handler
-	policy  policy
+	policy  task.Policy
 	limit   Limit // on this scheduler
 	cluster Limit // on all nodes
 	gate    *gate // nil if it has no limit
@@ -171,7 +173,7 @@ func (k *kind) took(d time.Duration) {
 }
 
 func newKind(h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{handler: h, policy: policy{attempts: 10, least: time.Second, most: 10 * time.Minute}}
+	k := &kind{handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
 	if h == nil {
 		return nil, errNoHandler
 	}
@@ -204,17 +206,17 @@ func (k *kinds) get(name string) *kind {
 }
 
 // of returns the kind of the task, or nil if that has no handler here for its payload, or is paused.
-func (k *kinds) of(r *record) *kind {
+func (k *kinds) of(r *task.Record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if kind := k.named[r.kind]; kind != nil && kind.policy.takes(r) && !k.paused.Has(r.kind) {
+	if kind := k.named[r.Kind]; kind != nil && kind.policy.Takes(r) && !k.paused.Has(r.Kind) {
 		return kind
 	}
 	return nil
 }
 
 // policy returns the policy of the task's kind, or nil where of returns nil.
-func (k *kinds) policy(r *record) *policy {
+func (k *kinds) policy(r *task.Record) *task.Policy {
 	if kind := k.of(r); kind != nil {
 		return &kind.policy
 	}
@@ -242,11 +244,11 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 }
 
 // gate returns the gate of the task's kind, or nil if that has no limit, or no handler here for the payload.
-func (k *kinds) gate(r *record) *gate {
+func (k *kinds) gate(r *task.Record) *gate {
 	if k.gates.Load() == nil {
 		return nil
 	}
-	if kind := k.get(r.kind); kind != nil && kind.policy.takes(r) {
+	if kind := k.get(r.Kind); kind != nil && kind.policy.Takes(r) {
 		return kind.gate
 	}
 	return nil

@@ -5,6 +5,8 @@ package durable
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if there
@@ -17,8 +19,8 @@ func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 	}
 	var all []time.Time
 	for len(all) < n {
-		after = c.next(after)
-		if after.IsZero() || after.After(lastTime) {
+		after = c.Next(after)
+		if after.IsZero() || after.After(task.LastTime) {
 			break
 		}
 		all = append(all, after)
@@ -27,9 +29,9 @@ func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 }
 
 // parseCron returns the calendar of a [Task].Cron.
-func parseCron(spec string) (*calendar, error) {
+func parseCron(spec string) (*task.Calendar, error) {
 	if len(spec) > MaxCron {
 		return nil, fmt.Errorf("cron %q: %d bytes; %d are allowed", spec, len(spec), MaxCron)
 	}
-	return parseCalendar(spec)
+	return task.ParseCalendar(spec)
 }

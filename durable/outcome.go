@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
@@ -57,22 +59,22 @@ func (v *verdict) Unwrap() error { return v.error }
 
 // judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
 // methods of the user's error may do as they like.
-func (e *runEnd) judge(err error) (o outcome) {
+func (e *runEnd) judge(err error) (o task.Outcome) {
 	if err == nil {
 		if note := e.note.Load(); note != nil {
-			return outcome{done: true, note: clip(*note)}
+			return task.Outcome{Done: true, Note: task.Clip(*note)}
 		}
-		return outcome{}
+		return task.Outcome{}
 	}
 	defer func() {
 		if recover() != nil {
-			o = failedFor(inexplicable)
+			o = task.FailedFor(inexplicable)
 		}
 	}()
-	o = failedFor(explain(err.Error))
+	o = task.FailedFor(explain(err.Error))
 	var v *verdict
 	if errors.As(err, &v) {
-		o.park, o.wait = v.park, v.wait
+		o.Park, o.Wait = v.park, v.wait
 	}
 	return o
 }
@@ -87,7 +89,7 @@ func explain(say func() string) (said string) {
 			said = inexplicable
 		}
 	}()
-	if said = clip(say()); said == "" {
+	if said = task.Clip(say()); said == "" {
 		return "it failed, and does not say why"
 	}
 	return said

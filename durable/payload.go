@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
@@ -72,22 +73,22 @@ func (t *Task) setJSON(payload any) (err error) {
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
 	return func(k *kind) error {
 		switch {
-		case version < 2 || version > mostVersion:
-			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, mostVersion)
+		case version < 2 || version > task.MostVersion:
+			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, task.MostVersion)
 		case upgrade == nil:
 			return errors.New("durable: upgrade is nil")
 		}
-		k.policy.version, k.policy.upgrade = version, upgrade
+		k.policy.Version, k.policy.Upgrade = version, upgrade
 		return nil
 	}
 }
 
 // call calls the handler, with a payload of its version.
 func (k *kind) call(ctx context.Context, run Run) error {
-	if from := max(run.rec.version, 1); from < k.policy.version {
+	if from := max(run.rec.Version, 1); from < k.policy.Version {
 		var err error
-		if run.Payload, err = k.policy.upgrade(run.Payload, from); err != nil {
-			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.policy.version, err))
+		if run.Payload, err = k.policy.Upgrade(run.Payload, from); err != nil {
+			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.policy.Version, err))
 		}
 	}
 	return k.handler(ctx, run)
@@ -97,7 +98,7 @@ func (k *kind) call(ctx context.Context, run Run) error {
 func byKind(classes []engine.KindCount) (kinds []KindCensus) {
 	of := make(map[string]int)
 	for _, c := range classes {
-		kind, _, _ := strings.Cut(c.Kind, classMark)
+		kind, _, _ := strings.Cut(c.Kind, task.ClassMark)
 		i, known := of[kind]
 		if !known {
 			i = len(kinds)

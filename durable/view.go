@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A view is a task as a question finds it.
 type view struct {
-	rec      *record
+	rec      *task.Record
 	running  bool
 	started  int64  // when the handler was called that is running, or its start was confirmed; 0 if that is unknown
 	node     string // that holds it; empty if none does
@@ -34,38 +35,38 @@ func (v view) info(now int64) Info {
 }
 
 // stateOf returns where the task stands at that time, if it is not running.
-func stateOf(r *record, now int64) State {
+func stateOf(r *task.Record, now int64) State {
 	switch {
-	case r.due == never:
+	case r.Due == task.Never:
 		return Parked
-	case r.paused != 0:
+	case r.Paused != 0:
 		return Paused
-	case r.due <= now:
+	case r.Due <= now:
 		return Waiting
-	case r.failing():
+	case r.Failing():
 		return Retrying
 	}
 	return Scheduled
 }
 
 // infoOf returns the task as it is at that time, if it is not running.
-func infoOf(r *record, now int64) Info {
+func infoOf(r *task.Record, now int64) Info {
 	i := Info{
-		Key: r.key, Kind: r.kind, Payload: r.payload, Interval: r.interval, Cron: r.cron, Times: int(r.times),
-		Generation: r.generation, Seq: r.seq, Attempts: int(r.attempts), Missed: r.missed,
-		Parked: r.due == never, Failure: r.failure(), Trace: r.trace, Group: r.group, State: stateOf(r, now),
-		PayloadVersion: max(r.version, 1), Note: r.note, Shift: r.shift,
+		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
+		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
+		Parked: r.Due == task.Never, Failure: r.Failure(), Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
+		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift,
 	}
-	if r.deadline != 0 {
-		i.Deadline = time.Unix(0, r.deadline)
+	if r.Deadline != 0 {
+		i.Deadline = time.Unix(0, r.Deadline)
 	}
-	if !i.Parked && r.paused == 0 {
-		i.Next = time.Unix(0, r.due)
+	if !i.Parked && r.Paused == 0 {
+		i.Next = time.Unix(0, r.Due)
 	}
-	for _, f := range r.failed {
-		failure := Failure{Text: f.text}
-		if f.at != 0 {
-			failure.At = time.Unix(0, f.at)
+	for _, f := range r.Failed {
+		failure := Failure{Text: f.Text}
+		if f.At != 0 {
+			failure.At = time.Unix(0, f.At)
 		}
 		i.Failed = append(i.Failed, failure)
 	}
@@ -76,7 +77,7 @@ func infoOf(r *record, now int64) Info {
 // ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
 // repair a store.
 func InfoOf(r engine.Record) (Info, error) {
-	rec, err := decode(r)
+	rec, err := task.Decode(r)
 	if err != nil {
 		return Info{}, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package task
 
 import (
 	"archive/zip"
@@ -139,12 +139,12 @@ func walk(t *testing.T, from, until time.Time) {
 					want = append(want, m)
 				}
 			}
-			calendar, err := parseCalendar("CRON_TZ=" + zone + " " + c.spec)
+			calendar, err := ParseCalendar("CRON_TZ=" + zone + " " + c.spec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []int
-			for last, at := from, calendar.next(from); at.Before(until); last, at = at, calendar.next(at) {
+			for last, at := from, calendar.Next(from); at.Before(until); last, at = at, calendar.Next(at) {
 				if !at.After(last) {
 					t.Fatalf("%s, %s: after %v comes %v", zone, c.spec, last, at)
 				}
@@ -167,7 +167,7 @@ func walk(t *testing.T, from, until time.Time) {
 				m = min(max(m-180+rnd.IntN(360), 0), minutes-1)
 				after := from.Add(time.Duration(m)*time.Minute + time.Duration(rnd.IntN(int(time.Minute))))
 				i, _ := slices.BinarySearch(want, m+1)
-				at := calendar.next(after)
+				at := calendar.Next(after)
 				last := i == len(want)
 				if last && at.Before(until) || !last && !at.Equal(from.Add(time.Duration(want[i])*time.Minute)) {
 					t.Errorf("%s, %s: after %v comes %v", zone, c.spec, after.In(in), at)
@@ -194,8 +194,8 @@ func BenchmarkRecord_periods(b *testing.B) {
 	for _, cron := range []string{"* * * * *", "CRON_TZ=Europe/Berlin * * * * *", "CRON_TZ=Europe/Berlin 0 9 * * *"} {
 		b.Run(cron, func(b *testing.B) {
 			from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			r := &record{cron: cron, grid: from.UnixNano()}
-			until := nextOf(cron, from.AddDate(1, 0, 0).UnixNano(), 0)
+			r := &Record{Cron: cron, Grid: from.UnixNano()}
+			until := NextOf(cron, from.AddDate(1, 0, 0).UnixNano(), 0)
 			n := uint64(0)
 			for b.Loop() {
 				n = r.periods(until)
@@ -207,7 +207,7 @@ func BenchmarkRecord_periods(b *testing.B) {
 
 func BenchmarkParseCalendar(b *testing.B) {
 	for b.Loop() {
-		if _, err := parseCalendar("CRON_TZ=Europe/Berlin 0 9 * * *"); err != nil {
+		if _, err := ParseCalendar("CRON_TZ=Europe/Berlin 0 9 * * *"); err != nil {
 			b.Fatal(err)
 		}
 	}

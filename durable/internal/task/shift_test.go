@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package task
 
 import (
 	"math/rand/v2"
@@ -21,12 +21,12 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 		for _, zone := range []string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"} {
 			cron := "CRON_TZ=" + zone + " " + c.spec
 			from := time.Date(2026, 3, 1+rnd.IntN(20), rnd.IntN(24), 0, 0, 0, time.UTC)
-			calendar, err := parseCalendar(cron)
+			calendar, err := ParseCalendar(cron)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var instants []time.Time
-			for at := calendar.next(from); len(instants) < 400 && !at.IsZero() && !at.After(lastTime); at = calendar.next(at) {
+			for at := calendar.Next(from); len(instants) < 400 && !at.IsZero() && !at.After(LastTime); at = calendar.Next(at) {
 				instants = append(instants, at)
 			}
 			for range 10 {
@@ -51,31 +51,31 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 					grid += rnd.Int64N(list[early] - grid) // it was moved
 				}
 				now := grid + rnd.Int64N(list[len(list)-2]-grid)
-				r := &record{key: "k", kind: "k", cron: cron, shift: shift, times: timesForever, grid: grid, due: grid}
-				for missed, to := range map[missedRuns]int64{missedOnce: now, missedAll: grid} {
-					of := &policy{attempts: 3, least: 1, most: 1, missed: missed}
-					got := r.after(outcome{}, of, now, 0)
+				r := &Record{Key: "k", Kind: "k", Cron: cron, Shift: shift, Times: Forever, Grid: grid, Due: grid}
+				for missed, to := range map[Missed]int64{MissedOnce: now, MissedAll: grid} {
+					of := &Policy{Attempts: 3, Least: 1, Most: 1, Missed: missed}
+					got := r.After(Outcome{}, of, now, 0)
 					want := list[first(to)]
 					passed := uint64(first(to) - first(grid))
-					if got.grid != want || got.due != want || got.missed != passed {
+					if got.Grid != want || got.Due != want || got.Missed != passed {
 						t.Fatalf("%s, shifted by %v, due at %v, run at %v, policy %d: next at %v, %d missed, want %v and %d",
-							cron, shift, time.Unix(0, grid), time.Unix(0, now), missed, time.Unix(0, got.grid), got.missed,
+							cron, shift, time.Unix(0, grid), time.Unix(0, now), missed, time.Unix(0, got.Grid), got.Missed,
 							time.Unix(0, want), passed)
 					}
 				}
-				got := r.skipped(now)
+				got := r.Skipped(now)
 				want, passed := list[first(now)], uint64(1+first(now)-first(grid))
 				if now < grid {
 					want, passed = grid, 0
 				}
-				if got.grid != want || got.missed != passed {
+				if got.Grid != want || got.Missed != passed {
 					t.Fatalf("%s, shifted by %v, due at %v, skipped up to %v: next at %v, %d missed, want %v and %d",
-						cron, shift, time.Unix(0, grid), time.Unix(0, now), time.Unix(0, got.grid), got.missed,
+						cron, shift, time.Unix(0, grid), time.Unix(0, now), time.Unix(0, got.Grid), got.Missed,
 						time.Unix(0, want), passed)
 				}
-				again, err := decode(engine.Record{Key: r.key, Due: r.due, Data: r.encode()})
-				if err != nil || again.shift != shift {
-					t.Fatalf("shifted by %v, it is read as shifted by %v, %v", shift, again.shift, err)
+				again, err := Decode(engine.Record{Key: r.Key, Due: r.Due, Data: r.Encode()})
+				if err != nil || again.Shift != shift {
+					t.Fatalf("shifted by %v, it is read as shifted by %v, %v", shift, again.Shift, err)
 				}
 			}
 		}
