@@ -102,18 +102,14 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, err
 }
 
-// after is Next for instants in nanoseconds since 1970. It returns the latest there is if there is no other.
-func (c *Calendar) after(t int64) int64 {
-	next := c.Next(time.Unix(0, t))
+// after returns the first instant after t, in nanoseconds since 1970, of a calendar whose instants are later by shift.
+// It returns Latest if there is none.
+func (c *Calendar) after(t int64, shift time.Duration) int64 {
+	next := c.Next(time.Unix(0, t-int64(shift)))
 	if next.IsZero() || next.After(LastTime) {
 		return Latest
 	}
-	return next.UnixNano()
-}
-
-// shifted is after for a calendar whose instants are later by shift.
-func (c *Calendar) shifted(t int64, shift time.Duration) int64 {
-	return Later(c.after(t-int64(shift)), shift)
+	return Later(next.UnixNano(), shift)
 }
 
 // Next returns the first instant after t at which the calendar has a run, or zero if there is none.

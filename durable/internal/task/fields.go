@@ -21,15 +21,56 @@ type field struct {
 
 var fields = [...]field{
 	{1, (*Record).encodeFailed, (*Record).decodeFailed},
-	{2, (*Record).encodeTrace, (*Record).decodeTrace},
-	{3, (*Record).encodeVersion, (*Record).decodeVersion},
-	{4, (*Record).encodeStarts, (*Record).decodeStarts},
-	{5, (*Record).encodeCron, (*Record).decodeCron},
-	{6, (*Record).encodePaused, (*Record).decodePaused},
-	{7, (*Record).encodeGroup, (*Record).decodeGroup},
-	{8, (*Record).encodeShift, (*Record).decodeShift},
-	{9, (*Record).encodeDeadline, (*Record).decodeDeadline},
-	{10, (*Record).encodeNote, (*Record).decodeNote},
+	text(2, func(r *Record) *string { return &r.Trace }),
+	count(3, func(r *Record) *int { return &r.Version }, 2, MostVersion),
+	count(4, func(r *Record) *int { return &r.Starts }, 1, math.MaxInt32),
+	text(5, func(r *Record) *string { return &r.Cron }),
+	instant(6, func(r *Record) *int64 { return &r.Paused }),
+	text(7, func(r *Record) *string { return &r.Group }),
+	count(8, func(r *Record) *time.Duration { return &r.Shift }, 1, math.MaxInt64),
+	instant(9, func(r *Record) *int64 { return &r.Deadline }),
+	text(10, func(r *Record) *string { return &r.Note }),
+}
+
+// text returns a field that is a text, and is not written if that is empty.
+func text(tag uint64, of func(*Record) *string) field {
+	return field{tag,
+		func(r *Record) []byte { return []byte(*of(r)) },
+		func(r *Record, d *decoder) {
+			d.short = d.short || len(d.b) == 0
+			*of(r) = string(d.take(uint64(len(d.b))))
+		}}
+}
+
+// count returns a field that is a number from least to most, and is not written if that is 0.
+func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most uint64) field {
+	return field{tag,
+		func(r *Record) []byte {
+			if *of(r) == 0 {
+				return nil
+			}
+			return binary.AppendUvarint(nil, uint64(*of(r)))
+		},
+		func(r *Record, d *decoder) {
+			n := d.uvarint()
+			d.short = d.short || n < least || n > most
+			*of(r) = T(n)
+		}}
+}
+
+// instant returns a field that is an instant after 1970, and is not written if that is 0.
+func instant(tag uint64, of func(*Record) *int64) field {
+	return field{tag,
+		func(r *Record) []byte {
+			if *of(r) == 0 {
+				return nil
+			}
+			return binary.AppendVarint(nil, *of(r))
+		},
+		func(r *Record, d *decoder) {
+			*of(r) = d.varint()
+			d.short = d.short || *of(r) <= 0
+		}}
 }
 
 // encodeFields returns the optional fields with their end, or nil if there are none.
@@ -73,84 +114,6 @@ func (r *Record) decodeFields(d *decoder) (unknown uint64) {
 	}
 }
 
-func (r *Record) encodeVersion() []byte {
-	if r.Version == 0 {
-		return nil
-	}
-	return binary.AppendUvarint(nil, uint64(r.Version))
-}
-
-func (r *Record) decodeVersion(d *decoder) {
-	version := d.uvarint()
-	d.short = d.short || version < 2 || version > MostVersion
-	r.Version = int(version)
-}
-
-func (r *Record) encodeCron() []byte { return []byte(r.Cron) }
-
-func (r *Record) decodeCron(d *decoder) {
-	r.Cron = d.text()
-	d.short = d.short || r.Interval > 0
-}
-
-func (r *Record) encodeShift() []byte {
-	if r.Shift == 0 {
-		return nil
-	}
-	return binary.AppendUvarint(nil, uint64(r.Shift))
-}
-
-func (r *Record) decodeShift(d *decoder) {
-	shift := d.uvarint()
-	d.short = d.short || shift == 0 || shift > math.MaxInt64 || r.Cron == ""
-	r.Shift = time.Duration(shift)
-}
-
-func (r *Record) encodeDeadline() []byte {
-	if r.Deadline == 0 {
-		return nil
-	}
-	return binary.AppendVarint(nil, r.Deadline)
-}
-
-func (r *Record) decodeDeadline(d *decoder) {
-	r.Deadline = d.varint()
-	d.short = d.short || r.Deadline <= 0
-}
-
-func (r *Record) encodeNote() []byte { return []byte(r.Note) }
-
-func (r *Record) decodeNote(d *decoder) { r.Note = d.text() }
-
-func (r *Record) encodePaused() []byte {
-	if r.Paused == 0 {
-		return nil
-	}
-	return binary.AppendVarint(nil, r.Paused)
-}
-
-func (r *Record) decodePaused(d *decoder) {
-	r.Paused = d.varint()
-	d.short = d.short || r.Paused <= 0
-}
-
-func (r *Record) encodeGroup() []byte { return []byte(r.Group) }
-
-func (r *Record) decodeGroup(d *decoder) { r.Group = d.text() }
-
-func (r *Record) encodeStarts() []byte {
-	if r.Starts == 0 {
-		return nil
-	}
-	return binary.AppendUvarint(nil, uint64(r.Starts))
-}
-
-func (r *Record) decodeStarts(d *decoder) {
-	starts := d.uvarint()
-	d.short = d.short || starts == 0 || starts > math.MaxInt32
-	r.Starts = int(starts)
-}
-
 func (r *Record) encodeFailed() (b []byte) {
 	for _, f := range r.Failed {
 		b = appendString(binary.AppendVarint(b, f.At), f.Text)
@@ -164,14 +127,4 @@ func (r *Record) decodeFailed(d *decoder) {
 		r.Failed = append(r.Failed, Failure{d.varint(), d.string()})
 	}
 	d.short = d.short || len(r.Failed) > mostFailed
-}
-
-func (r *Record) encodeTrace() []byte { return []byte(r.Trace) }
-
-func (r *Record) decodeTrace(d *decoder) { r.Trace = d.text() }
-
-// text takes all that is left, which must be something.
-func (d *decoder) text() string {
-	d.short = d.short || len(d.b) == 0
-	return string(d.take(uint64(len(d.b))))
 }

@@ -42,6 +42,26 @@ type Record struct {
 // Forever is the Times of a task that repeats until it is removed.
 const Forever = -1
 
+// The due times of tasks that do not run, in nanoseconds since 1970: they are behind all others.
+const (
+	PausedDue = math.MaxInt64 - 1 // of a paused task
+	Never     = math.MaxInt64     // of a parked one
+)
+
+// Latest is the last instant at which a task can be due.
+const Latest = PausedDue - 1
+
+// LastTime is Latest as a time.
+var LastTime = time.Unix(0, Latest)
+
+// Later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
+func Later(t int64, d time.Duration) int64 {
+	if t > 0 && int64(d) > Latest-t {
+		return Latest
+	}
+	return t + int64(d)
+}
+
 // A Failure is a failed attempt.
 type Failure struct {
 	At   int64  // when it ended, in nanoseconds since 1970; 0 if that is not known
@@ -153,7 +173,7 @@ func Decode(stored engine.Record) (*Record, error) {
 	r.Payload = d.b
 	switch {
 	case d.short, r.Times < Forever, r.Times == 0, r.Times > math.MaxInt, r.Interval < 0, r.Grid < 0, r.Kind == "",
-		r.Repeats() && r.Interval == 0 && r.Cron == "":
+		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "":
 		return nil, fmt.Errorf("%w: malformed record for key %q: %x", engine.ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil

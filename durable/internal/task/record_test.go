@@ -154,6 +154,13 @@ func TestRecord_optionalFields(t *testing.T) {
 	}
 }
 
+func TestRecord_intervalAndCalendar_isCorrupt(t *testing.T) {
+	r := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 10, Cron: "@daily", Grid: 100, Due: 100}
+	if got, err := Decode(engine.Record{Key: "k", Due: 100, Data: r.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
+		t.Errorf("it is read as %+v, %v", got, err)
+	}
+}
+
 // A record keeps the last failed attempts of a run, the newest first, with their times.
 func TestRecord_failed_areTheLast(t *testing.T) {
 	of := &Policy{Attempts: 100, Least: 1, Most: 1}
