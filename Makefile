@@ -202,7 +202,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel durable durable/pebble examples/internal/orders; do \
+	@for d in timewheel durable durable/internal/task durable/pebble examples/internal/orders; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
@@ -249,7 +249,7 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 
 .PHONY: zones
 zones: ## Calendars in every time zone, ten years of each; two minutes
-	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable -zones
+	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable/internal/task -zones
 
 .PHONY: bench-durable
 bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md

@@ -87,7 +87,7 @@ func newLives() *btree.BTreeG[*live] {
 	return btree.NewG(32, dueBefore)
 }
 
-func dueBefore(a, b *live) bool { return a.rec.position().Before(b.rec.position()) }
+func dueBefore(a, b *live) bool { return a.rec.Position().Before(b.rec.Position()) }
 
 // start begins to count the rate, with a first run at once.
 func (b *backlog) start() {
@@ -125,7 +125,7 @@ func (b *backlog) remove(l *live) {
 // countLocked counts a task of a kind without a limit.
 func (b *backlog) countLocked(l *live, n int) {
 	b.n += n
-	b.size += n * l.rec.size()
+	b.size += n * l.rec.Size()
 }
 
 // removeLocked takes the task out, if it is in.
@@ -133,7 +133,7 @@ func (b *backlog) removeLocked(l *live) {
 	if !b.queue.remove(l) {
 		return
 	}
-	if kind := l.rec.kind; !b.full[kind].IsZero() {
+	if kind := l.rec.Kind; !b.full[kind].IsZero() {
 		if n, size := b.queue.held(kind); 2*n <= b.slowMost() && 2*size <= slowBytes {
 			delete(b.full, kind)
 			b.call()
@@ -261,7 +261,7 @@ func (b *backlog) runTaken(l *live) bool {
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.queue.of[l.rec.kind] == nil {
+			if b.queue.of[l.rec.Kind] == nil {
 				b.call() // the node may have been stuck on the kind, and have claimed none of it
 			}
 		}()
@@ -297,7 +297,7 @@ func (b *backlog) take() *live {
 		return nil
 	}
 	l := b.queue.nextOf(func(first *live) bool {
-		kind := b.kinds.get(first.rec.kind)
+		kind := b.kinds.get(first.rec.Kind)
 		switch {
 		case kind != nil && kind.quick():
 			return true
@@ -314,7 +314,7 @@ func (b *backlog) take() *live {
 	if g := b.kinds.gate(l.rec); g != nil && g.overdue.n > 0 {
 		l = g.overdue.next()
 	}
-	if l.spare = b.kinds.get(l.rec.kind); l.spare != nil {
+	if l.spare = b.kinds.get(l.rec.Kind); l.spare != nil {
 		l.spare.workers.Add(1)
 	}
 	b.paid = b.paid.Add(b.each)

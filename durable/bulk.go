@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // bulkAtOnce is how many tasks are changed at the same time, or fewer if they have groupBytes: they share
@@ -63,12 +65,12 @@ func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) t
 	}
 	found := 0
 	n, _, err = s.each(ctx, &over, q, now, 0, func(v *view) *verb {
-		if v.rec.paused != 0 {
+		if v.rec.Paused != 0 {
 			return nil
 		}
 		d := after(found)
 		found++
-		return v.verb(toMove, later(s.below.now(), max(d, 0)))
+		return v.verb(toMove, task.Later(s.below.now(), max(d, 0)))
 	})
 	return n, err
 }
@@ -76,7 +78,7 @@ func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) t
 // verb returns the verb that does this to the task, which must be as it was found. to is what it is moved to, or when
 // it is resumed.
 func (v *view) verb(what what, to int64) *verb {
-	return &verb{what: what, key: v.rec.key, to: to, size: v.rec.size(), found: v, same: true}
+	return &verb{what: what, key: v.rec.Key, to: to, size: v.rec.Size(), found: v, same: true}
 }
 
 // eachOf does an action to each task of the stretch that fits the query, or counts them.
@@ -108,7 +110,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 		}
 		end, err := s.look(ctx, over, q, now, left, func(v view) bool {
 			page = append(page, v)
-			size += v.rec.size()
+			size += v.rec.Size()
 			// What is rare is not kept waiting.
 			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
@@ -168,15 +169,15 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	}
 	over := stretch{after: engine.Position{Due: engine.None}, until: is.until}
 	_, err := s.look(ctx, &over, Query{}, s.below.now(), 0, func(v view) bool {
-		kind := is.kinds[v.rec.kind]
+		kind := is.kinds[v.rec.Kind]
 		if v.running || kind == nil || s.kinds.of(v.rec) == nil {
 			return true
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if kind.Left++; kind.Left == 1 {
-			kind.Oldest = time.Unix(0, v.rec.due)
-			found.kinds[v.rec.kind] = kind
+			kind.Oldest = time.Unix(0, v.rec.Due)
+			found.kinds[v.rec.Kind] = kind
 		}
 		return true
 	})
@@ -193,9 +194,9 @@ type overdueStarts struct {
 	counted atomic.Uint64 // their number, since New
 }
 
-func (o *overdueStarts) note(rec *record, now time.Time) {
+func (o *overdueStarts) note(rec *task.Record, now time.Time) {
 	o.rate.note(now)
-	if rec.due <= o.until.Load() {
+	if rec.Due <= o.until.Load() {
 		o.counted.Add(1)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A start of a task that has become overdue since the last count is not subtracted from that count.
@@ -14,7 +16,7 @@ func TestOverdueStarts_ofTasksThatWereNotCounted(t *testing.T) {
 	now := time.Now()
 	o.until.Store(100)
 	for due := range int64(200) {
-		o.note(&record{due: due + 1}, now)
+		o.note(&task.Record{Due: due + 1}, now)
 	}
 	if n := o.counted.Load(); n != 100 {
 		t.Errorf("%d are subtracted, want 100", n)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A census counts the tasks of a keeper as they change. Those that were there before New are counted in the
@@ -22,8 +24,8 @@ func (c *census) change(all []touched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.kind == is.kind &&
-			was.attempts == 0 && is.attempts == 0 && was.paused == 0 && is.paused == 0 {
+		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.Kind == is.Kind &&
+			was.Attempts == 0 && is.Attempts == 0 && was.Paused == 0 && is.Paused == 0 {
 			continue // the next run
 		}
 		c.addLocked(all[i].was, -1)
@@ -31,27 +33,27 @@ func (c *census) change(all []touched) {
 	}
 }
 
-func (c *census) addLocked(rec *record, n int) {
+func (c *census) addLocked(rec *task.Record, n int) {
 	if rec == nil {
 		return
 	}
-	k := c.of[rec.kind]
+	k := c.of[rec.Kind]
 	if k == nil {
 		if c.of == nil {
 			c.of = make(map[string]*KindCensus)
 		}
-		k = &KindCensus{Kind: rec.kind}
-		c.of[rec.kind] = k
+		k = &KindCensus{Kind: rec.Kind}
+		c.of[rec.Kind] = k
 	}
 	k.Tasks += n
 	switch {
-	case rec.due == pausedDue:
+	case rec.Due == task.PausedDue:
 		k.Paused += n
 		return
-	case rec.due == never:
+	case rec.Due == task.Never:
 		k.Parked += n
 	}
-	if rec.failing() {
+	if rec.Failing() {
 		k.Failing += n
 	}
 }

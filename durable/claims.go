@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -68,7 +69,7 @@ func (n *node) claim() time.Duration {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
 		var kinds []string
 		for name, kind := range unlimited {
-			kinds = append(kinds, kind.classes(name)...)
+			kinds = append(kinds, kind.policy.Classes(name)...)
 		}
 		got, ok := n.claimSome(t, kinds, after, until, most, engine.None)
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
@@ -90,9 +91,9 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 		case !n.backlog.takes(name) || n.isStuckOn(kind):
 			full = append(full, name)
 		case !kind.quick() && n.backlog.has(name, kind):
-			slow = append(slow, kind.classes(name)...)
+			slow = append(slow, kind.policy.Classes(name)...)
 		default:
-			kinds = append(kinds, kind.classes(name)...)
+			kinds = append(kinds, kind.policy.Classes(name)...)
 		}
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
@@ -236,11 +237,11 @@ func (n *node) unstick(t *term) {
 		some = n.heldLocked(func(*live) bool { return true })
 	case n.stuckLocked():
 		now := n.clock.earliest(n.own())
-		some = n.heldLocked(func(l *live) bool { return l.rec.due <= now })
+		some = n.heldLocked(func(l *live) bool { return l.rec.Due <= now })
 	default:
 		for name, kind := range n.kinds.unlimited() {
 			if n.isStuckOnLocked(kind) {
-				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.rec.kind == name })...)
+				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.rec.Kind == name })...)
 			}
 		}
 	}
@@ -290,7 +291,7 @@ func (n *node) giveUp(t *term, some []*live) {
 
 // toRelease returns the claim for Release.
 func (l *live) toRelease() engine.Claim {
-	return engine.Claim{Key: l.rec.key, Revision: l.claim.revision, Starts: l.claim.starts}
+	return engine.Claim{Key: l.rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
 // giveBack releases claims that are not in memory.
@@ -391,13 +392,13 @@ func (n *node) rewindLocked() {
 // take puts what the engine has given the node in memory. Records of a later version are for nodes that can
 // read them: it gives those back, and claims no more of them. What is due by over is overdue.
 func (n *node) take(t *term, got []engine.Stored, over int64) {
-	recs := make([]*record, len(got))
+	recs := make([]*task.Record, len(got))
 	var later []engine.Claim
 	version := byte(math.MaxUint8)
 	for i, s := range got {
 		var err error
-		switch recs[i], err = decode(s.Record); {
-		case errors.Is(err, ErrVersion) && s.Data[0] > fieldsVersion:
+		switch recs[i], err = task.Decode(s.Record); {
+		case errors.Is(err, ErrVersion) && s.Data[0] > task.FieldsVersion:
 			later = append(later, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
 			version = min(version, s.Data[0])
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
@@ -416,7 +417,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	for i, rec := range recs {
 		if rec != nil {
 			c := &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}
-			n.placeLocked(rec, c, rec.due <= over)
+			n.placeLocked(rec, c, rec.Due <= over)
 		}
 	}
 	if n.stopping { // the claim was under way as Shutdown began
@@ -425,19 +426,19 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 }
 
 // placeLocked puts a claim in memory, unless that has a later one.
-func (n *node) placeLocked(rec *record, c *claim, overdue bool) {
+func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 	if n.term != c.term {
 		return
 	}
-	if old := n.held[rec.key]; old != nil {
+	if old := n.held[rec.Key]; old != nil {
 		if old.claim.revision >= c.revision {
 			return
 		}
 		n.dropLocked(old)
 	}
 	l := &live{by: n, rec: rec, overdue: overdue, claim: c}
-	n.held[rec.key] = l
-	n.bytes += rec.size()
+	n.held[rec.Key] = l
+	n.bytes += rec.Size()
 	if g := n.kinds.gate(rec); g != nil {
 		g.hold(l)
 	}
@@ -450,18 +451,18 @@ func (n *node) placeLocked(rec *record, c *claim, overdue bool) {
 
 // awaitLocked puts the live in the wheel, until it is due, or for that long.
 func (n *node) awaitLocked(l *live, least time.Duration) {
-	d := max(time.Duration(l.rec.due-n.clock.earliest(n.own())), least, 1)
+	d := max(time.Duration(l.rec.Due-n.clock.earliest(n.own())), least, 1)
 	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
-	_ = n.wheel.SetTask(&timewheel.Task{Key: l.rec.key, Interval: d, Job: n.backlog.job(l)})
+	_ = n.wheel.SetTask(&timewheel.Task{Key: l.rec.Key, Interval: d, Job: n.backlog.job(l)})
 }
 
 // dropLocked forgets the live. A run that has begun continues without it.
 func (n *node) dropLocked(l *live) {
-	if n.held[l.rec.key] != l {
+	if n.held[l.rec.Key] != l {
 		return
 	}
-	delete(n.held, l.rec.key)
-	n.bytes -= l.rec.size()
+	delete(n.held, l.rec.Key)
+	n.bytes -= l.rec.Size()
 	n.withdrawLocked(l, gone)
 }
 
@@ -477,7 +478,7 @@ func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if l.overdue {
 		n.backlog.remove(l)
 	} else {
-		_ = n.wheel.RemoveTask(l.rec.key) // its error is that the wheel has let go of it, to find it withdrawn
+		_ = n.wheel.RemoveTask(l.rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
 	}
 	return true
 }

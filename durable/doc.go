@@ -196,7 +196,7 @@
 // # Inside
 //
 // Scheduler has the verbs, and a backend below it that makes them durable (verb.go): a keeper over a Store, or
-// a node over an Engine. What becomes of a task after a run is the same function for both (transition.go).
+// a node over an Engine. What a task is and how it changes is the same for both (package internal/task).
 //
 // The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
 // waiting operations as one group, commits them with one sync, and only then answers them and touches the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Drift returns where the accounts of a keeper disagree with what is in memory and in the store. Nothing may happen
@@ -25,7 +26,7 @@ func InMemory(s *Scheduler) (n, size int) {
 	k := s.below.(*keeper)
 	_ = k.ask(context.Background(), op{do: func(*group) error {
 		for _, l := range k.live {
-			n, size = n+1, size+l.rec.size()
+			n, size = n+1, size+l.rec.Size()
 		}
 		return nil
 	}})
@@ -82,11 +83,11 @@ func (d *drift) memory() {
 		}
 		if in && (g == nil || !g.overdue.has(l)) {
 			queued++
-			size += l.rec.size()
+			size += l.rec.Size()
 		}
 		if g != nil && g.held.has(l) { // or it is from before the gate
 			held[g]++
-			bytes[g] += l.rec.size()
+			bytes[g] += l.rec.Size()
 		}
 	}
 	d.same("backlog", k.backlog.n, queued)
@@ -112,29 +113,29 @@ func (d *drift) memory() {
 func (d *drift) store() error {
 	k := d.k
 	unhandled, n, live := make(map[string]int), 0, 0
-	for rec, err := range decoded(k.store.Due(engine.Position{Due: engine.None}, never)) {
+	for rec, err := range decoded(k.store.Due(engine.Position{Due: engine.None}, task.Never)) {
 		if err != nil {
 			return err
 		}
-		if k.prints != nil && k.prints.free(rec.key) {
-			d.wrong("%s has no fingerprint", rec.key)
+		if k.prints != nil && k.prints.free(rec.Key) {
+			d.wrong("%s has no fingerprint", rec.Key)
 		}
-		l := k.live[rec.key]
+		l := k.live[rec.Key]
 		switch {
 		case l != nil:
 			live++
-			if l.rec.token() != rec.token() || l.rec.due != rec.due {
-				d.wrong("%s is live as %+v, and stored as %+v", rec.key, l.rec, rec)
+			if l.rec.Token() != rec.Token() || l.rec.Due != rec.Due {
+				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.rec, rec)
 			}
 		case !k.passed(rec):
 		case k.kinds.of(rec) != nil:
-			d.wrong("%s was read, is handled, and is not in memory", rec.key)
-		case k.kinds.pauses().Has(rec.kind):
-			if !k.waiting[rec.kind] {
-				d.wrong("%s is set aside, and would not be read again", rec.key)
+			d.wrong("%s was read, is handled, and is not in memory", rec.Key)
+		case k.kinds.pauses().Has(rec.Kind):
+			if !k.waiting[rec.Kind] {
+				d.wrong("%s is set aside, and would not be read again", rec.Key)
 			}
 		default:
-			unhandled[rec.kind]++
+			unhandled[rec.Kind]++
 			n++
 		}
 	}

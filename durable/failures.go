@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // mostGroups is how many groups of failures there may be.
@@ -20,25 +22,25 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 	over := stretch{order: byFailing}
 	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
 		r := v.rec
-		if r.paused != 0 { // as in the census
+		if r.Paused != 0 { // as in the census
 			return true
 		}
-		of := name{r.kind, groupText(r.failure())}
+		of := name{r.Kind, groupText(r.Failure())}
 		g := groups[of]
 		if g == nil {
 			if len(groups) == mostGroups {
 				left = true
 				return true
 			}
-			g = &FailureGroup{Kind: of.kind, Text: of.text, Example: r.key}
+			g = &FailureGroup{Kind: of.kind, Text: of.text, Example: r.Key}
 			groups[of] = g
 		}
 		g.Tasks++
-		if r.due == never {
+		if r.Due == task.Never {
 			g.Parked++
 		}
-		if len(r.failed) > 0 && r.failed[0].at > 0 {
-			if at := time.Unix(0, r.failed[0].at); at.After(g.Last) {
+		if len(r.Failed) > 0 && r.Failed[0].At > 0 {
+			if at := time.Unix(0, r.Failed[0].At); at.After(g.Last) {
 				g.Last = at
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A feed takes the tasks of one stretch of time from the store into memory, in due order. What lies up to its
@@ -79,8 +80,8 @@ func (k *keeper) feed() time.Duration {
 	again = min(again, k.backlog.hire())
 	k.reportUnhandled()
 	now := time.Now()
-	if wall := now.UnixNano(); later(wall, k.cfg.window/2) >= k.ahead.until {
-		k.ahead.until = max(k.ahead.until, later(wall, k.cfg.window))
+	if wall := now.UnixNano(); task.Later(wall, k.cfg.window/2) >= k.ahead.until {
+		k.ahead.until = max(k.ahead.until, task.Later(wall, k.cfg.window))
 	}
 	if !k.ahead.done() {
 		if k.wheel.Stats().Waiting >= mostWaiting {
@@ -110,7 +111,7 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 		}
 		n++
 		before := f.at
-		f.at = rec.position()
+		f.at = rec.Position()
 		if on = k.takeIn(g, rec, before); !on {
 			f.at, whole = before, false
 			break
@@ -126,12 +127,12 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 // takeIn takes a task that has been read into memory, unless it does not belong there. What is to be changed in
 // the store it leaves in the group. The reading had come to before. It reports false if it is to be called again, because
 // it will be known in a moment whether the kind is quick.
-func (k *keeper) takeIn(g *group, rec *record, before engine.Position) (taken bool) {
+func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (taken bool) {
 	switch {
-	case k.live[rec.key] != nil: // it has been read before
+	case k.live[rec.Key] != nil: // it has been read before
 	case !k.passed(rec): // the limit of its kind is full, or its share of the backlog
-	case rec.due > k.overdue.until:
-		k.place(rec.key, rec)
+	case rec.Due > k.overdue.until:
+		k.place(rec.Key, rec)
 	default:
 		kind := k.kinds.of(rec)
 		if kind == nil {
@@ -139,17 +140,17 @@ func (k *keeper) takeIn(g *group, rec *record, before engine.Position) (taken bo
 			return true
 		}
 		if next := k.skip(rec, kind); next != rec {
-			g.put(rec.key, rec, next)
+			g.put(rec.Key, rec, next)
 			return true
 		}
-		if !k.backlog.takes(rec.kind) {
-			if k.backlog.mayBeQuick(rec.kind) {
+		if !k.backlog.takes(rec.Kind) {
+			if k.backlog.mayBeQuick(rec.Kind) {
 				return false
 			}
-			k.cuts[rec.kind] = before
+			k.cuts[rec.Kind] = before
 			return true
 		}
-		k.place(rec.key, rec)
+		k.place(rec.Key, rec)
 	}
 	return true
 }
@@ -165,20 +166,20 @@ func (k *keeper) readCut(kind string, most int) {
 			_ = k.fail(err)
 			return
 		}
-		if to.Before(rec.position()) {
+		if to.Before(rec.Position()) {
 			break
 		}
 		if n == most || k.backlog.isFull() {
 			k.cuts[kind] = at
 			break
 		}
-		if rec.kind == kind && !k.takeIn(g, rec, at) {
+		if rec.Kind == kind && !k.takeIn(g, rec, at) {
 			k.cuts[kind] = at
 		}
 		if _, cut := k.cuts[kind]; cut {
 			break
 		}
-		n, at = n+1, rec.position()
+		n, at = n+1, rec.Position()
 	}
 	_ = k.commit(g)
 }
@@ -193,7 +194,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 			_ = k.fail(err)
 			return
 		}
-		p := rec.position()
+		p := rec.Position()
 		if r.until.Before(p) {
 			break
 		}
@@ -211,35 +212,35 @@ func (k *keeper) readOn(of *gate, r *reading) {
 }
 
 // skip returns what becomes of an overdue task before its run, if its kind passes over what was due by then.
-func (k *keeper) skip(rec *record, kind *kind) *record {
-	if !rec.skippable() {
+func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
+	if !rec.Skippable() {
 		return rec
 	}
-	if to := kind.passesOver(rec.due, k.now(), rec.due <= max(k.since, kind.since.Load())); to != engine.None {
-		return rec.skipped(to)
+	if to := kind.policy.PassesOver(rec.Due, k.now(), rec.Due <= max(k.since, kind.since.Load())); to != engine.None {
+		return rec.Skipped(to)
 	}
 	return rec
 }
 
 // setAside counts a task that is due, has been read and is not in memory, because its kind has no handler. That
 // its kind is paused is only noted.
-func (k *keeper) setAside(rec *record) {
-	if k.kinds.pauses().Has(rec.kind) {
-		k.waiting[rec.kind] = true
+func (k *keeper) setAside(rec *task.Record) {
+	if k.kinds.pauses().Has(rec.Kind) {
+		k.waiting[rec.Kind] = true
 		return
 	}
-	n, known := k.unhandled[rec.kind]
+	n, known := k.unhandled[rec.Kind]
 	if !known {
-		k.unreported = append(k.unreported, rec.kind)
+		k.unreported = append(k.unreported, rec.Kind)
 	}
-	k.unhandled[rec.kind] = n + 1
+	k.unhandled[rec.Kind] = n + 1
 	k.count.unhandled.Add(1)
 }
 
 // isAside reports whether the task was set aside, and is counted.
-func (k *keeper) isAside(rec *record) bool {
-	return rec != nil && k.live[rec.key] == nil && k.passed(rec) && k.kinds.of(rec) == nil &&
-		!k.kinds.pauses().Has(rec.kind)
+func (k *keeper) isAside(rec *task.Record) bool {
+	return rec != nil && k.live[rec.Key] == nil && k.passed(rec) && k.kinds.of(rec) == nil &&
+		!k.kinds.pauses().Has(rec.Kind)
 }
 
 // reportUnhandled reports the kinds that have turned out to have no handler, each once.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 const (
@@ -62,13 +63,13 @@ func (q Query) stretch(now int64) stretch {
 	case q.State == Waiting:
 		return stretch{after: engine.Position{Due: engine.None}, until: now}
 	case q.State == Scheduled:
-		return stretch{after: end(now), until: latest}
+		return stretch{after: end(now), until: task.Latest}
 	case q.State == Paused:
-		return stretch{after: end(latest), until: pausedDue}
+		return stretch{after: end(task.Latest), until: task.PausedDue}
 	case q.State == Parked:
-		return stretch{after: end(pausedDue), until: never}
+		return stretch{after: end(task.PausedDue), until: task.Never}
 	}
-	return stretch{after: engine.Position{Due: engine.None}, until: never}
+	return stretch{after: engine.Position{Due: engine.None}, until: task.Never}
 }
 
 // fits reports whether the task is one of those that the query asks for.
@@ -77,10 +78,10 @@ func (q Query) fits(v view, now int64) bool {
 }
 
 // suits is fits for any state.
-func (q Query) suits(r *record) bool {
-	return strings.HasPrefix(r.key, q.Prefix) && (q.Kind == "" || q.Kind == r.kind) &&
-		(q.Group == "" || q.Group == r.group) && (!q.Repeating || r.repeats()) &&
-		(q.Failure == "" || strings.Contains(r.failure(), q.Failure) || groupText(r.failure()) == q.Failure)
+func (q Query) suits(r *task.Record) bool {
+	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == "" || q.Kind == r.Kind) &&
+		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) &&
+		(q.Failure == "" || strings.Contains(r.Failure(), q.Failure) || groupText(r.Failure()) == q.Failure)
 }
 
 // An ending says how a look has ended.
@@ -108,7 +109,7 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 			}
 			return e, err
 		}
-		if over.order != byDue && !strings.HasPrefix(v.rec.key, q.Prefix) {
+		if over.order != byDue && !strings.HasPrefix(v.rec.Key, q.Prefix) {
 			break
 		}
 		if !more || e.looked > 0 && most > 0 && time.Since(began) >= most {
@@ -116,7 +117,7 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 		}
 		over.pass(v.rec)
 		e.looked++
-		if over.order == byFailing && !v.rec.failing() {
+		if over.order == byFailing && !v.rec.Failing() {
 			continue // an earlier version of this program has written it
 		}
 		if q.fits(v, now) {
@@ -128,12 +129,12 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 }
 
 // pass moves the beginning of the stretch to behind the task.
-func (o *stretch) pass(r *record) {
+func (o *stretch) pass(r *task.Record) {
 	if o.order == byDue {
-		o.after = r.position()
+		o.after = r.Position()
 		return
 	}
-	o.from = r.key + "\x00"
+	o.from = r.Key + "\x00"
 }
 
 // The first byte of a cursor says which order it is of.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -73,7 +74,7 @@ func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
-		name: name, kind: k, classes: k.classes(name), backlog: b, total: total,
+		name: name, kind: k, classes: k.policy.Classes(name), backlog: b, total: total,
 		overdue: newTurns(groupOf), held: newShares(), queue: newTurns(groupOf),
 	}
 	if b.shared {
@@ -314,14 +315,14 @@ func (g *gate) removeLocked(l *live) {
 	g.held.remove(l)
 	g.queue.remove(l)
 	g.countLocked(l, -1)
-	if g.wanted && (g.drainedLocked() || g.held.lacks(l.rec.group)) {
+	if g.wanted && (g.drainedLocked() || g.held.lacks(l.rec.Group)) {
 		g.wanted = false
 		g.backlog.call()
 	}
 }
 
 func (g *gate) countLocked(l *live, n int) {
-	size := n * l.rec.size()
+	size := n * l.rec.Size()
 	g.bytes += size
 	g.total.lives.Add(int64(n))
 	g.total.bytes.Add(int64(size))
@@ -389,7 +390,7 @@ func (g *gate) excess() *live {
 }
 
 // beyond reports whether the task is left to the store.
-func (g *gate) beyond(rec *record) bool {
+func (g *gate) beyond(rec *task.Record) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held.beyond(rec)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A group is what the keeper commits at once: the operations that waited, each of which sees what those before
@@ -17,7 +18,7 @@ type group struct {
 	index  map[string]int // where in order a key is, for the first of them:
 	ready  int            // as many as find has needed; what nothing asks for is never put in
 	tally  tally          // what is to be counted
-	parked []*record      // the records that were parked
+	parked []*task.Record // the records that were parked
 
 	pauses   *Pauses // what is to be paused; nil if that stays as it is
 	settings []byte  // with these
@@ -35,12 +36,12 @@ func (t *tally) add(more tally) {
 }
 
 // attempted returns what an attempt counts as, by its outcome and what the task is after it.
-func attempted(o outcome, next *record) tally {
+func attempted(o task.Outcome, next *task.Record) tally {
 	t := tally{succeeded: 1}
-	if o.failure != "" {
+	if o.Failure != "" {
 		t = tally{failed: 1}
 	}
-	if next != nil && next.due == never {
+	if next != nil && next.Due == task.Never {
 		t.parked = 1
 	}
 	return t
@@ -49,8 +50,8 @@ func attempted(o outcome, next *record) tally {
 // touched is what has become of one key.
 type touched struct {
 	key string
-	was *record // the one in the store, or nil
-	now *record // the one it has now, or nil
+	was *task.Record // the one in the store, or nil
+	now *task.Record // the one it has now, or nil
 
 	marked bool // that differs from was in nothing that matters to memory, where it stays as it is
 }
@@ -70,7 +71,7 @@ func (g *group) touched(key string) *touched {
 }
 
 // find returns the task of the key, or nil.
-func (g *group) find(key string) (*record, error) {
+func (g *group) find(key string) (*task.Record, error) {
 	if t := g.touched(key); t != nil {
 		if t.marked { // then a verb comes before the start that is counted there
 			return t.was, nil
@@ -88,7 +89,7 @@ func (g *group) find(key string) (*record, error) {
 }
 
 // put makes next the task of the key, or leaves the key without one if next is nil. was is what find returned.
-func (g *group) put(key string, was, next *record) {
+func (g *group) put(key string, was, next *task.Record) {
 	if t := g.touched(key); t != nil {
 		t.now, t.marked = next, false
 		return
@@ -98,20 +99,20 @@ func (g *group) put(key string, was, next *record) {
 
 // mark puts next in the store, where was is, and leaves what is in memory as it is. Nothing has touched the
 // key.
-func (g *group) mark(was, next *record) {
-	g.order = append(g.order, touched{key: was.key, was: was, now: next, marked: true})
+func (g *group) mark(was, next *task.Record) {
+	g.order = append(g.order, touched{key: was.Key, was: was, now: next, marked: true})
 }
 
 // putNew adds tasks with different keys, for each of which find has returned nil. It leaves the index alone,
 // which would take longest if they are many, and is needed only if another operation follows.
-func (g *group) putNew(recs []*record) {
+func (g *group) putNew(recs []*task.Record) {
 	g.order = slices.Grow(g.order, len(recs))
 	for _, rec := range recs {
-		if i, ok := g.index[rec.key]; ok {
+		if i, ok := g.index[rec.Key]; ok {
 			g.order[i].now = rec
 			continue
 		}
-		g.order = append(g.order, touched{key: rec.key, now: rec})
+		g.order = append(g.order, touched{key: rec.Key, now: rec})
 	}
 }
 
@@ -121,10 +122,10 @@ func (g *group) changes() []engine.Change {
 	for _, t := range g.order {
 		c := engine.Change{Key: t.key, From: engine.None, Due: engine.None}
 		if t.was != nil {
-			c.From, c.WasFailing = t.was.due, t.was.failing()
+			c.From, c.WasFailing = t.was.Due, t.was.Failing()
 		}
 		if t.now != nil {
-			c.Due, c.Data, c.Failing = t.now.due, t.now.encode(), t.now.failing()
+			c.Due, c.Data, c.Failing = t.now.Due, t.now.Encode(), t.now.Failing()
 		}
 		if c.From != engine.None || c.Due != engine.None {
 			all = append(all, c)

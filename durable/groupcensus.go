@@ -33,9 +33,9 @@ func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
 	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
 		one := GroupCensus{Tasks: 1}
 		if v.state(now) == Waiting {
-			one.Due, one.Oldest = 1, time.Unix(0, v.rec.due)
+			one.Due, one.Oldest = 1, time.Unix(0, v.rec.Due)
 		}
-		of := name{v.rec.kind, v.rec.group}
+		of := name{v.rec.Kind, v.rec.Group}
 		group := groups[of]
 		switch {
 		case group != nil:

@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // handlings are what the workers of a scheduler have begun and not ended, whatever has become of the tasks since.
@@ -64,11 +66,11 @@ func (r *handlings) byKind() map[string]progress {
 		if !h.of.ran.Load() || h.began.IsZero() {
 			continue
 		}
-		p := all[h.of.rec.kind]
+		p := all[h.of.rec.Kind]
 		if p.runs++; p.runs == 1 || h.began.Before(p.first) {
 			p.first = h.began
 		}
-		all[h.of.rec.kind] = p
+		all[h.of.rec.Kind] = p
 	}
 	return all
 }
@@ -139,7 +141,7 @@ func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 
 // watch returns the handlings of the tasks, to be waited for. It cancels them if it is asked to: a run that has
 // not been confirmed by then is cancelled as it starts, also if that is at a later try.
-func (r *handlings) watch(is func(*record) bool, cancel bool) (some []*handling) {
+func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h := r.first; h != nil; h = h.next {
@@ -184,7 +186,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*h
 			err = ErrStopped
 		}
 		if _, running := r.look(some); running != nil {
-			return true, &RunningError{Token: running.of.rec.token(), err: err}
+			return true, &RunningError{Token: Token(running.of.rec.Token()), err: err}
 		}
 		break
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // The context of a run is as good as any, whenever it is first used: before it is cancelled, after that, or after
@@ -17,7 +19,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	defer cancelParent(nil)
 	var all handlings
 	begin := func() (*handling, context.Context) {
-		h := all.begin(&live{rec: &record{key: "k"}})
+		h := all.begin(&live{rec: &task.Record{Key: "k"}})
 		return h, h.context(parent, time.Now())
 	}
 	is := func(what string, ctx context.Context, err, cause error) {
@@ -37,16 +39,16 @@ func TestRunContext_isAContext(t *testing.T) {
 	is("at first", ctx, nil, nil)
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all.watch(func(r *record) bool { return r.key == "other" }, true)
+	all.watch(func(r *task.Record) bool { return r.Key == "other" }, true)
 	is("when another is cancelled", ctx, nil, nil)
-	all.watch(func(r *record) bool { return r.key == "k" }, true)
+	all.watch(func(r *task.Record) bool { return r.Key == "k" }, true)
 	is("cancelled", ctx, context.Canceled, ErrCancelled)
 	is("cancelled, within", within, context.Canceled, ErrCancelled)
 	all.end(h)
 	is("cancelled, at the end", ctx, context.Canceled, ErrCancelled)
 
 	h, ctx = begin()
-	all.watch(func(r *record) bool { return r.key == "k" }, true)
+	all.watch(func(r *task.Record) bool { return r.Key == "k" }, true)
 	is("cancelled before it is used", ctx, context.Canceled, ErrCancelled)
 	all.end(h)
 
@@ -70,10 +72,10 @@ func TestHandlings_endInAnyOrder(t *testing.T) {
 		var all handlings
 		var begun []*handling
 		for range order {
-			begun = append(begun, all.begin(&live{rec: &record{key: "k"}}))
+			begun = append(begun, all.begin(&live{rec: &task.Record{Key: "k"}}))
 		}
 		for n, i := range order {
-			asked := all.watch(func(r *record) bool { return r.key == "k" }, false)
+			asked := all.watch(func(r *task.Record) bool { return r.Key == "k" }, false)
 			if len(asked) != len(order)-n {
 				t.Errorf("of %v, %d have ended, and %d are found", order, n, len(asked))
 			}

@@ -3,72 +3,17 @@
 package durable
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
-
-func FuzzRecord_decode(f *testing.F) {
-	f.Add((&record{key: "k", kind: "kind", times: Forever, interval: 1, generation: math.MaxUint64}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), failed: []failed{{text: "f"}}, grid: latest}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), trace: "trace"}).encode())
-	f.Add((&record{key: "k", kind: "x", times: 1, payload: []byte("p"), version: 2, starts: 3, cron: "@daily",
-		paused: 9, group: "g"}).encode())
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(engine.Record{Key: "k", Due: 1, Data: data})
-		if err != nil {
-			return
-		}
-		again, err := decode(engine.Record{Key: "k", Due: 1, Data: r.encode()})
-		if err != nil || !reflect.DeepEqual(r, again) {
-			t.Errorf("%+v becomes %+v, %v", r, again, err)
-		}
-	})
-}
-
-func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
-	r := &record{key: "k", kind: "kind", times: 3, interval: time.Hour, generation: 1 << 60, seq: 300, grid: 1 << 61,
-		attempts: 7, missed: 1 << 20, failed: []failed{{5, "why"}, {text: "before"}}, trace: "trace"}
-	data := r.encode()
-	for n := range data {
-		if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
-			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
-		}
-	}
-	r.due = 1
-	if got, err := decode(engine.Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
-		t.Errorf("%+v is read as %+v, %v", r, got, err)
-	}
-}
-
-// A record without an optional field is one of version 1, which earlier programs read.
-func TestRecord_optionalFields(t *testing.T) {
-	plain := record{key: "k", kind: "kind", times: Forever, interval: 5, due: 7, payload: []byte("p")}
-	all := plain
-	all.version, all.starts, all.cron, all.interval, all.paused, all.group = 2, 3, "@daily", 0, 9, "g"
-	all.shift, all.deadline, all.note = 1<<63-1, latest, "a note"
-	for version, r := range map[byte]record{recordVersion: plain, fieldsVersion: all} {
-		data := r.encode()
-		got, err := decode(engine.Record{Key: "k", Due: 7, Data: data})
-		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
-			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
-		}
-	}
-	unknown := append([]byte{fieldsVersion}, plain.encode()[1:]...)
-	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
-	if got, err := decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, ErrVersion) {
-		t.Errorf("a field of a later version is read as %+v, %v", got, err)
-	}
-}
 
 // Whatever the order of loading and changing, a key is free for certain only if it is not there; with hashes
 // that collide, as they do for hashes of three bits.
@@ -185,13 +130,13 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 	k := &keeper{live: map[string]*live{}, prints: newFingerprints()}
 	k.prints.handOver()
 	g := &group{k: k}
-	early := &record{key: "3"}
+	early := &task.Record{Key: "3"}
 	g.put("3", early, nil) // an operation before it has removed one of the keys
-	var recs []*record
+	var recs []*task.Record
 	for i := range 1000 {
-		rec := &record{key: fmt.Sprint(i)}
+		rec := &task.Record{Key: fmt.Sprint(i)}
 		recs = append(recs, rec)
-		if old, err := g.find(rec.key); old != nil || err != nil {
+		if old, err := g.find(rec.Key); old != nil || err != nil {
 			t.Fatal(old, err)
 		}
 	}
@@ -200,8 +145,8 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 		t.Errorf("%d keys are in the index", len(g.index))
 	}
 	for _, rec := range recs {
-		if found, err := g.find(rec.key); found != rec || err != nil {
-			t.Errorf("find(%s) = %v, %v", rec.key, found, err)
+		if found, err := g.find(rec.Key); found != rec || err != nil {
+			t.Errorf("find(%s) = %v, %v", rec.Key, found, err)
 		}
 	}
 	if was := g.touched("3").was; was != early || len(g.order) != 1000 {
@@ -210,11 +155,11 @@ func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 }
 
 func TestDistinct(t *testing.T) {
-	rec := func(key string) *record { return &record{key: key} }
-	first, twice := distinct([]*record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
+	rec := func(key string) *task.Record { return &task.Record{Key: key} }
+	first, twice := distinct([]*task.Record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
 	keys := ""
 	for _, r := range first {
-		keys += r.key
+		keys += r.Key
 	}
 	if keys != "abc" || len(twice) != 2 || !twice["a"] || !twice["b"] {
 		t.Errorf("distinct returns %s, %v", keys, twice)
@@ -229,8 +174,8 @@ func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
 	k := &keeper{wheel: wheel, kinds: &kinds{}, live: map[string]*live{}, started: true}
 	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, k.call)
 	k.overdue = feed{at: end(now + int64(2*time.Hour)), until: now + int64(2*time.Hour)}
-	k.place("later", &record{key: "later", due: now + int64(time.Hour)})
-	k.place("overdue", &record{key: "overdue", due: now - int64(time.Hour)})
+	k.place("later", &task.Record{Key: "later", Due: now + int64(time.Hour)})
+	k.place("overdue", &task.Record{Key: "overdue", Due: now - int64(time.Hour)})
 	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
 		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
 	}

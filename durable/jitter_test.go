@@ -3,100 +3,31 @@
 package durable
 
 import (
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
-	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
-
-// The missed runs of a shifted calendar, against a list of all of its instants.
-func TestRecord_shiftedCalendar_asAList(t *testing.T) {
-	testkit.NotForRaces(t)
-	rnd := rand.New(rand.NewPCG(7, 8))
-	for _, c := range calendars {
-		for _, zone := range []string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"} {
-			cron := "CRON_TZ=" + zone + " " + c.spec
-			from := time.Date(2026, 3, 1+rnd.IntN(20), rnd.IntN(24), 0, 0, 0, time.UTC)
-			instants, err := Next(cron, from, 400)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 10 {
-				shift := time.Duration(rnd.Int64N(int64(3 * 24 * time.Hour)))
-				if rnd.IntN(4) == 0 {
-					shift = 0
-				}
-				var list []int64
-				for _, at := range instants {
-					list = append(list, at.Add(shift).UnixNano())
-				}
-				first := func(after int64) int { // the index of the first instant after that
-					i, found := slices.BinarySearch(list, after)
-					if found {
-						i++
-					}
-					return i
-				}
-				early := len(list) / 4
-				grid := list[rnd.IntN(early)]
-				if rnd.IntN(3) == 0 {
-					grid += rnd.Int64N(list[early] - grid) // it was moved
-				}
-				now := grid + rnd.Int64N(list[len(list)-2]-grid)
-				r := &record{key: "k", kind: "k", cron: cron, shift: shift, times: Forever, grid: grid, due: grid}
-				for missed, to := range map[Missed]int64{MissedOnce: now, MissedAll: grid} {
-					of := &kind{attempts: 3, least: 1, most: 1, missed: missed}
-					got := r.after(outcome{}, of, now, 0)
-					want := list[first(to)]
-					passed := uint64(first(to) - first(grid))
-					if got.grid != want || got.due != want || got.missed != passed {
-						t.Fatalf("%s, shifted by %v, due at %v, run at %v, policy %d: next at %v, %d missed, want %v and %d",
-							cron, shift, time.Unix(0, grid), time.Unix(0, now), missed, time.Unix(0, got.grid), got.missed,
-							time.Unix(0, want), passed)
-					}
-				}
-				got := r.skipped(now)
-				want, passed := list[first(now)], uint64(1+first(now)-first(grid))
-				if now < grid {
-					want, passed = grid, 0
-				}
-				if got.grid != want || got.missed != passed {
-					t.Fatalf("%s, shifted by %v, due at %v, skipped up to %v: next at %v, %d missed, want %v and %d",
-						cron, shift, time.Unix(0, grid), time.Unix(0, now), time.Unix(0, got.grid), got.missed,
-						time.Unix(0, want), passed)
-				}
-				again, err := decode(engine.Record{Key: r.key, Due: r.due, Data: r.encode()})
-				if err != nil || again.shift != shift {
-					t.Fatalf("shifted by %v, it is read as shifted by %v, %v", shift, again.shift, err)
-				}
-			}
-		}
-	}
-}
 
 // At both ends of time.
 func TestTask_jitter_atTheEndOfTime(t *testing.T) {
-	for _, task := range []Task{
-		{Interval: 1<<63 - 1}, {Delay: 1<<63 - 1}, {At: lastTime}, {Cron: "0 0 1 1 *"}, {Cron: "0 0 1 1 *", At: lastTime},
+	for _, added := range []Task{
+		{Interval: 1<<63 - 1}, {Delay: 1<<63 - 1}, {At: time.Unix(0, task.Latest)}, {Cron: "0 0 1 1 *"}, {Cron: "0 0 1 1 *", At: time.Unix(0, task.Latest)},
 	} {
-		task.Key, task.Kind, task.Jitter, task.Times = "k", "k", 1<<63-1, 2
-		if task.Interval == 0 && task.Cron == "" {
-			task.Times = 1
+		added.Key, added.Kind, added.Jitter, added.Times = "k", "k", 1<<63-1, 2
+		if added.Interval == 0 && added.Cron == "" {
+			added.Times = 1
 		}
-		if err := task.validate(); err != nil {
+		if err := added.validate(); err != nil {
 			t.Fatal(err)
 		}
-		for _, now := range []int64{0, 1e18, latest} {
-			r := task.record(now)
-			if r.due < now || r.due > latest || r.grid < 0 {
-				t.Errorf("%+v at %d: %+v", task, now, r)
+		for _, now := range []int64{0, 1e18, task.Latest} {
+			r := added.record(now)
+			if r.Due < now || r.Due > task.Latest || r.Grid < 0 {
+				t.Errorf("%+v at %d: %+v", added, now, r)
 			}
-			if next := r.after(outcome{}, &kind{}, r.due, 0); next != nil && (next.due < r.due || next.due > latest) {
-				t.Errorf("%+v at %d: after %+v comes %+v", task, now, r, next)
+			if next := r.After(task.Outcome{}, &task.Policy{}, r.Due, 0); next != nil && (next.Due < r.Due || next.Due > task.Latest) {
+				t.Errorf("%+v at %d: after %+v comes %+v", added, now, r, next)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -83,7 +84,7 @@ type op struct {
 // live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
 type live struct {
 	by        interface{ runTask(l *live) }
-	rec       *record
+	rec       *task.Record
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
@@ -304,7 +305,7 @@ func (k *keeper) commit(g *group) error {
 			continue
 		}
 		if k.isAside(t.was) {
-			k.unhandled[t.was.kind]--
+			k.unhandled[t.was.Kind]--
 			k.count.unhandled.Add(-1)
 		}
 		k.place(t.key, t.now)
@@ -317,7 +318,7 @@ func (k *keeper) commit(g *group) error {
 
 // place makes the place of the key's task fit: in memory if the store has been read beyond it, else in the
 // store alone. It may be nil.
-func (k *keeper) place(key string, rec *record) {
+func (k *keeper) place(key string, rec *task.Record) {
 	old := k.live[key]
 	inWheel := false
 	if old != nil && old.state.CompareAndSwap(waits, gone) {
@@ -332,7 +333,7 @@ func (k *keeper) place(key string, rec *record) {
 	delete(k.live, key)
 	if rec != nil && k.passed(rec) {
 		now := time.Now().UnixNano()
-		l := &live{by: k, rec: rec, overdue: rec.due <= min(k.overdue.until, now)} // the clock may have been set back
+		l := &live{by: k, rec: rec, overdue: rec.Due <= min(k.overdue.until, now)} // the clock may have been set back
 		k.live[key] = l
 		k.hold(l)
 		switch {
@@ -340,7 +341,7 @@ func (k *keeper) place(key string, rec *record) {
 		case l.overdue:
 			k.backlog.add(l)
 		default:
-			d := time.Duration(rec.due - now)
+			d := time.Duration(rec.Due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
 			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(l)})
 			return
@@ -362,30 +363,30 @@ func (k *keeper) hold(l *live) {
 		if !out.state.CompareAndSwap(waits, gone) {
 			continue // it has begun
 		}
-		delete(k.live, out.rec.key)
+		delete(k.live, out.rec.Key)
 		if out.overdue {
 			k.backlog.remove(out)
 		} else {
-			_ = k.wheel.RemoveTask(out.rec.key) // its error is that it is not there
+			_ = k.wheel.RemoveTask(out.rec.Key) // its error is that it is not there
 		}
 	}
 }
 
 // passed reports whether the store has been read beyond the task.
-func (k *keeper) passed(rec *record) bool {
+func (k *keeper) passed(rec *task.Record) bool {
 	g := k.kinds.gate(rec)
-	return k.fed(rec.position()) && !k.leaves(rec) && (g == nil || !g.beyond(rec))
+	return k.fed(rec.Position()) && !k.leaves(rec) && (g == nil || !g.beyond(rec))
 }
 
 // leaves reports whether the task is overdue and left in the store, because its kind has its share of the backlog.
-func (k *keeper) leaves(rec *record) bool {
-	at, ok := k.cuts[rec.kind]
-	return ok && rec.due <= k.overdue.until && at.Before(rec.position())
+func (k *keeper) leaves(rec *task.Record) bool {
+	at, ok := k.cuts[rec.Kind]
+	return ok && rec.Due <= k.overdue.until && at.Before(rec.Position())
 }
 
 // fed reports whether the feeds have passed the position.
 func (k *keeper) fed(p engine.Position) bool {
-	if !k.started || p.Due == never {
+	if !k.started || p.Due == task.Never {
 		return false
 	}
 	if p.Due <= k.overdue.until {
@@ -446,7 +447,7 @@ func (k *keeper) getMany(ctx context.Context, keys []string) (map[string]view, e
 	return found, nil
 }
 
-func (k *keeper) view(rec *record) view { return k.running.view(rec) }
+func (k *keeper) view(rec *task.Record) view { return k.running.view(rec) }
 
 func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
@@ -577,13 +578,13 @@ func (k *keeper) next(after, n uint64) uint64 {
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched
-	for stored, err := range k.store.Due(engine.Position{Due: engine.None}, never) {
+	for stored, err := range k.store.Due(engine.Position{Due: engine.None}, task.Never) {
 		begun()
 		if err != nil {
 			_ = k.fail(err)
 			return
 		}
-		rec, err := decode(stored)
+		rec, err := task.Decode(stored)
 		if err != nil {
 			continue // what reads it later reports it
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a
@@ -36,7 +38,7 @@ type Run struct {
 	// one process and needs none.
 	Fence int64
 
-	rec  *record
+	rec  *task.Record
 	of   *kind
 	ends *runEnd
 }
@@ -84,7 +86,7 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: "+
 				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
-		k.attempts, k.least, k.most = uint64(attempts), least, most
+		k.policy.Attempts, k.policy.Least, k.policy.Most = uint64(attempts), least, most
 		return nil
 	}
 }
@@ -95,7 +97,7 @@ func WithMissed(m Missed) KindOption {
 		if m < MissedOnce || m > MissedAll {
 			return fmt.Errorf("durable: unknown policy %d for missed runs", m)
 		}
-		k.missed = m
+		k.policy.Missed = task.Missed(m)
 		return nil
 	}
 }
@@ -107,7 +109,7 @@ func WithMissed(m Missed) KindOption {
 // handler that ignores its context keeps its worker. The default is no bound. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.timeout = d
+		k.policy.Timeout = d
 		return positive("timeout", d)
 	}
 }
@@ -117,24 +119,18 @@ func WithTimeout(d time.Duration) KindOption {
 // task, or has been attempted, is made however old it is. The default is no bound. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.missedAge = d
+		k.policy.MissedAge = d
 		return positive("age of a missed run", d)
 	}
 }
 
 // A kind is what is known about the tasks of one kind.
 type kind struct {
-	handler     Handler
-	attempts    uint64
-	least, most time.Duration
-	missed      Missed
-	missedAge   time.Duration // 0 means no bound
-	timeout     time.Duration // of an attempt; 0 means none
-	version     int           // of the payloads that the handler takes; 0 is the first
-	upgrade     func(payload []byte, from int) ([]byte, error)
-	limit       Limit // on this scheduler
-	cluster     Limit // on all nodes
-	gate        *gate // nil if it has no limit
+	handler Handler
+	policy  task.Policy
+	limit   Limit // on this scheduler
+	cluster Limit // on all nodes
+	gate    *gate // nil if it has no limit
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
@@ -177,7 +173,7 @@ func (k *kind) took(d time.Duration) {
 }
 
 func newKind(h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{handler: h, attempts: 10, least: time.Second, most: 10 * time.Minute}
+	k := &kind{handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
 	if h == nil {
 		return nil, errNoHandler
 	}
@@ -210,11 +206,19 @@ func (k *kinds) get(name string) *kind {
 }
 
 // of returns the kind of the task, or nil if that has no handler here for its payload, or is paused.
-func (k *kinds) of(r *record) *kind {
+func (k *kinds) of(r *task.Record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if kind := k.named[r.kind]; kind != nil && kind.takes(r) && !k.paused.Has(r.kind) {
+	if kind := k.named[r.Kind]; kind != nil && kind.policy.Takes(r) && !k.paused.Has(r.Kind) {
 		return kind
+	}
+	return nil
+}
+
+// policy returns the policy of the task's kind, or nil where of returns nil.
+func (k *kinds) policy(r *task.Record) *task.Policy {
+	if kind := k.of(r); kind != nil {
+		return &kind.policy
 	}
 	return nil
 }
@@ -239,15 +243,12 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// takes reports whether the handler takes the version of the task's payload.
-func (k *kind) takes(r *record) bool { return r.version <= k.version }
-
 // gate returns the gate of the task's kind, or nil if that has no limit, or no handler here for the payload.
-func (k *kinds) gate(r *record) *gate {
+func (k *kinds) gate(r *task.Record) *gate {
 	if k.gates.Load() == nil {
 		return nil
 	}
-	if kind := k.get(r.kind); kind != nil && kind.takes(r) {
+	if kind := k.get(r.Kind); kind != nil && kind.policy.Takes(r) {
 		return kind.gate
 	}
 	return nil
@@ -282,14 +283,6 @@ func (k *kinds) unlimited() map[string]*kind {
 		}
 	}
 	return some
-}
-
-// classes returns the classes of the tasks that the handler takes.
-func (k *kind) classes(name string) (all []string) {
-	for version := range max(k.version, 1) {
-		all = append(all, class(name, version+1))
-	}
-	return all
 }
 
 // names returns the names of all kinds.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Whatever a node sees in addition to the nodes that take part, the parts of these are no more than the whole. When
@@ -96,13 +97,13 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
 	for i := range 3 * gateTasks {
 		group := fmt.Sprint(i)
-		one := &live{rec: &record{group: group, key: group, due: 1}}
+		one := &live{rec: &task.Record{Group: group, Key: group, Due: 1}}
 		s.add(one)
-		s.add(&live{rec: &record{group: group, key: group, due: 2}})
+		s.add(&live{rec: &task.Record{Group: group, Key: group, Due: 2}})
 		s.leave(0)
 		s.remove(one)
 	}
-	if len(s.of) > gateTasks || !s.beyond(&record{group: "x", key: "x", due: 2}) {
+	if len(s.of) > gateTasks || !s.beyond(&task.Record{Group: "x", Key: "x", Due: 2}) {
 		t.Errorf("%d groups", len(s.of))
 	}
 }
@@ -111,7 +112,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 func TestShares_readingsTakeTurns(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "a", "b", "c"} {
-		if s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}}); due%2 == 1 {
+		if s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
 			s.leave(0) // of a, and then of the rest
 		}
 	}
@@ -129,10 +130,10 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 // A reading moves the cuts that it has met to where it has come to. It moves none back, and none that was made
 // meanwhile, and lifts them at the end of what the feed has passed.
 func TestShares_readingMovesCuts(t *testing.T) {
-	task := func(group string, due int64) *live { return &live{rec: &record{group: group, key: "k", due: due}} }
+	taskOf := func(group string, due int64) *live { return &live{rec: &task.Record{Group: group, Key: "k", Due: due}} }
 	cut := func(s *shares, at map[string]int64) {
 		for group, due := range at {
-			s.add(task(group, 1))
+			s.add(taskOf(group, 1))
 			s.cutBefore(s.of[group], engine.Position{Due: due, Key: "k"})
 		}
 	}
@@ -143,13 +144,13 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	}{
 		{"begun", 20, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 19}},
 		{"beyond a cut", 70, map[string]int64{"before": 10, "a": 70, "further": 70, "far": 200, "full": 19}},
-		{"at the end", 100, map[string]int64{"before": 10, "a": never, "further": never, "far": 200, "full": 19}},
+		{"at the end", 100, map[string]int64{"before": 10, "a": task.Never, "further": task.Never, "far": 200, "full": 19}},
 	} {
 		s := newShares()
 		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
 		fed := engine.Position{Due: 100, Key: "k"}
 		r := s.readFor(s.of["a"], fed)
-		if s.beyond(task("further", 100).rec) || !s.beyond(task("before", 11).rec) || r.full() {
+		if s.beyond(taskOf("further", 100).rec) || !s.beyond(taskOf("before", 11).rec) || r.full() {
 			t.Errorf("%s: what is read is left, or what is not", c.name)
 		}
 		s.cutBefore(s.of["full"], engine.Position{Due: 19, Key: "k"})
@@ -167,9 +168,9 @@ func TestShares_readingMovesCuts(t *testing.T) {
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "b", "b", "a"} {
-		s.add(&live{rec: &record{group: group, key: "k", due: int64(due)}})
+		s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
 	}
-	if out := s.leave(10); out.rec.group != "a" {
-		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.group)
+	if out := s.leave(10); out.rec.Group != "a" {
+		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.Group)
 	}
 }

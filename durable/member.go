@@ -361,7 +361,7 @@ func (n *node) reconcile(t *term) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range known { // held at the question; so if it is not in the answer it is not held any more
-		if revisions[l.rec.key] != l.claim.revision && l.state.Load() == waits && n.held[l.rec.key] == l {
+		if revisions[l.rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.rec.Key] == l {
 			n.dropLocked(l)
 		}
 	}

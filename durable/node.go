@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/internal/recent"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -275,11 +276,11 @@ func (n *node) getMany(ctx context.Context, keys []string) (map[string]view, err
 }
 
 func (n *node) view(s engine.Stored, name func(engine.MemberID) string) (view, error) {
-	rec, err := decode(s.Record)
+	rec, err := task.Decode(s.Record)
 	if err != nil {
 		return view{}, err
 	}
-	running := s.Owner != 0 && s.Starts > 0 && s.Due != never
+	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
 	return view{rec: rec, running: running, started: s.Started, node: name(s.Owner), revision: s.Revision}, nil
 }
 

@@ -4,11 +4,10 @@ package durable
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
@@ -58,50 +57,25 @@ type verdict struct {
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// An outcome is how an attempt of a run has ended. The zero value is a success.
-type outcome struct {
-	failure string        // why it has failed, or empty
-	done    bool          // the handler has said by Complete that the run is complete,
-	note    string        // and this of it
-	park    bool          // it has failed, and there is to be no further attempt
-	wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
-}
-
-// failedFor returns the outcome of an attempt that the handler has not ended by returning.
-func failedFor(why string) outcome { return outcome{failure: why, wait: -1} }
-
 // judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
 // methods of the user's error may do as they like.
-func (e *runEnd) judge(err error) (o outcome) {
+func (e *runEnd) judge(err error) (o task.Outcome) {
 	if err == nil {
 		if note := e.note.Load(); note != nil {
-			return outcome{done: true, note: clip(*note)}
+			return task.Outcome{Done: true, Note: task.Clip(*note)}
 		}
-		return outcome{}
+		return task.Outcome{}
 	}
 	defer func() {
 		if recover() != nil {
-			o = failedFor(inexplicable)
+			o = task.FailedFor(inexplicable)
 		}
 	}()
-	o = failedFor(explain(err.Error))
+	o = task.FailedFor(explain(err.Error))
 	var v *verdict
 	if errors.As(err, &v) {
-		o.park, o.wait = v.park, v.wait
+		o.Park, o.Wait = v.park, v.wait
 	}
-	return o
-}
-
-// late returns the outcome of an attempt that took longer than its kind allows.
-func (o outcome) late(allowed, took time.Duration) outcome {
-	if o.done {
-		return o
-	}
-	if o.failure == "" {
-		o = failedFor("the handler returned nil")
-	}
-	o.failure = clip(fmt.Sprintf("timed out after %v, ended after %v: %s",
-		allowed, took.Round(time.Millisecond), o.failure))
 	return o
 }
 
@@ -115,18 +89,8 @@ func explain(say func() string) (said string) {
 			said = inexplicable
 		}
 	}()
-	if said = clip(say()); said == "" {
+	if said = task.Clip(say()); said == "" {
 		return "it failed, and does not say why"
 	}
 	return said
-}
-
-// clip returns as much of the text as is kept.
-func clip(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for n := min(len(text), maxFailure); ; n-- {
-		if n == len(text) || utf8.RuneStart(text[n]) {
-			return text[:n]
-		}
-	}
 }

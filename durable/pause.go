@@ -2,11 +2,7 @@
 
 package durable
 
-import (
-	"context"
-
-	"github.com/seed581295f1/timewheel/durable/engine"
-)
+import "context"
 
 // Pause keeps the task from running until [Scheduler.Resume]. It stays as it is, and in the store, whatever
 // becomes of the process. No run of it starts after Pause has returned nil. A run in progress is not
@@ -26,30 +22,4 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	v := &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey}
 	return stopped(s.below.do(ctx, v), "Resume", key)
-}
-
-// held returns the task paused.
-func (r *record) held() *record {
-	if r.paused != 0 {
-		return r
-	}
-	next := *r
-	next.paused, next.due = max(r.due, 1), pausedDue
-	return &next
-}
-
-// resumed returns the task due as before it was paused. of may be nil.
-func (r *record) resumed(of *kind, now int64) *record {
-	if r.paused == 0 {
-		return r
-	}
-	next := *r
-	next.due, next.paused = r.paused, 0
-	if of == nil || !next.skippable() {
-		return &next
-	}
-	if to := of.passesOver(next.due, now, next.due <= now); to != engine.None {
-		return next.skipped(to)
-	}
-	return &next
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Pauses are the kinds whose tasks do not run, on whatever node. See [Scheduler.PauseKind].
@@ -92,7 +93,7 @@ func checkKind(name string) error {
 		return fmt.Errorf("%w: kind is empty", ErrInvalidTask)
 	case len(name) > MaxKind:
 		return fmt.Errorf("%w: kind of %d bytes; %d are allowed", ErrInvalidTask, len(name), MaxKind)
-	case strings.Contains(name, classMark):
+	case strings.Contains(name, task.ClassMark):
 		return fmt.Errorf("%w: kind %q has the byte 0x1f, which separates the version of a payload", ErrInvalidTask, name)
 	}
 	return nil

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
@@ -73,46 +73,32 @@ func (t *Task) setJSON(payload any) (err error) {
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
 	return func(k *kind) error {
 		switch {
-		case version < 2 || version > mostVersion:
-			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, mostVersion)
+		case version < 2 || version > task.MostVersion:
+			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, task.MostVersion)
 		case upgrade == nil:
 			return errors.New("durable: upgrade is nil")
 		}
-		k.version, k.upgrade = version, upgrade
+		k.policy.Version, k.policy.Upgrade = version, upgrade
 		return nil
 	}
 }
 
-// mostVersion is the last version of a payload. A node claims each version by its name.
-const mostVersion = 1000
-
 // call calls the handler, with a payload of its version.
 func (k *kind) call(ctx context.Context, run Run) error {
-	if from := max(run.rec.version, 1); from < k.version {
+	if from := max(run.rec.Version, 1); from < k.policy.Version {
 		var err error
-		if run.Payload, err = k.upgrade(run.Payload, from); err != nil {
-			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.version, err))
+		if run.Payload, err = k.policy.Upgrade(run.Payload, from); err != nil {
+			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.policy.Version, err))
 		}
 	}
 	return k.handler(ctx, run)
 }
 
-// class is the kind of the task as an engine has it: with the version of the payload, if that is not the
-// first. Nodes claim by it, so that none claims a payload that is newer than its handler.
-func class(kind string, version int) string {
-	if version <= 1 {
-		return kind
-	}
-	return kind + classMark + strconv.Itoa(version)
-}
-
-const classMark = "\x1f"
-
 // byKind returns the counts of an engine, which counts by class, by kind.
 func byKind(classes []engine.KindCount) (kinds []KindCensus) {
 	of := make(map[string]int)
 	for _, c := range classes {
-		kind, _, _ := strings.Cut(c.Kind, classMark)
+		kind, _, _ := strings.Cut(c.Kind, task.ClassMark)
 		i, known := of[kind]
 		if !known {
 			i = len(kinds)

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // RemovePrefix removes the tasks whose key begins with prefix, each as [Scheduler.RemoveTask] does, and returns
@@ -18,7 +20,7 @@ import (
 // [Scheduler.Bulk] removes what a [Query] finds.
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
 	return s.eachPrefix(ctx, "RemovePrefix", prefix, func(v *view) *verb {
-		return &verb{what: toRemove, key: v.rec.key, size: MaxKey}
+		return &verb{what: toRemove, key: v.rec.Key, size: MaxKey}
 	})
 }
 
@@ -27,8 +29,8 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 // for a further call, which reschedules all of them again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
-		to := later(s.below.now(), max(d, 0))
-		return &verb{what: toMove, key: v.rec.key, to: to, found: v, size: v.rec.size()}
+		to := task.Later(s.below.now(), max(d, 0))
+		return &verb{what: toMove, key: v.rec.Key, to: to, found: v, size: v.rec.Size()}
 	})
 }
 
@@ -52,7 +54,7 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 				yield(Info{}, stopped(err, "AllPrefix", prefix))
 				return
 			}
-			if !strings.HasPrefix(found.rec.key, prefix) || !yield(found.info(s.below.now()), nil) {
+			if !strings.HasPrefix(found.rec.Key, prefix) || !yield(found.info(s.below.now()), nil) {
 				return
 			}
 		}

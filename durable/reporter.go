@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A reporter writes what the keeper has to say to the user's logger. A logger may block, and a hook of it may
@@ -74,14 +76,14 @@ func (r *reporter) note(add func(n *notices)) {
 }
 
 // parked notes tasks that were parked, the first of a cause at once.
-func (r *reporter) parked(recs ...*record) {
+func (r *reporter) parked(recs ...*task.Record) {
 	if len(recs) == 0 {
 		return
 	}
 	all := make([]parked, len(recs))
 	for i, rec := range recs {
-		failure := rec.failure()
-		all[i] = parked{parkCause: parkCause{rec.kind, groupText(failure)}, tasks: 1, key: rec.key, failure: failure}
+		failure := rec.Failure()
+		all[i] = parked{parkCause: parkCause{rec.Kind, groupText(failure)}, tasks: 1, key: rec.Key, failure: failure}
 	}
 	r.note(func(n *notices) {
 		for _, p := range all {

@@ -11,14 +11,16 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 type lineHook func(e *logrus.Entry)
 
 func (lineHook) Levels() []logrus.Level       { return logrus.AllLevels }
 func (h lineHook) Fire(e *logrus.Entry) error { h(e); return nil }
-func parkedRecord(kind, failure string) *record {
-	return &record{key: "k", kind: kind, failed: []failed{{text: failure}}}
+func parkedRecord(kind, failure string) *task.Record {
+	return &task.Record{Key: "k", Kind: kind, Failed: []task.Failure{{Text: failure}}}
 }
 
 // However many tasks are parked for however many causes, the lines are bounded, and count all tasks.
@@ -35,7 +37,7 @@ func TestReporter_parkedTasks_ofManyCauses(t *testing.T) {
 		}))
 		r := &reporter{log: log}
 		word := func(i int) string { return strings.Repeat("x", i) }
-		var batch []*record
+		var batch []*task.Record
 		for i := range 50 {
 			batch = append(batch, parkedRecord("batch", fmt.Sprint(i)))
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Restore adds all of the tasks or none, each as its record says: with the run that is next, its failed
@@ -16,19 +17,19 @@ import (
 //
 // The error is as that of AddTask. It wraps ErrCorrupt or ErrVersion if a record cannot be read.
 func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error {
-	recs := make([]*record, len(records))
+	recs := make([]*task.Record, len(records))
 	size := 0
 	for i, r := range records {
 		r.Data = bytes.Clone(r.Data)
-		rec, err := decode(r)
+		rec, err := task.Decode(r)
 		if err == nil {
-			err = rec.check()
+			err = checkRecord(rec)
 		}
 		if err != nil {
 			return err
 		}
 		recs[i] = rec
-		if size += rec.size(); size > MaxBatch {
+		if size += rec.Size(); size > MaxBatch {
 			return tooMuch()
 		}
 	}
@@ -38,15 +39,15 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 	return stopped(s.addRecords(ctx, recs, size, true), "Restore", "")
 }
 
-// check returns an error if no task can be what a whole record says.
-func (r *record) check() error {
-	t := Task{Key: r.key, Kind: r.kind, Payload: r.payload, At: firstTime, Interval: r.interval,
-		Cron: r.cron, Times: int(r.times), Trace: r.trace, Group: r.group}
+// checkRecord returns an error if no task can be what a whole record says.
+func checkRecord(r *task.Record) error {
+	t := Task{Key: r.Key, Kind: r.Kind, Payload: r.Payload, At: firstTime, Interval: r.Interval,
+		Cron: r.Cron, Times: int(r.Times), Trace: r.Trace, Group: r.Group}
 	if err := t.validate(); err != nil {
 		return err
 	}
-	if r.due < 0 {
-		return fmt.Errorf("%w: %q is due before 1970", ErrInvalidTask, r.key)
+	if r.Due < 0 {
+		return fmt.Errorf("%w: %q is due before 1970", ErrInvalidTask, r.Key)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
@@ -24,8 +26,8 @@ func (k *keeper) runTask(l *live) {
 		return
 	}
 	rec := l.rec
-	if rec.starts > 0 {
-		if rec = rec.interrupted(rec.starts, kind, k.now()); rec.due == never {
+	if rec.Starts > 0 {
+		if rec = rec.Interrupted(rec.Starts, &kind.policy, k.now()); rec.Due == task.Never {
 			kind.parked.Add(1)
 			k.conclude(l, rec, tally{parked: 1})
 			return
@@ -46,11 +48,11 @@ func (k *keeper) runTask(l *live) {
 	kind.starts(l)
 	began := time.Now()
 	k.count.start(l.rec, k.cfg.age(began))
-	if rec.due <= began.UnixNano()-int64(overdueAfter) {
+	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
 		kind.overdue.note(l.rec, began)
 	}
-	kind.attempt(h.context(k.ctx, began), began, rec.toRun(kind, 0, &h.ends), &k.cfg, func(o outcome, ended time.Time) *record {
-		next := rec.after(o, kind, ended.UnixNano(), rand.Float64())
+	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, &h.ends), &k.cfg, func(o task.Outcome, ended time.Time) *task.Record {
+		next := rec.After(o, &kind.policy, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next
 	})
@@ -66,15 +68,15 @@ func (k *kind) starts(l *live) {
 // attempt calls the handler, and then end with the outcome and the time. end returns what becomes of the task. It
 // is called whatever the handler does, and before the observers and the logger, which may do as they like, too.
 func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
-	end func(outcome, time.Time) *record,
+	end func(task.Outcome, time.Time) *task.Record,
 ) {
 	whole := ctx
-	if k.timeout > 0 {
+	if k.policy.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, k.timeout)
+		ctx, cancel = context.WithTimeout(ctx, k.policy.Timeout)
 		defer cancel()
 	}
-	o := failedFor("handler called runtime.Goexit") // unless it returns
+	o := task.FailedFor("handler called runtime.Goexit") // unless it returns
 	k.started.Add(1)
 	defer func() {
 		value := recover()
@@ -82,75 +84,67 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		took := ended.Sub(began)
 		k.took(took)
 		if value != nil {
-			o = failedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
+			o = task.FailedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		if k.timeout > 0 && took >= k.timeout { // the context may have been done before, for another reason
-			o = o.late(k.timeout, took)
+		if k.policy.Timeout > 0 && took >= k.policy.Timeout { // the context may have been done before, for another reason
+			o = o.Late(k.policy.Timeout, took)
 		}
 		parked := k.note(o, end(o, ended))
-		cancelled := o.failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
+		cancelled := o.Failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
 		if cancelled {
 			k.cancelled.Add(1)
 		}
 		if len(cfg.observers) > 0 {
 			a := Attempt{
-				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: run.rec.attemptDue(),
-				Started: began, Ended: ended, Failure: o.failure, Note: o.note, Parked: parked,
+				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
+				Started: began, Ended: ended, Failure: o.Failure, Note: o.Note, Parked: parked,
 				Cancelled: cancelled,
 			}
 			for _, observe := range cfg.observers {
 				observe(a)
 			}
 		}
-		if o.note != "" {
-			cfg.log.WithField("task", run.Key).WithField("note", o.note).Info("durable: a run is done")
+		if o.Note != "" {
+			cfg.log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
 		}
 		if value != nil {
 			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
-				Error("durable: " + o.failure)
+				Error("durable: " + o.Failure)
 		}
 	}()
 	o = run.ends.judge(k.call(ctx, run))
 }
 
 // note counts an attempt, and reports whether the task is parked after it.
-func (k *kind) note(o outcome, next *record) (parked bool) {
-	if o.failure == "" {
+func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
+	if o.Failure == "" {
 		k.succeeded.Add(1)
 	} else {
 		k.failed.Add(1)
 	}
-	if parked = next != nil && next.due == never; parked {
+	if parked = next != nil && next.Due == task.Never; parked {
 		k.parked.Add(1)
 	}
 	return parked
 }
 
-// attemptDue returns when the attempt was due: the run, or after a failure the attempt.
-func (r *record) attemptDue() time.Time {
-	if r.failing() {
-		return time.Unix(0, r.due)
-	}
-	return time.Unix(0, r.grid)
-}
-
-func (r *record) toRun(of *kind, fence int64, ends *runEnd) Run {
-	times := int(r.times)
+func (k *kind) toRun(r *task.Record, fence int64, ends *runEnd) Run {
+	times := int(r.Times)
 	if times != Forever {
 		times--
 	}
 	return Run{
-		Token:   r.token(),
-		Kind:    r.kind,
-		Payload: r.payload,
-		Due:     time.Unix(0, r.grid),
+		Token:   Token(r.Token()),
+		Kind:    r.Kind,
+		Payload: r.Payload,
+		Due:     time.Unix(0, r.Grid),
 		Times:   times,
-		Attempt: int(r.attempts) + 1,
-		Missed:  r.missed,
-		Trace:   r.trace,
+		Attempt: int(r.Attempts) + 1,
+		Missed:  r.Missed,
+		Trace:   r.Trace,
 		Fence:   fence,
 		rec:     r,
-		of:      of,
+		of:      k,
 		ends:    ends,
 	}
 }
@@ -159,7 +153,7 @@ func (r *record) toRun(of *kind, fence int64, ends *runEnd) Run {
 // by then. It undoes the count of its start, if it was counted.
 func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
-		key := l.rec.key
+		key := l.rec.Key
 		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
@@ -186,12 +180,12 @@ func (k *keeper) leave(l *live, counted bool) {
 // process, what ran before it has been acknowledged, apart from what was running and the last commits. So
 // after the next start that run is one of the first.
 func (k *keeper) countStart(l *live) bool {
-	err := k.ask(k.ctx, op{size: l.rec.size(), do: func(g *group) error {
-		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
+	err := k.ask(k.ctx, op{size: l.rec.Size(), do: func(g *group) error {
+		if k.live[l.rec.Key] != l || g.touched(l.rec.Key) != nil {
 			return errGone
 		}
 		next := *l.rec
-		next.starts++
+		next.Starts++
 		g.mark(l.rec, &next)
 		return nil
 	}})
@@ -211,16 +205,16 @@ var errGone = errors.New("durable: the task is gone")
 
 // conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
 // durable the task counts as running, and has no other run.
-func (k *keeper) conclude(l *live, next *record, t tally) {
-	_ = k.post(op{size: l.rec.size(), do: func(g *group) error {
-		if k.live[l.rec.key] != l || g.touched(l.rec.key) != nil {
+func (k *keeper) conclude(l *live, next *task.Record, t tally) {
+	_ = k.post(op{size: l.rec.Size(), do: func(g *group) error {
+		if k.live[l.rec.Key] != l || g.touched(l.rec.Key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		g.tally.add(t)
 		if t.parked > 0 {
 			g.parked = append(g.parked, next)
 		}
-		g.put(l.rec.key, l.rec, next)
+		g.put(l.rec.Key, l.rec, next)
 		return nil
 	}})
 }

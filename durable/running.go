@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // running is which tasks of a keeper are running, for those who ask: the keeper itself has its map live. A task
@@ -25,7 +27,7 @@ func (r *running) add(l *live) bool {
 	if r.of == nil {
 		r.of = make(map[string]*live)
 	}
-	r.of[l.rec.key] = l
+	r.of[l.rec.Key] = l
 	return true
 }
 
@@ -37,19 +39,19 @@ func (r *running) remove(l *live) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.over = true
-	if r.of[l.rec.key] == l {
-		delete(r.of, l.rec.key)
+	if r.of[l.rec.Key] == l {
+		delete(r.of, l.rec.Key)
 	}
 }
 
 // has reports whether the run of the task is running.
-func (r *running) has(rec *record) bool { return r.view(rec).running }
+func (r *running) has(rec *task.Record) bool { return r.view(rec).running }
 
 // view returns the task as it is with its run, if that is running.
-func (r *running) view(rec *record) view {
+func (r *running) view(rec *task.Record) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.of[rec.key]; l != nil && l.rec.token() == rec.token() {
+	if l := r.of[rec.Key]; l != nil && l.rec.Token() == rec.Token() {
 		return view{rec: rec, running: true, started: l.started()}
 	}
 	return view{rec: rec}
@@ -68,9 +70,9 @@ func (r *running) list() []view {
 
 // yieldFrom yields the tasks whose key is not less than from, in order of the key.
 func yieldFrom(all []view, from string, yield func(view, error) bool) {
-	slices.SortFunc(all, func(a, b view) int { return strings.Compare(a.rec.key, b.rec.key) })
+	slices.SortFunc(all, func(a, b view) int { return strings.Compare(a.rec.Key, b.rec.Key) })
 	for _, v := range all {
-		if v.rec.key >= from && !yield(v, nil) {
+		if v.rec.Key >= from && !yield(v, nil) {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -188,18 +189,18 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	key := recs[0].key
+	key := recs[0].Key
 	return stopped(s.addRecords(ctx, recs, size, false), "AddTask", key)
 }
 
 // addRecords adds all of the records or none. If they are numbered, they keep their generations.
-func (s *Scheduler) addRecords(ctx context.Context, recs []*record, size int, numbered bool) error {
+func (s *Scheduler) addRecords(ctx context.Context, recs []*task.Record, size int, numbered bool) error {
 	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
 	return s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: numbered, twice: twice, size: size})
 }
 
 // distinct returns the first of the records of each key, and the keys that have more than one.
-func distinct(recs []*record) (first []*record, twice map[string]bool) {
+func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool) {
 	if len(recs) == 1 {
 		return recs, nil
 	}
@@ -207,14 +208,14 @@ func distinct(recs []*record) (first []*record, twice map[string]bool) {
 	first = recs[:0]
 	for _, rec := range recs {
 		before := len(seen)
-		if seen[rec.key] = struct{}{}; len(seen) > before {
+		if seen[rec.Key] = struct{}{}; len(seen) > before {
 			first = append(first, rec)
 			continue
 		}
 		if twice == nil {
 			twice = make(map[string]bool)
 		}
-		twice[rec.key] = true
+		twice[rec.Key] = true
 	}
 	return first, twice
 }
@@ -230,9 +231,9 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 }
 
 // records returns the tasks as they are kept, without a generation, and how many bytes they will take.
-func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) {
+func (s *Scheduler) records(tasks []Task) (recs []*task.Record, size int, err error) {
 	now := s.below.now()
-	recs = make([]*record, len(tasks))
+	recs = make([]*task.Record, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
 		if err := t.validate(); err != nil {
@@ -244,9 +245,9 @@ func (s *Scheduler) records(tasks []Task) (recs []*record, size int, err error) 
 		}
 		recs[i] = t.record(now)
 		if t.PayloadVersion == 0 {
-			recs[i].version = kind.version
+			recs[i].Version = kind.policy.Version
 		}
-		if size += recs[i].size(); size > MaxBatch {
+		if size += recs[i].Size(); size > MaxBatch {
 			return nil, 0, tooMuch()
 		}
 	}
@@ -268,7 +269,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // progress is not interrupted, but its result no longer counts, and the next may begin before its end.
 // Reschedule makes a parked task run again, with all of its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
-	to := later(s.below.now(), max(d, 0))
+	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)
 }
 
@@ -311,7 +312,7 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 // error ends the walk, and so does Shutdown.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for found, err := range s.walk(ctx, ctx, stretch{after: engine.Position{Due: engine.None}, until: never}) {
+		for found, err := range s.walk(ctx, ctx, stretch{after: engine.Position{Due: engine.None}, until: task.Never}) {
 			if err != nil {
 				yield(Info{}, stopped(err, "All", ""))
 				return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/google/btree"
 )
@@ -54,7 +55,7 @@ type share struct {
 }
 
 // uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
-var uncut = end(never)
+var uncut = end(task.Never)
 
 // gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
 const gateAhead = 100 * time.Millisecond
@@ -84,11 +85,11 @@ func (s *shares) change(of *share, f func()) {
 
 // add reports false if it has replaced one of the same position.
 func (s *shares) add(l *live) bool {
-	of := s.of[l.rec.group]
+	of := s.of[l.rec.Group]
 	if of == nil {
 		s.reads++
 		of = &share{
-			group: l.rec.group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads, cut: uncut,
+			group: l.rec.Group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads, cut: uncut,
 		}
 		s.of[of.group] = of
 	}
@@ -101,7 +102,7 @@ func (s *shares) add(l *live) bool {
 // remove takes out a live that is in.
 func (s *shares) remove(l *live) {
 	s.all.Delete(l)
-	of := s.of[l.rec.group]
+	of := s.of[l.rec.Group]
 	s.change(of, func() { of.held.Delete(l) })
 }
 
@@ -126,35 +127,35 @@ func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) 
 // hasAfter reports whether a task is due only after that time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
-	return ok && last.rec.due > due
+	return ok && last.rec.Due > due
 }
 
 // isCut reports whether anything is left to the store.
 func (s *shares) isCut() bool { return s.cuts > 0 }
 
 // beyond reports whether the task is left to the store.
-func (s *shares) beyond(rec *record) bool {
-	p, of := rec.position(), s.of[rec.group]
+func (s *shares) beyond(rec *task.Record) bool {
+	p, of := rec.Position(), s.of[rec.Group]
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
 // leave takes out the task that is to be left to the store, and cuts before it. There is one.
 func (s *shares) leave(now int64) *live {
-	ahead := later(now, gateAhead)
+	ahead := task.Later(now, gateAhead)
 	of, _ := s.bySize.Max()
 	if s.last.held.Len() == of.held.Len() {
 		of = s.last // else groups of one size would displace each other
 	}
 	out, _ := of.held.Max()
-	if of.held.Len() == 1 || out.rec.due <= ahead && s.hasAfter(ahead) {
+	if of.held.Len() == 1 || out.rec.Due <= ahead && s.hasAfter(ahead) {
 		out, _ = s.all.Max()
-		of = s.of[out.rec.group]
+		of = s.of[out.rec.Group]
 	}
 	s.remove(out)
 	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= gateTasks {
 		of = &s.rest
 	}
-	s.cutBefore(of, out.rec.position())
+	s.cutBefore(of, out.rec.Position())
 	return out
 }
 
@@ -187,7 +188,7 @@ func (s *shares) lacks(group string) bool {
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
 func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading, again time.Duration) {
-	soon, ahead := later(now, gateAhead/2), later(now, gateAhead)
+	soon, ahead := task.Later(now, gateAhead/2), task.Later(now, gateAhead)
 	spare, most := s.hasAfter(ahead), s.most()
 	again = forever
 	of, until := s.needs(func(of *share) bool {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Stats are the accounts of a scheduler: first the present numbers, and then what it has counted since New.
@@ -162,10 +164,10 @@ type counter struct {
 }
 
 // start counts a call of the handler, at that age of the scheduler.
-func (c *counter) start(rec *record, age int64) {
+func (c *counter) start(rec *task.Record, age int64) {
 	c.lastStart.Store(max(age, 1))
 	c.started.Add(1)
-	if rec.attempts > 0 {
+	if rec.Attempts > 0 {
 		c.retried.Add(1)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/timewheel"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // Forever is the Times of a task that runs until it is removed.
@@ -78,9 +80,6 @@ type Task struct {
 	PayloadVersion int
 }
 
-// latest is the last instant at which a task can be due.
-const latest = pausedDue - 1
-
 func (t *Task) validate() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
@@ -101,8 +100,8 @@ func (t *Task) validate() error {
 		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
 	case len(t.Group) > MaxGroup:
 		return invalid("group of %q has %d bytes; %d are allowed", t.Key, len(t.Group), MaxGroup)
-	case t.PayloadVersion < 0 || t.PayloadVersion > mostVersion:
-		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, mostVersion)
+	case t.PayloadVersion < 0 || t.PayloadVersion > task.MostVersion:
+		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, task.MostVersion)
 	case t.Interval < 0 || t.Delay < 0:
 		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
 	case t.MaxDelay < 0, t.MaxDelay > 0 && (t.Delay == 0 || t.Delay > t.MaxDelay):
@@ -117,32 +116,32 @@ func (t *Task) validate() error {
 		return invalid("%q has both Interval and Cron", t.Key)
 	case t.Interval == 0 && t.Cron == "" && (t.Times == Forever || t.Times > 1):
 		return invalid("%q is to run more than once and has no Interval or Cron", t.Key)
-	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(lastTime)):
+	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(task.LastTime)):
 		const form = time.RFC3339
 		return invalid("at %s of %q is not between %s and %s", t.At.UTC().Format(form), t.Key,
-			firstTime.UTC().Format(form), lastTime.UTC().Format(form))
+			firstTime.UTC().Format(form), task.LastTime.UTC().Format(form))
 	}
 	if t.Cron != "" {
-		if _, err := parseCalendar(t.Cron); err != nil {
+		if _, err := parseCron(t.Cron); err != nil {
 			return invalid("%q: %v", t.Key, err)
 		}
 	}
 	return nil
 }
 
-var firstTime, lastTime = time.Unix(0, 0), time.Unix(0, latest)
+var firstTime = time.Unix(0, 0)
 
 // due returns when the first run is due, if the task is added now.
 func (t *Task) due(now int64, shift time.Duration) int64 {
 	switch {
 	case !t.At.IsZero():
-		return later(t.At.UnixNano(), shift)
+		return task.Later(t.At.UnixNano(), shift)
 	case t.Delay > 0:
-		return later(later(now, t.Delay), shift)
+		return task.Later(task.Later(now, t.Delay), shift)
 	case t.Cron != "":
-		return nextOf(t.Cron, now, shift)
+		return task.NextOf(t.Cron, now, shift)
 	default:
-		return later(later(now, t.Interval), shift)
+		return task.Later(task.Later(now, t.Interval), shift)
 	}
 }
 
@@ -156,40 +155,32 @@ func (t *Task) shift() time.Duration {
 }
 
 // record returns the task as it is kept, if it is added now, without a generation.
-func (t *Task) record(now int64) *record {
+func (t *Task) record(now int64) *task.Record {
 	shift := t.shift()
 	due := t.due(now, shift)
-	r := &record{
-		key: t.Key, kind: t.Kind, payload: append([]byte(nil), t.Payload...),
-		interval: t.Interval, cron: t.Cron, times: int64(t.Times), grid: due, due: max(due, now),
-		trace: t.Trace, group: t.Group,
+	r := &task.Record{
+		Key: t.Key, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
+		Interval: t.Interval, Cron: t.Cron, Times: int64(t.Times), Grid: due, Due: max(due, now),
+		Trace: t.Trace, Group: t.Group,
 	}
 	if t.Cron != "" {
-		r.shift = shift
+		r.Shift = shift
 	}
 	if t.MaxDelay > 0 {
-		r.deadline = later(now, t.MaxDelay)
-		r.grid = min(r.grid, r.deadline)
-		r.due = r.grid
+		r.Deadline = task.Later(now, t.MaxDelay)
+		r.Grid = min(r.Grid, r.Deadline)
+		r.Due = r.Grid
 	}
 	if t.PayloadVersion > 1 {
-		r.version = t.PayloadVersion
+		r.Version = t.PayloadVersion
 	}
 	switch {
 	case t.Times == 0 && t.Cron != "":
-		r.times = Forever
+		r.Times = Forever
 	case t.Times == 0:
-		r.times = 1
+		r.Times = 1
 	}
 	return r
-}
-
-// later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
-func later(t int64, d time.Duration) int64 {
-	if t > 0 && int64(d) > latest-t {
-		return latest
-	}
-	return t + int64(d)
 }
 
 // Info is one task, as it was at the call.

@@ -27,8 +27,8 @@ func newTurns(by func(*live) string) turns {
 	return turns{by: by, of: make(map[string]*turn), line: list.New(), free: btree.NewFreeListG[*live](32)}
 }
 
-func groupOf(l *live) string { return l.rec.group }
-func kindOf(l *live) string  { return l.rec.kind }
+func groupOf(l *live) string { return l.rec.Group }
+func kindOf(l *live) string  { return l.rec.Kind }
 
 func (t *turns) add(l *live) {
 	name := t.by(l)
@@ -39,8 +39,8 @@ func (t *turns) add(l *live) {
 		t.of[name] = group
 	}
 	old, had := group.lives.ReplaceOrInsert(l)
-	if group.size += l.rec.size(); had {
-		group.size -= old.rec.size()
+	if group.size += l.rec.Size(); had {
+		group.size -= old.rec.Size()
 	} else {
 		t.n++
 	}
@@ -57,7 +57,7 @@ func (t *turns) remove(l *live) bool {
 		return false
 	}
 	group.lives.Delete(l)
-	group.size -= l.rec.size()
+	group.size -= l.rec.Size()
 	if t.n--; group.lives.Len() == 0 {
 		delete(t.of, name)
 		t.line.Remove(group.at)

@@ -8,12 +8,12 @@ import (
 	"iter"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of a [engine.Store],
-// and the node, which is one of many over an [engine.Engine]. What a task is and what becomes of it is the same for
-// both (record.go, transition.go, kind.go). They differ in how a change becomes durable, and in who may start a
-// run.
+// and the node, which is one of many over an [engine.Engine]. What a task is and how it changes is the same for both
+// (package internal/task). They differ in how a change becomes durable, and in who may start a run.
 type backend interface {
 	now() int64                                                    // what delays count from, in nanoseconds since 1970
 	do(ctx context.Context, v *verb) error                         // returns when the verb is durable, or refused
@@ -54,7 +54,7 @@ type backend interface {
 // A verb is what a caller asks for, as data: the keeper does it within a group, a node within a batch.
 type verb struct {
 	what     what
-	records  []*record       // to add, with different keys, or the one to set; without generations
+	records  []*task.Record  // to add, with different keys, or the one to set; without generations
 	numbered bool            // the records have generations, and keep them
 	twice    map[string]bool // the keys to add that the caller gave more than once
 	key      string          // of the task to remove or to move
@@ -103,34 +103,34 @@ func (v *verb) apply(g *group) error {
 }
 
 // change returns the task as it is after a verb that moves, pauses or resumes it.
-func (v *verb) change(old *record) *record {
+func (v *verb) change(old *task.Record) *task.Record {
 	switch v.what {
 	case toPause:
-		return old.held()
+		return old.Held()
 	case toResume:
-		return old.resumed(v.kinds.of(old), v.to)
+		return old.Resumed(v.kinds.policy(old), v.to)
 	}
-	return old.moved(v.to)
+	return old.Moved(v.to)
 }
 
 // fits reports whether the task, which may be nil, is the one that the verb is for. One of many tasks must be
 // the same run still. If it is paused it is only removed or resumed.
-func (v *verb) fits(old *record) bool {
+func (v *verb) fits(old *task.Record) bool {
 	if old == nil || !v.same {
 		return old != nil
 	}
-	return v.found.rec.token() == old.token() && (v.what == toRemove || (old.paused != 0) == (v.what == toResume))
+	return v.found.rec.Token() == old.Token() && (v.what == toRemove || (old.Paused != 0) == (v.what == toResume))
 }
 
 func (v *verb) add(g *group) error {
 	var taken []string
 	for _, rec := range v.records {
-		old, err := g.find(rec.key)
+		old, err := g.find(rec.Key)
 		if err != nil {
 			return err
 		}
-		if old != nil || v.twice[rec.key] {
-			taken = append(taken, rec.key)
+		if old != nil || v.twice[rec.Key] {
+			taken = append(taken, rec.Key)
 		}
 	}
 	if taken != nil {
@@ -144,22 +144,22 @@ func (v *verb) add(g *group) error {
 
 func (v *verb) set(g *group) error {
 	rec := v.records[0]
-	old, err := g.find(rec.key)
+	old, err := g.find(rec.Key)
 	if err != nil {
 		return err
 	}
-	if rec.deadline != 0 && old != nil {
-		rec = rec.following(old, g.k.running.has(old), g.k.now())
+	if rec.Deadline != 0 && old != nil {
+		rec = rec.Following(old, g.k.running.has(old), g.k.now())
 		v.records[0] = rec
 	}
 	var before uint64
 	if old != nil {
 		g.tally.removed++
-		before = old.generation
+		before = old.Generation
 	}
 	g.tally.added++
 	v.number(g.k.next(before, 1))
-	g.put(rec.key, old, rec)
+	g.put(rec.Key, old, rec)
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (v *verb) number(first uint64) {
 		return
 	}
 	for i, rec := range v.records {
-		rec.generation = first + uint64(i)
+		rec.Generation = first + uint64(i)
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A view is a task as a question finds it.
 type view struct {
-	rec      *record
+	rec      *task.Record
 	running  bool
 	started  int64  // when the handler was called that is running, or its start was confirmed; 0 if that is unknown
 	node     string // that holds it; empty if none does
@@ -21,16 +22,66 @@ func (v view) state(now int64) State {
 	if v.running {
 		return Running
 	}
-	return v.rec.state(now)
+	return stateOf(v.rec, now)
 }
 
 func (v view) info(now int64) Info {
-	i := v.rec.info(now)
+	i := infoOf(v.rec, now)
 	i.State, i.Node = v.state(now), v.node
 	if v.running && v.started > 0 {
 		i.Started = time.Unix(0, v.started)
 	}
 	return i
+}
+
+// stateOf returns where the task stands at that time, if it is not running.
+func stateOf(r *task.Record, now int64) State {
+	switch {
+	case r.Due == task.Never:
+		return Parked
+	case r.Paused != 0:
+		return Paused
+	case r.Due <= now:
+		return Waiting
+	case r.Failing():
+		return Retrying
+	}
+	return Scheduled
+}
+
+// infoOf returns the task as it is at that time, if it is not running.
+func infoOf(r *task.Record, now int64) Info {
+	i := Info{
+		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
+		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
+		Parked: r.Due == task.Never, Failure: r.Failure(), Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
+		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift,
+	}
+	if r.Deadline != 0 {
+		i.Deadline = time.Unix(0, r.Deadline)
+	}
+	if !i.Parked && r.Paused == 0 {
+		i.Next = time.Unix(0, r.Due)
+	}
+	for _, f := range r.Failed {
+		failure := Failure{Text: f.Text}
+		if f.At != 0 {
+			failure.At = time.Unix(0, f.At)
+		}
+		i.Failed = append(i.Failed, failure)
+	}
+	return i
+}
+
+// InfoOf returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
+// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
+// repair a store.
+func InfoOf(r engine.Record) (Info, error) {
+	rec, err := task.Decode(r)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(rec, time.Now().UnixNano()), nil
 }
 
 // A stretch is a part of one of the orders in which the tasks are kept.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // ErrCancelled is the cause of the context of a run that [Scheduler.Cancel] has cancelled.
@@ -78,7 +80,7 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 // cancelAll cancels the runs of the tasks that the query finds. It returns how many there were.
 func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	none := q.State != AnyState && q.State != Running ||
-		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Group) > MaxGroup || len(q.Failure) > maxFailure // and a question has no room for it
+		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Group) > MaxGroup || len(q.Failure) > task.MaxFailure // and a question has no room for it
 	if err := ctx.Err(); err != nil || none {
 		return 0, err
 	}
@@ -105,9 +107,9 @@ type filter struct {
 }
 
 // about returns which tasks a question is about.
-func (q question) about() func(*record) bool {
+func (q question) about() func(*task.Record) bool {
 	if q.All == nil {
-		return func(r *record) bool { return r.key == string(q.Key) }
+		return func(r *task.Record) bool { return r.Key == string(q.Key) }
 	}
 	return Query{
 		Repeating: q.All.Repeating, Prefix: string(q.All.Prefix), Kind: string(q.All.Kind), Group: string(q.All.Group),
@@ -134,7 +136,7 @@ func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	if running == nil {
 		return reply{Ran: ran}
 	}
-	return reply{Ran: ran, Running: true, Generation: running.of.rec.generation, Seq: running.of.rec.seq}
+	return reply{Ran: ran, Running: true, Generation: running.of.rec.Generation, Seq: running.of.rec.Seq}
 }
 
 func (k *keeper) inquire(ctx context.Context, q question) (runs int, err error) {

@@ -119,8 +119,8 @@ func (b *backlog) oldest() int64 {
 	defer b.mu.Unlock()
 	for _, of := range b.queue.of {
 		first, _ := of.lives.Min()
-		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == engine.None || first.rec.due < due) {
-			due = first.rec.due
+		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == engine.None || first.rec.Due < due) {
+			due = first.rec.Due
 		}
 	}
 	return due
@@ -176,7 +176,7 @@ func (n *node) firstFree() int64 {
 		}
 		kind := n.kinds.of(v.rec)
 		if v.node == "" && kind != nil && (kind.gate == nil || !kind.gate.isFull()) {
-			return v.rec.due
+			return v.rec.Due
 		}
 	}
 	return engine.None

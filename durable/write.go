@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // An engine whose users have transactions of their own makes its writes of these: NewWrite adds a task,
@@ -14,24 +15,24 @@ import (
 // NewWrite returns the write that adds the task, if no task has its key, as [Scheduler.AddTask] does. Delays
 // count from now, the engine's time. The error wraps ErrInvalidTask. The kind need not have a handler in this
 // process.
-func NewWrite(task Task, now int64) (engine.Write, error) {
-	if err := task.validate(); err != nil {
+func NewWrite(t Task, now int64) (engine.Write, error) {
+	if err := t.validate(); err != nil {
 		return engine.Write{}, err
 	}
-	rec := task.record(now)
-	rec.generation = generationAt(now, rand.Uint64())
-	return rec.write(engine.IfAbsent, 0), nil
+	rec := t.record(now)
+	rec.Generation = generationAt(now, rand.Uint64())
+	return rec.Write(engine.IfAbsent, 0), nil
 }
 
 // Rescheduled returns the write that makes the next run of the task due at that time of the engine, as
 // [Scheduler.Reschedule] does. It is done if the task is unchanged. A time before 1970 counts as
 // 1970. An error wraps ErrCorrupt or ErrVersion.
 func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
-	rec, err := decode(s.Record)
+	rec, err := task.Decode(s.Record)
 	if err != nil {
 		return engine.Write{}, err
 	}
-	return rec.moved(min(max(to, 0), latest)).write(engine.IfUnchanged, s.Revision), nil
+	return rec.Moved(min(max(to, 0), task.Latest)).Write(engine.IfUnchanged, s.Revision), nil
 }
 
 // Completion returns the write that completes the run at the engine's time now, as when its handler returns
@@ -42,21 +43,15 @@ func (r Run) Completion(now int64) engine.Write {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
 	}
 	r.ends.written.Store(true)
-	return completion(r.rec.after(r.ends.judge(nil), r.of, now, 0), r.rec, r.Fence)
+	return completion(r.rec.After(r.ends.judge(nil), &r.of.policy, now, 0), r.rec, r.Fence)
 }
 
 // completion returns the write of what has become of the task, which is nil if that was its end.
-func completion(next, was *record, fence int64) engine.Write {
+func completion(next, was *task.Record, fence int64) engine.Write {
 	if next == nil {
-		return engine.Write{Record: engine.Record{Key: was.key}, If: engine.IfUnchanged, Revision: fence}
+		return engine.Write{Record: engine.Record{Key: was.Key}, If: engine.IfUnchanged, Revision: fence}
 	}
-	return next.write(engine.IfUnchanged, fence)
-}
-
-// write returns the write that puts the record.
-func (r *record) write(on engine.Condition, revision int64) engine.Write {
-	return engine.Write{Record: engine.Record{Key: r.key, Due: r.due, Data: r.encode()}, Kind: class(r.kind, r.version), Group: r.group,
-		If: on, Revision: revision, Failing: r.failing()}
+	return next.Write(engine.IfUnchanged, fence)
 }
 
 // generationBits is how many of the last bits of a generation are no time. They keep apart what is added within

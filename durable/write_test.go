@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 func TestNewWrite(t *testing.T) {
@@ -19,32 +20,32 @@ func TestNewWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		task Task
 		due  int64
-		want record
+		want task.Record
 	}{
 		"delay": {Task{Key: "k", Kind: "x", Delay: 5, Payload: []byte("p")}, now + 5,
-			record{payload: []byte("p"), times: 1, grid: now + 5}},
+			task.Record{Payload: []byte("p"), Times: 1, Grid: now + 5}},
 		"interval": {Task{Key: "k", Kind: "x", Interval: 7, Times: 3}, now + 7,
-			record{times: 3, interval: 7, grid: now + 7}},
+			task.Record{Times: 3, Interval: 7, Grid: now + 7}},
 		"delay, then interval": {Task{Key: "k", Kind: "x", Interval: 7, Delay: 1, Times: Forever}, now + 1,
-			record{times: Forever, interval: 7, grid: now + 1}},
-		"at":              {Task{Key: "k", Kind: "x", At: at(now + 9)}, now + 9, record{times: 1, grid: now + 9}},
-		"at, in the past": {Task{Key: "k", Kind: "x", At: at(5)}, now, record{times: 1, grid: 5}},
-		"beyond all time": {Task{Key: "k", Kind: "x", Delay: math.MaxInt64}, latest, record{times: 1, grid: latest}},
+			task.Record{Times: Forever, Interval: 7, Grid: now + 1}},
+		"at":              {Task{Key: "k", Kind: "x", At: at(now + 9)}, now + 9, task.Record{Times: 1, Grid: now + 9}},
+		"at, in the past": {Task{Key: "k", Kind: "x", At: at(5)}, now, task.Record{Times: 1, Grid: 5}},
+		"beyond all time": {Task{Key: "k", Kind: "x", Delay: math.MaxInt64}, task.Latest, task.Record{Times: 1, Grid: task.Latest}},
 	} {
 		w, err := NewWrite(c.task, now)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got, err := decode(w.Record)
+		got, err := task.Decode(w.Record)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if since := got.generation - uint64(now); since > 1<<generationBits && -since > 1<<generationBits {
-			t.Errorf("%s: the generation %d is far from %d", name, got.generation, now)
+		if since := got.Generation - uint64(now); since > 1<<generationBits && -since > 1<<generationBits {
+			t.Errorf("%s: the generation %d is far from %d", name, got.Generation, now)
 		}
-		c.want.key, c.want.kind, c.want.due, c.want.generation = "k", "x", c.due, got.generation
+		c.want.Key, c.want.Kind, c.want.Due, c.want.Generation = "k", "x", c.due, got.Generation
 		if fmt.Sprint(*got) != fmt.Sprint(c.want) || w.Key != "k" || w.Kind != "x" || w.Due != c.due ||
 			w.If != engine.IfAbsent || w.Hold {
 			t.Errorf("%s: got %+v of %+v, want %+v", name, *got, w, c.want)
@@ -61,12 +62,12 @@ func TestNewWrite(t *testing.T) {
 
 // With the interval 10, run 7 was due at 100 and has failed once.
 func TestRun_completion(t *testing.T) {
-	rec := &record{key: "k", kind: "x", times: 3, interval: 10, seq: 7, grid: 100, due: 101, attempts: 1,
-		failed: []failed{{text: "why"}}}
+	rec := &task.Record{Key: "k", Kind: "x", Times: 3, Interval: 10, Seq: 7, Grid: 100, Due: 101, Attempts: 1,
+		Failed: []task.Failure{{Text: "why"}}}
 	last := *rec
-	last.times = 1
+	last.Times = 1
 	for name, c := range map[string]struct {
-		rec    *record
+		rec    *task.Record
 		missed Missed
 		now    int64
 		want   string // times, seq, grid, attempts, missed
@@ -76,15 +77,15 @@ func TestRun_completion(t *testing.T) {
 		"long after, all": {rec, MissedAll, 145, "2 8 110 0 0"},
 		"the last":        {&last, MissedOnce, 105, ""},
 	} {
-		w := c.rec.toRun(&kind{attempts: 3, missed: c.missed}, 42, new(runEnd)).Completion(c.now)
+		w := (&kind{policy: task.Policy{Attempts: 3, Missed: task.Missed(c.missed)}}).toRun(c.rec, 42, new(runEnd)).Completion(c.now)
 		got := ""
 		if w.Data != nil {
-			next, err := decode(w.Record)
-			if err != nil || next.due != next.grid || w.Kind != "x" || next.failed != nil {
+			next, err := task.Decode(w.Record)
+			if err != nil || next.Due != next.Grid || w.Kind != "x" || next.Failed != nil {
 				t.Errorf("%s: %+v, %v", name, w, err)
 				continue
 			}
-			got = fmt.Sprint(next.times, next.seq, next.grid, next.attempts, next.missed)
+			got = fmt.Sprint(next.Times, next.Seq, next.Grid, next.Attempts, next.Missed)
 		}
 		if got != c.want || w.Key != "k" || w.If != engine.IfUnchanged || w.Revision != 42 || w.Hold {
 			t.Errorf("%s: got %q of %+v, want %q", name, got, w, c.want)
@@ -96,26 +97,26 @@ func TestRun_completion(t *testing.T) {
 }
 
 func TestStored_rescheduled(t *testing.T) {
-	rec := &record{key: "k", kind: "x", times: 3, interval: 10, generation: 5, seq: 7, grid: 100, due: never,
-		attempts: 9, failed: []failed{{text: "why"}}, missed: 2}
-	stored := engine.Stored{Record: engine.Record{Key: "k", Due: rec.due, Data: rec.encode()}, Kind: "x", Revision: 42}
+	rec := &task.Record{Key: "k", Kind: "x", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Due: task.Never,
+		Attempts: 9, Failed: []task.Failure{{Text: "why"}}, Missed: 2}
+	stored := engine.Stored{Record: engine.Record{Key: "k", Due: rec.Due, Data: rec.Encode()}, Kind: "x", Revision: 42}
 	for to, want := range map[int64]string{
-		300: "300 300", 0: "0 0", -1: "0 0", math.MaxInt64: fmt.Sprint(latest, latest),
+		300: "300 300", 0: "0 0", -1: "0 0", math.MaxInt64: fmt.Sprint(task.Latest, task.Latest),
 	} {
 		w, err := Rescheduled(stored, to)
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := decode(w.Record)
+		next, err := task.Decode(w.Record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(next.grid, next.due); got != want || w.Due != next.due || w.If != engine.IfUnchanged ||
+		if got := fmt.Sprint(next.Grid, next.Due); got != want || w.Due != next.Due || w.If != engine.IfUnchanged ||
 			w.Revision != 42 || w.Kind != "x" || w.Hold {
 			t.Errorf("to %d: got %s of %+v, want %s", to, got, w, want)
 		}
-		got := fmt.Sprint(next.times, next.generation, next.seq, next.attempts, next.missed)
-		if got != "3 5 8 0 2" || next.failed != nil {
+		got := fmt.Sprint(next.Times, next.Generation, next.Seq, next.Attempts, next.Missed)
+		if got != "3 5 8 0 2" || next.Failed != nil {
 			t.Errorf("to %d: %s", to, got)
 		}
 	}

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A change is a batch of writes on its way to the engine.
 type change struct {
 	ctx   context.Context // of what waits for it
 	batch engine.Batch
-	recs  []*record // what each write puts, or nil
-	size  int       // about how many bytes it writes
+	recs  []*task.Record // what each write puts, or nil
+	size  int            // about how many bytes it writes
 	done  func(engine.Result, error)
 
 	before []*live   // what the node held of each key when it was sent; nil for a new key
@@ -235,9 +236,9 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 // conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing
 // waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
 // has made a completion of the run: then a task that is not held any more was completed by that.
-func (n *node) conclude(l *live, next *record, t tally, completed bool) {
+func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.rec, l.claim.revision)
-	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*record{next}, size: l.rec.size()}
+	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.rec.Size()}
 	c.done = func(r engine.Result, err error) {
 		switch {
 		case err != nil:
@@ -268,8 +269,8 @@ func (n *node) conclude(l *live, next *record, t tally, completed bool) {
 }
 
 // holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
-func (n *node) holdsLocked(rec *record) bool {
-	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.due > n.clock.earliest(n.own())+int64(lookAhead) {
+func (n *node) holdsLocked(rec *task.Record) bool {
+	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.Due > n.clock.earliest(n.own())+int64(lookAhead) {
 		return false
 	}
 	g := n.kinds.gate(rec)
@@ -280,7 +281,7 @@ func (n *node) holdsLocked(rec *record) bool {
 func (n *node) keepUnsent(l *live, c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[l.rec.key] == l {
+	if n.held[l.rec.Key] == l {
 		n.unsent = append(n.unsent, c)
 	} else {
 		n.count.endsRefused.Add(1)
@@ -365,7 +366,7 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	if !ok {
 		return nil, notFound(v.key)
 	}
-	rec, err := decode(stored.Record)
+	rec, err := task.Decode(stored.Record)
 	if err != nil {
 		return nil, err
 	}
@@ -376,14 +377,14 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 }
 
 // send has the change made, and waits for it.
-func (n *node) send(ctx context.Context, size int, w engine.Write, recs ...*record) (engine.Result, error) {
+func (n *node) send(ctx context.Context, size int, w engine.Write, recs ...*task.Record) (engine.Result, error) {
 	if recs == nil {
-		recs = []*record{nil}
+		recs = []*task.Record{nil}
 	}
 	return n.sendAll(ctx, size, engine.Batch{w}, recs)
 }
 
-func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs []*record) (engine.Result, error) {
+func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs []*task.Record) (engine.Result, error) {
 	type outcome struct {
 		r   engine.Result
 		err error
@@ -419,7 +420,7 @@ func (n *node) add(ctx context.Context, v *verb) error {
 	v.number(n.next(len(v.records)))
 	batch := make(engine.Batch, len(v.records))
 	for i, rec := range v.records {
-		batch[i] = rec.write(engine.IfAbsent, 0)
+		batch[i] = rec.Write(engine.IfAbsent, 0)
 	}
 	r, err := n.sendAll(ctx, v.size, batch, v.records)
 	if err != nil {
@@ -438,8 +439,8 @@ func (n *node) add(ctx context.Context, v *verb) error {
 func (n *node) refuse(ctx context.Context, v *verb) error {
 	var taken []string
 	for _, rec := range v.records {
-		if !v.twice[rec.key] {
-			_, ok, err := n.get(ctx, rec.key)
+		if !v.twice[rec.Key] {
+			_, ok, err := n.get(ctx, rec.Key)
 			if err != nil {
 				return err
 			}
@@ -447,7 +448,7 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 				continue
 			}
 		}
-		taken = append(taken, rec.key)
+		taken = append(taken, rec.Key)
 	}
 	return &DuplicateKeysError{taken}
 }
@@ -455,15 +456,15 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
 	called := n.now()
-	if v.records[0].deadline != 0 {
-		unlock, err := n.bursts.lock(ctx, v.records[0].key)
+	if v.records[0].Deadline != 0 {
+		unlock, err := n.bursts.lock(ctx, v.records[0].Key)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
 	for {
-		rec, w, err := n.replacing(ctx, v.records[0].putOff(n.now()-called))
+		rec, w, err := n.replacing(ctx, v.records[0].PutOff(n.now()-called))
 		if err != nil {
 			return err
 		}
@@ -487,24 +488,24 @@ func (n *node) set(ctx context.Context, v *verb) error {
 
 // replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
 // what is there.
-func (n *node) replacing(ctx context.Context, rec *record) (*record, engine.Write, error) {
-	if rec.deadline == 0 {
-		return rec, rec.write(engine.Always, 0), nil
+func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, engine.Write, error) {
+	if rec.Deadline == 0 {
+		return rec, rec.Write(engine.Always, 0), nil
 	}
-	stored, ok, err := n.stored(ctx, rec.key)
+	stored, ok, err := n.stored(ctx, rec.Key)
 	if err != nil {
 		return nil, engine.Write{}, n.unavailable(ctx, err)
 	}
 	if !ok {
-		return rec, rec.write(engine.IfAbsent, 0), nil
+		return rec, rec.Write(engine.IfAbsent, 0), nil
 	}
 	on := engine.IfUnstarted
 	if stored.Starts > 0 {
 		on = engine.IfUnchanged
 	}
-	old, _ := decode(stored.Record) // what cannot be read is replaced
-	rec = rec.following(old, stored.Starts > 0, n.now())
-	return rec, rec.write(on, stored.Revision), nil
+	old, _ := task.Decode(stored.Record) // what cannot be read is replaced
+	rec = rec.Following(old, stored.Starts > 0, n.now())
+	return rec, rec.Write(on, stored.Revision), nil
 }
 
 func (n *node) move(ctx context.Context, v *verb) error {
@@ -520,7 +521,7 @@ func (n *node) move(ctx context.Context, v *verb) error {
 		if next == found.rec {
 			return nil
 		}
-		w := next.write(engine.IfUnchanged, found.revision)
+		w := next.Write(engine.IfUnchanged, found.revision)
 		r, err := n.send(ctx, v.size, w, next)
 		if err != nil {
 			return n.readBackAs(ctx, v.key, err, func(now engine.Record) bool {
@@ -542,9 +543,9 @@ func (n *node) readBack(ctx context.Context, v *verb, err error) error {
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range v.records[:min(len(v.records), most)] {
-		found := n.readBackAs(within, rec.key, err, func(now engine.Record) bool {
-			found, err := decode(now)
-			return err == nil && found.generation == rec.generation
+		found := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
+			found, err := task.Decode(now)
+			return err == nil && found.Generation == rec.Generation
 		})
 		if found == nil {
 			return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package task
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A calendar is a parsed [Task].Cron. Its fields are sets of bits: bit n is set if n matches.
+// A Calendar is a parsed cron expression, as package durable describes it. Its fields are sets of bits: bit n is set if n matches.
 //
 // The library parses the fields, and its own way of finding the next instant is not used: it leaves out what
 // the clocks skip when they are set forward, and repeats what they repeat.
-type calendar struct {
+type Calendar struct {
 	minute, hour, day, month, weekday uint64
 	zone                              *time.Location
 }
@@ -24,27 +24,9 @@ type calendar struct {
 // starBit is set in a field that the library has parsed from a *.
 const starBit = 1 << 63
 
-// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if there
-// are no more until the year 2262. A task with Jitter is due later than that, by its Info.Shift. The error says
-// what is wrong with the expression.
-func Next(spec string, after time.Time, n int) ([]time.Time, error) {
-	c, err := parseCalendar(spec)
-	if err != nil {
-		return nil, fmt.Errorf("durable: %w", err)
-	}
-	var all []time.Time
-	for len(all) < n {
-		after = c.next(after)
-		if after.IsZero() || after.After(lastTime) {
-			break
-		}
-		all = append(all, after)
-	}
-	return all, nil
-}
-
-func parseCalendar(spec string) (*calendar, error) {
-	wrong := func(format string, args ...any) (*calendar, error) {
+// ParseCalendar returns the calendar of a cron expression. The error says what is wrong with it.
+func ParseCalendar(spec string) (*Calendar, error) {
+	wrong := func(format string, args ...any) (*Calendar, error) {
 		return nil, fmt.Errorf("cron %q: %s", spec, fmt.Sprintf(format, args...))
 	}
 	zone, fields := "UTC", spec
@@ -54,8 +36,6 @@ func parseCalendar(spec string) (*calendar, error) {
 	fields = strings.TrimSpace(fields)
 	in, err := loadZone(zone)
 	switch {
-	case len(spec) > MaxCron:
-		return wrong("%d bytes; %d are allowed", len(spec), MaxCron)
 	case err != nil:
 		return wrong("%v", err)
 	case zone == "" || in == time.Local:
@@ -70,7 +50,7 @@ func parseCalendar(spec string) (*calendar, error) {
 		return wrong("%s", misfit(fields))
 	}
 	s := parsed.(*cron.SpecSchedule) // as everything but @every
-	c := &calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
+	c := &Calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
 	if _, ok := c.match(time.Unix(0, 0).UTC()); !ok {
 		return wrong("no day fits")
 	}
@@ -86,7 +66,7 @@ var calendarFields = [...]struct{ name, takes string }{
 	{"day of the week", "0 to 6 from Sunday on, or SUN to SAT"},
 }
 
-// misfit returns what is wrong with fields that the library refuses, in terms of [Task].
+// misfit returns what is wrong with fields that the library refuses.
 func misfit(fields string) string {
 	if strings.HasPrefix(fields, "@") {
 		return fmt.Sprintf("%s is none of @hourly, @daily, @weekly, @monthly and @yearly", fields)
@@ -122,27 +102,23 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, err
 }
 
-// after is next for instants in nanoseconds since 1970. It returns the latest there is if there is no other.
-func (c *calendar) after(t int64) int64 {
-	next := c.next(time.Unix(0, t))
-	if next.IsZero() || next.After(lastTime) {
-		return latest
+// after returns the first instant after t, in nanoseconds since 1970, of a calendar whose instants are later by shift.
+// It returns Latest if there is none.
+func (c *Calendar) after(t int64, shift time.Duration) int64 {
+	next := c.Next(time.Unix(0, t-int64(shift)))
+	if next.IsZero() || next.After(LastTime) {
+		return Latest
 	}
-	return next.UnixNano()
+	return Later(next.UnixNano(), shift)
 }
 
-// shifted is after for a calendar whose instants are later by shift.
-func (c *calendar) shifted(t int64, shift time.Duration) int64 {
-	return later(c.after(t-int64(shift)), shift)
-}
-
-// next returns the first instant after t at which the calendar has a run, or zero if there is none.
+// Next returns the first instant after t at which the calendar has a run, or zero if there is none.
 //
 // If every hour matches, that is when the local clock shows a matching minute: minutes that it shows twice
 // have two runs, and minutes that it skips have none. Otherwise each matching minute of the calendar has one
 // run, when the local clock first shows that minute or a later one: so a minute that is skipped has its run
 // when the clock is set forward, and a minute that is shown twice has it the first time.
-func (c *calendar) next(t time.Time) time.Time {
+func (c *Calendar) Next(t time.Time) time.Time {
 	t = t.In(c.zone)
 	if c.hour&starBit != 0 {
 		return c.nextShown(t)
@@ -158,11 +134,11 @@ const day = 24 * time.Hour
 
 // between returns how many runs the calendar has after one time and before another. It counts the runs of whole
 // days at once, unless the local clock was set shortly before or is set on that day.
-func (c *calendar) between(after, before time.Time) (n uint64) {
+func (c *Calendar) between(after, before time.Time) (n uint64) {
 	minutes, hours := c.minute&^starBit, c.hour&^starBit
 	daily := uint64(bits.OnesCount64(minutes) * bits.OnesCount64(hours))
 	for {
-		at := c.next(after)
+		at := c.Next(after)
 		if at.IsZero() || !at.Before(before) {
 			return n
 		}
@@ -186,7 +162,7 @@ func (c *calendar) between(after, before time.Time) (n uint64) {
 }
 
 // nextShown returns when the local clock shows the next matching minute after t.
-func (c *calendar) nextShown(t time.Time) time.Time {
+func (c *Calendar) nextShown(t time.Time) time.Time {
 	for local := shown(t); ; {
 		match, ok := c.match(local)
 		if !ok {
@@ -235,7 +211,7 @@ func latestShown(t time.Time) time.Time {
 }
 
 // firstShown returns when the local clock first shows that minute or a later one.
-func (c *calendar) firstShown(local time.Time) time.Time {
+func (c *Calendar) firstShown(local time.Time) time.Time {
 	for t := local.Add(-farthest).In(c.zone); ; {
 		at := t.Add(local.Sub(shown(t)))
 		if at.Before(t) {
@@ -254,7 +230,7 @@ const leapYears = 8
 
 // match returns the first matching minute after that of a local time, both as times in UTC, and whether there
 // is one.
-func (c *calendar) match(local time.Time) (time.Time, bool) {
+func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	t := local.Truncate(time.Minute).Add(time.Minute)
 	for last := t.Year() + leapYears; t.Year() <= last; {
 		year, month, day := t.Date()
@@ -276,7 +252,7 @@ func (c *calendar) match(local time.Time) (time.Time, bool) {
 
 // matchesDay reports whether a day matches: by both of its fields if one of them is a *, and else by one of
 // them.
-func (c *calendar) matchesDay(day int, weekday time.Weekday) bool {
+func (c *Calendar) matchesDay(day int, weekday time.Weekday) bool {
 	byDay, byWeekday := c.day>>day&1 != 0, c.weekday>>weekday&1 != 0
 	if (c.day|c.weekday)&starBit != 0 {
 		return byDay && byWeekday

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+package task
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
+// and its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it
+// could not write it again as it was.
+
+// A field is an optional part of a record.
+type field struct {
+	tag   uint64                      // is never used for anything else
+	write func(r *Record) []byte      // empty if the record has no such part
+	read  func(r *Record, d *decoder) // sets d.short if the bytes make no sense
+}
+
+var fields = [...]field{
+	{1, (*Record).encodeFailed, (*Record).decodeFailed},
+	text(2, func(r *Record) *string { return &r.Trace }),
+	count(3, func(r *Record) *int { return &r.Version }, 2, MostVersion),
+	count(4, func(r *Record) *int { return &r.Starts }, 1, math.MaxInt32),
+	text(5, func(r *Record) *string { return &r.Cron }),
+	instant(6, func(r *Record) *int64 { return &r.Paused }),
+	text(7, func(r *Record) *string { return &r.Group }),
+	count(8, func(r *Record) *time.Duration { return &r.Shift }, 1, math.MaxInt64),
+	instant(9, func(r *Record) *int64 { return &r.Deadline }),
+	text(10, func(r *Record) *string { return &r.Note }),
+}
+
+// text returns a field that is a text, and is not written if that is empty.
+func text(tag uint64, of func(*Record) *string) field {
+	return field{tag,
+		func(r *Record) []byte { return []byte(*of(r)) },
+		func(r *Record, d *decoder) {
+			d.short = d.short || len(d.b) == 0
+			*of(r) = string(d.take(uint64(len(d.b))))
+		}}
+}
+
+// count returns a field that is a number from least to most, and is not written if that is 0.
+func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most uint64) field {
+	return field{tag,
+		func(r *Record) []byte {
+			if *of(r) == 0 {
+				return nil
+			}
+			return binary.AppendUvarint(nil, uint64(*of(r)))
+		},
+		func(r *Record, d *decoder) {
+			n := d.uvarint()
+			d.short = d.short || n < least || n > most
+			*of(r) = T(n)
+		}}
+}
+
+// instant returns a field that is an instant after 1970, and is not written if that is 0.
+func instant(tag uint64, of func(*Record) *int64) field {
+	return field{tag,
+		func(r *Record) []byte {
+			if *of(r) == 0 {
+				return nil
+			}
+			return binary.AppendVarint(nil, *of(r))
+		},
+		func(r *Record, d *decoder) {
+			*of(r) = d.varint()
+			d.short = d.short || *of(r) <= 0
+		}}
+}
+
+// encodeFields returns the optional fields with their end, or nil if there are none.
+func (r *Record) encodeFields() (b []byte) {
+	for _, f := range fields {
+		if bytes := f.write(r); len(bytes) > 0 {
+			b = binary.AppendUvarint(b, f.tag)
+			b = binary.AppendUvarint(b, uint64(len(bytes)))
+			b = append(b, bytes...)
+		}
+	}
+	if b != nil {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know,
+// or 0.
+func (r *Record) decodeFields(d *decoder) (unknown uint64) {
+	known := fields[:]
+	for {
+		tag := d.uvarint()
+		if tag == 0 {
+			return 0
+		}
+		for len(known) > 0 && known[0].tag < tag {
+			known = known[1:]
+		}
+		if len(known) == 0 || known[0].tag != tag {
+			if tag <= fields[len(fields)-1].tag { // it comes too late, or never was one
+				d.short = true
+				return 0
+			}
+			return tag
+		}
+		own := decoder{b: d.take(d.uvarint())}
+		known[0].read(r, &own)
+		known = known[1:]
+		d.short = d.short || own.short || len(own.b) > 0
+	}
+}
+
+func (r *Record) encodeFailed() (b []byte) {
+	for _, f := range r.Failed {
+		b = appendString(binary.AppendVarint(b, f.At), f.Text)
+	}
+	return b
+}
+
+func (r *Record) decodeFailed(d *decoder) {
+	r.Failed = nil
+	for len(d.b) > 0 && !d.short {
+		r.Failed = append(r.Failed, Failure{d.varint(), d.string()})
+	}
+	d.short = d.short || len(r.Failed) > mostFailed
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+
+// Package task is what a task is, and how it changes: its record and the encoding of that, its transitions, its
+// calendar, and the policy of its kind. It reads no clock and starts no goroutine: times and random numbers are
+// arguments. Its only state is the time zones that it has read.
+package task
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// A Record is a task as the scheduler keeps it. It does not change: what changes is which one a key has.
+type Record struct {
+	Key        string
+	Due        int64 // when it is to be looked at: on the grid, or at a later attempt, or Never
+	Grid       int64 // when the run is due, in nanoseconds since 1970
+	Kind       string
+	Payload    []byte
+	Times      int64 // runs that have not been acknowledged, or Forever
+	Interval   time.Duration
+	Cron       string        // in place of Interval
+	Shift      time.Duration // how much later than the instants of Cron the runs are
+	Generation uint64
+	Seq        uint64
+	Attempts   uint64
+	Missed     uint64
+	Failed     []Failure // the last failed attempts of the run, at most mostFailed, the newest first
+	Trace      string
+	Group      string
+	Note       string // of the run before, if that has left one
+	Version    int    // of the payload's form; 0 is the first
+	Paused     int64  // when it was due as it was paused; 0 if it is not
+	Deadline   int64  // when the first run is due at the latest, however often SetTask puts it off; 0 if never
+	Starts     int    // of the run, whose end is not known; an engine counts them itself
+}
+
+// Forever is the Times of a task that repeats until it is removed.
+const Forever = -1
+
+// The due times of tasks that do not run, in nanoseconds since 1970: they are behind all others.
+const (
+	PausedDue = math.MaxInt64 - 1 // of a paused task
+	Never     = math.MaxInt64     // of a parked one
+)
+
+// Latest is the last instant at which a task can be due.
+const Latest = PausedDue - 1
+
+// LastTime is Latest as a time.
+var LastTime = time.Unix(0, Latest)
+
+// Later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
+func Later(t int64, d time.Duration) int64 {
+	if t > 0 && int64(d) > Latest-t {
+		return Latest
+	}
+	return t + int64(d)
+}
+
+// A Failure is a failed attempt.
+type Failure struct {
+	At   int64  // when it ended, in nanoseconds since 1970; 0 if that is not known
+	Text string // the error
+}
+
+// mostFailed is how many failed attempts a record keeps.
+const mostFailed = 5
+
+// The first byte of a record's data is its version: FieldsVersion is the last one. A record without an optional field
+// (fields.go) is written as version 1, which has none. A field that is added after a release needs a further version, so that nodes of
+// that release leave the tasks with the field to others, and no more than those.
+const (
+	recordVersion = 1
+	FieldsVersion = 2
+)
+
+// Position returns where the record is in the order of due time and key.
+func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due, Key: r.Key} }
+
+// Size is about how many bytes the record takes in the store.
+func (r *Record) Size() int {
+	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group)
+}
+
+// Failing reports whether an attempt of the run has failed.
+func (r *Record) Failing() bool { return r.Attempts > 0 }
+
+// Failure is the error of the last attempt, or empty.
+func (r *Record) Failure() string {
+	if len(r.Failed) == 0 {
+		return ""
+	}
+	return r.Failed[0].Text
+}
+
+// A Token identifies a run, as the type Token of package durable.
+type Token struct {
+	Key        string
+	Generation uint64
+	Seq        uint64
+}
+
+// Token is that of the run that is next, or running.
+func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
+
+// AttemptDue returns when the next attempt is due, or was due if it is running.
+func (r *Record) AttemptDue() int64 {
+	if r.Failing() {
+		return r.Due
+	}
+	return r.Grid
+}
+
+// Encode returns everything but the key and the due time.
+func (r *Record) Encode() []byte {
+	fields := r.encodeFields()
+	b := make([]byte, 0, 32+len(r.Kind)+len(fields)+len(r.Payload))
+	if fields == nil {
+		b = append(b, recordVersion)
+	} else {
+		b = append(b, FieldsVersion)
+	}
+	b = binary.AppendUvarint(b, r.Generation)
+	b = binary.AppendUvarint(b, r.Seq)
+	b = binary.AppendVarint(b, r.Times)
+	b = binary.AppendVarint(b, int64(r.Interval))
+	b = binary.AppendVarint(b, r.Grid)
+	b = binary.AppendUvarint(b, r.Attempts)
+	b = binary.AppendUvarint(b, r.Missed)
+	b = appendString(b, r.Kind)
+	b = appendString(b, "") // version 1 has the error of the last attempt here
+	b = append(b, fields...)
+	return append(b, r.Payload...)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Decode reads what Encode has written. The payload is that of the data, and not a copy.
+func Decode(stored engine.Record) (*Record, error) {
+	d := decoder{b: stored.Data}
+	version := d.byte()
+	if version != recordVersion && version != FieldsVersion && !d.short {
+		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d or %d",
+			engine.ErrVersion, stored.Key, version, recordVersion, FieldsVersion)
+	}
+	r := &Record{
+		Key:        stored.Key,
+		Due:        stored.Due,
+		Generation: d.uvarint(),
+		Seq:        d.uvarint(),
+		Times:      d.varint(),
+		Interval:   time.Duration(d.varint()),
+		Grid:       d.varint(),
+		Attempts:   d.uvarint(),
+		Missed:     d.uvarint(),
+		Kind:       d.string(),
+	}
+	if failure := d.string(); failure != "" {
+		r.Failed = []Failure{{Text: failure}}
+	}
+	if version == FieldsVersion && !d.short {
+		if tag := r.decodeFields(&d); tag != 0 {
+			return nil, fmt.Errorf("%w: record of %q has the unknown field %d", engine.ErrVersion, stored.Key, tag)
+		}
+	}
+	r.Payload = d.b
+	switch {
+	case d.short, r.Times < Forever, r.Times == 0, r.Times > math.MaxInt, r.Interval < 0, r.Grid < 0, r.Kind == "",
+		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "":
+		return nil, fmt.Errorf("%w: malformed record for key %q: %x", engine.ErrCorrupt, stored.Key, stored.Data)
+	}
+	return r, nil
+}
+
+// Write returns the write that puts the record.
+func (r *Record) Write(on engine.Condition, revision int64) engine.Write {
+	return engine.Write{Record: engine.Record{Key: r.Key, Due: r.Due, Data: r.Encode()}, Kind: class(r.Kind, r.Version), Group: r.Group,
+		If: on, Revision: revision, Failing: r.Failing()}
+}
+
+// A decoder reads from b, until it is short.
+type decoder struct {
+	b     []byte
+	short bool
+}
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
+		d.short, n = true, 0
+	}
+	taken := d.b[:n]
+	d.b = d.b[n:]
+	return taken
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uvarint() uint64 { return number(d, binary.Uvarint) }
+func (d *decoder) varint() int64   { return number(d, binary.Varint) }
+func (d *decoder) string() string  { return string(d.take(d.uvarint())) }
+
+func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
+	v, n := read(d.b)
+	if n <= 0 {
+		d.short, n = true, 0
+	}
+	d.b = d.b[n:]
+	return v
+}

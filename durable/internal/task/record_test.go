@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+
+package task
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// Records that programs with version 1 have written, and what they mean.
+func TestRecord_version1_isRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		data string
+		want Record
+	}{
+		"once": {"01" + "05" + "00" + "02" + "00" + "c801" + "00" + "00" + "046b696e64" + "00" + "7061796c6f6164",
+			Record{Kind: "kind", Times: 1, Generation: 5, Grid: 100, Payload: []byte("payload")}},
+		"failed": {"01" + "05" + "07" + "06" + "14" + "c801" + "01" + "04" + "046b696e64" + "03776879" + "70",
+			Record{Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 1, Missed: 4,
+				Failed: []Failure{{Text: "why"}}, Payload: []byte("p")}},
+	} {
+		data, err := hex.DecodeString(c.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.want.Key, c.want.Due = "k", 9
+		got, err := Decode(engine.Record{Key: "k", Due: 9, Data: data})
+		if err != nil || !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, c.want)
+			continue
+		}
+		if again := got.Encode(); name == "once" && !bytes.Equal(again, data) {
+			t.Errorf("a record without optional fields is written as %x, and not as %x", again, data)
+		}
+	}
+}
+
+// The bytes of version 2: the header, the failed attempts under tag 1, the end, and the payload.
+func TestRecord_version2_bytes(t *testing.T) {
+	r := &Record{Key: "k", Due: 9, Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 2,
+		Missed: 4, Failed: []Failure{{200, "why"}, {0, "so"}}, Payload: []byte("p")}
+	want := "02" + "05" + "07" + "06" + "14" + "c801" + "02" + "04" + "046b696e64" + "00" +
+		"01" + "0a" + "9003" + "03776879" + "00" + "02736f" + "00" + "70"
+	if got := hex.EncodeToString(r.Encode()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	again, err := Decode(engine.Record{Key: "k", Due: 9, Data: r.Encode()})
+	if err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("%+v becomes %+v, %v", r, again, err)
+	}
+}
+
+func TestRecord_fields_thatMakeNoSense(t *testing.T) {
+	head := "02" + "05" + "00" + "02" + "00" + "c801" + "01" + "00" + "046b696e64" + "00"
+	for fields, want := range map[string]error{
+		"00":                                     nil,
+		"0100" + "00":                            nil,
+		"0102" + "0000" + "00":                   nil,
+		"0102" + "0000":                          engine.ErrCorrupt, // no end
+		"0103" + "0000" + "00":                   engine.ErrCorrupt, // too short
+		"0101" + "00" + "00":                     engine.ErrCorrupt, // half an attempt
+		"0102" + "0000" + "0102" + "0000" + "00": engine.ErrCorrupt, // twice
+		"010c" + "000000000000000000000000" + "00": engine.ErrCorrupt, // too many
+		"0801" + "05" + "00":                       engine.ErrCorrupt, // a calendar shifted that is not there
+		"0901" + "00" + "00":                       engine.ErrCorrupt, // a deadline of none
+		"0902" + "0a0a" + "00":                     engine.ErrCorrupt, // one and a half
+		"0a00" + "00":                              engine.ErrCorrupt, // an empty note
+		"7f00" + "00":                              engine.ErrVersion,
+		"ff":                                       engine.ErrCorrupt,
+	} {
+		data, err := hex.DecodeString(head + fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode(engine.Record{Key: "k", Data: data}); !errors.Is(err, want) {
+			t.Errorf("the fields %s: %v, want %v", fields, err, want)
+		}
+	}
+}
+
+// A record of a task that repeats, and does not say when, is corrupt.
+func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
+	for _, times := range []int64{Forever, 2, 1} {
+		r := Record{Key: "k", Kind: "kind", Times: times, Grid: 100, Due: 100}
+		want := engine.ErrCorrupt
+		if times == 1 {
+			want = nil
+		}
+		if got, err := Decode(engine.Record{Key: "k", Due: 100, Data: r.Encode()}); !errors.Is(err, want) {
+			t.Errorf("%d times: %+v, %v", times, got, err)
+		}
+	}
+}
+
+func FuzzRecord_decode(f *testing.F) {
+	f.Add((&Record{Key: "k", Kind: "kind", Times: Forever, Interval: 1, Generation: math.MaxUint64}).Encode())
+	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Failed: []Failure{{Text: "f"}}, Grid: Latest}).Encode())
+	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Trace: "trace"}).Encode())
+	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Version: 2, Starts: 3, Cron: "@daily",
+		Paused: 9, Group: "g"}).Encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Decode(engine.Record{Key: "k", Due: 1, Data: data})
+		if err != nil {
+			return
+		}
+		again, err := Decode(engine.Record{Key: "k", Due: 1, Data: r.Encode()})
+		if err != nil || !reflect.DeepEqual(r, again) {
+			t.Errorf("%+v becomes %+v, %v", r, again, err)
+		}
+	})
+}
+
+func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
+	r := &Record{Key: "k", Kind: "kind", Times: 3, Interval: time.Hour, Generation: 1 << 60, Seq: 300, Grid: 1 << 61,
+		Attempts: 7, Missed: 1 << 20, Failed: []Failure{{5, "why"}, {Text: "before"}}, Trace: "trace"}
+	data := r.Encode()
+	for n := range data {
+		if got, err := Decode(engine.Record{Key: "k", Due: 1, Data: data[:n]}); err == nil {
+			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
+		}
+	}
+	r.Due = 1
+	if got, err := Decode(engine.Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
+		t.Errorf("%+v is read as %+v, %v", r, got, err)
+	}
+}
+
+// A record without an optional field is one of version 1, which earlier programs read.
+func TestRecord_optionalFields(t *testing.T) {
+	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
+	all := plain
+	all.Version, all.Starts, all.Cron, all.Interval, all.Paused, all.Group = 2, 3, "@daily", 0, 9, "g"
+	all.Shift, all.Deadline, all.Note = 1<<63-1, Latest, "a note"
+	for version, r := range map[byte]Record{recordVersion: plain, FieldsVersion: all} {
+		data := r.Encode()
+		got, err := Decode(engine.Record{Key: "k", Due: 7, Data: data})
+		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
+			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
+		}
+	}
+	unknown := append([]byte{FieldsVersion}, plain.Encode()[1:]...)
+	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
+	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, engine.ErrVersion) {
+		t.Errorf("a field of a later version is read as %+v, %v", got, err)
+	}
+}
+
+func TestRecord_intervalAndCalendar_isCorrupt(t *testing.T) {
+	r := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 10, Cron: "@daily", Grid: 100, Due: 100}
+	if got, err := Decode(engine.Record{Key: "k", Due: 100, Data: r.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
+		t.Errorf("it is read as %+v, %v", got, err)
+	}
+}
+
+// A record keeps the last failed attempts of a run, the newest first, with their times.
+func TestRecord_failed_areTheLast(t *testing.T) {
+	of := &Policy{Attempts: 100, Least: 1, Most: 1}
+	r := &Record{Key: "k", Kind: "x", Times: Forever, Interval: 10, Grid: 1}
+	for i := range int64(8) {
+		r = r.After(FailedFor(string(rune('a'+i))), of, 100+i, 0)
+	}
+	if len(r.Failed) != mostFailed || r.Failure() != "h" || r.Attempts != 8 {
+		t.Fatalf("after 8 attempts it is %+v", r)
+	}
+	for i, f := range r.Failed {
+		if f.Text != string(rune('h'-i)) || f.At != int64(107-i) {
+			t.Errorf("failure %d is %+v", i, f)
+		}
+	}
+	if next := r.After(Outcome{}, of, 200, 0); next.Failed != nil || next.Failure() != "" {
+		t.Errorf("the next run is %+v", next)
+	}
+}
