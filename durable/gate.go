@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -39,9 +40,9 @@ type gate struct {
 	bytes   int        // about how many bytes those take
 	queue   turns      // of these, those that wait for the gate
 	running int
-	part    part             // in the limits of all nodes
+	part    limit.Part       // in the limits of all nodes
 	most    int              // may be running at once
-	rates   []bucket         // each run takes a token of each as its handler is called
+	rates   []limit.Bucket   // each run takes a token of each as its handler is called
 	rated   int              // running, and will take tokens that are there
 	asked   int              // workers that were asked for and have not begun
 	waking  *timewheel.Timer // sends a worker when there is a token; nil if none is waited for
@@ -70,7 +71,7 @@ const (
 )
 
 // limited reports whether the kind needs a gate.
-func (k *kind) limited() bool { return k.limit != Limit{} || k.cluster != Limit{} }
+func (k *kind) limited() bool { return k.limit != limit.Bound{} || k.cluster != limit.Bound{} }
 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
@@ -78,15 +79,15 @@ func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 		overdue: newTurns(groupOf), held: newShares(), queue: newTurns(groupOf),
 	}
 	if b.shared {
-		g.setPartLocked(part{})
+		g.setPartLocked(limit.Part{})
 	} else {
-		g.setPartLocked(undivided)
+		g.setPartLocked(limit.Undivided)
 	}
 	return g
 }
 
 // setPart sets the part of this node in the limits of all nodes.
-func (g *gate) setPart(p part) {
+func (g *gate) setPart(p limit.Part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p != g.part {
@@ -98,10 +99,10 @@ func (g *gate) setPart(p part) {
 func (g *gate) hasPart() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.part != part{}
+	return g.part != limit.Part{}
 }
 
-func (g *gate) setPartLocked(p part) {
+func (g *gate) setPartLocked(p limit.Part) {
 	g.part = p
 	now := time.Now()
 	g.most = math.MaxInt
@@ -109,17 +110,17 @@ func (g *gate) setPartLocked(p part) {
 		g.most = n
 	}
 	if n := g.kind.cluster.Concurrency; n > 0 {
-		g.most = min(g.most, p.of(n))
+		g.most = min(g.most, p.Of(n))
 	}
-	var rates []bucket
+	var rates []limit.Bucket
 	if g.kind.limit.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.limit, undivided, g.backlog.tick))
+		rates = append(rates, limit.NewBucket(g.kind.limit, limit.Undivided, g.backlog.tick))
 	}
 	if g.kind.cluster.Rate > 0 {
-		rates = append(rates, newBucket(g.kind.cluster, p, g.backlog.tick))
+		rates = append(rates, limit.NewBucket(g.kind.cluster, p, g.backlog.tick))
 	}
 	for i := range g.rates {
-		g.rates[i].become(rates[i], now)
+		g.rates[i].Become(rates[i], now)
 	}
 	if g.rates == nil {
 		g.rates = rates
@@ -245,7 +246,7 @@ func (g *gate) began() {
 	now := time.Now()
 	g.rated--
 	for i := range g.rates {
-		g.rates[i].take(now)
+		g.rates[i].Take(now)
 	}
 	g.hireLocked(now)
 }
@@ -254,7 +255,7 @@ func (g *gate) began() {
 func (g *gate) roomLocked(now time.Time) int {
 	room := g.most - g.running
 	for i := range g.rates {
-		room = min(room, g.rates[i].tokens(now)-g.rated)
+		room = min(room, g.rates[i].Tokens(now)-g.rated)
 	}
 	return max(room, 0)
 }
@@ -281,10 +282,10 @@ func (g *gate) wakeLocked(now time.Time) {
 	}
 	var wait time.Duration
 	for i := range g.rates {
-		if g.rates[i].holds <= g.rated {
+		if g.rates[i].Holds <= g.rated {
 			return
 		}
-		wait = max(wait, g.rates[i].after(g.rated, now))
+		wait = max(wait, g.rates[i].After(g.rated, now))
 	}
 	g.waking = g.backlog.wheel.AfterFunc(wait, g.wake)
 }
@@ -338,10 +339,10 @@ func (g *gate) boundLocked() int {
 		bound += gateQuick
 	}
 	for _, r := range g.rates {
-		if r.holds == 0 {
+		if r.Holds == 0 {
 			return 0
 		}
-		bound = min(bound, r.holds+int(min(time.Second/r.each, gateTasks)))
+		bound = min(bound, r.Holds+int(min(time.Second/r.Each, gateTasks)))
 	}
 	return min(bound, gateTasks)
 }

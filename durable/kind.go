@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -128,9 +129,9 @@ func WithMissedAge(d time.Duration) KindOption {
 type kind struct {
 	handler Handler
 	policy  task.Policy
-	limit   Limit // on this scheduler
-	cluster Limit // on all nodes
-	gate    *gate // nil if it has no limit
+	limit   limit.Bound // on this scheduler
+	cluster limit.Bound // on all nodes
+	gate    *gate       // nil if it has no limit
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
@@ -154,7 +155,7 @@ func (k *kind) quick() bool {
 
 // allows reports whether the limits of the kind may let more than n runs be running here at once.
 func (k *kind) allows(n int) bool {
-	for _, l := range []Limit{k.limit, k.cluster} {
+	for _, l := range []limit.Bound{k.limit, k.cluster} {
 		if l.Concurrency > 0 && l.Concurrency <= n {
 			return false
 		}
@@ -265,7 +266,7 @@ func (k *kinds) gated() []*gate {
 // shared returns the gates of the kinds that have a limit on all nodes.
 func (k *kinds) shared() (some []*gate) {
 	for _, g := range k.gated() {
-		if g.kind.cluster != (Limit{}) {
+		if g.kind.cluster != (limit.Bound{}) {
 			some = append(some, g)
 		}
 	}

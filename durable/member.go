@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
 // A term is a membership of the node, from a Join until the member is gone. A lease that has run out does not
@@ -195,16 +196,16 @@ func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered
 		if g.reported == 0 {
 			g.reported = answered
 		}
-		p := part{nodes: 1}
+		p := limit.Part{Nodes: 1}
 		for i, m := range members {
 			if m.ID == n.term.id || !reports[i].has(g.name) {
 				continue
 			}
-			if p.nodes++; m.ID < n.term.id {
-				p.rank++
+			if p.Nodes++; m.ID < n.term.id {
+				p.Rank++
 			}
 		}
-		if p.nodes == 1 || g.hasPart() || answered-g.reported > int64(longest) {
+		if p.Nodes == 1 || g.hasPart() || answered-g.reported > int64(longest) {
 			g.setPart(p)
 		}
 	}
@@ -299,7 +300,7 @@ func (n *node) forget(t *term) {
 	n.term = nil
 	for _, g := range n.kinds.shared() {
 		g.reported = 0
-		g.setPart(part{})
+		g.setPart(limit.Part{})
 	}
 	t.expiry.Stop()
 	t.cancel(errLeaseOver)
