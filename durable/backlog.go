@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/btree"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
+
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -42,7 +43,7 @@ type backlog struct {
 	queued  atomic.Int64  // tasks in the queue, for workers that need not look further
 
 	mu      sync.Mutex           // protects below
-	queue   turns                // of the kinds
+	queue   limit.Queue          // of the kinds
 	n       int                  // tasks of the kinds without a limit; the gates bound the others
 	size    int                  // about how many bytes those take
 	full    map[string]time.Time // kinds that have their share, since when, until half of it has begun
@@ -78,16 +79,15 @@ const (
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, call func()) *backlog {
 	return &backlog{
 		wheel: wheel, kinds: kinds, workers: cfg.poolSize, tick: cfg.tick, most: mostQueued,
-		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: newTurns(kindOf), full: make(map[string]time.Time),
+		each: time.Second / time.Duration(cfg.catchUp), call: call, queue: limit.NewQueue(limit.ByKind), full: make(map[string]time.Time),
 	}
 }
 
-// newLives returns lives in due order.
-func newLives() *btree.BTreeG[*live] {
-	return btree.NewG(32, dueBefore)
+// holdsLocked reports whether tasks of the kind are in the queue.
+func (b *backlog) holdsLocked(kind string) bool {
+	n, _ := b.queue.Held(kind)
+	return n > 0
 }
-
-func dueBefore(a, b *live) bool { return a.rec.Position().Before(b.rec.Position()) }
 
 // start begins to count the rate, with a first run at once.
 func (b *backlog) start() {
@@ -103,46 +103,46 @@ func (b *backlog) share(rate, nodes int) {
 	b.each = time.Second * time.Duration(max(nodes, 1)) / time.Duration(rate)
 }
 
-func (b *backlog) add(l *live) {
+func (b *backlog) add(t *limit.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue.add(l)
-	if g := b.kinds.gate(l.rec); g != nil {
-		g.overdue.add(l)
+	b.queue.Add(t)
+	if g := b.kinds.gate(t.Rec); g != nil {
+		g.overdue.Add(t)
 	} else {
-		b.countLocked(l, 1)
+		b.countLocked(t, 1)
 	}
-	b.queued.Store(int64(b.queue.n))
+	b.queued.Store(int64(b.queue.Len()))
 }
 
 // remove takes the task out, if no worker has.
-func (b *backlog) remove(l *live) {
+func (b *backlog) remove(t *limit.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.removeLocked(l)
+	b.removeLocked(t)
 }
 
 // countLocked counts a task of a kind without a limit.
-func (b *backlog) countLocked(l *live, n int) {
+func (b *backlog) countLocked(t *limit.Task, n int) {
 	b.n += n
-	b.size += n * l.rec.Size()
+	b.size += n * t.Rec.Size()
 }
 
 // removeLocked takes the task out, if it is in.
-func (b *backlog) removeLocked(l *live) {
-	if !b.queue.remove(l) {
+func (b *backlog) removeLocked(t *limit.Task) {
+	if !b.queue.Remove(t) {
 		return
 	}
-	if kind := l.rec.Kind; !b.full[kind].IsZero() {
-		if n, size := b.queue.held(kind); 2*n <= b.slowMost() && 2*size <= slowBytes {
+	if kind := t.Rec.Kind; !b.full[kind].IsZero() {
+		if n, size := b.queue.Held(kind); 2*n <= b.slowMost() && 2*size <= slowBytes {
 			delete(b.full, kind)
 			b.call()
 		}
 	}
-	if g := b.kinds.gate(l.rec); g == nil || !g.overdue.remove(l) { // or it was added before the gate
-		b.countLocked(l, -1)
+	if g := b.kinds.gate(t.Rec); g == nil || !g.overdue.Remove(t) { // or it was added before the gate
+		b.countLocked(t, -1)
 	}
-	b.queued.Store(int64(b.queue.n))
+	b.queued.Store(int64(b.queue.Len()))
 }
 
 // room returns how many more tasks the backlog takes, if it is time to fill it.
@@ -164,7 +164,7 @@ func (b *backlog) roomLocked() int {
 func (b *backlog) usedLocked() (n, size int) {
 	n, size = b.n, b.size
 	for kind := range b.full {
-		its, bytes := b.queue.held(kind)
+		its, bytes := b.queue.Held(kind)
 		n, size = n-its, size-bytes
 	}
 	return n, size
@@ -184,7 +184,7 @@ func (b *backlog) slowMost() int {
 func (b *backlog) takes(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n, size := b.queue.held(kind); b.full[kind].IsZero() && n < b.slowMost() && size < slowBytes {
+	if n, size := b.queue.Held(kind); b.full[kind].IsZero() && n < b.slowMost() && size < slowBytes {
 		return true
 	}
 	if k := b.kinds.get(kind); k == nil || k.gate != nil || k.quick() {
@@ -201,7 +201,7 @@ func (b *backlog) takes(kind string) bool {
 func (b *backlog) has(name string, kind *kind) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.queue.of[name] != nil || kind.workers.Load() > 0
+	return b.holdsLocked(name) || kind.workers.Load() > 0
 }
 
 // mayBeQuick reports whether a kind of which the backlog takes no more will be known to be quick, or not, in a moment.
@@ -220,40 +220,39 @@ func (b *backlog) isFull() bool {
 }
 
 // job is what the wheel runs at the due time of the task. Afterwards the worker runs overdue tasks, if it is spare.
-func (b *backlog) job(l *live) timewheel.Job {
+func (b *backlog) job(t *limit.Task) timewheel.Job {
 	return func(*timewheel.Task) {
-		b.run(l)
+		b.run(t)
 		b.work()
 	}
 }
 
 // run does the run of the task, or has it wait for the limit of its kind. It reports false if it does neither,
 // because the kind is paused.
-func (b *backlog) run(l *live) bool {
-	if g := b.kinds.gate(l.rec); g != nil {
-		g.pass(l)
+func (b *backlog) run(t *limit.Task) bool {
+	if g := b.kinds.gate(t.Rec); g != nil {
+		g.pass(t)
 		return true
 	}
-	l.by.runTask(l)
-	return l.ran.Load() || b.kinds.of(l.rec) != nil
+	return t.Run() || b.kinds.of(t.Rec) != nil
 }
 
 // work runs overdue tasks on the worker that calls it, as long as that is spare.
 func (b *backlog) work() {
 	for b.queued.Load() > 0 {
-		l := b.take()
-		if l == nil {
+		t, of := b.take()
+		if t == nil {
 			return
 		}
-		if !b.runTaken(l) {
+		if !b.runTaken(t, of) {
 			b.give()
 		}
 	}
 }
 
 // runTaken is run for a task that take has returned.
-func (b *backlog) runTaken(l *live) bool {
-	if kind := l.spare; kind != nil {
+func (b *backlog) runTaken(t *limit.Task, kind *kind) bool {
+	if kind != nil {
 		defer func() {
 			kind.workers.Add(-1)
 			if !b.shared || kind.quick() {
@@ -261,12 +260,12 @@ func (b *backlog) runTaken(l *live) bool {
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.queue.of[l.rec.Kind] == nil {
+			if !b.holdsLocked(t.Rec.Kind) {
 				b.call() // the node may have been stuck on the kind, and have claimed none of it
 			}
 		}()
 	}
-	return b.run(l)
+	return b.run(t)
 }
 
 // begin is work on a worker that the keeper has asked for.
@@ -279,12 +278,12 @@ func (b *backlog) begin() {
 
 // take returns the oldest task of the kind whose turn it is, of those kinds that may have this worker, or nil. Of a
 // kind with a limit it is the oldest of the group whose turn it is.
-func (b *backlog) take() *live {
+func (b *backlog) take() (t *limit.Task, of *kind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	if b.stopped || b.allowedLocked(now) == 0 {
-		return nil
+		return nil, nil
 	}
 	var w timewheel.Stats
 	waits := func() bool {
@@ -294,10 +293,10 @@ func (b *backlog) take() *live {
 		return w.Waiting > 0
 	}
 	if now.Sub(b.looked) >= lookEvery && waits() {
-		return nil
+		return nil, nil
 	}
-	l := b.queue.nextOf(func(first *live) bool {
-		kind := b.kinds.get(first.rec.Kind)
+	t = b.queue.NextOf(func(first *limit.Task) bool {
+		kind := b.kinds.get(first.Rec.Kind)
 		switch {
 		case kind != nil && kind.quick():
 			return true
@@ -308,22 +307,22 @@ func (b *backlog) take() *live {
 		}
 		return w.Running <= b.workers-b.reserve()
 	})
-	if l == nil {
-		return nil
+	if t == nil {
+		return nil, nil
 	}
-	if g := b.kinds.gate(l.rec); g != nil && g.overdue.n > 0 {
-		l = g.overdue.next()
+	if g := b.kinds.gate(t.Rec); g != nil && g.overdue.Len() > 0 {
+		t = g.overdue.Next()
 	}
-	if l.spare = b.kinds.get(l.rec.Kind); l.spare != nil {
-		l.spare.workers.Add(1)
+	if of = b.kinds.get(t.Rec.Kind); of != nil {
+		of.workers.Add(1)
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()
-	b.removeLocked(l)
+	b.removeLocked(t)
 	if before == 0 && b.roomLocked() > 0 {
 		b.call()
 	}
-	return l
+	return t, of
 }
 
 // give takes back that the rate was used.
@@ -340,7 +339,7 @@ func (b *backlog) hire() time.Duration {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.queue.n == 0 || b.stopped {
+	if b.queue.Len() == 0 || b.stopped {
 		return forever
 	}
 	allowed := b.allowedLocked(time.Now())
@@ -359,9 +358,8 @@ func (b *backlog) hire() time.Duration {
 // neededLocked returns how many of the free workers the kinds may have.
 func (b *backlog) neededLocked(free int) int {
 	quick, slow := 0, 0
-	for name, of := range b.queue.of {
-		n := of.lives.Len()
-		switch kind := b.kinds.get(name); {
+	for first, n := range b.queue.Groups() {
+		switch kind := b.kinds.get(first.Rec.Kind); {
 		case kind != nil && kind.quick():
 			quick += n
 		case kind != nil:

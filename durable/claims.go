@@ -237,18 +237,18 @@ func (n *node) unstick(t *term) {
 		some = n.heldLocked(func(*live) bool { return true })
 	case n.stuckLocked():
 		now := n.clock.earliest(n.own())
-		some = n.heldLocked(func(l *live) bool { return l.rec.Due <= now })
+		some = n.heldLocked(func(l *live) bool { return l.Rec.Due <= now })
 	default:
 		for name, kind := range n.kinds.unlimited() {
 			if n.isStuckOnLocked(kind) {
-				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.rec.Kind == name })...)
+				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.Rec.Kind == name })...)
 			}
 		}
 	}
 	if n.term == t && n.members > 1 {
 		for _, g := range n.kinds.gated() {
-			for l := g.excess(); l != nil; l = g.excess() {
-				some = append(some, l)
+			for t := g.excess(); t != nil; t = g.excess() {
+				some = append(some, t.Runner.(*live))
 			}
 		}
 	}
@@ -291,7 +291,7 @@ func (n *node) giveUp(t *term, some []*live) {
 
 // toRelease returns the claim for Release.
 func (l *live) toRelease() engine.Claim {
-	return engine.Claim{Key: l.rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
+	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
 // giveBack releases claims that are not in memory.
@@ -436,14 +436,15 @@ func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 		}
 		n.dropLocked(old)
 	}
-	l := &live{by: n, rec: rec, overdue: overdue, claim: c}
+	l := newLive(rec, n)
+	l.overdue, l.claim = overdue, c
 	n.held[rec.Key] = l
 	n.bytes += rec.Size()
 	if g := n.kinds.gate(rec); g != nil {
-		g.hold(l)
+		g.hold(&l.Task)
 	}
 	if overdue {
-		n.backlog.add(l)
+		n.backlog.add(&l.Task)
 		return
 	}
 	n.awaitLocked(l, 0)
@@ -451,18 +452,18 @@ func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 
 // awaitLocked puts the live in the wheel, until it is due, or for that long.
 func (n *node) awaitLocked(l *live, least time.Duration) {
-	d := max(time.Duration(l.rec.Due-n.clock.earliest(n.own())), least, 1)
+	d := max(time.Duration(l.Rec.Due-n.clock.earliest(n.own())), least, 1)
 	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
-	_ = n.wheel.SetTask(&timewheel.Task{Key: l.rec.Key, Interval: d, Job: n.backlog.job(l)})
+	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: n.backlog.job(&l.Task)})
 }
 
 // dropLocked forgets the live. A run that has begun continues without it.
 func (n *node) dropLocked(l *live) {
-	if n.held[l.rec.Key] != l {
+	if n.held[l.Rec.Key] != l {
 		return
 	}
-	delete(n.held, l.rec.Key)
-	n.bytes -= l.rec.Size()
+	delete(n.held, l.Rec.Key)
+	n.bytes -= l.Rec.Size()
 	n.withdrawLocked(l, gone)
 }
 
@@ -472,13 +473,13 @@ func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if !l.state.CompareAndSwap(waits, state) {
 		return false
 	}
-	if g := n.kinds.gate(l.rec); g != nil {
-		g.remove(l)
+	if g := n.kinds.gate(l.Rec); g != nil {
+		g.remove(&l.Task)
 	}
 	if l.overdue {
-		n.backlog.remove(l)
+		n.backlog.remove(&l.Task)
 	} else {
-		_ = n.wheel.RemoveTask(l.rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
+		_ = n.wheel.RemoveTask(l.Rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
 	}
 	return true
 }

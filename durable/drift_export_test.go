@@ -26,7 +26,7 @@ func InMemory(s *Scheduler) (n, size int) {
 	k := s.below.(*keeper)
 	_ = k.ask(context.Background(), op{do: func(*group) error {
 		for _, l := range k.live {
-			n, size = n+1, size+l.rec.Size()
+			n, size = n+1, size+l.Rec.Size()
 		}
 		return nil
 	}})
@@ -76,23 +76,23 @@ func (d *drift) memory() {
 		if l.state.Load() != waits {
 			continue
 		}
-		in := k.backlog.queue.has(l)
-		g := k.kinds.gate(l.rec)
-		if l.overdue && !in && (g == nil || !g.queue.has(l)) {
+		in := k.backlog.queue.Has(&l.Task)
+		g := k.kinds.gate(l.Rec)
+		if l.overdue && !in && (g == nil || !g.queue.Has(&l.Task)) {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
-		if in && (g == nil || !g.overdue.has(l)) {
+		if in && (g == nil || !g.overdue.Has(&l.Task)) {
 			queued++
-			size += l.rec.Size()
+			size += l.Rec.Size()
 		}
-		if g != nil && g.held.has(l) { // or it is from before the gate
+		if g != nil && g.held.has(&l.Task) { // or it is from before the gate
 			held[g]++
-			bytes[g] += l.rec.Size()
+			bytes[g] += l.Rec.Size()
 		}
 	}
 	d.same("backlog", k.backlog.n, queued)
 	d.same("bytes of the backlog", k.backlog.size, size)
-	d.same("queued in the backlog", int(k.backlog.queued.Load()), k.backlog.queue.n)
+	d.same("queued in the backlog", int(k.backlog.queued.Load()), k.backlog.queue.Len())
 	lives, total := 0, 0
 	for _, g := range k.kinds.gated() {
 		shared := 0
@@ -124,8 +124,8 @@ func (d *drift) store() error {
 		switch {
 		case l != nil:
 			live++
-			if l.rec.Token() != rec.Token() || l.rec.Due != rec.Due {
-				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.rec, rec)
+			if l.Rec.Token() != rec.Token() || l.Rec.Due != rec.Due {
+				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.Rec, rec)
 			}
 		case !k.passed(rec):
 		case k.kinds.of(rec) != nil:
@@ -145,14 +145,4 @@ func (d *drift) store() error {
 		d.same("unhandled of "+kind, counted, unhandled[kind])
 	}
 	return nil
-}
-
-// has reports whether the live is in.
-func (t *turns) has(l *live) bool {
-	group := t.of[t.by(l)]
-	if group == nil {
-		return false
-	}
-	in, _ := group.lives.Get(l)
-	return in == l
 }

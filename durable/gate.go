@@ -33,12 +33,12 @@ type gate struct {
 	classes []string // of the tasks that pass
 	backlog *backlog
 	total   *gateTotal
-	overdue turns // in the backlog, which protects it
+	overdue limit.Queue // in the backlog, which protects it
 
-	mu      sync.Mutex // protects below
-	held    shares     // in memory, and not begun
-	bytes   int        // about how many bytes those take
-	queue   turns      // of these, those that wait for the gate
+	mu      sync.Mutex  // protects below
+	held    shares      // in memory, and not begun
+	bytes   int         // about how many bytes those take
+	queue   limit.Queue // of these, those that wait for the gate
 	running int
 	part    limit.Part       // in the limits of all nodes
 	most    int              // may be running at once
@@ -76,7 +76,7 @@ func (k *kind) limited() bool { return k.limit != limit.Bound{} || k.cluster != 
 func newGate(name string, k *kind, b *backlog, total *gateTotal) *gate {
 	g := &gate{
 		name: name, kind: k, classes: k.policy.Classes(name), backlog: b, total: total,
-		overdue: newTurns(groupOf), held: newShares(), queue: newTurns(groupOf),
+		overdue: limit.NewQueue(limit.ByGroup), held: newShares(), queue: limit.NewQueue(limit.ByGroup),
 	}
 	if b.shared {
 		g.setPartLocked(limit.Part{})
@@ -132,14 +132,14 @@ func (g *gate) setPartLocked(p limit.Part) {
 }
 
 // pass does the run of the live, if there is room, and then runs of those that wait.
-func (g *gate) pass(l *live) {
-	g.work(g.enter(l))
+func (g *gate) pass(t *limit.Task) {
+	g.work(g.enter(t))
 }
 
 // work does the run, which may be nil, and then what waits, on the worker that calls it.
-func (g *gate) work(l *live) {
-	for ; l != nil; l = g.next() {
-		g.run(l)
+func (g *gate) work(t *limit.Task) {
+	for ; t != nil; t = g.next() {
+		g.run(t)
 	}
 }
 
@@ -147,61 +147,61 @@ func (g *gate) work(l *live) {
 func (g *gate) begin() {
 	g.mu.Lock()
 	g.asked--
-	l := g.takeLocked(time.Now())
+	t := g.takeLocked(time.Now())
 	g.mu.Unlock()
-	g.work(l)
+	g.work(t)
 }
 
 // wake is work on a worker that was sent for a token.
 func (g *gate) wake() {
 	g.mu.Lock()
 	g.waking = nil
-	l := g.takeLocked(time.Now())
+	t := g.takeLocked(time.Now())
 	g.mu.Unlock()
-	g.work(l)
+	g.work(t)
 }
 
 // run does the run, and makes room whatever becomes of it. One that is not made after all, as its kind is paused,
 // takes no token.
-func (g *gate) run(l *live) {
-	goes := false
+func (g *gate) run(t *limit.Task) {
+	goes, called := false, true // a handler that ends the goroutine was called
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if l.rated && !l.ran.Load() {
+		if t.Rated && !called {
 			g.rated--
 		}
 		if g.running--; !goes { // the goroutine ends: another worker does the next
 			g.hireLocked(time.Now())
 		}
 	}()
-	l.by.runTask(l)
+	called = t.Run()
 	goes = true
 }
 
 // enter queues the live, unless it was removed, replaced or moved. It returns what is to run.
-func (g *gate) enter(l *live) *live {
+func (g *gate) enter(t *limit.Task) *limit.Task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l.state.Load() != waits {
+	if !t.Waits() {
 		return nil
 	}
-	g.holdLocked(l)
+	g.holdLocked(t)
 	now := time.Now()
-	if g.queue.n == 0 && g.roomLocked(now) > 0 && !g.backlog.isStopped() { // it need not wait
-		g.startLocked(l)
-		return l
+	if g.queue.Len() == 0 && g.roomLocked(now) > 0 && !g.backlog.isStopped() { // it need not wait
+		g.startLocked(t)
+		return t
 	}
-	g.queue.add(l)
+	g.queue.Add(t)
 	return g.takeLocked(now)
 }
 
 // next returns what a worker runs after a run of the kind, or nil.
-func (g *gate) next() *live {
+func (g *gate) next() *limit.Task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if g.queue.n == 0 {
+	if g.queue.Len() == 0 {
 		return nil
 	}
 	if now.Sub(g.looked) >= lookEvery {
@@ -215,25 +215,25 @@ func (g *gate) next() *live {
 }
 
 // takeLocked returns the live that runs next, or nil. It is held no more.
-func (g *gate) takeLocked(now time.Time) *live {
-	if g.queue.n == 0 || g.backlog.isStopped() {
+func (g *gate) takeLocked(now time.Time) *limit.Task {
+	if g.queue.Len() == 0 || g.backlog.isStopped() {
 		return nil
 	}
 	if g.roomLocked(now) == 0 {
 		g.wakeLocked(now)
 		return nil
 	}
-	l := g.queue.next()
-	g.startLocked(l)
+	t := g.queue.Next()
+	g.startLocked(t)
 	g.hireLocked(now)
-	return l
+	return t
 }
 
 // startLocked counts the live as running.
-func (g *gate) startLocked(l *live) {
-	g.removeLocked(l)
+func (g *gate) startLocked(t *limit.Task) {
+	g.removeLocked(t)
 	g.running++
-	if l.rated = len(g.rates) > 0; l.rated {
+	if t.Rated = len(g.rates) > 0; t.Rated {
 		g.rated++
 	}
 }
@@ -262,11 +262,11 @@ func (g *gate) roomLocked(now time.Time) int {
 
 // hireLocked asks the wheel for as many workers as may begin what waits.
 func (g *gate) hireLocked(now time.Time) {
-	if g.queue.n == 0 {
+	if g.queue.Len() == 0 {
 		return
 	}
 	room := g.roomLocked(now)
-	for range min(room, g.queue.n) - g.asked {
+	for range min(room, g.queue.Len()) - g.asked {
 		g.asked++
 		g.backlog.wheel.AfterFunc(0, g.begin)
 	}
@@ -291,39 +291,39 @@ func (g *gate) wakeLocked(now time.Time) {
 }
 
 // hold notes a live that is in memory.
-func (g *gate) hold(l *live) {
+func (g *gate) hold(t *limit.Task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.holdLocked(l)
+	g.holdLocked(t)
 }
 
-func (g *gate) holdLocked(l *live) {
-	if !g.held.has(l) && g.held.add(l) {
-		g.countLocked(l, 1)
+func (g *gate) holdLocked(t *limit.Task) {
+	if !g.held.has(t) && g.held.add(t) {
+		g.countLocked(t, 1)
 	}
 }
 
 // remove takes out a live that does not wait any more.
-func (g *gate) remove(l *live) {
+func (g *gate) remove(t *limit.Task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held.has(l) {
-		g.removeLocked(l)
+	if g.held.has(t) {
+		g.removeLocked(t)
 	}
 }
 
-func (g *gate) removeLocked(l *live) {
-	g.held.remove(l)
-	g.queue.remove(l)
-	g.countLocked(l, -1)
-	if g.wanted && (g.drainedLocked() || g.held.lacks(l.rec.Group)) {
+func (g *gate) removeLocked(t *limit.Task) {
+	g.held.remove(t)
+	g.queue.Remove(t)
+	g.countLocked(t, -1)
+	if g.wanted && (g.drainedLocked() || g.held.lacks(t.Rec.Group)) {
 		g.wanted = false
 		g.backlog.call()
 	}
 }
 
-func (g *gate) countLocked(l *live, n int) {
-	size := n * l.rec.Size()
+func (g *gate) countLocked(t *limit.Task, n int) {
+	size := n * t.Rec.Size()
 	g.bytes += size
 	g.total.lives.Add(int64(n))
 	g.total.bytes.Add(int64(size))
@@ -371,23 +371,23 @@ func (g *gate) drained() bool {
 
 // excess returns a live that is to leave the memory, if there are too many: of a node, the one that is due
 // last. The gate of a keeper is cut before it.
-func (g *gate) excess() *live {
+func (g *gate) excess() *limit.Task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.held.len()
 	if n <= g.boundLocked() && (g.backlog.shared || n <= 1 || g.bytes <= gateBytes) {
 		return nil
 	}
-	var l *live
+	var t *limit.Task
 	if g.backlog.shared {
-		l, _ = g.held.all.Max()
-		g.held.remove(l)
+		t, _ = g.held.all.Max()
+		g.held.remove(t)
 	} else {
-		l = g.held.leave(time.Now().UnixNano())
+		t = g.held.leave(time.Now().UnixNano())
 	}
-	g.queue.remove(l)
-	g.countLocked(l, -1)
-	return l
+	g.queue.Remove(t)
+	g.countLocked(t, -1)
+	return t
 }
 
 // beyond reports whether the task is left to the store.
@@ -427,5 +427,5 @@ func (g *gate) end(r *reading, at, fed engine.Position) {
 func (g *gate) waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.queue.n
+	return g.queue.Len()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -83,18 +84,31 @@ type op struct {
 
 // live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
 type live struct {
+	limit.Task
 	by        interface{ runTask(l *live) }
-	rec       *task.Record
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
 	ran       atomic.Bool   // its handler was called; set by its worker, after
 	began     int64         // when that was, by the wall clock
 	cancelled bool          // so is its run, whenever it begins; see handlings
-	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
-	spare     *kind         // its worker is counted there as one of the backlog; of its worker
 	claim     *claim        // of a node; nil in a keeper
+}
+
+func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
+	l := &live{by: by}
+	l.Task = limit.Task{Rec: rec, Runner: l}
+	return l
+}
+
+// Waits reports whether its run has not begun, and it was not removed, replaced or moved.
+func (l *live) Waits() bool { return l.state.Load() == waits }
+
+// Run does its run, and reports whether its handler was called.
+func (l *live) Run() (called bool) {
+	l.by.runTask(l)
+	return l.ran.Load()
 }
 
 // started returns when its handler was called, by the wall clock, or 0 if it was not.
@@ -323,27 +337,28 @@ func (k *keeper) place(key string, rec *task.Record) {
 	inWheel := false
 	if old != nil && old.state.CompareAndSwap(waits, gone) {
 		if inWheel = !old.overdue; old.overdue {
-			k.backlog.remove(old)
+			k.backlog.remove(&old.Task)
 		}
-		if g := k.kinds.gate(old.rec); g != nil {
-			g.remove(old)
+		if g := k.kinds.gate(old.Rec); g != nil {
+			g.remove(&old.Task)
 		}
 	}
 	k.running.remove(old)
 	delete(k.live, key)
 	if rec != nil && k.passed(rec) {
 		now := time.Now().UnixNano()
-		l := &live{by: k, rec: rec, overdue: rec.Due <= min(k.overdue.until, now)} // the clock may have been set back
+		l := newLive(rec, k)
+		l.overdue = rec.Due <= min(k.overdue.until, now) // the clock may have been set back
 		k.live[key] = l
 		k.hold(l)
 		switch {
 		case l.state.Load() == gone:
 		case l.overdue:
-			k.backlog.add(l)
+			k.backlog.add(&l.Task)
 		default:
 			d := time.Duration(rec.Due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
-			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(l)})
+			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(&l.Task)})
 			return
 		}
 	}
@@ -354,20 +369,21 @@ func (k *keeper) place(key string, rec *task.Record) {
 
 // hold notes the live at the gate of its kind, if it has one. If that has too many, some go back to the store.
 func (k *keeper) hold(l *live) {
-	g := k.kinds.gate(l.rec)
+	g := k.kinds.gate(l.Rec)
 	if g == nil {
 		return
 	}
-	g.hold(l)
-	for out := g.excess(); out != nil; out = g.excess() {
+	g.hold(&l.Task)
+	for t := g.excess(); t != nil; t = g.excess() {
+		out := t.Runner.(*live)
 		if !out.state.CompareAndSwap(waits, gone) {
 			continue // it has begun
 		}
-		delete(k.live, out.rec.Key)
+		delete(k.live, out.Rec.Key)
 		if out.overdue {
-			k.backlog.remove(out)
+			k.backlog.remove(t)
 		} else {
-			_ = k.wheel.RemoveTask(out.rec.Key) // its error is that it is not there
+			_ = k.wheel.RemoveTask(out.Rec.Key) // its error is that it is not there
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -58,9 +59,9 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
 	for i := range 3 * gateTasks {
 		group := fmt.Sprint(i)
-		one := &live{rec: &task.Record{Group: group, Key: group, Due: 1}}
+		one := &limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 1}}
 		s.add(one)
-		s.add(&live{rec: &task.Record{Group: group, Key: group, Due: 2}})
+		s.add(&limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 2}})
 		s.leave(0)
 		s.remove(one)
 	}
@@ -73,7 +74,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 func TestShares_readingsTakeTurns(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "a", "b", "c"} {
-		if s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
+		if s.add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
 			s.leave(0) // of a, and then of the rest
 		}
 	}
@@ -91,7 +92,9 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 // A reading moves the cuts that it has met to where it has come to. It moves none back, and none that was made
 // meanwhile, and lifts them at the end of what the feed has passed.
 func TestShares_readingMovesCuts(t *testing.T) {
-	taskOf := func(group string, due int64) *live { return &live{rec: &task.Record{Group: group, Key: "k", Due: due}} }
+	taskOf := func(group string, due int64) *limit.Task {
+		return &limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: due}}
+	}
 	cut := func(s *shares, at map[string]int64) {
 		for group, due := range at {
 			s.add(taskOf(group, 1))
@@ -111,7 +114,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
 		fed := engine.Position{Due: 100, Key: "k"}
 		r := s.readFor(s.of["a"], fed)
-		if s.beyond(taskOf("further", 100).rec) || !s.beyond(taskOf("before", 11).rec) || r.full() {
+		if s.beyond(taskOf("further", 100).Rec) || !s.beyond(taskOf("before", 11).Rec) || r.full() {
 			t.Errorf("%s: what is read is left, or what is not", c.name)
 		}
 		s.cutBefore(s.of["full"], engine.Position{Due: 19, Key: "k"})
@@ -129,9 +132,9 @@ func TestShares_readingMovesCuts(t *testing.T) {
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "b", "b", "a"} {
-		s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
+		s.add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
 	}
-	if out := s.leave(10); out.rec.Group != "a" {
-		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.Group)
+	if out := s.leave(10); out.Rec.Group != "a" {
+		t.Errorf("a task of the group a has taken the room of one of %q", out.Rec.Group)
 	}
 }

@@ -362,7 +362,7 @@ func (n *node) reconcile(t *term) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range known { // held at the question; so if it is not in the answer it is not held any more
-		if revisions[l.rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.rec.Key] == l {
+		if revisions[l.Rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.Rec.Key] == l {
 			n.dropLocked(l)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/google/btree"
@@ -33,10 +34,10 @@ import (
 // A share is read for when what it has left is due soon, if half of what may be held has begun or others make
 // way: those that hold more than twice as much, or what is not due soon. The remainder waits for the half.
 type shares struct {
-	all    *btree.BTreeG[*live]
+	all    *btree.BTreeG[*limit.Task]
 	of     map[string]*share     // the groups that hold something or are cut
 	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
-	free   *btree.FreeListG[*live]
+	free   *btree.FreeListG[*limit.Task]
 	reads  uint64 // begun, and shares made
 	last   *share // the one that a task was added to
 
@@ -49,7 +50,7 @@ type shares struct {
 // A share is that of one group.
 type share struct {
 	group string
-	held  *btree.BTreeG[*live]
+	held  *btree.BTreeG[*limit.Task]
 	read  uint64          // the last reading for it
 	cut   engine.Position // what lies beyond it is left
 }
@@ -62,14 +63,14 @@ const gateAhead = 100 * time.Millisecond
 
 func newShares() shares {
 	return shares{
-		all: newLives(), of: make(map[string]*share), free: btree.NewFreeListG[*live](32),
+		all: limit.NewTree(limit.NewFreeList()), of: make(map[string]*share), free: limit.NewFreeList(),
 		bySize: btree.NewG(32, func(a, b *share) bool {
 			if a, b := a.held.Len(), b.held.Len(); a != b {
 				return a < b
 			}
 			return a.read < b.read
 		}),
-		rest: share{held: newLives(), cut: uncut},
+		rest: share{held: limit.NewTree(limit.NewFreeList()), cut: uncut},
 	}
 }
 
@@ -84,31 +85,31 @@ func (s *shares) change(of *share, f func()) {
 }
 
 // add reports false if it has replaced one of the same position.
-func (s *shares) add(l *live) bool {
-	of := s.of[l.rec.Group]
+func (s *shares) add(t *limit.Task) bool {
+	of := s.of[t.Rec.Group]
 	if of == nil {
 		s.reads++
 		of = &share{
-			group: l.rec.Group, held: btree.NewWithFreeListG(32, dueBefore, s.free), read: s.reads, cut: uncut,
+			group: t.Rec.Group, held: limit.NewTree(s.free), read: s.reads, cut: uncut,
 		}
 		s.of[of.group] = of
 	}
-	s.change(of, func() { of.held.ReplaceOrInsert(l) })
+	s.change(of, func() { of.held.ReplaceOrInsert(t) })
 	s.last = of
-	_, had := s.all.ReplaceOrInsert(l)
+	_, had := s.all.ReplaceOrInsert(t)
 	return !had
 }
 
 // remove takes out a live that is in.
-func (s *shares) remove(l *live) {
-	s.all.Delete(l)
-	of := s.of[l.rec.Group]
-	s.change(of, func() { of.held.Delete(l) })
+func (s *shares) remove(t *limit.Task) {
+	s.all.Delete(t)
+	of := s.of[t.Rec.Group]
+	s.change(of, func() { of.held.Delete(t) })
 }
 
-func (s *shares) has(l *live) bool {
-	in, ok := s.all.Get(l)
-	return ok && in == l
+func (s *shares) has(t *limit.Task) bool {
+	in, ok := s.all.Get(t)
+	return ok && in == t
 }
 
 func (s *shares) len() int { return s.all.Len() }
@@ -127,7 +128,7 @@ func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) 
 // hasAfter reports whether a task is due only after that time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
-	return ok && last.rec.Due > due
+	return ok && last.Rec.Due > due
 }
 
 // isCut reports whether anything is left to the store.
@@ -140,22 +141,22 @@ func (s *shares) beyond(rec *task.Record) bool {
 }
 
 // leave takes out the task that is to be left to the store, and cuts before it. There is one.
-func (s *shares) leave(now int64) *live {
+func (s *shares) leave(now int64) *limit.Task {
 	ahead := task.Later(now, gateAhead)
 	of, _ := s.bySize.Max()
 	if s.last.held.Len() == of.held.Len() {
 		of = s.last // else groups of one size would displace each other
 	}
 	out, _ := of.held.Max()
-	if of.held.Len() == 1 || out.rec.Due <= ahead && s.hasAfter(ahead) {
+	if of.held.Len() == 1 || out.Rec.Due <= ahead && s.hasAfter(ahead) {
 		out, _ = s.all.Max()
-		of = s.of[out.rec.Group]
+		of = s.of[out.Rec.Group]
 	}
 	s.remove(out)
 	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= gateTasks {
 		of = &s.rest
 	}
-	s.cutBefore(of, out.rec.Position())
+	s.cutBefore(of, out.Rec.Position())
 	return out
 }
 

@@ -117,10 +117,9 @@ func (b *backlog) oldest() int64 {
 	due := int64(engine.None)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, of := range b.queue.of {
-		first, _ := of.lives.Min()
-		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == engine.None || first.rec.Due < due) {
-			due = first.rec.Due
+	for first := range b.queue.Groups() {
+		if b.kinds.of(first.Rec) != nil && !limited[b.kinds.gate(first.Rec)] && (due == engine.None || first.Rec.Due < due) {
+			due = first.Rec.Due
 		}
 	}
 	return due
@@ -130,7 +129,7 @@ func (b *backlog) oldest() int64 {
 func (g *gate) isFull() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.queue.n > 0 || g.roomLocked(time.Now()) == 0
+	return g.queue.Len() > 0 || g.roomLocked(time.Now()) == 0
 }
 
 const (

@@ -237,8 +237,8 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 // waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
 // has made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
-	w := completion(next, l.rec, l.claim.revision)
-	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.rec.Size()}
+	w := completion(next, l.Rec, l.claim.revision)
+	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.Rec.Size()}
 	c.done = func(r engine.Result, err error) {
 		switch {
 		case err != nil:
@@ -281,7 +281,7 @@ func (n *node) holdsLocked(rec *task.Record) bool {
 func (n *node) keepUnsent(l *live, c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[l.rec.Key] == l {
+	if n.held[l.Rec.Key] == l {
 		n.unsent = append(n.unsent, c)
 	} else {
 		n.count.endsRefused.Add(1)
