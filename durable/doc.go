@@ -201,7 +201,7 @@
 // The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
 // waiting operations as one group, commits them with one sync, and only then answers them and touches the
 // wheel. Only the keeper knows how far the tasks have been read from the store, by due time (feed.go). A task
-// that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (backlog.go), or
+// that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (internal/limit), or
 // set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
 // group in group.go. [engine.Store] says what a store promises.
 //
@@ -210,10 +210,10 @@
 // paused is in the settings, a document that a store keeps in addition to the tasks (pausekind.go), and an engine as a
 // note. What the nodes ask each other is in notes as well (mailbox.go).
 //
-// The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker.
-// A gate holds few of the tasks of its kind in memory. Each group has a share of these, beyond which a keeper
+// The runs of a kind with a limit pass its limiter (internal/limit), where they are queued without a worker.
+// A limiter holds few of the tasks of its kind in memory. Each group has a share of these, beyond which a keeper
 // leaves the tasks in the store, and reads on there as they run (shares.go). A node claims the tasks of such
-// a kind by themselves, as many as the gate has room for, and leaves the others to the engine.
+// a kind by themselves, as many as the limiter has room for, and leaves the others to the engine.
 //
 // The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -61,52 +62,31 @@ func (d *drift) find() error {
 	return d.store()
 }
 
-// memory checks the backlog and the gates.
+// memory checks the backlog and the limiters.
 func (d *drift) memory() {
 	k := d.k
-	k.backlog.mu.Lock()
-	defer k.backlog.mu.Unlock()
-	for _, g := range k.kinds.gated() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-	}
-	queued, size := 0, 0
-	held, bytes := make(map[*gate]int), make(map[*gate]int)
+	var waiting []*limit.Task
+	var limiters []*limit.Limiter
 	for key, l := range k.live {
-		if l.state.Load() != waits {
+		if !l.Waits() {
 			continue
 		}
-		in := k.backlog.queue.Has(&l.Task)
-		g := k.kinds.gate(l.Rec)
-		if l.overdue && !in && (g == nil || !g.queue.Has(&l.Task)) {
+		waiting = append(waiting, &l.Task)
+		if l.overdue && !k.backlog.Waits(&l.Task) {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
-		if in && (g == nil || !g.overdue.Has(&l.Task)) {
-			queued++
-			size += l.Rec.Size()
-		}
-		if g != nil && g.held.has(&l.Task) { // or it is from before the gate
-			held[g]++
-			bytes[g] += l.Rec.Size()
-		}
 	}
-	d.same("backlog", k.backlog.n, queued)
-	d.same("bytes of the backlog", k.backlog.size, size)
-	d.same("queued in the backlog", int(k.backlog.queued.Load()), k.backlog.queue.Len())
-	lives, total := 0, 0
-	for _, g := range k.kinds.gated() {
-		shared := 0
-		for _, of := range g.held.of {
-			shared += of.held.Len()
-		}
-		d.same("held of "+g.name, g.held.len(), held[g])
-		d.same("shares of "+g.name, shared, held[g])
-		d.same("bytes of "+g.name, g.bytes, bytes[g])
-		lives += held[g]
-		total += bytes[g]
+	for _, of := range k.kinds.allLimited() {
+		limiters = append(limiters, of.Limiter)
+		of.Limiter.Locked(func() {
+			shared := 0
+			for _, of := range of.shares.of {
+				shared += of.held.Len()
+			}
+			d.same("shares of "+of.name, shared, of.shares.Len())
+		})
 	}
-	d.same("held", int(k.kinds.held.lives.Load()), lives)
-	d.same("bytes held", int(k.kinds.held.bytes.Load()), total)
+	d.found = append(d.found, k.backlog.Check(waiting, limiters)...)
 }
 
 // store checks where each task is that the store has.

@@ -24,7 +24,7 @@ type Limit struct {
 //
 // If a kind has a limit, this one or another, its overdue tasks run before those of the kind that fall due now.
 func WithConcurrency(n int) KindOption {
-	return func(k *kind) error { return concurrent(&k.limit, n) }
+	return func(k *kind) error { return concurrent(&k.Here, n) }
 }
 
 // WithRate bounds how many runs of the kind start in this scheduler: n within per, evenly spread, and burst at
@@ -35,7 +35,7 @@ func WithConcurrency(n int) KindOption {
 // On a node a start takes some milliseconds, in which the engine confirms it, and no more than burst are being
 // confirmed at the same time. So for a high rate let burst be what the rate allows within 20 ms, or more.
 func WithRate(n int, per time.Duration, burst int) KindOption {
-	return func(k *kind) error { return spread(&k.limit, n, per, burst) }
+	return func(k *kind) error { return spread(&k.Here, n, per, burst) }
 }
 
 // WithClusterConcurrency is [WithConcurrency] for all nodes of an engine together. Each node that handles the
@@ -47,14 +47,14 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 // interrupted: until they have ended, n can be exceeded by them. So it can be by a run whose node has lost its
 // lease. On a [engine.Store] this is a bound like that of WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
-	return func(k *kind) error { return concurrent(&k.cluster, n) }
+	return func(k *kind) error { return concurrent(&k.Cluster, n) }
 }
 
 // WithClusterRate is [WithRate] for all nodes of an engine together. They share n and burst as with
 // [WithClusterConcurrency], so at most burst nodes run the kind. A node begins without a burst, and what it has
 // saved up for one is lost when it leaves.
 func WithClusterRate(n int, per time.Duration, burst int) KindOption {
-	return func(k *kind) error { return spread(&k.cluster, n, per, burst) }
+	return func(k *kind) error { return spread(&k.Cluster, n, per, burst) }
 }
 
 func concurrent(b *limit.Bound, n int) error {

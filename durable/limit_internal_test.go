@@ -54,18 +54,18 @@ func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	}
 }
 
-// However many groups are cut and hold nothing, those that a gate knows are bounded.
+// However many groups are cut and hold nothing, those that a limiter knows are bounded.
 func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
-	for i := range 3 * gateTasks {
+	for i := range 3 * limit.HeldTasks {
 		group := fmt.Sprint(i)
 		one := &limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 1}}
-		s.add(one)
-		s.add(&limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 2}})
+		s.Add(one)
+		s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 2}})
 		s.leave(0)
-		s.remove(one)
+		s.Remove(one)
 	}
-	if len(s.of) > gateTasks || !s.beyond(&task.Record{Group: "x", Key: "x", Due: 2}) {
+	if len(s.of) > limit.HeldTasks || !s.beyond(&task.Record{Group: "x", Key: "x", Due: 2}) {
 		t.Errorf("%d groups", len(s.of))
 	}
 }
@@ -74,7 +74,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 func TestShares_readingsTakeTurns(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "a", "b", "c"} {
-		if s.add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
+		if s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
 			s.leave(0) // of a, and then of the rest
 		}
 	}
@@ -97,7 +97,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	}
 	cut := func(s *shares, at map[string]int64) {
 		for group, due := range at {
-			s.add(taskOf(group, 1))
+			s.Add(taskOf(group, 1))
 			s.cutBefore(s.of[group], engine.Position{Due: due, Key: "k"})
 		}
 	}
@@ -111,7 +111,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 		{"at the end", 100, map[string]int64{"before": 10, "a": task.Never, "further": task.Never, "far": 200, "full": 19}},
 	} {
 		s := newShares()
-		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
+		cut(s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
 		fed := engine.Position{Due: 100, Key: "k"}
 		r := s.readFor(s.of["a"], fed)
 		if s.beyond(taskOf("further", 100).Rec) || !s.beyond(taskOf("before", 11).Rec) || r.full() {
@@ -132,7 +132,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "b", "b", "a"} {
-		s.add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
+		s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
 	}
 	if out := s.leave(10); out.Rec.Group != "a" {
 		t.Errorf("a task of the group a has taken the room of one of %q", out.Rec.Group)

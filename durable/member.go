@@ -146,7 +146,7 @@ func (n *node) renew(t *term) bool {
 	n.mu.Unlock()
 	report := n.cfg.report(n.work(), n.kinds)
 	report.TakenOver = takenOver
-	gates := n.kinds.shared()
+	limited := n.kinds.shared()
 	sent := n.own()
 	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
@@ -161,7 +161,7 @@ func (n *node) renew(t *term) bool {
 			leased++
 		}
 	}
-	n.backlog.share(n.cfg.catchUp, leased)
+	n.backlog.Share(leased)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.term != t {
@@ -169,7 +169,7 @@ func (n *node) renew(t *term) bool {
 	}
 	n.members = leased
 	n.extendLocked(sent)
-	n.divideLocked(gates, members, answered)
+	n.divideLocked(limited, members, answered)
 	return true
 }
 
@@ -181,8 +181,8 @@ func (n *node) renew(t *term) bool {
 // a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
 // It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
 // takes part for the rest of its term.
-func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered int64) {
-	if gates == nil {
+func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
+	if limited == nil {
 		return
 	}
 	var longest time.Duration
@@ -192,21 +192,21 @@ func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered
 		reports[i] = reportOf(m)
 	}
 	longest += longest / driftOf
-	for _, g := range gates {
-		if g.reported == 0 {
-			g.reported = answered
+	for _, k := range limited {
+		if k.reported == 0 {
+			k.reported = answered
 		}
 		p := limit.Part{Nodes: 1}
 		for i, m := range members {
-			if m.ID == n.term.id || !reports[i].has(g.name) {
+			if m.ID == n.term.id || !reports[i].has(k.name) {
 				continue
 			}
 			if p.Nodes++; m.ID < n.term.id {
 				p.Rank++
 			}
 		}
-		if p.Nodes == 1 || g.hasPart() || answered-g.reported > int64(longest) {
-			g.setPart(p)
+		if p.Nodes == 1 || k.Limiter.HasPart() || answered-k.reported > int64(longest) {
+			k.Limiter.SetPart(p)
 		}
 	}
 	call(n.wake)
@@ -298,9 +298,9 @@ func (n *node) forget(t *term) {
 		return
 	}
 	n.term = nil
-	for _, g := range n.kinds.shared() {
-		g.reported = 0
-		g.setPart(limit.Part{})
+	for _, k := range n.kinds.shared() {
+		k.reported = 0
+		k.Limiter.SetPart(limit.Part{})
 	}
 	t.expiry.Stop()
 	t.cancel(errLeaseOver)

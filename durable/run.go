@@ -45,7 +45,7 @@ func (k *keeper) runTask(l *live) {
 	if !k.running.add(l) {
 		return // a verb was made durable with that
 	}
-	kind.starts(l)
+	kind.began(l)
 	began := time.Now()
 	k.count.start(l.Rec, k.cfg.age(began))
 	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
@@ -58,10 +58,10 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// starts takes a token for a run whose handler is about to be called, if its gate has a rate.
-func (k *kind) starts(l *live) {
-	if l.Rated {
-		k.gate.began()
+// began takes a token for a run whose handler is about to be called, if its limiter has a rate.
+func (k *kind) began(l *live) {
+	if k.Limiter != nil {
+		k.Limiter.Began(&l.Task)
 	}
 }
 
@@ -82,7 +82,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		value := recover()
 		ended := time.Now()
 		took := ended.Sub(began)
-		k.took(took)
+		k.Took(took)
 		if value != nil {
 			o = task.FailedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}

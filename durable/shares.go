@@ -12,7 +12,7 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are the tasks that a gate holds in memory, by group. The gate of a keeper leaves the others that the
+// shares are the tasks that a limiter of a keeper holds in memory, by group. The keeper leaves the others that the
 // feeds have passed in the store alone, and its shares know from where on. A group is in one of three states:
 //
 //	unknown   nothing of it is held, and nothing is left: it has no share
@@ -20,7 +20,7 @@ import (
 //	cut       at a position: what is due up to there is held, what lies beyond is left
 //
 // There is one more cut, that of the rest: what lies beyond it is left, whatever the group. It is made if each
-// group holds one task, or if gateTasks groups are cut, so that the number of shares is bounded.
+// group holds one task, or if limit.HeldTasks groups are cut, so that the number of shares is bounded.
 //
 // If too much is held, leave takes out the last task of the group that holds most, and cuts the group before
 // it. So a group that has a million due delays no other. But if that task is due soon and others are not, the
@@ -43,7 +43,7 @@ type shares struct {
 
 	// The keeper's own.
 	rest     share // holds nothing; its cut is one of all groups
-	cuts     int   // shares that are cut: gateTasks groups at most, and the rest
+	cuts     int   // shares that are cut: limit.HeldTasks groups at most, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
@@ -58,11 +58,11 @@ type share struct {
 // uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
 var uncut = end(task.Never)
 
-// gateAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
-const gateAhead = 100 * time.Millisecond
+// shareAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
+const shareAhead = 100 * time.Millisecond
 
-func newShares() shares {
-	return shares{
+func newShares() *shares {
+	return &shares{
 		all: limit.NewTree(limit.NewFreeList()), of: make(map[string]*share), free: limit.NewFreeList(),
 		bySize: btree.NewG(32, func(a, b *share) bool {
 			if a, b := a.held.Len(), b.held.Len(); a != b {
@@ -84,8 +84,8 @@ func (s *shares) change(of *share, f func()) {
 	s.bySize.ReplaceOrInsert(of)
 }
 
-// add reports false if it has replaced one of the same position.
-func (s *shares) add(t *limit.Task) bool {
+// Add reports false if it has replaced one of the same position.
+func (s *shares) Add(t *limit.Task) bool {
 	of := s.of[t.Rec.Group]
 	if of == nil {
 		s.reads++
@@ -100,19 +100,21 @@ func (s *shares) add(t *limit.Task) bool {
 	return !had
 }
 
-// remove takes out a live that is in.
-func (s *shares) remove(t *limit.Task) {
+// Remove takes out a live that is in.
+func (s *shares) Remove(t *limit.Task) {
 	s.all.Delete(t)
 	of := s.of[t.Rec.Group]
 	s.change(of, func() { of.held.Delete(t) })
 }
 
-func (s *shares) has(t *limit.Task) bool {
+// Has reports whether the task is held.
+func (s *shares) Has(t *limit.Task) bool {
 	in, ok := s.all.Get(t)
 	return ok && in == t
 }
 
-func (s *shares) len() int { return s.all.Len() }
+// Len returns how many tasks are held.
+func (s *shares) Len() int { return s.all.Len() }
 
 // most returns how many tasks the group has that has most.
 func (s *shares) most() int {
@@ -140,9 +142,47 @@ func (s *shares) beyond(rec *task.Record) bool {
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
+// Excess takes out the task that is to be left to the store, if the tasks are too many or too large, or returns nil.
+func (s *shares) Excess(most, bytes int) *limit.Task {
+	if n := s.Len(); n <= most && (n <= 1 || bytes <= limit.HeldBytes) {
+		return nil
+	}
+	return s.leave(time.Now().UnixNano())
+}
+
+// beyond reports whether the task is left to the store.
+func (k *kind) beyond(rec *task.Record) (is bool) {
+	k.Limiter.Locked(func() { is = k.shares.beyond(rec) })
+	return is
+}
+
+// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is nothing to read,
+// and when to come back. The keeper is woken if that is sooner.
+func (k *kind) read(fed engine.Position) (r *reading, again time.Duration) {
+	again = forever
+	drained := k.Limiter.IsDrained()
+	k.Limiter.Locked(func() {
+		if k.shares.isCut() {
+			r, again = k.shares.begin(time.Now().UnixNano(), fed, drained)
+		}
+	})
+	return r, again
+}
+
+// full reports whether the limiter holds no more of the share that is read for.
+func (k *kind) full(r *reading) (is bool) {
+	k.Limiter.Locked(func() { is = r.full() })
+	return is
+}
+
+// end notes that a reading has come to the position.
+func (k *kind) end(r *reading, at, fed engine.Position) {
+	k.Limiter.Locked(func() { k.shares.end(r, at, fed) })
+}
+
 // leave takes out the task that is to be left to the store, and cuts before it. There is one.
 func (s *shares) leave(now int64) *limit.Task {
-	ahead := task.Later(now, gateAhead)
+	ahead := task.Later(now, shareAhead)
 	of, _ := s.bySize.Max()
 	if s.last.held.Len() == of.held.Len() {
 		of = s.last // else groups of one size would displace each other
@@ -152,8 +192,8 @@ func (s *shares) leave(now int64) *limit.Task {
 		out, _ = s.all.Max()
 		of = s.of[out.Rec.Group]
 	}
-	s.remove(out)
-	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= gateTasks {
+	s.Remove(out)
+	if of.held.Len() == 0 || of.cut == uncut && s.cuts >= limit.HeldTasks {
 		of = &s.rest
 	}
 	s.cutBefore(of, out.Rec.Position())
@@ -181,15 +221,15 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = uncut })
 }
 
-// lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
-func (s *shares) lacks(group string) bool {
+// Lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
+func (s *shares) Lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))
 }
 
 // begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
 func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading, again time.Duration) {
-	soon, ahead := task.Later(now, gateAhead/2), task.Later(now, gateAhead)
+	soon, ahead := task.Later(now, shareAhead/2), task.Later(now, shareAhead)
 	spare, most := s.hasAfter(ahead), s.most()
 	again = forever
 	of, until := s.needs(func(of *share) bool {
@@ -197,8 +237,8 @@ func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading
 			again = min(again, time.Duration(of.cut.Due-soon))
 			return false
 		}
-		return drained || spare && of.held.Len() < gateTasks/4 ||
-			of.isSmall(most) && (of != &s.rest || s.cuts < gateTasks) // else what makes way would cut the rest
+		return drained || spare && of.held.Len() < limit.HeldTasks/4 ||
+			of.isSmall(most) && (of != &s.rest || s.cuts < limit.HeldTasks) // else what makes way would cut the rest
 	}), end(ahead)
 	if of == nil && drained {
 		of, until = s.needs(func(*share) bool { return true }), fed

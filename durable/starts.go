@@ -108,7 +108,7 @@ func (n *node) runTask(l *live) {
 	if !ok {
 		return
 	}
-	kind.starts(l)
+	kind.began(l)
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
 	kind.lastStart.Store(n.cfg.age(began))

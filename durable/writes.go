@@ -273,8 +273,8 @@ func (n *node) holdsLocked(rec *task.Record) bool {
 	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.Due > n.clock.earliest(n.own())+int64(lookAhead) {
 		return false
 	}
-	g := n.kinds.gate(rec)
-	return n.roomLocked() > 0 && (g == nil || g.room() > 0)
+	of := n.kinds.Limiter(rec)
+	return n.roomLocked() > 0 && (of == nil || of.Room() > 0)
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.
@@ -392,8 +392,8 @@ func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs [
 	answered := make(chan outcome, 1)
 	n.mu.Lock()
 	for i := range batch {
-		alone := len(batch) == 1 // else a gate might get more than it has room for
-		batch[i].Hold = recs[i] != nil && (alone || n.kinds.gate(recs[i]) == nil) && n.holdsLocked(recs[i])
+		alone := len(batch) == 1 // else a limiter might get more than it has room for
+		batch[i].Hold = recs[i] != nil && (alone || n.kinds.Limiter(recs[i]) == nil) && n.holdsLocked(recs[i])
 	}
 	n.mu.Unlock()
 	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,

@@ -34,10 +34,10 @@ func TestPart_sum(t *testing.T) {
 					}
 				}
 			}
-			sum += p.Of(n)
-			if b := NewBucket(l, p, 0); b.Holds > 0 {
-				burst += b.Holds
-				rate += float64(time.Second) / float64(b.Each)
+			sum += p.of(n)
+			if b := newBucket(l, p, 0); b.holds > 0 {
+				burst += b.holds
+				rate += float64(time.Second) / float64(b.each)
 			}
 		}
 		if sum > n || burst > n || rate > 1.000001*float64(l.Rate) || same && (sum < n || rate < 0.999*float64(l.Rate)) {

@@ -15,7 +15,7 @@ import (
 type Task struct {
 	Rec *task.Record
 	Runner
-	Rated bool // its start takes a token of its limiter; of its worker
+	rated bool // its start takes a token of its limiter; of its worker
 }
 
 // A Runner does the run of one task.
