@@ -86,13 +86,13 @@ type op struct {
 type live struct {
 	limit.Task
 	by        interface{ runTask(l *live) }
-	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
+	ran       atomic.Bool   // its handler was called; set by its worker, after began
+	overdue   bool          // it was put in the backlog, and not in the wheel
 	over      bool          // it is not running any more; see running
-	ran       atomic.Bool   // its handler was called; set by its worker, after
-	began     int64         // when that was, by the wall clock
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
+	began     int64         // when its handler was called, by the wall clock
 	claim     *claim        // of a node; nil in a keeper
 }
 

@@ -84,20 +84,21 @@ func (q *Queue) Add(t *Task) {
 // Has reports whether the task is in.
 func (q *Queue) Has(t *Task) bool {
 	in := q.of[q.by(t.Rec)]
-	if in == nil {
-		return false
-	}
-	at, _ := in.tasks.Get(t)
+	return in != nil && in.has(t)
+}
+
+func (g *group) has(t *Task) bool {
+	at, _ := g.tasks.Get(t)
 	return at == t
 }
 
 // Remove takes out the task, and reports whether it was in.
 func (q *Queue) Remove(t *Task) bool {
-	if !q.Has(t) {
-		return false
-	}
 	name := q.by(t.Rec)
 	in := q.of[name]
+	if in == nil || !in.has(t) {
+		return false
+	}
 	in.tasks.Delete(t)
 	in.size -= t.Rec.Size()
 	if q.n--; in.tasks.Len() == 0 {

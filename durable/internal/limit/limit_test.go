@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT
+
+package limit
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// A bench has a backlog whose workers do nothing by themselves: a test does what they were asked for.
+type bench struct {
+	*Backlog
+	kinds            map[string]*Kind
+	paused           bool
+	running, waiting int
+	asked            []request
+	woken            chan struct{}
+	ran              []string
+}
+
+type request struct {
+	after   time.Duration
+	work    func()
+	stopped bool
+}
+
+func (r *request) Stop() bool {
+	was := r.stopped
+	r.stopped = true
+	return !was
+}
+
+func (b *bench) After(d time.Duration, work func()) Timer {
+	b.asked = append(b.asked, request{after: d, work: work})
+	return &b.asked[len(b.asked)-1]
+}
+
+func (b *bench) Load() (running, waiting int) { return b.running, b.waiting }
+func (b *bench) Kind(name string) *Kind       { return b.kinds[name] }
+func (b *bench) Runs(r *task.Record) bool     { return b.kinds[r.Kind] != nil && !b.paused }
+
+func (b *bench) Limiter(r *task.Record) *Limiter {
+	if k := b.kinds[r.Kind]; k != nil {
+		return k.Limiter
+	}
+	return nil
+}
+
+// newBench returns a bench with 8 workers, one of which is the test.
+func newBench(held int) *bench {
+	b := &bench{kinds: make(map[string]*Kind), running: 1, woken: make(chan struct{}, 1)}
+	b.Backlog = NewBacklog(Config{
+		Kinds: b, Workers: b, Size: 8, Tick: time.Millisecond, Rate: 1000, Queue: 80, Held: held, Wake: b.woken,
+	})
+	return b
+}
+
+// kind adds a kind with these bounds.
+func (b *bench) kind(name string, here, cluster Bound, p Part) *Kind {
+	k := &Kind{Here: here, Cluster: cluster}
+	b.kinds[name] = k
+	if k.IsBounded() {
+		k.Limiter = NewLimiter(k, b.Backlog, nil, p)
+	}
+	return k
+}
+
+// wakes reports whether there was room again since the last call.
+func (b *bench) wakes() bool {
+	select {
+	case <-b.woken:
+		return true
+	default:
+		return false
+	}
+}
+
+// A job is a task that notes its run.
+type job struct {
+	Task
+	on   *bench
+	gone bool
+	do   func() // in the run
+}
+
+func (b *bench) job(kind, group string, due int64) *job {
+	j := &job{on: b}
+	j.Task = Task{Rec: &task.Record{Kind: kind, Group: group, Key: fmt.Sprint(group, due), Due: due}, Runner: j}
+	return j
+}
+
+func (j *job) Waits() bool { return !j.gone }
+
+func (j *job) Run() (called bool) {
+	if j.gone = true; j.on.paused {
+		return false
+	}
+	if l := j.on.Limiter(j.Rec); l != nil {
+		l.Began(&j.Task)
+	}
+	j.on.ran = append(j.on.ran, j.Rec.Key)
+	if j.do != nil {
+		j.do()
+	}
+	return true
+}
+
+func (b *bench) want(t *testing.T, keys ...string) {
+	t.Helper()
+	if !slices.Equal(b.ran, keys) {
+		t.Errorf("these have run: %v, want %v", b.ran, keys)
+	}
+}
+
+// Due runs beyond the bound are queued without a worker, and the worker of the run before does them: the groups in
+// turns, and none that was removed.
+func TestLimiter_queuesWhatHasNoRoom(t *testing.T) {
+	b := newBench(0)
+	l := b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided).Limiter
+	removed := b.job("k", "b", 4)
+	first := b.job("k", "a", 1)
+	first.do = func() {
+		for _, j := range []*job{b.job("k", "a", 2), b.job("k", "a", 3), removed, b.job("k", "b", 5)} {
+			b.Do(&j.Task)
+		}
+		removed.gone = true
+		l.Remove(&removed.Task)
+		if n := l.Waiting(); n != 3 || !l.IsFull() {
+			t.Errorf("%d tasks wait", n)
+		}
+		b.want(t, "a1")
+	}
+	b.Do(&first.Task)
+	b.want(t, "a1", "a2", "b5", "a3")
+	if n, size := b.Limited(); n != 0 || size != 0 || l.IsFull() || len(b.asked) != 0 {
+		t.Errorf("%d tasks of %d bytes are held, and %d workers were asked for", n, size, len(b.asked))
+	}
+}
+
+// If other runs wait for a worker, the next run of the kind gets in line behind them.
+func TestLimiter_givesWay(t *testing.T) {
+	b := newBench(0)
+	b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided)
+	first := b.job("k", "a", 1)
+	first.do = func() {
+		b.Do(&b.job("k", "a", 2).Task)
+		b.running, b.waiting = 8, 1
+	}
+	b.Do(&first.Task)
+	b.want(t, "a1")
+	if len(b.asked) != 1 || b.asked[0].after != 0 {
+		t.Fatalf("these workers were asked for: %v", b.asked)
+	}
+	b.asked[0].work()
+	b.want(t, "a1", "a2")
+}
+
+// A handler that ends its goroutine leaves the queue to another worker.
+func TestLimiter_goroutineThatEnds_isReplaced(t *testing.T) {
+	b := newBench(0)
+	b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		first := b.job("k", "a", 1)
+		first.do = func() {
+			b.Do(&b.job("k", "a", 2).Task)
+			runtime.Goexit()
+		}
+		b.Do(&first.Task)
+	}()
+	<-ended
+	if len(b.asked) != 1 {
+		t.Fatalf("%d workers were asked for", len(b.asked))
+	}
+	b.asked[0].work()
+	b.want(t, "a1", "a2")
+}
+
+// A run waits for its token, and one that is not made after all takes none.
+func TestLimiter_rate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		b.kind("k", Bound{Rate: 1, Per: time.Second, Burst: 1}, Bound{}, Undivided)
+		b.paused = true
+		b.Do(&b.job("k", "a", 1).Task)
+		b.paused = false
+		b.Do(&b.job("k", "a", 2).Task)
+		b.Do(&b.job("k", "a", 3).Task)
+		b.want(t, "a2")
+		if len(b.asked) != 1 || b.asked[0].after <= 900*time.Millisecond || b.asked[0].after > time.Second {
+			t.Fatalf("these workers were asked for: %v", b.asked)
+		}
+		time.Sleep(b.asked[0].after)
+		b.asked[0].work()
+		b.want(t, "a2", "a3")
+	})
+}
+
+// A limiter of a node holds a little more than may run, and gives the task back that is due last when its part shrinks.
+func TestLimiter_holdsWhatMayRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		held  int // however few may run
+		quick bool
+		room  int
+	}{
+		"slow":  {0, false, 4},
+		"quick": {0, true, 4 + moreIfQuick},
+		"alone": {100, false, 100},
+	} {
+		b := newBench(c.held)
+		k := b.kind("k", Bound{}, Bound{Concurrency: 4}, Undivided)
+		if c.quick {
+			k.Took(time.Millisecond)
+		}
+		if n := k.Limiter.Room(); n != c.room {
+			t.Errorf("%s: there is room for %d tasks, want %d", name, n, c.room)
+		}
+		for due := range int64(4) {
+			k.Limiter.Hold(&b.job("k", "a", due).Task)
+		}
+		k.Limiter.SetPart(Part{})
+		switch out := k.Limiter.Excess(); {
+		case k.Limiter.HasPart():
+			t.Errorf("%s: there is a part", name)
+		case c.held > 0 && out != nil:
+			t.Errorf("%s: %v is too much", name, out.Rec)
+		case c.held == 0 && (out == nil || out.Rec.Due != 3):
+			t.Errorf("%s: the task that was due last is held", name)
+		}
+	}
+}
+
+// A limiter that is not drained says so when it is.
+func TestLimiter_wakesWhenHalfHasBegun(t *testing.T) {
+	b := newBench(4)
+	l := b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided).Limiter
+	var some []*job
+	for due := range int64(4) {
+		some = append(some, b.job("k", "a", due))
+		l.Hold(&some[due].Task)
+	}
+	if l.IsDrained() || l.Room() != 0 {
+		t.Error("a full limiter has room")
+	}
+	if b.Do(&some[0].Task); b.wakes() {
+		t.Error("it wakes when one of four has begun")
+	}
+	if b.Do(&some[1].Task); !b.wakes() || !l.IsDrained() {
+		t.Error("it does not wake when two of four have begun")
+	}
+}
+
+// Overdue tasks run on spare workers in turns of their kinds, and leave some free unless their runs are quick.
+func TestBacklog_leavesWorkersFree(t *testing.T) {
+	for name, c := range map[string]struct {
+		quick            bool
+		running, waiting int
+		want             int // workers that are asked for
+	}{
+		"idle":               {false, 0, 0, 4}, // half
+		"some are busy":      {false, 5, 0, 2}, // one remains
+		"all are busy":       {false, 8, 0, 0},
+		"others wait":        {false, 5, 2, 0},
+		"quick":              {true, 0, 0, 8},
+		"quick, all but one": {true, 7, 0, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(0)
+			k := b.kind("k", Bound{}, Bound{}, Undivided)
+			if c.quick {
+				k.Took(time.Millisecond)
+			}
+			for due := range int64(20) {
+				b.Add(&b.job("k", "a", due).Task)
+			}
+			b.Start()
+			time.Sleep(50 * time.Millisecond)
+			b.running, b.waiting = c.running, c.waiting
+			if again := b.Hire(); len(b.asked) != c.want || again != HireEvery {
+				t.Errorf("%s: %d workers were asked for, want %d", name, len(b.asked), c.want)
+			}
+		})
+	}
+}
+
+// A worker takes overdue tasks until the rate or a due run stops it, the oldest of each kind in turn.
+func TestBacklog_rateAndTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		b.kind("k", Bound{}, Bound{}, Undivided).Took(1)
+		b.kind("l", Bound{}, Bound{}, Undivided).Took(1)
+		for due := range int64(5) {
+			b.Add(&b.job("k", "k", due).Task)
+			b.Add(&b.job("l", "l", 10-due).Task)
+		}
+		moved := b.job("k", "k", 0)
+		b.Share(10) // of 1,000 within a second
+		b.Start()
+		b.Remove(&moved.Task) // is another task of that position
+		time.Sleep(20 * time.Millisecond)
+		b.begin()
+		b.want(t, "k0", "l6", "k1")
+		time.Sleep(time.Second) // of which a burst is made up for
+		b.waiting = 1
+		b.begin()
+		b.want(t, "k0", "l6", "k1")
+		b.waiting = 0
+		b.begin()
+		b.want(t, "k0", "l6", "k1", "l7", "k2", "l8", "k3", "l9", "k4", "l10")
+		if wrong := b.Check(nil, nil); wrong != nil || b.Len() != 0 {
+			t.Errorf("%d tasks are left; %v", b.Len(), wrong)
+		}
+	})
+}
+
+// A kind that is not known to be quick has at most its share of the queue, and takes no room from the others.
+func TestBacklog_shareOfASlowKind(t *testing.T) {
+	b := newBench(0)
+	b.kind("k", Bound{}, Bound{}, Undivided)
+	var some []*job
+	for due := int64(0); b.Takes("k"); due++ {
+		some = append(some, b.job("k", "a", due))
+		b.Add(&some[due].Task)
+	}
+	if len(some) != 10 || b.Room() != 80 || b.Len() != 10 || !b.Has("k") {
+		t.Errorf("of 80 tasks the kind has %d, and there is room for %d others", len(some), b.Room())
+	}
+	for _, j := range some[:4] {
+		b.Remove(&j.Task)
+	}
+	if b.wakes() || b.Takes("k") {
+		t.Error("the kind may have more before half of its share has begun")
+	}
+	if b.Remove(&some[4].Task); !b.wakes() || !b.Takes("k") {
+		t.Error("the kind may not have more when half of its share has begun")
+	}
+}
+
+// The oldest task is one that could run if there was a worker.
+func TestBacklog_oldest(t *testing.T) {
+	b := newBench(0)
+	b.kind("free", Bound{}, Bound{}, Undivided)
+	b.kind("limited", Bound{}, Bound{Concurrency: 1}, Part{})
+	b.Add(&b.job("unknown", "a", 1).Task)
+	b.Add(&b.job("limited", "a", 2).Task)
+	if due, ok := b.Oldest(); ok {
+		t.Errorf("the oldest task was due at %d, and none can run", due)
+	}
+	b.Add(&b.job("free", "a", 4).Task)
+	b.Add(&b.job("free", "a", 3).Task)
+	if due, ok := b.Oldest(); !ok || due != 3 {
+		t.Errorf("the oldest task was due at %d, want 3", due)
+	}
+}
+
+// Nothing runs after Stop.
+func TestBacklog_stop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		b.kind("k", Bound{}, Bound{}, Undivided)
+		b.kind("limited", Bound{Concurrency: 1}, Bound{}, Undivided)
+		b.Start()
+		time.Sleep(time.Second)
+		b.Add(&b.job("k", "a", 1).Task)
+		b.Stop()
+		b.begin()
+		b.Do(&b.job("limited", "a", 1).Task)
+		if b.want(t); b.Hire() < time.Hour || len(b.asked) != 0 {
+			t.Error("workers are asked for after Stop")
+		}
+	})
+}
