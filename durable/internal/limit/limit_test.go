@@ -377,3 +377,127 @@ func TestBacklog_stop(t *testing.T) {
 		}
 	})
 }
+
+// A worker that ends its run takes overdue tasks of kinds that are not known to be quick only while others stay free,
+// and one that hangs has at most half of the workers. Quick kinds need no free worker.
+func TestBacklog_workersOfSlowKinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		size, running, nested int
+		quick                 bool
+		want                  int // runs that have begun
+	}{
+		"one is left free":        {size: 8, running: 7, want: 1},
+		"none would be left free": {size: 8, running: 8, want: 0},
+		"the only worker":         {size: 1, running: 1, want: 1},
+		"quick":                   {size: 8, running: 8, quick: true, want: 20},
+		"half of them hang":       {size: 8, running: 1, nested: 10, want: 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(0)
+			b.Size = c.size
+			k := b.kind("k", Bound{}, Bound{}, Undivided)
+			if c.quick {
+				k.Took(1)
+			}
+			for due := range int64(20) {
+				j := b.job("k", "a", due)
+				j.do = func() {
+					if !c.quick && len(b.ran) <= c.nested {
+						b.begin() // while this run hangs
+					}
+					b.waiting = 1 // this worker goes to a due run
+					if c.quick {
+						b.waiting = 0
+					}
+					time.Sleep(2 * LookEvery)
+				}
+				b.Add(&j.Task)
+			}
+			b.Start()
+			time.Sleep(50 * time.Millisecond)
+			b.running = c.running
+			b.begin()
+			if len(b.ran) != c.want {
+				t.Errorf("%s: %d runs have begun, want %d", name, len(b.ran), c.want)
+			}
+		})
+	}
+}
+
+// At a rate below one run in the time that can be made up for, a run begins each time that the rate allows one. A run
+// that is not made does not use the rate up.
+func TestBacklog_lowRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		b.Rate = 1
+		b.Share(1)
+		b.kind("k", Bound{}, Bound{}, Undivided).Took(1)
+		for due := range int64(4) {
+			b.Add(&b.job("k", "a", due).Task)
+		}
+		b.Start()
+		time.Sleep(time.Second)
+		b.paused = true
+		b.begin() // all are passed over, and set aside by what runs them
+		b.paused = false
+		if b.Len() != 0 {
+			t.Errorf("%d tasks are left", b.Len())
+		}
+		b.Add(&b.job("k", "a", 4).Task)
+		b.Add(&b.job("k", "a", 5).Task)
+		b.begin()
+		b.want(t, "a4")
+		time.Sleep(time.Second)
+		b.begin()
+		b.want(t, "a4", "a5")
+	})
+}
+
+// The groups of a kind with a limit take turns in the backlog, too.
+func TestBacklog_groupsOfALimitedKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		b.kind("k", Bound{Concurrency: 8}, Bound{}, Undivided).Took(1)
+		for _, j := range []*job{b.job("k", "a", 1), b.job("k", "a", 2), b.job("k", "b", 3)} {
+			b.Add(&j.Task)
+		}
+		b.Start()
+		time.Sleep(time.Second)
+		b.begin()
+		b.want(t, "a1", "b3", "a2")
+	})
+}
+
+// A kind that has its share may turn out to be quick when its first run ends, which is waited for, but not for long.
+func TestBacklog_mayBeQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(0)
+		k := b.kind("k", Bound{}, Bound{}, Undivided)
+		for due := int64(0); b.Takes("k"); due++ {
+			b.Add(&b.job("k", "a", due).Task)
+		}
+		if !b.MayBeQuick("k") {
+			t.Error("it is not waited for the first run")
+		}
+		time.Sleep(firstRun)
+		if b.MayBeQuick("k") {
+			t.Error("it is waited for a run that hangs")
+		}
+		if k.Took(time.Millisecond); !b.Takes("k") {
+			t.Error("a quick kind has no more than a share")
+		}
+	})
+}
+
+// The narrower of two bounds counts.
+func TestLimiter_bounds(t *testing.T) {
+	b := newBench(0)
+	for name, k := range map[string]*Kind{
+		"here":    b.kind("k", Bound{Concurrency: 2}, Bound{Concurrency: 9}, Part{0, 2}),
+		"cluster": b.kind("k", Bound{Concurrency: 9}, Bound{Concurrency: 4}, Part{0, 2}),
+	} {
+		if n := k.Limiter.Room(); n != 2 {
+			t.Errorf("%s: there is room for %d tasks, want 2", name, n)
+		}
+	}
+}
