@@ -20,7 +20,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// gateMost is how many tasks a gate holds.
+// gateMost is how many tasks a limiter holds.
 const gateMost = 2048
 
 // A kind with more tasks due than its limit allows takes little memory, and its overdue tasks delay those of no

@@ -11,8 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// newBacklog returns a backlog for so many overdue tasks on the workers of the wheel. Its limiters hold as many tasks as
-// that, however few may run.
+// newBacklog returns a backlog on the workers of the wheel. At most queue overdue tasks of kinds without a limit are in
+// it, and each of its limiters holds up to held tasks, however few may run.
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue, held int, wake chan<- struct{}) *limit.Backlog {
 	return limit.NewBacklog(limit.Config{
 		Kinds: kinds, Workers: workers{wheel}, Size: cfg.poolSize, Tick: cfg.tick, Rate: cfg.catchUp,

@@ -228,7 +228,7 @@ func (b *Backlog) Do(t *Task) {
 // because the kind is paused.
 func (b *Backlog) run(t *Task) bool {
 	if l := b.Kinds.Limiter(t.Rec); l != nil {
-		l.pass(t)
+		l.work(l.enter(t))
 		return true
 	}
 	return t.Run() || b.Kinds.Runs(t.Rec)
@@ -391,8 +391,8 @@ func (b *Backlog) roomOf(kind *Kind) int {
 // reserve is how many workers such kinds leave free. One worker alone cannot be left free.
 func (b *Backlog) reserve() int { return min(max(1, b.Size/8), b.Size-1) }
 
-// IsShut reports whether no overdue task of a kind that is not known to be quick can have a worker, if so many are
-// running.
+// IsShut reports whether no overdue task of a kind that is not known to be quick can have a worker, if that number of
+// workers is running.
 func (b *Backlog) IsShut(kind *Kind, running int) bool {
 	return b.roomOf(kind) == 0 || running >= b.Size-b.reserve()
 }

@@ -47,7 +47,7 @@ type Window interface {
 	Has(t *Task) bool
 	Len() int
 	Lacks(group string) bool      // more of the group is to be read at once
-	Excess(most, bytes int) *Task // takes out a task that is too many, or returns nil; the tasks take about so many bytes
+	Excess(most, bytes int) *Task // takes out a task that is too many, or returns nil; bytes is about what the tasks take
 }
 
 const (
@@ -142,12 +142,7 @@ func (l *Limiter) setPartLocked(p Part) {
 	l.hireLocked(now)
 }
 
-// pass does the run of the task, if there is room, and then runs of those that wait.
-func (l *Limiter) pass(t *Task) {
-	l.work(l.enter(t))
-}
-
-// work does the run of the task, which may be nil, and then what waits, on the worker that calls it.
+// work does the run of the task, which may be nil, and then runs of queued tasks, on the worker that calls it.
 func (l *Limiter) work(t *Task) {
 	for ; t != nil; t = l.next() {
 		l.run(t)
