@@ -480,8 +480,8 @@ func (k *keeper) len() int { return k.store.Len() }
 func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
-	report := k.cfg.report(k.work(), k.kinds)
-	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
+	report := k.cfg.report(k.work(), k.kinds, k.len())
+	return []NodeInfo{{Name: k.cfg.name, Self: true, NodeReport: report}}, nil
 }
 
 func (k *keeper) era() uint64    { return 0 } // nothing is between it and its store

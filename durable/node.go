@@ -323,9 +323,6 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 		return nil, err
 	}
 	for _, m := range members {
-		if m.Held == 0 {
-			continue
-		}
 		for stored, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Held, By: m.ID}) {
 			if errors.Is(err, engine.ErrMemberGone) {
 				break

@@ -183,7 +183,6 @@ type NodeInfo struct {
 	Self  bool          // it is the node that was asked
 	Lease time.Duration // the length of its lease
 	Left  time.Duration // until its lease runs out; negative if it is late
-	Held  int           // tasks that it holds
 
 	NodeReport
 }
@@ -193,6 +192,7 @@ type NodeReport struct {
 	Version string    `json:"version"`        // of this package, as the build says
 	Kinds   []string  `json:"kinds"`          // that have a handler there
 	More    bool      `json:"more,omitempty"` // there are more kinds: a report has no room for them, or they are not UTF-8
+	Held    int       `json:"held"` // tasks that it holds. An earlier version does not report it
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`

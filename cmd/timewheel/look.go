@@ -367,7 +367,6 @@ type nodeJSON struct {
 	ID    engine.MemberID `json:"id"`
 	Lease seconds         `json:"lease"`
 	Left  seconds         `json:"left"` // of the lease; negative if it is late
-	Held  int             `json:"held"`
 
 	durable.NodeReport
 	OldestWait seconds   `json:"oldest_wait"` // as it was when the lease was renewed
@@ -383,7 +382,7 @@ type runsJSON struct {
 
 func newNodeJSON(n durable.NodeInfo) nodeJSON {
 	j := nodeJSON{
-		Name: n.Name, ID: n.ID, Lease: seconds(n.Lease), Left: seconds(n.Left), Held: n.Held, NodeReport: n.NodeReport,
+		Name: n.Name, ID: n.ID, Lease: seconds(n.Lease), Left: seconds(n.Left), NodeReport: n.NodeReport,
 		OldestWait: seconds(n.OldestWait), SinceStart: seconds(n.SinceStart),
 	}
 	if b := n.Busiest; b.Running > 0 {
