@@ -453,9 +453,9 @@ func (f *fakeScheduler) Census(context.Context) (durable.Census, error) {
 
 func TestBoard_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		report := durable.NodeReport{Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
+		report := durable.NodeReport{Held: 7, Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
 		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New()), nodes: []durable.NodeInfo{
-			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, Held: 7, NodeReport: report},
+			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
 			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
 		}, census: func() durable.Census {
 			return durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}

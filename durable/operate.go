@@ -189,10 +189,10 @@ type NodeInfo struct {
 
 // A NodeReport is what a node says about itself each time it renews its lease.
 type NodeReport struct {
+	Held    int       `json:"held"`           // tasks that it holds. An earlier version does not report it
 	Version string    `json:"version"`        // of this package, as the build says
 	Kinds   []string  `json:"kinds"`          // that have a handler there
 	More    bool      `json:"more,omitempty"` // there are more kinds: a report has no room for them, or they are not UTF-8
-	Held    int       `json:"held"` // tasks that it holds. An earlier version does not report it
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
