@@ -150,7 +150,7 @@
 // # Time
 //
 // Due times are wall-clock times, because the next process must understand them. Within the window
-// ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
+// ([WithLookAhead]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
 // back or slowed down after the task entered the window, and by no more than that.
 //
 // No task is lost when the wall clock is set. A task within the window keeps its distance from now. A task
@@ -191,7 +191,7 @@
 //   - A handler can complete its run in a transaction together with its own rows, if the engine has
 //     transactions. Then its effects there happen exactly once. [Run.Completion] is what such an engine uses.
 //   - Stats counts what this node has done, apart from Pending and Parked, which are those of the engine.
-//     These are as old as [Scheduler.Census] says.
+//     These are as old as [Scheduler.Counts] says.
 //
 // # Inside
 //

@@ -477,7 +477,7 @@ func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 
 func (k *keeper) len() int { return k.store.Len() }
 
-func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
+func (k *keeper) census(context.Context) (Counts, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 	report := k.cfg.report(k.work(), k.kinds, k.len())
@@ -490,7 +490,7 @@ func (k *keeper) nodeCount() int { return 1 }
 // mayBeOverdue does not see a task that has been added just now, which is not overdue.
 func (k *keeper) mayBeOverdue() bool {
 	c := k.counts.take(k.now())
-	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCensus) bool {
+	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCounts) bool {
 		return of.Tasks > of.Parked+of.Paused && k.kinds.get(of.Kind) != nil
 	})
 }

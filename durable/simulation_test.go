@@ -174,7 +174,7 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
 	var reached engine.Engine = slow{n.link, s.draws("answers", i), new(sync.Mutex)}
 	opts := []durable.Option{durable.WithTick(tick), durable.WithLease(simLease), durable.WithPoolSize(2),
-		durable.WithNode(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
+		durable.WithNodeName(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
 		durable.WithDraw(locked(s.draws("retry", i).Float64))}
 	switch s.fault {
 	case "4 the node's own clock":
