@@ -944,7 +944,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 					state = stateOf(t, h)
 				}
 				slow := func(method string) memengine.Fault { // as with many tasks
-					return memengine.Fault{Delay: map[string]time.Duration{"Census": 15 * ms, "Due": 15 * ms, "Members": 10 * ms}[method]}
+					return memengine.Fault{Delay: map[string]time.Duration{"Count": 15 * ms, "Walk ByDue": 15 * ms, "Renew 0": 10 * ms}[method]}
 				}
 				for _, l := range links {
 					l.SetFaults(slow)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/health"
@@ -485,16 +486,19 @@ func TestControl_pausesKinds(t *testing.T) {
 // A node that cannot read what is paused starts nothing, and so the page notes that all is paused.
 func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()))
+		e := memengine.New()
+		s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Shutdown(context.Background()) }()
 		serveKinds(t, s)
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
-		if done, err := engine.SetSettings(t.Context(), []byte(`{"version":9}`), 0); err != nil || !done {
-			t.Fatal(done, err)
+		later := engine.Write{
+			Record: engine.Record{Key: "pauses", Data: []byte(`{"version":9}`)}, Note: true, If: engine.IfAbsent,
+		}
+		if r, err := e.Commit(t.Context(), 0, []engine.Batch{{later}}); err != nil || len(r[0].Unmet) > 0 {
+			t.Fatal(r, err)
 		}
 		time.Sleep(5 * time.Second)
 		if got := stateOf(t, h); !got.Paused || len(got.Health.Notes) != 1 || got.Health.Notes[0].Text != "All kinds are paused" {

@@ -26,9 +26,11 @@ type askedEngine struct {
 	questions *atomic.Int64
 }
 
-func (e askedEngine) Ask(ctx context.Context, by engine.MemberID, question []byte) (int64, error) {
-	e.questions.Add(1)
-	return e.Engine.Ask(ctx, by, question)
+func (e askedEngine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if w := batches[0][0]; w.Note && strings.HasPrefix(w.Key, "ask/") && w.If == engine.IfAbsent {
+		e.questions.Add(1)
+	}
+	return e.Engine.Commit(ctx, by, batches)
 }
 
 // untilCancelled is a handler that counts the runs that were cancelled.
@@ -139,12 +141,13 @@ func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			asked, err := c.engine.Asked(ctx, id)
+			asked, err := notesOf(c.engine, "ask/")
 			if err != nil || len(asked) != 1 {
 				t.Errorf("asked are %v, %v", asked, err)
 				return
 			}
-			if err := c.engine.Answer(ctx, id, asked[0].ID, engine.Answer{Data: []byte("{}"), Last: true}); err != nil {
+			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "ask/"), "/", id)
+			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
 				t.Error(err)
 			}
 		}()

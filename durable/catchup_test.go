@@ -97,7 +97,7 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 		a.add(durable.Task{Key: "first", Kind: "note", Delay: hour})
 		slow := memengine.Fault{Delay: time.Second}
 		a.link.SetFaults(func(method string) memengine.Fault {
-			if method == "Census" || method == "Due" {
+			if method == "Count" || method == "Walk ByDue" {
 				return slow
 			}
 			return memengine.Fault{}
@@ -134,7 +134,7 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 				time.Sleep(sec)
 			}
 			a.link.SetFaults(func(method string) memengine.Fault {
-				if method == "Census" || method == "Due" {
+				if method == "Count" || method == "Walk ByDue" {
 					return slow
 				}
 				return memengine.Fault{}
@@ -193,7 +193,7 @@ func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
 		}
 		time.Sleep(10 * sec)
 		a.link.SetFaults(func(method string) memengine.Fault {
-			if method == "Due" { // a count is used again for 15 s
+			if method == "Walk ByDue" { // a count is used again for 15 s
 				return memengine.Fault{Delay: time.Second}
 			}
 			return memengine.Fault{}

@@ -3,7 +3,6 @@
 package durable
 
 import (
-	"context"
 	"errors"
 	"math"
 	"slices"
@@ -160,13 +159,10 @@ func (n *node) claimFor(g *gate) time.Duration {
 
 // claimTurns claims what is due for a gate, the groups in turns.
 func (n *node) claimTurns(t *term, g *gate, now int64, most int) {
-	_, _ = n.claimed(t, now-int64(overdueAfter), func(ctx context.Context) ([]engine.Stored, int64, error) {
-		got, next, at, err := n.engine.ClaimTurns(ctx, t.id, g.classes, g.group, now, most)
-		if err == nil {
-			g.group = next
-		}
-		return got, at, err
-	})
+	r := engine.ClaimRequest{Kinds: g.classes, Until: now, Most: most, Fair: true, Group: g.group}
+	if got, ok := n.claimed(t, r, now-int64(overdueAfter)); ok {
+		g.group = got.Next
+	}
 }
 
 // room returns the term, or nil if nothing is to be claimed, and how much may be.
@@ -315,24 +311,26 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 
 // claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
 func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]engine.Stored, bool) {
-	return n.claimed(t, over, func(ctx context.Context) ([]engine.Stored, int64, error) {
-		return n.engine.Claim(ctx, t.id, kinds, after, until, most)
-	})
+	got, ok := n.claimed(t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, over)
+	return got.Tasks, ok
 }
 
-// claimed puts in memory what a call to the engine gives, as claimSome does. The call returns the engine's time, too.
-func (n *node) claimed(t *term, over int64, claim func(context.Context) ([]engine.Stored, int64, error)) ([]engine.Stored, bool) {
+// claimed makes a claim for the term and puts in memory what that gives, as claimSome does.
+func (n *node) claimed(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
+	n.mu.Lock()
+	r.By, r.Readable = t.id, t.readable
+	n.mu.Unlock()
 	asked := n.own()
-	got, now, err := claim(ctx)
+	got, err := n.engine.Claim(ctx, r)
 	if err != nil {
 		n.failed(t, err)
-		return nil, false
+		return engine.Claims{}, false
 	}
-	n.heard(asked, now)
-	n.count.claimed.Add(uint64(len(got)))
-	n.take(t, got, over)
+	n.heard(asked, got.Now)
+	n.count.claimed.Add(uint64(len(got.Tasks)))
+	n.take(t, got.Tasks, over)
 	return got, true
 }
 
@@ -408,7 +406,9 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 		}
 	}
 	if later != nil {
-		n.engine.LeaveOut(t.id, version)
+		n.mu.Lock()
+		t.readable = min(t.readable, version-1)
+		n.mu.Unlock()
 		n.giveBack(t, later)
 	}
 	n.mu.Lock()

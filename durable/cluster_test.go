@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -151,16 +152,71 @@ func briefly(calls []nodeCall) (all []string) {
 	return all
 }
 
+// one returns the task of the key, and whether there is one.
+func one(e engine.Engine, key string) (s engine.Stored, ok bool, err error) {
+	found, err := e.Get(ctx, key)
+	if err != nil || len(found) == 0 {
+		return s, false, err
+	}
+	return found[0], true, nil
+}
+
+// membersOf returns the members of the engine.
+func membersOf(e engine.Engine) ([]engine.Membership, error) {
+	all, _, err := e.Renew(ctx, 0, nil)
+	return all, err
+}
+
+// pausesNote is the name of the note that says what is paused.
+const pausesNote = "pauses"
+
+// noteAt returns the write of a note that has that revision, or of a new one at 0.
+func noteAt(name string, data []byte, revision int64) engine.Write {
+	w := engine.Write{Record: engine.Record{Key: name, Data: data}, Note: true, If: engine.IfUnchanged, Revision: revision}
+	if revision == 0 {
+		w.If = engine.IfAbsent
+	}
+	return w
+}
+
+// collected returns what a walk yields.
+func collected(walk iter.Seq2[engine.Stored, error]) (all []engine.Stored, err error) {
+	for s, err := range walk {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// yieldAll yields what a walk has yielded.
+func yieldAll(all []engine.Stored, err error, yield func(engine.Stored, error) bool) {
+	for _, s := range all {
+		if !yield(s, nil) {
+			return
+		}
+	}
+	if err != nil {
+		yield(engine.Stored{}, err)
+	}
+}
+
+// notesOf returns the notes from the name on.
+func notesOf(e engine.Engine, from string) ([]engine.Stored, error) {
+	return collected(e.Walk(ctx, engine.Range{Order: engine.Notes, From: from}))
+}
+
 func (c *cluster) exists(key string, want bool) {
 	c.t.Helper()
-	if _, ok, err := c.engine.Get(ctx, key); ok != want || err != nil {
+	if _, ok, err := one(c.engine, key); ok != want || err != nil {
 		c.t.Errorf("the engine has %q: %v, %v, want %v", key, ok, err, want)
 	}
 }
 
 func (c *cluster) info(key string) durable.Info {
 	c.t.Helper()
-	stored, ok, err := c.engine.Get(ctx, key)
+	stored, ok, err := one(c.engine, key)
 	if err != nil || !ok {
 		c.t.Fatalf("the engine has %q: %v, %v", key, ok, err)
 	}
@@ -205,7 +261,7 @@ func TestShutdown_leavesNoMember(t *testing.T) {
 					time.Sleep(sec)
 					c.nodes[1].shutdown()
 					time.Sleep(sec)
-					if all, err := c.engine.Members(ctx); len(all) != 1 || err != nil {
+					if all, err := membersOf(c.engine); len(all) != 1 || err != nil {
 						t.Fatalf("there are %+v, %v", all, err)
 					}
 				})

@@ -51,9 +51,9 @@ func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 		if err := s.AddTask(ctx, task); err != nil {
 			t.Fatal(err)
 		}
-		added, _, err := c.engine.Get(ctx, "a")
+		added, _, err := one(c.engine, "a")
 		time.Sleep(time.Minute) // the node has a handler of the first form, and does not even claim the task
-		left, _, failed := c.engine.Get(ctx, "a")
+		left, _, failed := one(c.engine, "a")
 		if err = errors.Join(err, failed); err != nil || left.Revision != added.Revision {
 			t.Errorf("%+v, %v", left, err)
 		}
@@ -93,7 +93,7 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 				t.Errorf("step %d: %v", i, err)
 			}
 		}
-		members, err := c.engine.Members(ctx)
+		members, err := membersOf(c.engine)
 		if err != nil || len(members) != 1 || members[0].Name != "node 1" {
 			t.Errorf("the members are %+v, %v", members, err)
 		}

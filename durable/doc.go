@@ -207,8 +207,8 @@
 //
 // A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
 // kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
-// paused is in the settings, a document that a store or an engine keeps in addition to the tasks
-// (pausekind.go).
+// paused is in the settings, a document that a store keeps in addition to the tasks (pausekind.go), and an engine as a
+// note. What the nodes ask each other is in notes as well (mailbox.go).
 //
 // The runs of a kind with a limit pass its gate (gate.go, turns.go), where they are queued without a worker.
 // A gate holds few of the tasks of its kind in memory. Each group has a share of these, beyond which a keeper

@@ -77,15 +77,18 @@ func (e late) Join(ctx context.Context, name string, lease time.Duration) (engin
 	return e.Engine.Join(ctx, name, lease)
 }
 
-func (e late) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
-	defer time.Sleep(e.by)
+func (e late) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
+	if id != 0 {
+		defer time.Sleep(e.by)
+	}
 	return e.Engine.Renew(ctx, id, report)
 }
 
-func (e late) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	defer time.Sleep(e.by)
-	return e.Engine.Claim(ctx, by, kinds, after, until, most)
+func (e late) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if !r.Fair {
+		defer time.Sleep(e.by)
+	}
+	return e.Engine.Claim(ctx, r)
 }
 
 func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
@@ -463,7 +466,7 @@ func TestD6_lostAnswers(t *testing.T) {
 // D6. When claims, confirmations and ends of runs fail, or their answers are lost, every task runs all the
 // same, and ends.
 func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
-	methods := []string{"Claim", "Confirm", "Commit", "Renew", "Claimed", "Reap"}
+	methods := []string{"Claim", "Confirm", "Commit", "Renew", "Walk Held", "Reap"}
 	for i := range 2 * len(methods) {
 		method, lost := methods[i/2], i%2 == 0
 		t.Run(fmt.Sprint(method, ", answer lost: ", lost), func(t *testing.T) {
@@ -487,7 +490,7 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 				for _, call := range c.runs() {
 					ran[call.Key] = true
 				}
-				if kinds, err := c.engine.Census(ctx); len(ran) != tasks || len(kinds) != 0 || err != nil {
+				if kinds, err := engine.Count(ctx, c.engine); len(ran) != tasks || len(kinds) != 0 || err != nil {
 					t.Errorf("%d tasks have run, and left are %v", len(ran), kinds)
 				}
 				for _, m := range c.nodes {
@@ -667,9 +670,9 @@ func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 // A oneClaim is an engine for a node that does not claim what falls due now apart from what is overdue.
 type oneClaim struct{ engine.Engine }
 
-func (e oneClaim) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	return e.Engine.Claim(ctx, by, kinds, engine.None, until, most)
+func (e oneClaim) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	r.After = engine.None
+	return e.Engine.Claim(ctx, r)
 }
 
 // d9 has an outage of nodes over such engines, and returns what breaks D9.

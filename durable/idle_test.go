@@ -139,7 +139,9 @@ func (w *idleWalk) note(node int, kind string, d int) {
 func (w *idleWalk) check() {
 	const patience = 3 * time.Second
 	waits := map[string]string{} // the oldest by kind
-	for s, err := range w.c.engine.Due(ctx, engine.Position{Due: engine.None}, time.Now().Add(-patience).UnixNano()) {
+	for s, err := range w.c.engine.Walk(ctx, engine.Range{
+		After: engine.Position{Due: engine.None}, Until: time.Now().Add(-patience).UnixNano(),
+	}) {
 		if err != nil {
 			w.c.t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
 		inCluster(t, 2, func(t *testing.T, c *cluster) {
 			m := c.nodes[0]
-			m.link.Next("SetSettings", memengine.Fault{Delay: 2 * lease}, f)
+			m.link.Next("Commit Notes", memengine.Fault{Delay: 2 * lease}, f)
 			gaveUp, cancel := context.WithTimeout(ctx, sec/2)
 			defer cancel()
 			if err := m.PauseAll(gaveUp); !errors.Is(err, context.DeadlineExceeded) {
@@ -120,7 +120,7 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 				t.Fatal(err)
 			}
 			testkit.Settle(time.Nanosecond)
-			if task, _, err := c.engine.Get(ctx, "a"); err != nil || task.Owner == 0 || task.Starts > 0 {
+			if task, _, err := one(c.engine, "a"); err != nil || task.Owner == 0 || task.Starts > 0 {
 				t.Fatalf("the task is %+v, %v", task, err)
 			}
 			testkit.Settle(within)

@@ -198,10 +198,37 @@ func (l *ledger) Commit(ctx context.Context, by engine.MemberID, batches []engin
 			continue
 		}
 		for j, w := range batch {
-			l.wrote(w, results[i].Written[j])
+			switch {
+			case !w.Note:
+				l.wrote(w, results[i].Written[j])
+			case w.Key == pausesNote:
+				l.wrotePauses(w.Data)
+			}
 		}
 	}
 	return results, nil
+}
+
+// wrotePauses notes which kinds are paused.
+func (l *ledger) wrotePauses(settings []byte) {
+	var now struct {
+		All   bool
+		Kinds [][]byte
+	}
+	if err := json.Unmarshal(settings, &now); err != nil {
+		panic(err)
+	}
+	was := l.kinds
+	l.kinds = map[string]time.Time{}
+	if now.All {
+		now.Kinds = append(now.Kinds, []byte(allKinds))
+	}
+	for _, kind := range now.Kinds {
+		l.kinds[string(kind)] = time.Now()
+		if since, is := was[string(kind)]; is {
+			l.kinds[string(kind)] = since
+		}
+	}
 }
 
 // wrote notes the effect of a write.
@@ -639,41 +666,20 @@ func (l *ledger) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key := range l.there {
-		if _, ok, err := l.engine.Get(context.Background(), key); err != nil || !ok {
+		if _, ok, err := one(l.engine, key); err != nil || !ok {
 			l.breaks("D3", "%s is gone, and has not ended (%v)", key, err)
 		}
 	}
 }
 
-func (l *ledger) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) ([]engine.Stored, string, int64, error) {
+func (l *ledger) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	got, next, now, err := l.engine.ClaimTurns(ctx, by, kinds, group, until, most)
-	for _, s := range got {
+	got, err := l.engine.Claim(ctx, r)
+	for _, s := range got.Tasks {
 		l.seen(s.Record, s.Revision)
 	}
-	return got, next, now, err
-}
-
-func (l *ledger) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	got, now, err := l.engine.Claim(ctx, by, kinds, after, until, most)
-	for _, s := range got {
-		l.seen(s.Record, s.Revision)
-	}
-	return got, now, err
-}
-
-func (l *ledger) LeaveOut(by engine.MemberID, version byte) { l.engine.LeaveOut(by, version) }
-
-func (l *ledger) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.engine.Claimed(ctx, by)
+	return got, err
 }
 
 func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
@@ -686,17 +692,17 @@ func (l *ledger) Join(ctx context.Context, name string, lease time.Duration) (en
 	return id, now, err
 }
 
-func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
+func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, members, err := l.engine.Renew(ctx, id, report)
-	if err == nil {
+	members, now, err := l.engine.Renew(ctx, id, report)
+	if err == nil && id != 0 {
 		if l.reported[id].IsZero() {
 			l.reported[id] = time.Now()
 		}
 		l.until[id] = time.Now().Add(l.lease)
 	}
-	return now, members, err
+	return members, now, err
 }
 
 func (l *ledger) Leave(ctx context.Context, id engine.MemberID) error {
@@ -720,77 +726,24 @@ func (l *ledger) Release(ctx context.Context, by engine.MemberID, claims []engin
 	return l.engine.Release(ctx, by, claims)
 }
 
-func (l *ledger) Settings(ctx context.Context) ([]byte, int64, error) { return l.engine.Settings(ctx) }
+func (l *ledger) Get(ctx context.Context, keys ...string) ([]engine.Stored, error) {
+	return l.engine.Get(ctx, keys...)
+}
 
-func (l *ledger) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	done, err := l.engine.SetSettings(ctx, settings, revision)
-	if err != nil || !done {
-		return done, err
+func (l *ledger) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.Held {
+		return l.engine.Walk(ctx, over)
 	}
-	l.next()
-	var now struct {
-		All   bool
-		Kinds [][]byte
+	return func(yield func(engine.Stored, error) bool) {
+		l.mu.Lock()
+		all, err := collected(l.engine.Walk(ctx, over))
+		l.mu.Unlock()
+		yieldAll(all, err, yield)
 	}
-	if err := json.Unmarshal(settings, &now); err != nil {
-		panic(err)
-	}
-	was := l.kinds
-	l.kinds = map[string]time.Time{}
-	if now.All {
-		now.Kinds = append(now.Kinds, []byte(allKinds))
-	}
-	for _, kind := range now.Kinds {
-		l.kinds[string(kind)] = time.Now()
-		if since, is := was[string(kind)]; is {
-			l.kinds[string(kind)] = since
-		}
-	}
-	return done, nil
 }
 
-func (l *ledger) Ask(ctx context.Context, by engine.MemberID, question []byte) (int64, error) {
-	return l.engine.Ask(ctx, by, question)
-}
-
-func (l *ledger) Asked(ctx context.Context, by engine.MemberID) ([]engine.Question, error) {
-	return l.engine.Asked(ctx, by)
-}
-
-func (l *ledger) Answer(ctx context.Context, by engine.MemberID, id int64, a engine.Answer) error {
-	return l.engine.Answer(ctx, by, id, a)
-}
-
-func (l *ledger) Answers(ctx context.Context, id int64) ([]engine.Answer, error) {
-	return l.engine.Answers(ctx, id)
-}
-
-func (l *ledger) Forget(ctx context.Context, id int64) error { return l.engine.Forget(ctx, id) }
-
-func (l *ledger) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
-	return l.engine.Get(ctx, key)
-}
-func (l *ledger) GetMany(ctx context.Context, keys []string) ([]engine.Stored, error) {
-	return l.engine.GetMany(ctx, keys)
-}
-func (l *ledger) Census(ctx context.Context) ([]engine.KindCount, error) {
-	return l.engine.Census(ctx)
-}
-func (l *ledger) Now(ctx context.Context) (int64, error) { return l.engine.Now(ctx) }
-func (l *ledger) Members(ctx context.Context) ([]engine.Membership, error) {
-	return l.engine.Members(ctx)
-}
-func (l *ledger) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return l.engine.ByKey(ctx, from)
-}
-func (l *ledger) Failing(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
-	return l.engine.Failing(ctx, from)
-}
-func (l *ledger) Due(ctx context.Context, after engine.Position, until int64,
-) iter.Seq2[engine.Stored, error] {
-	return l.engine.Due(ctx, after, until)
+func (l *ledger) Count(ctx context.Context) ([]engine.KindCount, error) {
+	return engine.Count(ctx, l.engine)
 }
 
 // commit commits a user's transaction with one write.

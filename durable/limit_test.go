@@ -457,7 +457,7 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 		testkit.Settle(3 * sec)
 		asked := 0
 		second.link.SetFaults(func(method string) memengine.Fault {
-			if method != "ClaimTurns" {
+			if method != "Claim Fair" {
 				return memengine.Fault{}
 			}
 			asked++
@@ -511,13 +511,14 @@ type turnsWatch struct {
 	after []string
 }
 
-func (w *turnsWatch) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) ([]engine.Stored, string, int64, error) {
-	if w.after = append(w.after, group); len(w.after)%2 == 0 {
-		return nil, "", 0, memengine.ErrFault
+func (w *turnsWatch) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if !r.Fair {
+		return w.Engine.Claim(ctx, r)
 	}
-	return w.Engine.ClaimTurns(ctx, by, kinds, group, until, most)
+	if w.after = append(w.after, r.Group); len(w.after)%2 == 0 {
+		return engine.Claims{}, memengine.ErrFault
+	}
+	return w.Engine.Claim(ctx, r)
 }
 
 // After a call that has failed the turns continue where they were.

@@ -238,7 +238,7 @@ func (w *limitWalk) step() {
 			w.faults(i, n)
 		})
 	case 12, 13: // its claims are slow
-		n.link.Next("ClaimTurns", w.fault(), w.fault())
+		n.link.Next("Claim Fair", w.fault(), w.fault())
 		n.link.Next("Claim", w.fault())
 	case 14:
 		n.link.Next("Release", w.fault())

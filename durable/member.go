@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -17,6 +18,8 @@ type term struct {
 	id engine.MemberID
 
 	// The node's mutex protects these.
+	readable byte // the greatest version of a record that is claimed
+
 	sent   int64           // when the last renewal was sent that was answered, by the node's own time
 	until  int64           // when the lease has run out at the latest
 	ctx    context.Context // of the runs; done when the lease has run out
@@ -115,7 +118,7 @@ func (n *node) join(ctx context.Context) error {
 	}
 	n.heard(sent, now)
 	n.mu.Lock()
-	n.term = &term{id: id}
+	n.term = &term{id: id, readable: math.MaxUint8}
 	n.unreported = n.kinds.shared() != nil
 	n.extendLocked(sent)
 	n.mu.Unlock()
@@ -144,34 +147,33 @@ func (n *node) renew(t *term) bool {
 	report.TakenOver = takenOver
 	gates := n.kinds.shared()
 	sent := n.own()
-	now, members, err := n.engine.Renew(ctx, t.id, report.encode(count))
+	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false
 	}
 	answered := n.own()
 	n.heard(sent, now)
-	var all []engine.Membership
-	if gates != nil {
-		if all, err = n.engine.Members(ctx); err != nil { // without it the lease is not prolonged
-			n.failed(t, err)
-			return false
+	leased := 0
+	for _, m := range members {
+		if m.Left > 0 {
+			leased++
 		}
 	}
-	n.backlog.share(n.cfg.catchUp, members)
+	n.backlog.share(n.cfg.catchUp, leased)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.term != t {
 		return false
 	}
-	n.members = members
+	n.members = leased
 	n.extendLocked(sent)
-	n.divideLocked(gates, all, answered)
+	n.divideLocked(gates, members, answered)
 	return true
 }
 
 // divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind.
-// They were asked for after this node's report had been answered, at that time of its own.
+// They are those of the renewal that brought this node's report, which was answered at that time of its own.
 //
 // Each node divides by what it sees, which is right as long as every node that takes part is seen by every other
 // that does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts
@@ -256,7 +258,7 @@ func (n *node) keepTime() {
 // askTime asks for the engine's time.
 func (n *node) askTime(ctx context.Context) error {
 	asked := n.own()
-	now, err := n.engine.Now(ctx)
+	_, now, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -343,10 +345,13 @@ func (n *node) reconcile(t *term) bool {
 	n.mu.Unlock()
 	ctx, cancel := n.callContext()
 	defer cancel()
-	held, err := n.engine.Claimed(ctx, t.id)
-	if err != nil {
-		n.failed(t, err)
-		return false
+	var held []engine.Stored
+	for s, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Held, By: t.id}) {
+		if err != nil {
+			n.failed(t, err)
+			return false
+		}
+		held = append(held, s)
 	}
 	n.take(t, held, n.clock.earliest(n.own())-int64(overdueAfter))
 	revisions := make(map[string]int64, len(held))

@@ -100,7 +100,7 @@ type node struct {
 	names map[engine.MemberID]string // of the members, as far as they were asked for
 
 	handlings handlings
-	answering map[int64]*inquiry // of other nodes, by question; of the goroutine that reads the settings
+	answering map[string]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
 	full []string     // kinds whose overdue tasks are left to the engine; of the goroutine that claims
 	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
@@ -236,8 +236,17 @@ func (n *node) handled(kind string) {
 	call(n.look)
 }
 
+// stored returns the task of the key as the engine has it, and whether there is one.
+func (n *node) stored(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
+	found, err := n.engine.Get(ctx, key)
+	if err != nil || len(found) == 0 {
+		return s, false, err
+	}
+	return found[0], true, nil
+}
+
 func (n *node) get(ctx context.Context, key string) (view, bool, error) {
-	stored, ok, err := n.engine.Get(ctx, key)
+	stored, ok, err := n.stored(ctx, key)
 	if err != nil {
 		return view{}, false, n.unavailable(ctx, err)
 	}
@@ -249,7 +258,7 @@ func (n *node) get(ctx context.Context, key string) (view, bool, error) {
 }
 
 func (n *node) getMany(ctx context.Context, keys []string) (map[string]view, error) {
-	tasks, err := n.engine.GetMany(ctx, keys)
+	tasks, err := n.engine.Get(ctx, keys...)
 	if err != nil {
 		return nil, n.unavailable(ctx, err)
 	}
@@ -276,12 +285,12 @@ func (n *node) view(s engine.Stored, name func(engine.MemberID) string) (view, e
 
 func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
-		var tasks iter.Seq2[engine.Stored, error]
+		r := engine.Range{Order: engine.ByDue, After: over.after, Until: over.until, From: over.from}
 		switch over.order {
 		case byKey:
-			tasks = n.engine.ByKey(ctx, over.from)
+			r.Order = engine.ByKey
 		case byFailing:
-			tasks = n.engine.Failing(ctx, over.from)
+			r.Order = engine.Failing
 		case byRunning:
 			all, err := n.allRunning(ctx)
 			if err != nil {
@@ -290,11 +299,9 @@ func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
 			}
 			yieldFrom(all, over.from, yield)
 			return
-		default:
-			tasks = n.engine.Due(ctx, over.after, over.until)
 		}
 		name := n.namer(ctx)
-		for stored, err := range tasks {
+		for stored, err := range n.engine.Walk(ctx, r) {
 			var v view
 			if err != nil {
 				err = n.unavailable(ctx, err)
@@ -310,7 +317,7 @@ func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
 
 // allRunning returns the tasks that run on any node.
 func (n *node) allRunning(ctx context.Context) (all []view, err error) {
-	members, err := n.engine.Members(ctx)
+	members, _, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -318,14 +325,13 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 		if m.Held == 0 {
 			continue
 		}
-		held, err := n.engine.Claimed(ctx, m.ID)
-		if errors.Is(err, engine.ErrMemberGone) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, stored := range held {
+		for stored, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Held, By: m.ID}) {
+			if errors.Is(err, engine.ErrMemberGone) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
 			v, err := n.view(stored, func(engine.MemberID) string { return m.Name })
 			if err == nil && v.running { // what cannot be read does not run
 				all = append(all, v)
@@ -351,7 +357,7 @@ func (n *node) census(ctx context.Context) (Census, error) {
 		defer cancel()
 		defer context.AfterFunc(n.life, cancel)()
 		begun := time.Now() // by the clock that its age is measured by
-		kinds, err := n.engine.Census(ctx)
+		kinds, err := engine.Count(ctx, n.engine)
 		if err != nil {
 			return Census{}, err
 		}

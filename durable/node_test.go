@@ -164,7 +164,7 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 			}
 		}
 		revision := func(key string) int64 {
-			stored, _, err := c.engine.Get(ctx, key)
+			stored, _, err := one(c.engine, key)
 			if err != nil || stored.Owner != 0 {
 				t.Errorf("member %d holds %s, %v", stored.Owner, key, err)
 			}
@@ -189,8 +189,11 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := c.engine.Claim(ctx, id, []string{"note"}, engine.None, now, 10); len(got) != tasks+1 {
-			t.Errorf("another node gets %d, %v", len(got), err)
+		got, err := c.engine.Claim(ctx, engine.ClaimRequest{
+			By: id, Kinds: []string{"note"}, After: engine.None, Until: now, Most: 10, Readable: 255,
+		})
+		if len(got.Tasks) != tasks+1 {
+			t.Errorf("another node gets %d, %v", len(got.Tasks), err)
 		}
 	}, durable.WithLogger(log))
 }
@@ -424,17 +427,20 @@ type slowLink struct {
 	cut     bool
 }
 
-func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
+func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
+	if id == 0 {
+		return l.Engine.Renew(ctx, id, report)
+	}
 	l.mu.Lock()
 	if l.cut {
 		l.mu.Unlock()
-		return 0, 0, errFail
+		return nil, 0, errFail
 	}
 	l.renewed = time.Now()
 	l.mu.Unlock()
-	now, members, err := l.Engine.Renew(ctx, id, report)
+	members, now, err := l.Engine.Renew(ctx, id, report)
 	time.Sleep(lease / 5)
-	return now, members, err
+	return members, now, err
 }
 
 // A lease lasts from when it was asked for, however long the answer takes: the run must end before another node takes

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 const (
@@ -15,6 +17,9 @@ const (
 	// settingsFor is how long the settings that a node has read are good for: then it starts nothing until it
 	// has read them again. So every node sees a pause within that time, or starts nothing.
 	settingsFor = 2 * time.Second
+
+	// pausesNote is the name of the note with the settings.
+	pausesNote = "pauses"
 )
 
 // keepSettings reads the settings again and again, until the node's life ends.
@@ -37,8 +42,10 @@ func (n *node) keepSettings() {
 		n.releasePaused()
 		n.answer()
 		again := settingsEvery
-		if len(n.answering) > 0 {
-			again = askEvery
+		for _, i := range n.answering {
+			if !i.last {
+				again = askEvery
+			}
 		}
 		timer.Reset(again)
 	}
@@ -48,11 +55,12 @@ func (n *node) keepSettings() {
 // paused here.
 func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err error) {
 	asked := n.own()
-	data, revision, err := n.engine.Settings(ctx)
+	note, err := n.note(ctx, pausesNote)
 	if err != nil {
 		return p, 0, err
 	}
-	p, err = decodePauses(data)
+	revision = note.Revision
+	p, err = decodePauses(note.Data)
 	n.mu.Lock()
 	puzzled := err != nil && !n.puzzled
 	n.puzzled = err != nil
@@ -143,12 +151,12 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 			return err
 		}
 		asked := n.own()
-		done, err := n.engine.SetSettings(ctx, data, revision)
+		results, err := n.engine.Commit(ctx, 0, []engine.Batch{{putNote(pausesNote, data, revision)}})
 		if err != nil {
 			return n.pausedAfterAll(ctx, change, revision, n.unavailable(ctx, err))
 		}
-		if done {
-			n.adopt(next, revision+1, asked)
+		if len(results[0].Unmet) == 0 {
+			n.adopt(next, results[0].Written[0].Revision, asked)
 			return nil
 		}
 	}

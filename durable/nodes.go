@@ -90,7 +90,7 @@ func buildVersion() string {
 }
 
 func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
-	members, err := n.engine.Members(ctx)
+	members, _, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
 		return nil, n.unavailable(ctx, err)
 	}
@@ -134,7 +134,7 @@ func (n *node) namer(ctx context.Context) func(engine.MemberID) string {
 			return name
 		}
 		asked = true
-		members, err := n.engine.Members(ctx)
+		members, _, err := n.engine.Renew(ctx, 0, nil)
 		if err != nil {
 			return ""
 		}

@@ -352,7 +352,7 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 		counts := 0
 		count := func(d time.Duration) {
 			a.link.SetFaults(func(method string) memengine.Fault {
-				if method != "Census" {
+				if method != "Count" {
 					return memengine.Fault{}
 				}
 				counts++
@@ -525,13 +525,13 @@ func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 		m := c.nodes[0]
 		c.overdue(tasks)
 		testkit.Settle(3 * sec)
-		m.link.Next("Due", memengine.Fault{Delay: 20 * time.Millisecond})
+		m.link.Next("Walk ByDue", memengine.Fault{Delay: 20 * time.Millisecond})
 		first, err := m.CatchUp(ctx)
 		if err != nil || first.Left < tasks/2 {
 			t.Fatalf("%+v, %v, %d have run", first, err, len(c.runs()))
 		}
 		testkit.Settle(sec)
-		m.link.Next("Due", memengine.Fault{Fail: true}) // it is not counted again
+		m.link.Next("Walk ByDue", memengine.Fault{Fail: true}) // it is not counted again
 		again, err := m.CatchUp(ctx)
 		if started := first.Left - again.Left; err != nil || started < perSecond*9/10 || started > perSecond*11/10 {
 			t.Errorf("a second after %+v it is %+v, %v", first, again, err)

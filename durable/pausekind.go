@@ -36,7 +36,7 @@ func (p Pauses) Has(kind string) bool {
 // is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
 // downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCensus say that
 // the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
-// together must fit in [engine.MaxSettings]; the error of one too many, and that of a name that no kind can have, wraps
+// together must fit in [engine.MaxNote]; the error of one too many, and that of a name that no kind can have, wraps
 // ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
@@ -116,9 +116,9 @@ func (p Pauses) encode() ([]byte, error) {
 		s.Kinds = append(s.Kinds, []byte(kind))
 	}
 	data, err := json.Marshal(s)
-	if err == nil && len(data) > engine.MaxSettings {
+	if err == nil && len(data) > engine.MaxNote {
 		err = fmt.Errorf("%w: %d paused kinds take %d bytes; %d are allowed",
-			ErrInvalidTask, len(p.Kinds), len(data), engine.MaxSettings)
+			ErrInvalidTask, len(p.Kinds), len(data), engine.MaxNote)
 	}
 	return data, err
 }

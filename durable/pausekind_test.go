@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -307,7 +308,7 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 				t.Errorf("New: %v", err)
 			}
 		}
-		engine := memengine.New()
+		memory := memengine.New()
 		log := testkit.Quiet()
 		var logged atomic.Int64
 		log.AddHook(callingHook(func(e *logrus.Entry) {
@@ -316,14 +317,14 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 			}
 		}))
 		var n atomic.Int64
-		s, err := durable.Join(ctx, engine, durable.WithLogger(log))
+		s, err := durable.Join(ctx, memory, durable.WithLogger(log))
 		err = errors.Join(err, s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
 			s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if done, err := engine.SetSettings(ctx, later, 0); err != nil || !done {
+		if err := putSettings(memory, later); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -338,13 +339,13 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("PauseAll: %v", err)
 		}
-		if _, err := durable.Join(ctx, engine); !errors.Is(err, durable.ErrVersion) {
+		if _, err := durable.Join(ctx, memory); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Join: %v", err)
 		}
 		if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if done, err := engine.SetSettings(ctx, []byte(`{"version":1}`), 1); err != nil || !done {
+		if err := putSettings(memory, []byte(`{"version":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -382,7 +383,7 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 		for _, fault := range []memengine.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
 			time.Sleep(5 * time.Second)
 			link.SetFaults(func(method string) (f memengine.Fault) {
-				if method == "Settings" {
+				if method == "Walk Notes" {
 					f = fault
 				}
 				return f
@@ -414,9 +415,9 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 }
 
 // unstarted fails the test unless no node holds the task, and no start of it is counted.
-func unstarted(t *testing.T, engine *memengine.Engine, key string) {
+func unstarted(t *testing.T, e *memengine.Engine, key string) {
 	t.Helper()
-	if stored, ok, err := engine.Get(ctx, key); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
+	if stored, ok, err := one(e, key); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
 		t.Errorf("%+v, %v", stored, err)
 	}
 }
@@ -449,7 +450,7 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Settings"} })
+		s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
 		time.Sleep(3 * time.Second)
 		s.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
 		time.Sleep(3 * time.Second)
@@ -479,7 +480,7 @@ func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 			if method == "Confirm" {
 				return memengine.Fault{Delay: 200 * time.Millisecond}
 			}
-			return memengine.Fault{Fail: method == "Settings"}
+			return memengine.Fault{Fail: method == "Walk Notes"}
 		})
 		c.must(other.PauseKind(ctx, "note"))
 		time.Sleep(4 * time.Second)
@@ -611,13 +612,18 @@ type lateReader struct {
 	restored atomic.Bool // from a copy that was made before there were settings
 }
 
-func (l *lateReader) Settings(ctx context.Context) ([]byte, int64, error) {
-	data, revision, err := l.Engine.Settings(ctx)
-	if l.restored.Load() {
-		data, revision = nil, 0
+func (l *lateReader) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.Notes || over.From != pausesNote {
+		return l.Engine.Walk(ctx, over)
 	}
-	time.Sleep(l.late)
-	return data, revision, err
+	return func(yield func(engine.Stored, error) bool) {
+		all, err := collected(l.Engine.Walk(ctx, over))
+		if l.restored.Load() {
+			all = nil
+		}
+		time.Sleep(l.late)
+		yieldAll(all, err, yield)
+	}
 }
 
 // An answer that comes late ends no pause that was made meanwhile.
@@ -677,18 +683,18 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
-		link.Next("SetSettings", memengine.Fault{Lose: true})
+		link.Next("Commit Notes", memengine.Fault{Lose: true})
 		if err := s.PauseKind(ctx, "k"); err != nil {
 			t.Errorf("the answer was lost: %v", err)
 		}
 		is(true)
-		link.Next("SetSettings", memengine.Fault{Fail: true})
+		link.Next("Commit Notes", memengine.Fault{Fail: true})
 		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
 		synctest.Wait() // the node has read again what it has changed
-		link.Next("Settings", memengine.Fault{Fail: true})
+		link.Next("Walk Notes", memengine.Fault{Fail: true})
 		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
 		}
@@ -792,13 +798,12 @@ type scanner struct {
 	n atomic.Int64
 }
 
-func (e *scanner) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	if after < 0 {
+func (e *scanner) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if r.After < 0 {
 		e.n.Add(1)
 		time.Sleep(500 * time.Millisecond)
 	}
-	return e.Engine.Claim(ctx, by, kinds, after, until, most)
+	return e.Engine.Claim(ctx, r)
 }
 
 // To pass over what is paused takes a node a tenth of its time at most. When it is resumed it is found at once.
@@ -890,4 +895,12 @@ func TestPauseKind_ofAWrongName_isInvalid(t *testing.T) {
 			}
 		}
 	})
+}
+
+// putSettings puts settings in an engine, whatever it has.
+func putSettings(e engine.Engine, settings []byte) error {
+	w := noteAt(pausesNote, settings, 0)
+	w.If = engine.Always
+	_, err := e.Commit(ctx, 0, []engine.Batch{{w}})
+	return err
 }

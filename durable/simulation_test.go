@@ -366,11 +366,11 @@ func kindVerb(s *durable.Scheduler, what, kind string) error {
 
 // unpause resumes the kinds that are paused, when they have been for long enough to see that they are.
 func (s *simulation) unpause() {
-	settings, _, err := s.engine.Settings(ctx)
+	notes, err := notesOf(s.engine, pausesNote)
 	if err != nil {
 		panic(err)
 	}
-	if len(settings) == 0 {
+	if len(notes) == 0 {
 		return
 	}
 	time.Sleep(3 * time.Second)
@@ -515,7 +515,9 @@ func (s *simulation) drain() {
 	left := ""
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
 		left = ""
-		for stored, err := range s.engine.Due(ctx, engine.Position{Due: engine.None}, math.MaxInt64-1) {
+		for stored, err := range s.engine.Walk(ctx, engine.Range{
+			After: engine.Position{Due: engine.None}, Until: math.MaxInt64 - 1,
+		}) {
 			if err != nil {
 				panic(err)
 			}
@@ -575,27 +577,27 @@ func (s slow) Commit(ctx context.Context, by engine.MemberID, batches []engine.B
 	return s.Engine.Commit(ctx, by, batches)
 }
 
-func (s slow) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
-	defer s.answer(true)
+func (s slow) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
+	if id != 0 {
+		defer s.answer(true)
+	}
 	return s.Engine.Renew(ctx, id, report)
 }
 
-func (s slow) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
+func (s slow) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
 	defer s.answer(true)
-	return s.Engine.Claim(ctx, by, kinds, after, until, most)
+	return s.Engine.Claim(ctx, r)
 }
 
-func (s slow) ClaimTurns(ctx context.Context, by engine.MemberID, kinds []string, group string, until int64,
-	most int,
-) ([]engine.Stored, string, int64, error) {
-	defer s.answer(true)
-	return s.Engine.ClaimTurns(ctx, by, kinds, group, until, most)
-}
-
-func (s slow) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
-	defer s.answer(true)
-	return s.Engine.Claimed(ctx, by)
+func (s slow) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.Held {
+		return s.Engine.Walk(ctx, over)
+	}
+	return func(yield func(engine.Stored, error) bool) {
+		all, err := collected(s.Engine.Walk(ctx, over))
+		s.answer(true)
+		yieldAll(all, err, yield)
+	}
 }
 
 func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
@@ -626,28 +628,27 @@ func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 			held, now, err = make([]bool, len(claims)), time.Now().UnixNano(), nil
 		}
 		for i := range held {
-			stored, ok, _ := f.Engine.Get(ctx, claims[i].Key)
+			stored, ok, _ := one(f.Engine, claims[i].Key)
 			held[i] = ok && stored.Revision >= claims[i].Revision
 		}
 	case "17 a pause leaves the claim":
 		for i := range held {
-			stored, ok, _ := f.Engine.Get(ctx, claims[i].Key)
+			stored, ok, _ := one(f.Engine, claims[i].Key)
 			held[i] = held[i] || ok && isPaused(stored.Record)
 		}
 	}
 	return held, now, err
 }
 
-func (f flawed) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
-	if f.fault == "27 a pause of a kind is forgotten" {
-		settings = []byte(`{"version":1}`)
-	}
-	return f.Engine.SetSettings(ctx, settings, revision)
-}
-
 func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	return f.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
+		if w.Note {
+			if w.Key == pausesNote && f.fault == "27 a pause of a kind is forgotten" {
+				w.Data = []byte(`{"version":1}`)
+			}
+			return
+		}
 		if w.If != engine.IfUnchanged {
 			return
 		}
@@ -655,7 +656,7 @@ func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine
 			w.If = engine.IfPresent
 			return
 		}
-		stored, ok, _ := f.Engine.Get(ctx, w.Key)
+		stored, ok, _ := one(f.Engine, w.Key)
 		if !ok || w.Data == nil {
 			return
 		}
@@ -693,29 +694,43 @@ type blind struct {
 	own []byte
 }
 
-func (b *blind) Settings(ctx context.Context) ([]byte, int64, error) {
-	_, revision, err := b.Engine.Settings(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.own, revision, err
+func (b *blind) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.Notes {
+		return b.Engine.Walk(ctx, over)
+	}
+	return func(yield func(engine.Stored, error) bool) {
+		for note, err := range b.Engine.Walk(ctx, over) {
+			if err == nil && note.Key == pausesNote {
+				b.mu.Lock()
+				note.Data = b.own
+				b.mu.Unlock()
+			}
+			if !yield(note, err) {
+				return
+			}
+		}
+	}
 }
 
-func (b *blind) SetSettings(ctx context.Context, settings []byte, revision int64) (bool, error) {
-	done, err := b.Engine.SetSettings(ctx, settings, revision)
-	if done {
+func (b *blind) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	results, err := b.Engine.Commit(ctx, by, batches)
+	if w := batches[0][0]; err == nil && w.Note && w.Key == pausesNote && len(results[0].Unmet) == 0 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.own = settings
+		b.own = w.Data
 	}
-	return done, err
+	return results, err
 }
 
 // A short engine is one for a node whose walks over keys end with the first.
 type short struct{ engine.Engine }
 
-func (s short) ByKey(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
+func (s short) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.ByKey {
+		return s.Engine.Walk(ctx, over)
+	}
 	return func(yield func(engine.Stored, error) bool) {
-		for stored, err := range s.Engine.ByKey(ctx, from) {
+		for stored, err := range s.Engine.Walk(ctx, over) {
 			yield(stored, err)
 			return
 		}
@@ -732,7 +747,10 @@ type untimely struct {
 func (u untimely) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	return u.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
-		stored, ok, _ := u.Engine.Get(ctx, w.Key)
+		if w.Note {
+			return
+		}
+		stored, ok, _ := one(u.Engine, w.Key)
 		if u.fault == "30 a burst has no end" && w.If == engine.IfUnstarted {
 			w.Due += int64(2 * simLease)
 		}
@@ -764,13 +782,14 @@ func (f *forgetful) tell(c engine.Claim) {
 	f.told[c] = true
 }
 
-func (f *forgetful) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	got, now, err := f.Engine.Claim(ctx, by, kinds, after, until, most)
-	for _, s := range got {
-		f.tell(engine.Claim{Key: s.Key, Revision: s.Revision})
+func (f *forgetful) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	got, err := f.Engine.Claim(ctx, r)
+	for _, s := range got.Tasks {
+		if !r.Fair {
+			f.tell(engine.Claim{Key: s.Key, Revision: s.Revision})
+		}
 	}
-	return got, now, err
+	return got, err
 }
 
 func (f *forgetful) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
@@ -784,13 +803,19 @@ func (f *forgetful) Commit(ctx context.Context, by engine.MemberID, batches []en
 	return results, err
 }
 
-func (f *forgetful) Claimed(ctx context.Context, by engine.MemberID) ([]engine.Stored, error) {
-	all, err := f.Engine.Claimed(ctx, by)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.DeleteFunc(all, func(s engine.Stored) bool {
-		return !f.told[engine.Claim{Key: s.Key, Revision: s.Revision}]
-	}), err
+func (f *forgetful) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order != engine.Held {
+		return f.Engine.Walk(ctx, over)
+	}
+	return func(yield func(engine.Stored, error) bool) {
+		all, err := collected(f.Engine.Walk(ctx, over))
+		f.mu.Lock()
+		all = slices.DeleteFunc(all, func(s engine.Stored) bool {
+			return !f.told[engine.Claim{Key: s.Key, Revision: s.Revision}]
+		})
+		f.mu.Unlock()
+		yieldAll(all, err, yield)
+	}
 }
 
 // A cursor is an engine for a node that claims only what is due after what it has claimed.
@@ -800,13 +825,14 @@ type cursor struct {
 	at int64
 }
 
-func (c *cursor) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	c.mu.Lock()
-	after = max(after, c.at)
-	c.at = max(c.at, until)
-	c.mu.Unlock()
-	return c.Engine.Claim(ctx, by, kinds, after, until, most)
+func (c *cursor) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if !r.Fair {
+		c.mu.Lock()
+		r.After = max(r.After, c.at)
+		c.at = max(c.at, r.Until)
+		c.mu.Unlock()
+	}
+	return c.Engine.Claim(ctx, r)
 }
 
 // A hasty engine is one for a node that has a claim confirmed as it falls due, before it has a worker.
@@ -817,13 +843,14 @@ type hasty struct {
 	held  map[engine.Claim]bool
 }
 
-func (h *hasty) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	got, now, err := h.Engine.Claim(ctx, by, kinds, after, until, most)
-	for _, s := range got {
-		h.confirm(by, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts}, s.Due)
+func (h *hasty) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	got, err := h.Engine.Claim(ctx, r)
+	for _, s := range got.Tasks {
+		if !r.Fair {
+			h.confirm(r.By, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts}, s.Due)
+		}
 	}
-	return got, now, err
+	return got, err
 }
 
 func (h *hasty) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
@@ -873,15 +900,15 @@ func (a ahead) Join(ctx context.Context, name string, lease time.Duration) (engi
 	return id, now + aheadBy, err
 }
 
-func (a ahead) Renew(ctx context.Context, id engine.MemberID, report []byte) (int64, int, error) {
-	now, members, err := a.Engine.Renew(ctx, id, report)
-	return now + aheadBy, members, err
+func (a ahead) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
+	members, now, err := a.Engine.Renew(ctx, id, report)
+	return members, now + aheadBy, err
 }
 
-func (a ahead) Claim(ctx context.Context, by engine.MemberID, kinds []string, after, until int64, most int,
-) ([]engine.Stored, int64, error) {
-	got, now, err := a.Engine.Claim(ctx, by, kinds, after, until, most)
-	return got, now + aheadBy, err
+func (a ahead) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	got, err := a.Engine.Claim(ctx, r)
+	got.Now += aheadBy
+	return got, err
 }
 
 func (a ahead) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,

@@ -44,7 +44,7 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		m.link.Next("SetSettings", memengine.Fault{Fail: true})
+		m.link.Next("Commit Notes", memengine.Fault{Fail: true})
 		if err := m.PauseKind(ctx, "note"); err == nil || strings.Count(err.Error(), said) != 1 {
 			t.Errorf("PauseKind: %v", err)
 		}

@@ -4,13 +4,10 @@ package durable
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // ErrCancelled is the cause of the context of a run that [Scheduler.Cancel] has cancelled.
@@ -179,19 +176,11 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	some := n.handlings.watch(q.about(), q.Cancel)
-	data, err := json.Marshal(q)
-	if err != nil {
-		return 0, err
-	}
-	var by engine.MemberID
-	if t := n.current(); t != nil {
-		by = t.id
-	}
-	id, err := n.engine.Ask(ctx, by, data)
+	asked, err := n.askOthers(ctx, q)
 	if err != nil {
 		return 0, n.unavailable(ctx, err)
 	}
-	defer n.forgetQuestion(id)
+	defer n.forgetQuestion(asked)
 	if q.Cancel {
 		runs = len(some)
 	} else {
@@ -202,19 +191,12 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 			return runs, err
 		}
 	}
-	elsewhere, err := n.await(ctx, id, q)
+	elsewhere, err := n.await(ctx, asked)
 	return runs + elsewhere, err
 }
 
-// forgetQuestion ends a question. The engine keeps one that is not ended for a day.
-func (n *node) forgetQuestion(id int64) {
-	ctx, cancel := n.callContext()
-	defer cancel()
-	_ = n.engine.Forget(ctx, id)
-}
-
 // await returns when all other nodes have given their last answer to a question, and how many runs they have named.
-func (n *node) await(ctx context.Context, id int64, q question) (runs int, err error) {
+func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var running error // what one has answered last
@@ -226,12 +208,12 @@ func (n *node) await(ctx context.Context, id int64, q question) (runs int, err e
 		case <-ctx.Done():
 			return runs, stillRunning(running, ctx.Err())
 		}
-		answers, err := n.answers(ctx, id)
+		answers, err := n.answers(ctx, q)
 		if err == nil {
-			some, last, waits := judgeAnswers(answers, string(q.Key))
+			some, last, waits := judgeAnswers(answers, string(q.Question.Key))
 			runs, running = max(runs, some), waits // the answer of a node that leaves is gone
 			if last {
-				return runs, unknowing(answers, q)
+				return runs, unknowing(answers, q.Question)
 			}
 		} else if ctx.Err() == nil {
 			n.trouble(err)
@@ -241,25 +223,13 @@ func (n *node) await(ctx context.Context, id int64, q question) (runs int, err e
 }
 
 // unknowing returns the error of a question that a node of an earlier version has not understood, or nil.
-func unknowing(answers []engine.Answer, q question) error {
+func unknowing(answers []answer, q question) error {
 	for _, a := range answers {
-		var r reply
-		_ = json.Unmarshal(a.Data, &r)
-		if q.All != nil && r.Runs == nil {
-			return fmt.Errorf("durable: node %q has an earlier version, which cancels runs only by key", a.Name)
+		if q.All != nil && a.Runs == nil {
+			return fmt.Errorf("durable: node %q has an earlier version, which cancels runs only by key", a.node)
 		}
 	}
 	return nil
-}
-
-// answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
-func (n *node) answers(ctx context.Context, id int64) ([]engine.Answer, error) {
-	if n.client {
-		if _, err := n.engine.Reap(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return n.engine.Answers(ctx, id)
 }
 
 // stillRunning returns the error of a question that was given up for a reason. running is the run that has not ended,
@@ -274,19 +244,17 @@ func stillRunning(running error, reason error) error {
 
 // judgeAnswers returns how many runs the answers name, whether all of them are the last ones, and else a run that has
 // not ended, if one is known.
-func judgeAnswers(answers []engine.Answer, key string) (runs int, last bool, running error) {
+func judgeAnswers(answers []answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
-		var r reply
-		_ = json.Unmarshal(a.Data, &r) // what it does not know is no answer
-		if r.Runs != nil {
-			runs += *r.Runs
+		if a.Runs != nil {
+			runs += *a.Runs
 		} else {
-			runs += one(r.Ran)
+			runs += one(a.Ran)
 		}
-		last = last && a.Last
-		if r.Running && !a.Last {
-			running = &RunningError{Token: Token{key, r.Generation, r.Seq}, Node: a.Name}
+		last = last && a.given && !a.Running
+		if a.Running {
+			running = &RunningError{Token: Token{key, a.Generation, a.Seq}, Node: a.node}
 		}
 	}
 	return runs, last, running
@@ -296,7 +264,9 @@ func judgeAnswers(answers []engine.Answer, key string) (runs int, last bool, run
 type inquiry struct {
 	about    []*handling // at the question
 	cancel   bool
-	answered bool // once at least
+	answered bool  // once at least,
+	last     bool  // and for good
+	revision int64 // of the answer, as far as it is known; 0 before the first
 }
 
 // answer answers what other nodes have asked, as far as there is something new.
@@ -308,38 +278,33 @@ func (n *node) answer() {
 	}
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know what is paused starts nothing
 	defer cancel()
-	asked, err := n.engine.Asked(ctx, t.id)
+	questions, err := n.questions(ctx, t.id)
 	if err != nil {
 		n.failed(t, err)
 		return
 	}
 	if n.answering == nil {
-		n.answering = make(map[int64]*inquiry)
+		n.answering = make(map[string]*inquiry)
 	}
-	open := make(map[int64]bool)
-	for _, a := range asked {
-		open[a.ID] = true
-		i := n.answering[a.ID]
+	open := make(map[string]bool)
+	for _, q := range questions {
+		open[q.id] = true
+		i := n.answering[q.id]
 		if i == nil {
-			var q question
-			_ = json.Unmarshal(a.Data, &q) // one that is not understood is about no run here
-			i = &inquiry{about: n.handlings.watch(q.about(), q.Cancel), cancel: q.Cancel}
-			n.answering[a.ID] = i
+			i = &inquiry{about: n.handlings.watch(q.Question.about(), q.Question.Cancel), cancel: q.Question.Cancel}
+			n.answering[q.id] = i
 		}
-		r := n.handlings.reply(i.about, i.cancel)
-		last := !r.Running
-		if i.answered && !last {
+		if i.last {
 			continue
 		}
-		data, err := json.Marshal(r)
-		if err == nil {
-			err = n.engine.Answer(ctx, t.id, a.ID, engine.Answer{Data: data, Last: last})
+		r := n.handlings.reply(i.about, i.cancel)
+		if i.answered && r.Running {
+			continue
 		}
-		if err != nil {
+		if err := n.reply(ctx, t.id, q, i, r); err != nil {
 			n.failed(t, err)
 			return
 		}
-		i.answered = true
 	}
-	maps.DeleteFunc(n.answering, func(id int64, _ *inquiry) bool { return !open[id] })
+	maps.DeleteFunc(n.answering, func(id string, _ *inquiry) bool { return !open[id] })
 }

@@ -304,7 +304,7 @@ func (n *node) remove(ctx context.Context, v *verb) error {
 
 // find returns the task that the verb is for.
 func (n *node) find(ctx context.Context, v *verb) (*view, error) {
-	stored, ok, err := n.engine.Get(ctx, v.key)
+	stored, ok, err := n.stored(ctx, v.key)
 	if err != nil {
 		return nil, n.unavailable(ctx, err)
 	}
@@ -437,7 +437,7 @@ func (n *node) replacing(ctx context.Context, rec *record) (*record, engine.Writ
 	if rec.deadline == 0 {
 		return rec, rec.write(engine.Always, 0), nil
 	}
-	stored, ok, err := n.engine.Get(ctx, rec.key)
+	stored, ok, err := n.stored(ctx, rec.key)
 	if err != nil {
 		return nil, engine.Write{}, n.unavailable(ctx, err)
 	}
@@ -510,7 +510,7 @@ func (n *node) readBackAs(ctx context.Context, key string, err error, is func(en
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for {
-		stored, ok, failed := n.engine.Get(ctx, key)
+		stored, ok, failed := n.stored(ctx, key)
 		if failed == nil && ok && is(stored.Record) {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -79,7 +80,7 @@ func (c *oursClient) remove(ctx context.Context, id int) error {
 }
 
 func (c *oursClient) live(ctx context.Context) (n int, err error) {
-	kinds, err := c.engine.Census(ctx)
+	kinds, err := c.engine.Count(ctx)
 	for _, k := range kinds {
 		n += k.Tasks
 	}
@@ -148,21 +149,27 @@ func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
 func (c *oursClaimer) claim(ctx context.Context, most int) (int, error) {
 	now := time.Now()
 	soon, late := now.Add(time.Second).UnixNano(), now.Add(-time.Second).UnixNano()
-	got, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, late, soon, most)
-	if err == nil && len(got) == 0 {
-		got, _, err = c.engine.Claim(ctx, c.member, []string{oursKind}, c.cursor, late, most)
-		if len(got) > 0 {
-			c.cursor = got[len(got)-1].Due - 1
+	got, err := c.engine.Claim(ctx, c.request(late, soon, most))
+	if err == nil && len(got.Tasks) == 0 {
+		got, err = c.engine.Claim(ctx, c.request(c.cursor, late, most))
+		if n := len(got.Tasks); n > 0 {
+			c.cursor = got.Tasks[n-1].Due - 1
 		}
 	}
-	c.held = append(c.held, got...)
-	return len(got), err
+	c.held = append(c.held, got.Tasks...)
+	return len(got.Tasks), err
+}
+
+func (c *oursClaimer) request(after, until int64, most int) engine.ClaimRequest {
+	return engine.ClaimRequest{
+		By: c.member, Kinds: []string{oursKind}, After: after, Until: until, Most: most, Readable: math.MaxUint8,
+	}
 }
 
 // overdue claims what is overdue, from the beginning, as a node does each second.
 func (c *oursClaimer) overdue(ctx context.Context) error {
 	late := time.Now().Add(-time.Second).UnixNano()
-	_, _, err := c.engine.Claim(ctx, c.member, []string{oursKind}, engine.None, late, claimSize)
+	_, err := c.engine.Claim(ctx, c.request(engine.None, late, claimSize))
 	return err
 }
 

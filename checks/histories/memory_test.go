@@ -113,8 +113,7 @@ type mistaken struct {
 
 // A read is the answer of a Get.
 type read struct {
-	s  engine.Stored
-	ok bool
+	s  []engine.Stored
 	at time.Time
 }
 
@@ -128,13 +127,14 @@ func (m *mistaken) Commit(ctx context.Context, by engine.MemberID, batches []eng
 	for i, batch := range batches {
 		for j := range batch {
 			switch w := &batch[j]; {
+			case w.Note:
 			case m.mistake == "an add succeeds on a present key" && w.If == engine.IfAbsent:
 				w.If = engine.Always
 			case m.mistake == "a run ends whatever its revision" && w.If == engine.IfUnchanged:
 				w.If = engine.IfPresent
 			case m.mistake == "a pause is forgotten" && w.Data != nil && paused(w.Record):
-				if s, ok, _ := m.Engine.Get(ctx, w.Key); ok {
-					w.Record, w.Hold = s.Record, false
+				if s, _ := m.Engine.Get(ctx, w.Key); len(s) > 0 {
+					w.Record, w.Hold = s[0].Record, false
 				}
 			}
 			results[i].Written = append(results[i].Written, engine.Written{})
@@ -146,18 +146,19 @@ func (m *mistaken) Commit(ctx context.Context, by engine.MemberID, batches []eng
 	return m.Engine.Commit(ctx, by, batches)
 }
 
-func (m *mistaken) Get(ctx context.Context, key string) (engine.Stored, bool, error) {
-	if m.mistake != "a read is stale" {
-		return m.Engine.Get(ctx, key)
+func (m *mistaken) Get(ctx context.Context, keys ...string) ([]engine.Stored, error) {
+	if m.mistake != "a read is stale" || len(keys) != 1 {
+		return m.Engine.Get(ctx, keys...)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	key := keys[0]
 	if old, seen := m.read[key]; seen && time.Since(old.at) < 50*time.Millisecond {
-		return old.s, old.ok, nil
+		return old.s, nil
 	}
-	s, ok, err := m.Engine.Get(ctx, key)
-	m.read[key] = read{s, ok, time.Now()}
-	return s, ok, err
+	s, err := m.Engine.Get(ctx, key)
+	m.read[key] = read{s, time.Now()}
+	return s, err
 }
 
 func (m *mistaken) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
@@ -168,8 +169,8 @@ func (m *mistaken) Confirm(ctx context.Context, by engine.MemberID, claims []eng
 		case "every start is confirmed":
 			held[i] = true
 		case "a paused task starts":
-			s, ok, _ := m.Engine.Get(ctx, claims[i].Key)
-			held[i] = held[i] || ok && paused(s.Record)
+			s, _ := m.Engine.Get(ctx, claims[i].Key)
+			held[i] = held[i] || len(s) > 0 && paused(s[0].Record)
 		}
 	}
 	return held, now, err

@@ -43,7 +43,7 @@ func (r *rig) stored() (all []engine.Record) {
 	}
 	e := r.engine()
 	defer e.Close()
-	for one, err := range e.Due(r.Context(), engine.Position{Due: engine.None}, lastDue) {
+	for one, err := range e.Walk(r.Context(), engine.Range{After: engine.Position{Due: engine.None}, Until: lastDue}) {
 		check(r.T, err)
 		all = append(all, one.Record)
 	}

@@ -159,7 +159,7 @@ func (l *place) records(ctx context.Context, p *program,
 	}
 	return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
 		return do(ctx, func(yield func(engine.Record, error) bool) {
-			for stored, err := range e.Due(ctx, from, until) {
+			for stored, err := range e.Walk(ctx, engine.Range{After: from, Until: until}) {
 				if !yield(stored.Record, err) {
 					return
 				}

@@ -102,8 +102,9 @@ type Engine interface {
 	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
 
-	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. It returns the members, as
-	// they are then, in any order, and that time. A member whose lease has run out is one until it is reaped.
+	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. It returns that time and the
+	// members, in any order. A member whose lease has run out is one until it is reaped. The members are those after the
+	// renewal is committed: of two members that renew at the same time, one at least sees the report of the other.
 	//
 	// report is what the member says about itself: at most MaxReport bytes. The engine keeps the greatest, in the
 	// order of [bytes.Compare]. A node puts a count first, so a Renew that arrives after a later one takes no report

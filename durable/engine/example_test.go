@@ -38,11 +38,13 @@ func ExampleEngine() {
 	fmt.Println("not free:", commit(add).Unmet)
 
 	later := now + int64(time.Minute)
-	tasks, _, err := e.Claim(ctx, id, []string{"greet"}, now, later, 10)
+	got, err := e.Claim(ctx, engine.ClaimRequest{
+		By: id, Kinds: []string{"greet"}, After: now, Until: later, Most: 10, Readable: 255,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	var task engine.Stored = tasks[0]
+	var task engine.Stored = got.Tasks[0]
 	claims := []engine.Claim{{Key: task.Key, Revision: task.Revision}}
 	held, _, err := e.Confirm(ctx, id, claims)
 	if err != nil {

@@ -73,9 +73,12 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"key order", keyOrder},
 		{"failing", failing},
 		{"census", census},
-		{"settings", settings},
-		{"settings of several at once", settingsAtOnce},
-		{"questions", questions},
+		{"notes", notes},
+		{"conditions of notes", noteConditions},
+		{"notes are no tasks", notesAreNoTasks},
+		{"notes in batches", notesInBatches},
+		{"many notes", manyNotes},
+		{"one note of several writers", noteOfSeveral},
 
 		{"the clock", clock},
 		{"a lease, to its end and renewed", lease},
@@ -225,18 +228,18 @@ func (s *subject) add(n int, base int64) (keys []string) {
 // get returns the task of the key, which must be there.
 func (s *subject) get(key string) engine.Stored {
 	s.t.Helper()
-	found, ok, err := s.Get(s.ctx, key)
+	found, err := s.Get(s.ctx, key)
 	s.check(err)
-	if !ok {
-		s.t.Fatalf("key %.20q has no task", key)
+	if len(found) != 1 {
+		s.t.Fatalf("key %.20q has %d tasks", key, len(found))
 	}
-	return found
+	return found[0]
 }
 
 func (s *subject) absent(key string) {
 	s.t.Helper()
-	if found, ok, err := s.Get(s.ctx, key); ok || err != nil {
-		s.t.Errorf("Get(%.20q) = %.100v, %v, %v, want none", key, found, ok, err)
+	if found, err := s.Get(s.ctx, key); len(found) > 0 || err != nil {
+		s.t.Errorf("Get(%.20q) = %.100v, %v, want none", key, found, err)
 	}
 }
 
@@ -252,7 +255,7 @@ func (s *subject) is(key string, want engine.Write) {
 
 func (s *subject) len() int {
 	s.t.Helper()
-	kinds, err := s.Census(s.ctx)
+	kinds, err := engine.Count(s.ctx, s.Engine)
 	s.check(err)
 	n := 0
 	for _, k := range kinds {
@@ -264,11 +267,45 @@ func (s *subject) len() int {
 // due returns what the engine yields for that stretch.
 func (s *subject) due(after engine.Position, until int64) (all []engine.Stored) {
 	s.t.Helper()
-	for found, err := range s.Due(s.ctx, after, until) {
+	return s.walk(engine.Range{After: after, Until: until})
+}
+
+func (s *subject) walk(over engine.Range) (all []engine.Stored) {
+	s.t.Helper()
+	for found, err := range s.Walk(s.ctx, over) {
 		s.check(err)
 		all = append(all, found)
 	}
 	return all
+}
+
+// now returns the engine's time.
+func (s *subject) now() int64 {
+	s.t.Helper()
+	_, now, err := s.Renew(s.ctx, 0, nil)
+	s.check(err)
+	return now
+}
+
+// renew renews the member's lease, and returns the engine's time.
+func (s *subject) renew(id engine.MemberID) int64 {
+	s.t.Helper()
+	_, now, err := s.Renew(s.ctx, id, nil)
+	s.check(err)
+	return now
+}
+
+// leased renews the member's lease, and returns how many members have a lease that has not run out.
+func (s *subject) leased(id engine.MemberID) (n int) {
+	s.t.Helper()
+	members, _, err := s.Renew(s.ctx, id, nil)
+	s.check(err)
+	for _, m := range members {
+		if m.Left > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *subject) join(name string, lease time.Duration) engine.MemberID {
@@ -284,9 +321,20 @@ func (s *subject) join(name string, lease time.Duration) engine.MemberID {
 // claim claims tasks of the one kind.
 func (s *subject) claim(by engine.MemberID, after, until int64, most int) []engine.Stored {
 	s.t.Helper()
-	got, _, err := s.Claim(s.ctx, by, []string{kind}, after, until, most)
+	return s.claimOf(by, []string{kind}, after, until, most)
+}
+
+// claimOf claims tasks of these kinds.
+func (s *subject) claimOf(by engine.MemberID, kinds []string, after, until int64, most int) []engine.Stored {
+	s.t.Helper()
+	got, err := s.Claim(s.ctx, request(by, kinds, after, until, most))
 	s.check(err)
-	return got
+	return got.Tasks
+}
+
+// request is that of a member that can read all records.
+func request(by engine.MemberID, kinds []string, after, until int64, most int) engine.ClaimRequest {
+	return engine.ClaimRequest{By: by, Kinds: kinds, After: after, Until: until, Most: most, Readable: math.MaxUint8}
 }
 
 // claimAll claims everything that is free.
@@ -297,9 +345,15 @@ func (s *subject) claimAll(by engine.MemberID) []engine.Stored {
 
 func (s *subject) claimed(by engine.MemberID) []engine.Stored {
 	s.t.Helper()
-	all, err := s.Claimed(s.ctx, by)
-	s.check(err)
-	return all
+	return s.walk(engine.Range{Order: engine.Held, By: by})
+}
+
+// first returns the first error of a walk.
+func (s *subject) first(ctx context.Context, over engine.Range) error {
+	for _, err := range s.Walk(ctx, over) {
+		return err
+	}
+	return nil
 }
 
 func (s *subject) confirm(by engine.MemberID, claims ...engine.Claim) []bool {
@@ -351,11 +405,15 @@ func (s *subject) gone(id engine.MemberID) {
 	s.t.Helper()
 	one := []engine.Claim{{Key: "k", Revision: 1}}
 	_, _, renew := s.Renew(s.ctx, id, nil)
-	_, _, claim := s.Claim(s.ctx, id, []string{kind}, -1, ahead, 10)
-	_, claimed := s.Claimed(s.ctx, id)
+	_, claim := s.Claim(s.ctx, request(id, []string{kind}, -1, ahead, 10))
+	fair := request(id, []string{kind}, -1, ahead, 10)
+	fair.Fair = true
+	_, fairly := s.Claim(s.ctx, fair)
+	walk := s.first(s.ctx, engine.Range{Order: engine.Held, By: id})
 	_, _, confirm := s.Confirm(s.ctx, id, one)
 	for method, err := range map[string]error{
-		"Renew": renew, "Claim": claim, "Claimed": claimed, "Confirm": confirm, "Release": s.Release(s.ctx, id, one),
+		"Renew": renew, "Claim": claim, "a fair Claim": fairly, "Walk": walk, "Confirm": confirm,
+		"Release": s.Release(s.ctx, id, one),
 	} {
 		if !errors.Is(err, engine.ErrMemberGone) {
 			s.t.Errorf("%s of a member that is gone returns %v", method, err)

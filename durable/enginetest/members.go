@@ -19,15 +19,17 @@ func clock(s *subject) {
 	for range 10 {
 		id, joined, err := s.Join(s.ctx, "a", long)
 		s.check(err)
-		renewed, _, err := s.Renew(s.ctx, id, nil)
+		renewed := s.renew(id)
+		claimed, err := s.Claim(s.ctx, request(id, []string{kind}, -1, 10, 1))
 		s.check(err)
-		_, claimed, err := s.Claim(s.ctx, id, []string{kind}, -1, 10, 1)
+		fair := request(id, []string{kind}, -1, 10, 1)
+		fair.Fair = true
+		fairly, err := s.Claim(s.ctx, fair)
 		s.check(err)
 		_, confirmed, err := s.Confirm(s.ctx, id, nil)
 		s.check(err)
-		now, err := s.Now(s.ctx)
-		s.check(err)
-		times := []int64{last, joined, renewed, claimed, confirmed, now}
+		now := s.now()
+		times := []int64{last, joined, renewed, claimed.Now, fairly.Now, confirmed, now}
 		if !slices.IsSorted(times) {
 			s.t.Errorf("the engine's clock falls: %d", times)
 		}
@@ -41,11 +43,7 @@ func clock(s *subject) {
 // A lease lasts as long as it says, from the time of Join, and of each Renew.
 func lease(s *subject) {
 	watch := s.join("watch", long)
-	now := func() int64 {
-		t, _, err := s.Renew(s.ctx, watch, nil)
-		s.check(err)
-		return t
-	}
+	now := func() int64 { return s.renew(watch) }
 	s.write(0, add("k", 1))
 	began := now()
 	id, joined, err := s.Join(s.ctx, "a", short)
@@ -56,9 +54,7 @@ func lease(s *subject) {
 	end := joined + int64(short)
 	task := s.claimAll(id)
 	for len(task) == 0 { // it took longer than the lease to come here
-		end, _, err = s.Renew(s.ctx, id, nil)
-		s.check(err)
-		end += int64(short)
+		end = s.renew(id) + int64(short)
 		task = s.claimAll(id)
 	}
 	during, after := 0, 0
@@ -76,16 +72,13 @@ func lease(s *subject) {
 			if confirmed {
 				s.t.Fatalf("a claim is confirmed %v after the end of the lease", time.Duration(before-end))
 			}
-			if end, _, err = s.Renew(s.ctx, id, nil); err != nil {
+			if _, end, err = s.Renew(s.ctx, id, nil); err != nil {
 				s.t.Fatalf("a member whose lease ran out, and that is not reaped, cannot renew it: %v", err)
 			}
 			end += int64(short)
 			renewals++
 		case renewals < 2 && during > 0: // renewed before it runs out, it lasts longer
-			if end, _, err = s.Renew(s.ctx, id, nil); err != nil {
-				s.t.Fatal(err)
-			}
-			end += int64(short)
+			end = s.renew(id) + int64(short)
 		}
 		time.Sleep(short / 20)
 	}
@@ -105,8 +98,7 @@ func expired(s *subject) {
 	w := s.write(0, put("k000000", 1, engine.Always))
 	var task engine.Stored
 	s.until("the member has a claim", func() bool { // its lease may run out before
-		_, _, err := s.Renew(s.ctx, id, nil)
-		s.check(err)
+		s.renew(id)
 		got := s.claim(id, -1, 1, 1)
 		if len(got) == 1 {
 			task = got[0]
@@ -126,17 +118,15 @@ func expired(s *subject) {
 	if got := s.claimed(id); keys(got) != keys([]engine.Stored{task}) {
 		s.t.Errorf("it holds %s", keys(got))
 	}
-	if _, members, err := s.Renew(s.ctx, other, nil); err != nil || members != 1 {
-		s.t.Errorf("there are %d members with a lease, want 1 (%v)", members, err)
+	if n := s.leased(other); n != 1 {
+		s.t.Errorf("there are %d members with a lease, want 1", n)
 	}
 	if got := s.claimAll(other); len(got) != 2 {
 		s.t.Errorf("another member claims %s", keys(got))
 	}
 	s.until("the claim is confirmed again", func() bool { // at once, unless the machine is slow
-		_, members, err := s.Renew(s.ctx, id, nil)
-		s.check(err)
-		if members != 2 {
-			s.t.Errorf("there are %d members with a lease, want 2", members)
+		if n := s.leased(id); n != 2 {
+			s.t.Errorf("there are %d members with a lease, want 2", n)
 		}
 		return s.confirms(id, task)
 	})
@@ -147,8 +137,7 @@ func reap(s *subject) {
 	id, other := s.join("short", short), s.join("long", long)
 	var mine []engine.Stored
 	s.until("the member has claims", func() bool {
-		_, _, err := s.Renew(s.ctx, id, nil)
-		s.check(err)
+		s.renew(id)
 		mine = append(mine, s.claim(id, -1, 3, 10)...)
 		return len(mine) == 3
 	})
@@ -223,8 +212,8 @@ func leave(s *subject) {
 	theirs := s.claimAll(other)
 	s.check(s.Leave(s.ctx, id))
 	s.gone(id)
-	if _, members, err := s.Renew(s.ctx, other, nil); err != nil || members != 1 {
-		s.t.Errorf("there are %d members, want 1 (%v)", members, err)
+	if members, _, err := s.Renew(s.ctx, other, nil); err != nil || len(members) != 1 || members[0].ID != other {
+		s.t.Errorf("the members are %+v, %v, want one", members, err)
 	}
 	if names := s.reap(); len(names) != 0 {
 		s.t.Errorf("reaped are %q", names)
@@ -253,8 +242,7 @@ func restart(s *subject) {
 	s.Restart(s.t)
 	s.until("the member is reaped", func() bool {
 		_, _ = s.Reap(s.ctx) // it may fail on a connection of before
-		_, err := s.Claimed(s.ctx, id)
-		return errors.Is(err, engine.ErrMemberGone)
+		return errors.Is(s.first(s.ctx, engine.Range{Order: engine.Held, By: id}), engine.ErrMemberGone)
 	})
 	if up := time.Since(before); up < 4*short {
 		s.t.Errorf("the member is reaped %v after a restart; its lease is %v", up, 4*short)
@@ -274,7 +262,7 @@ func claimAgainstReap(s *subject) {
 		for i := range joins {
 			id := s.join("brief", time.Millisecond<<(i%6))
 			for j := range 3 {
-				_, _, err := s.Claim(s.ctx, id, []string{kind}, int64(tasks*j/5), ahead, tasks/10)
+				_, err := s.Claim(s.ctx, request(id, []string{kind}, int64(tasks*j/5), ahead, tasks/10))
 				if err != nil {
 					break // it is gone
 				}
@@ -296,9 +284,7 @@ func claimAgainstReap(s *subject) {
 			}
 			seen[task.Key] = true
 		}
-		_, members, err := s.Renew(s.ctx, id, nil)
-		s.check(err)
-		return len(seen) == s.len() || members == 1 && len(s.reap()) == 0 && len(s.claimAll(id)) == 0
+		return len(seen) == s.len() || s.leased(id) == 1 && len(s.reap()) == 0 && len(s.claimAll(id)) == 0
 	})
 	if want := tasks + 3*callers; len(seen) != want {
 		s.t.Errorf("%d of %d tasks stay with members that are gone", want-len(seen), want)

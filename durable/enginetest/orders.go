@@ -5,7 +5,6 @@ package enginetest
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -19,16 +18,15 @@ func fail(w engine.Write) engine.Write {
 	return w
 }
 
-// order checks which keys the walk yields.
-func (s *subject) order(what string, walk iter.Seq2[engine.Stored, error], want ...string) {
+// order checks which keys a walk from one on yields.
+func (s *subject) order(of engine.Order, from string, want ...string) {
 	s.t.Helper()
 	var got []string
-	for task, err := range walk {
-		s.check(err)
+	for _, task := range s.walk(engine.Range{Order: of, From: from}) {
 		got = append(got, task.Key)
 	}
 	if !slices.Equal(got, want) {
-		s.t.Errorf("%s yields %.300q, want %.300q", what, got, want)
+		s.t.Errorf("the walk in the order %d from %.20q yields %.300q, want %.300q", of, from, got, want)
 	}
 }
 
@@ -38,21 +36,21 @@ func keyOrder(s *subject) {
 		s.commit(0, add(key, ahead-int64(i)))
 	}
 	for i, key := range keys {
-		s.order("ByKey", s.ByKey(s.ctx, key), keys[i:]...)
-		s.order("ByKey", s.ByKey(s.ctx, key+"\x00\x00"), slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
+		s.order(engine.ByKey, key, keys[i:]...)
+		s.order(engine.ByKey, key+"\x00\x00", slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
 			return k < key+"\x00\x00"
 		})...)
 	}
-	for task, err := range s.ByKey(s.ctx, "aa") {
+	for task, err := range s.Walk(s.ctx, engine.Range{Order: engine.ByKey, From: "aa"}) {
 		s.check(err)
 		want := put("aa", ahead-3, engine.IfAbsent)
 		if task.Due != want.Due || !bytes.Equal(task.Data, want.Data) || task.Kind != kind || task.Revision == 0 {
-			s.t.Errorf("ByKey yields %+v", task)
+			s.t.Errorf("the walk by key yields %+v", task)
 		}
 		break
 	}
 	many := s.add(3000, ahead) // several pages
-	s.order("ByKey", s.ByKey(s.ctx, "k0"), append(many, "ä", "\xff", "\xff\xff")...)
+	s.order(engine.ByKey, "k0", append(many, "ä", "\xff", "\xff\xff")...)
 }
 
 // Each key that has a task is answered once, as Get does.
@@ -63,7 +61,7 @@ func manyKeys(s *subject) {
 	many := s.add(2000, ahead)
 	s.claim(s.join("a", long), -1, ahead, 100)
 	asked := append(slices.Concat(odd, many, odd), "none", "k")
-	got, err := s.GetMany(s.ctx, asked)
+	got, err := s.Get(s.ctx, asked...)
 	s.check(err)
 	if len(got) != len(odd)+len(many) {
 		s.t.Errorf("of %d keys %d tasks are found", len(odd)+len(many), len(got))
@@ -74,11 +72,11 @@ func manyKeys(s *subject) {
 		}
 		if one := s.get(task.Key); one.Revision != task.Revision || one.Owner != task.Owner || one.Kind != task.Kind ||
 			one.Due != task.Due || !bytes.Equal(one.Data, task.Data) {
-			s.t.Errorf("GetMany returns %+v, and Get %+v", task, one)
+			s.t.Errorf("Get of many keys returns %+v, and of one %+v", task, one)
 		}
 	}
-	if got, err := s.GetMany(s.ctx, nil); len(got) != 0 || err != nil {
-		s.t.Errorf("GetMany of nothing returns %s, %v", keys(got), err)
+	if got, err := s.Get(s.ctx); len(got) != 0 || err != nil {
+		s.t.Errorf("Get of nothing returns %s, %v", keys(got), err)
 	}
 }
 
@@ -86,13 +84,13 @@ func manyKeys(s *subject) {
 func failing(s *subject) {
 	walk := func(want ...string) {
 		s.t.Helper()
-		s.order("Failing", s.Failing(s.ctx, ""), want...)
+		s.order(engine.Failing, "", want...)
 	}
 	s.add(2000, 0)
 	walk()
 	s.commit(0, fail(add("a", 1)), fail(add("b", ahead)), fail(add("c", math.MaxInt64)), add("d", 1))
 	walk("a", "b", "c")
-	s.order("Failing", s.Failing(s.ctx, "a\x00"), "b", "c")
+	s.order(engine.Failing, "a\x00", "b", "c")
 	id := s.join("a", long)
 	s.claimAll(id)
 	walk("a", "b", "c")
@@ -127,11 +125,13 @@ func (s *subject) keysOf(prefix string, n int) (keys []string) {
 func census(s *subject) {
 	counts := func(want ...engine.KindCount) {
 		s.t.Helper()
-		got, err := s.Census(s.ctx)
-		s.check(err)
-		slices.SortFunc(got, func(a, b engine.KindCount) int { return cmp.Compare(a.Kind, b.Kind) })
-		if !slices.Equal(got, want) {
-			s.t.Errorf("the census is %+v, want %+v", got, want)
+		for by, e := range map[string]engine.Engine{"the engine": s.Engine, "walks": struct{ engine.Engine }{s.Engine}} {
+			got, err := engine.Count(s.ctx, e)
+			s.check(err)
+			slices.SortFunc(got, func(a, b engine.KindCount) int { return cmp.Compare(a.Kind, b.Kind) })
+			if !slices.Equal(got, want) {
+				s.t.Errorf("counted by %s are %+v, want %+v", by, got, want)
+			}
 		}
 	}
 	counts()
@@ -155,7 +155,7 @@ func census(s *subject) {
 func members(s *subject) {
 	list := func() (all []engine.Membership) {
 		s.t.Helper()
-		all, err := s.Members(s.ctx)
+		all, _, err := s.Renew(s.ctx, 0, nil)
 		s.check(err)
 		slices.SortFunc(all, func(a, b engine.Membership) int { return strings.Compare(a.Name, b.Name) })
 		return all
@@ -167,8 +167,16 @@ func members(s *subject) {
 	s.add(3, 0)
 	s.claim(a, -1, ahead, 2)
 	report := []byte(`{"version":"1"}`)
-	_, _, err := s.Renew(s.ctx, a, report)
+	renewed, at, err := s.Renew(s.ctx, a, report)
 	s.check(err)
+	slices.SortFunc(renewed, func(a, b engine.Membership) int { return strings.Compare(a.Name, b.Name) })
+	if len(renewed) != 2 || renewed[0].ID != a || renewed[0].Left != long || renewed[0].Held != 0 ||
+		string(renewed[0].Report) != string(report) || renewed[1].ID != b || renewed[1].Lease != short {
+		s.t.Errorf("renewing returns the members %+v", renewed)
+	}
+	if now := s.now(); now < at {
+		s.t.Errorf("the time is %d, and was %d", now, at)
+	}
 	copy(report, "xxxxx")
 	_, _, err = s.Renew(s.ctx, a, []byte(`{"version":"0"}`)) // one that arrives late
 	s.check(err)

@@ -21,8 +21,22 @@ func of(group string, w engine.Write) engine.Write {
 // turns claims in turns, and returns what is claimed, in due order, and the group to go on after.
 func (s *subject) turns(by engine.MemberID, kinds []string, group string, until int64, most int) string {
 	s.t.Helper()
-	got, next, _, err := s.ClaimTurns(s.ctx, by, kinds, group, until, most)
+	return s.turnsOf(fairly(by, kinds, group, until, most))
+}
+
+// fairly is the request of a fair claim. The time after which tasks are due does not matter to that.
+func fairly(by engine.MemberID, kinds []string, group string, until int64, most int) engine.ClaimRequest {
+	r := request(by, kinds, math.MaxInt64, until, most)
+	r.Fair, r.Group = true, group
+	return r
+}
+
+func (s *subject) turnsOf(r engine.ClaimRequest) string {
+	s.t.Helper()
+	by := r.By
+	claims, err := s.Claim(s.ctx, r)
 	s.check(err)
+	got, next := claims.Tasks, claims.Next
 	slices.SortFunc(got, func(a, b engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
 	})
@@ -87,8 +101,9 @@ func claimTurns(s *subject) {
 	s.write(0, of("x", put("b0", 1, engine.Always)))
 	s.write(0, put("a0", 2, engine.Always))
 	s.write(0, of("y", put("c0", 3, engine.Always)))
-	s.LeaveOut(id, 1)
-	if got := s.turns(id, kinds, "", 100, 10); got != "" {
+	old := fairly(id, kinds, "", 100, 10)
+	old.Readable = 1
+	if got := s.turnsOf(old); got != "" {
 		s.t.Errorf("claimed of versions that are left out are %q", got)
 	}
 	if got := s.turns(gone, kinds, "w", 100, 1); got != "b0 then x" {
@@ -98,7 +113,7 @@ func claimTurns(s *subject) {
 		s.t.Errorf("claimed are %q", got)
 	}
 	s.check(s.Leave(s.ctx, gone))
-	if _, _, _, err := s.ClaimTurns(s.ctx, gone, kinds, "", 100, 10); err == nil {
+	if _, err := s.Claim(s.ctx, fairly(gone, kinds, "", 100, 10)); err == nil {
 		s.t.Error("a member that has left claims")
 	}
 	if got := s.turns(s.join("b", long), kinds, "", 100, 3); got != "b0 a0 c0" { // as free as they were
@@ -126,8 +141,9 @@ func claimTurnsEvenly(s *subject) {
 	owned, count := make(map[string]bool), make(map[string]int)
 	for round := 0; len(owned) < len(batch); round++ {
 		i := round % 2
-		got, next, _, err := s.ClaimTurns(s.ctx, ids[i], []string{kind}, cursor[i], ahead, most)
+		claims, err := s.Claim(s.ctx, fairly(ids[i], []string{kind}, cursor[i], ahead, most))
 		s.check(err)
+		got, next := claims.Tasks, claims.Next
 		if len(got) > most || len(got) == 0 && cursor[i] == "" {
 			s.t.Fatalf("claimed are %d of %d, and %d are left", len(got), most, len(batch)-len(owned))
 		}
@@ -187,9 +203,10 @@ func claimTurnsOfVersions(s *subject) {
 	}
 	s.commit(0, batch...)
 	id := s.join("a", long)
-	s.LeaveOut(id, 7)
+	old := fairly(id, []string{kind}, "", 100, 2)
+	old.Readable = 6
 	for _, want := range []string{"61 61g", "53 53g", ""} {
-		if got := s.turns(id, []string{kind}, "", 100, 2); got != want {
+		if got := s.turnsOf(old); got != want {
 			s.t.Errorf("claimed are %q, want %q", got, want)
 		}
 	}
@@ -208,8 +225,9 @@ func claimTurnsOfMany(s *subject) {
 	var got []string
 	var next string
 	for calls := 0; ; {
-		tasks, to, _, err := s.ClaimTurns(s.ctx, id, []string{kind}, next, 10, 100)
+		claims, err := s.Claim(s.ctx, fairly(id, []string{kind}, next, 10, 100))
 		s.check(err)
+		tasks, to := claims.Tasks, claims.Next
 		groups := make(map[string]bool)
 		for _, task := range tasks {
 			if got = append(got, task.Key); groups[task.Group] && (next != "" || to != "") {

@@ -55,29 +55,24 @@ func contextDone(s *subject) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	_, commit := s.Commit(ctx, 0, []engine.Batch{{remove("k000000")}})
-	_, _, get := s.Get(ctx, "k000000")
-	_, getMany := s.GetMany(ctx, []string{"k000000"})
-	_, count := s.Census(ctx)
-	_, now := s.Now(ctx)
+	_, note := s.Commit(ctx, 0, []engine.Batch{{noteOf("n", "x", engine.Always)}})
+	_, get := s.Get(ctx, "k000000")
+	_, count := engine.Count(ctx, s.Engine)
+	_, _, now := s.Renew(ctx, 0, nil)
 	_, _, join := s.Join(ctx, "b", long)
 	_, _, renew := s.Renew(ctx, id, nil)
 	_, reap := s.Reap(ctx)
-	_, _, claim := s.Claim(ctx, id, []string{kind}, -1, ahead, 1)
-	_, claimed := s.Claimed(ctx, id)
-	_, _, settings := s.Settings(ctx)
-	_, set := s.SetSettings(ctx, []byte("{}"), 0)
+	_, claim := s.Claim(ctx, request(id, []string{kind}, -1, ahead, 1))
+	_, fair := s.Claim(ctx, fairly(id, []string{kind}, "", ahead, 1))
 	one := []engine.Claim{{Key: "k000000", Revision: 1}}
 	_, _, confirm := s.Confirm(ctx, id, one)
-	var due error
-	for _, due = range s.Due(ctx, engine.Position{}, ahead) {
-		if due != nil {
-			break
-		}
-	}
+	walk := func(of engine.Order) error { return s.first(ctx, engine.Range{Order: of, Until: ahead, By: id}) }
 	for method, err := range map[string]error{
-		"Commit": commit, "Get": get, "GetMany": getMany, "Due": due, "Census": count, "Now": now, "Join": join,
-		"Renew": renew, "Reap": reap, "Claim": claim, "Claimed": claimed, "Confirm": confirm,
-		"Release": s.Release(ctx, id, one), "Leave": s.Leave(ctx, id), "Settings": settings, "SetSettings": set,
+		"Commit": commit, "Commit of a note": note, "Get": get, "Count": count, "Renew by 0": now, "Join": join,
+		"Renew": renew, "Reap": reap, "Claim": claim, "a fair Claim": fair, "Confirm": confirm,
+		"Release": s.Release(ctx, id, one), "Leave": s.Leave(ctx, id), "Walk by due time": walk(engine.ByDue),
+		"Walk by key": walk(engine.ByKey), "Walk over failing": walk(engine.Failing),
+		"Walk over held": walk(engine.Held), "Walk over notes": walk(engine.Notes),
 	} {
 		if err == nil {
 			s.t.Errorf("%s returns no error", method)
@@ -297,9 +292,9 @@ func anyBytes(s *subject) {
 		if i == len(kinds) {
 			continue
 		}
-		got, _, err := s.Claim(s.ctx, id, kinds[i:i+1], -1, ahead, 10)
-		if err != nil || len(got) != 1 || got[0].Key != w.Key || !s.confirms(id, got[0]) {
-			s.t.Errorf("claimed of kind %.20q is %s, %v", kinds[i], keys(got), err)
+		got := s.claimOf(id, kinds[i:i+1], -1, ahead, 10)
+		if len(got) != 1 || got[0].Key != w.Key || !s.confirms(id, got[0]) {
+			s.t.Errorf("claimed of kind %.20q is %s", kinds[i], keys(got))
 		}
 		if i%2 == 0 {
 			s.write(0, remove(w.Key))
@@ -446,10 +441,10 @@ func sameKeys(s *subject) {
 	})...)
 	dues := make(map[int64]bool)
 	for i := range width {
-		if task, ok, err := s.Get(s.ctx, fmt.Sprint("k", i)); err == nil && ok {
+		tasks, err := s.Get(s.ctx, fmt.Sprint("k", i))
+		s.check(err)
+		for _, task := range tasks {
 			dues[task.Due] = true
-		} else {
-			s.check(err)
 		}
 	}
 	if len(dues) != 1 {
@@ -516,7 +511,7 @@ func dueOrder(s *subject) {
 		}
 	}
 	n := 0
-	for _, err := range s.Due(s.ctx, engine.Position{}, math.MaxInt64) {
+	for _, err := range s.Walk(s.ctx, engine.Range{Until: math.MaxInt64}) {
 		s.check(err)
 		if n++; n == 3 {
 			break
@@ -554,7 +549,7 @@ func dueDuringChanges(s *subject) {
 	})
 	for range 10 {
 		seen := make(map[string]int)
-		for task, err := range s.Due(s.ctx, engine.Position{}, math.MaxInt64) {
+		for task, err := range s.Walk(s.ctx, engine.Range{Until: math.MaxInt64}) {
 			if err != nil {
 				s.t.Error(err)
 				break

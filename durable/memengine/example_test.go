@@ -23,8 +23,8 @@ func add(key string, due int64) engine.Write {
 	}
 }
 
-func count(ctx context.Context, engine engine.Engine) int {
-	kinds, err := engine.Census(ctx)
+func count(ctx context.Context, e engine.Engine) int {
+	kinds, err := engine.Count(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,13 +50,13 @@ func Example() {
 	_, err = link.Commit(ctx, 0, []engine.Batch{{add("ada", 1)}})
 	fmt.Println(errors.Is(err, memengine.ErrFault), count(ctx, e))
 
-	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Census"} })
-	_, err = link.Census(ctx)
+	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Count"} })
+	_, err = link.Count(ctx)
 	fmt.Println(err)
 	// Output:
 	// true 0
 	// true 1
-	// memengine: fault: Census failed
+	// memengine: fault: Count failed
 }
 
 // A member that lost its lease, an engine that restarted, and one whose clock was set.

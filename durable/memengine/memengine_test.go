@@ -65,8 +65,8 @@ func TestLink_delay_outlivesTheCaller(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s, ok, err := e.Get(t.Context(), "ada"); err != nil || !ok || string(s.Data) != "data" {
-			t.Errorf("the task is %v, %v, %v", s, ok, err)
+		if s, err := e.Get(t.Context(), "ada"); err != nil || len(s) != 1 || string(s[0].Data) != "data" {
+			t.Errorf("the task is %v, %v", s, err)
 		}
 	})
 }
@@ -79,23 +79,58 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 			asked = append(asked, method)
 			return memengine.Fault{Delay: time.Second, Fail: method == "Get"}
 		})
-		link.Next("Census", memengine.Fault{}, memengine.Fault{Lose: true})
+		link.Next("Count", memengine.Fault{}, memengine.Fault{Lose: true})
 		began := time.Now()
 		calls := []func() error{
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, err := link.Census(ctx); return err },
-			func() error { _, _, err := link.Get(ctx, "k"); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Count(ctx); return err },
+			func() error { _, err := link.Get(ctx, "k"); return err },
 		}
 		for i, fails := range []bool{false, true, false, true} {
 			if err := calls[i](); errors.Is(err, memengine.ErrFault) != fails {
 				t.Errorf("call %d returns %v", i, err)
 			}
 		}
-		if !slices.Equal(asked, []string{"Census", "Get"}) || time.Since(began) != 2*time.Second {
+		if !slices.Equal(asked, []string{"Count", "Get"}) || time.Since(began) != 2*time.Second {
 			t.Errorf("faults were asked for %q, and the calls took %v", asked, time.Since(began))
 		}
 	})
+}
+
+// Calls of one method that serve different ends have names of their own.
+func TestLink_names(t *testing.T) {
+	ctx, link := t.Context(), memengine.NewLink(memengine.New())
+	var asked []string
+	link.SetFaults(func(method string) memengine.Fault {
+		asked = append(asked, method)
+		return memengine.Fault{}
+	})
+	id, _, err := link.Join(ctx, "a", time.Hour)
+	ok(t, err)
+	note := engine.Write{Record: engine.Record{Key: "n", Data: []byte("note")}, Note: true, If: engine.IfAbsent}
+	for _, w := range []engine.Write{add("ada", 1), note} {
+		_, err = link.Commit(ctx, 0, []engine.Batch{{w}})
+		ok(t, err)
+	}
+	for _, fair := range []bool{false, true} {
+		_, err = link.Claim(ctx, engine.ClaimRequest{By: id, Fair: fair})
+		ok(t, err)
+	}
+	for _, by := range []engine.MemberID{id, 0} {
+		_, _, err = link.Renew(ctx, by, nil)
+		ok(t, err)
+	}
+	for _, order := range []engine.Order{engine.ByDue, engine.ByKey, engine.Failing, engine.Held, engine.Notes} {
+		for _, err := range link.Walk(ctx, engine.Range{Order: order, Until: 1, By: id}) {
+			ok(t, err)
+		}
+	}
+	want := []string{"Join", "Commit", "Commit Notes", "Claim", "Claim Fair", "Renew", "Renew 0", "Walk ByDue", "Walk ByKey",
+		"Walk Failing", "Walk Held", "Walk Notes"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("faults were asked for %q, want %q", asked, want)
+	}
 }
 
 // The times of the engine are those of the bubble, and of its clock.
@@ -149,7 +184,7 @@ func TestRestart_losesWhatACrashLoses(t *testing.T) {
 		if _, err := tx.Write(ctx, add("bob", 1)); err == nil {
 			t.Error("a transaction from before the restart writes")
 		}
-		if s, _, err := e.Get(ctx, "ada"); err != nil || s.Starts != 0 || s.Owner != id {
+		if s, err := e.Get(ctx, "ada"); err != nil || len(s) != 1 || s[0].Starts != 0 || s[0].Owner != id {
 			t.Errorf("the task is %+v, %v", s, err)
 		}
 		e.Expire("a")

@@ -542,7 +542,7 @@ func settings(t *testing.T, s *subject) {
 	s.reopen()
 	is("first")
 	s.commit(s.put("b", 2, "data"), s.del("a"))
-	long := bytes.Repeat([]byte{0, 0xff}, engine.MaxSettings/2)
+	long := bytes.Repeat([]byte{0, 0xff}, engine.MaxNote/2)
 	set(long)
 	s.check()
 	s.reopen()

@@ -293,7 +293,7 @@ func serviceAnswers(t *testing.T, url string) {
 		}
 		var units, tasks int
 		check(t, d.db.QueryRow(t.Context(), `SELECT units FROM shop.stock WHERE article = 1`).Scan(&units))
-		kinds, err := s.engine.Census(t.Context())
+		kinds, err := s.engine.Count(t.Context())
 		check(t, err)
 		for _, k := range kinds {
 			tasks += k.Tasks

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// The nodes ask each other by notes in the engine. A question is the note "ask/<id>", and an answer to it is the note
+// "answer/<id>/<member>". The node that has asked deletes them at the end. A node that reads a question after
+// keepQuestions deletes it and its answers: the node that has asked is gone.
+const (
+	askPrefix     = "ask/"
+	answerPrefix  = "answer/"
+	keepQuestions = 24 * time.Hour
+)
+
+// An asked question is what its note has.
+type asked struct {
+	At       int64             `json:"at"`      // by the engine's clock
+	Members  []engine.MemberID `json:"members"` // that were asked
+	Question question          `json:"question"`
+
+	id   string
+	data []byte // of the note
+}
+
+// An answer is that of a node that was asked and is not gone.
+type answer struct {
+	node  string
+	given bool // it has answered; it will not answer again if no run is running
+	reply
+}
+
+// notes walks over the notes whose name begins with the prefix.
+func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: prefix}) {
+			if err == nil && !strings.HasPrefix(note.Key, prefix) || !yield(note, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// note returns the note of the name, or one without Data if there is none.
+func (n *node) note(ctx context.Context, name string) (engine.Stored, error) {
+	for note, err := range n.notes(ctx, name) {
+		if err != nil || note.Key == name {
+			return note, err
+		}
+	}
+	return engine.Stored{}, nil
+}
+
+// putNote returns the write of a note at that revision, or of a new one at 0.
+func putNote(name string, data []byte, revision int64) engine.Write {
+	w := engine.Write{Record: engine.Record{Key: name, Data: data}, Note: true, If: engine.IfUnchanged, Revision: revision}
+	if revision == 0 {
+		w.If = engine.IfAbsent
+	}
+	return w
+}
+
+// askOthers leaves a question with all other members.
+func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
+	members, now, err := n.engine.Renew(ctx, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := &asked{At: now, Question: q, id: fmt.Sprintf("%016x-%016x", now, rand.Uint64())}
+	t := n.current()
+	for _, m := range members {
+		if t == nil || m.ID != t.id {
+			a.Members = append(a.Members, m.ID)
+		}
+	}
+	if len(a.Members) == 0 {
+		return a, nil
+	}
+	if a.data, err = json.Marshal(a); err != nil {
+		return nil, err
+	}
+	_, err = n.engine.Commit(ctx, 0, []engine.Batch{{putNote(askPrefix+a.id, a.data, 0)}})
+	return a, err
+}
+
+// forgetQuestion deletes a question, and then its answers: there is none without a question.
+func (n *node) forgetQuestion(q *asked) {
+	if len(q.Members) == 0 {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	deletes := engine.Batch{{Record: engine.Record{Key: askPrefix + q.id}, Note: true, If: engine.Always}}
+	_, err := n.engine.Commit(ctx, 0, []engine.Batch{deletes})
+	deletes = nil
+	for note, failed := range n.notes(ctx, answerPrefix+q.id+"/") {
+		if err = failed; err != nil {
+			break
+		}
+		deletes = append(deletes, engine.Write{Record: engine.Record{Key: note.Key}, Note: true, If: engine.Always})
+	}
+	if err == nil && len(deletes) > 0 {
+		_, _ = n.engine.Commit(ctx, 0, []engine.Batch{deletes})
+	}
+}
+
+// answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
+func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) {
+	if len(q.Members) == 0 {
+		return nil, nil
+	}
+	if n.client {
+		if _, err := n.engine.Reap(ctx); err != nil {
+			return nil, err
+		}
+	}
+	members, _, err := n.engine.Renew(ctx, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	prefix := answerPrefix + q.id + "/"
+	given := make(map[string][]byte)
+	for note, err := range n.notes(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		given[strings.TrimPrefix(note.Key, prefix)] = note.Data
+	}
+	for _, m := range members {
+		if slices.Contains(q.Members, m.ID) {
+			a := answer{node: m.Name}
+			var data []byte
+			data, a.given = given[strconv.FormatInt(int64(m.ID), 10)]
+			_ = json.Unmarshal(data, &a.reply) // what it does not know is no answer
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// questions returns those that the member was asked, the oldest first.
+func (n *node) questions(ctx context.Context, member engine.MemberID) (all []*asked, err error) {
+	var old []*asked
+	for note, err := range n.notes(ctx, askPrefix) {
+		if err != nil {
+			return nil, err
+		}
+		q := &asked{id: strings.TrimPrefix(note.Key, askPrefix), data: note.Data}
+		_ = json.Unmarshal(note.Data, q) // one that is not understood is about no run here
+		switch {
+		case q.At != 0 && n.clock.earliest(n.own())-q.At > int64(keepQuestions):
+			old = append(old, q)
+		case slices.Contains(q.Members, member):
+			all = append(all, q)
+		}
+	}
+	for _, q := range old {
+		n.forgetQuestion(q)
+	}
+	return all, nil
+}
+
+// reply writes the answer of the member, if the question is there. It replaces the answer that is known, and no other:
+// one that arrives late replaces no later one.
+func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *inquiry, r reply) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	name := answerPrefix + q.id + "/" + strconv.FormatInt(int64(member), 10)
+	there := engine.Write{Record: engine.Record{Key: askPrefix + q.id, Data: q.data}, Note: true, If: engine.IfPresent}
+	results, err := n.engine.Commit(ctx, 0, []engine.Batch{{there, putNote(name, data, i.revision)}})
+	if err != nil {
+		return err
+	}
+	if len(results[0].Unmet) == 0 {
+		i.answered, i.last, i.revision = true, !r.Running, results[0].Written[1].Revision
+		return nil
+	}
+	was, err := n.note(ctx, name) // an answer may have been written without it being known
+	if err == nil {
+		i.revision = was.Revision
+	}
+	return err
+}
