@@ -49,12 +49,21 @@ type base struct {
 	free func(key string) bool
 }
 
-// now returns the engine's time, and since when it has been up, or 0.
-func (b *base) now(ctx context.Context) (now, up int64, err error) {
+// A moment is the time of a call.
+type moment struct {
+	now int64     // by the engine's clock
+	up  int64     // since when the engine has been up, or 0
+	own time.Time // by the monotonic clock of the process
+}
+
+func (b *base) moment(ctx context.Context) (m moment, err error) {
+	m.own = time.Now()
 	if b.clock == nil {
-		return time.Now().UnixNano(), 0, nil
+		m.now = m.own.UnixNano()
+		return m, nil
 	}
-	return b.clock.Now(ctx)
+	m.now, m.up, err = b.clock.Now(ctx)
+	return m, err
 }
 
 // Get is that of engine.Engine, and so are the other methods of its names.

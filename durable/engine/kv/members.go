@@ -26,15 +26,15 @@ func partOf(id engine.MemberID, part string) string { return memberRow + ordered
 
 // A member is one as a call has read it.
 type member struct {
+	moment
 	id      engine.MemberID
-	version int64 // of its row, or 0 if it is gone
+	version int64 // of its row
 	name    string
 	lease   time.Duration
 	beat    int64 // version of the beat
 	report  []byte
 	left    time.Duration // of the lease
 	dead    bool          // it may be reaped
-	now     int64         // the engine's time
 }
 
 // check is that the member is not gone.
@@ -56,40 +56,31 @@ func beat(id engine.MemberID, now int64, report []byte) engine.Entry {
 	return engine.Entry{Key: partOf(id, beatPart), Value: append(varints(now), report...)}
 }
 
-// A sighting is the version of a beat, and when it was read first on the monotonic clock.
-type sighting struct {
-	version int64
-	since   time.Time
-	own     bool // this Engine has written it
-}
-
-// membersOf returns the members whose parts the entries are, and the ids of those that have left something behind.
-func (e *shared) membersOf(ctx context.Context, entries []engine.Entry) (members []*member, left []engine.MemberID, err error) {
-	now, up, err := e.now(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// membersOf returns the members whose parts the entries are, and the ids of those that have left something behind. asked
+// is when the Engine has read all members before.
+func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
+) (members []*member, left []engine.MemberID, err error) {
 	for _, entry := range entries {
 		n, part := number(entry.Key[1:])
 		id, d := engine.MemberID(n), decoder{b: entry.Value}
 		switch part {
 		case bodyPart:
-			m := &member{id: id, version: entry.Version, now: now}
+			m := &member{id: id, version: entry.Version, moment: at}
 			m.lease, m.name = time.Duration(d.varint()), string(d.b)
 			members = append(members, m)
 		case beatPart:
 			if len(members) == 0 || members[len(members)-1].id != id {
-				continue // it was read when the member had just gone
+				continue // the member had just gone
 			}
 			m := members[len(members)-1]
 			m.beat = entry.Version
 			began := d.varint()
 			m.report = d.b
 			if e.clock != nil {
-				m.left = time.Duration(began + int64(m.lease) - now)
-				m.dead = m.left <= 0 && now-up > int64(m.lease)
+				m.left = time.Duration(began + int64(m.lease) - at.now)
+				m.dead = m.left <= 0 && at.now-at.up > int64(m.lease)
 			} else {
-				m.left, m.dead = e.watch(m)
+				m.left, m.dead = e.watch(m, asked)
 			}
 		case leftPart:
 			left = append(left, id)
@@ -101,13 +92,49 @@ func (e *shared) membersOf(ctx context.Context, entries []engine.Entry) (members
 	return members, left, nil
 }
 
+// A sighting is what an Engine has seen of a beat, on a KV without a clock.
+type sighting struct {
+	version int64
+	since   time.Time     // when it was read or written first
+	blind   time.Duration // of the time since then: while the KV may have been away
+}
+
+// watch returns what is left of the member's lease, and whether it may be reaped, by the sightings of its beat. Of each
+// gap between two looks at all members at most half a lease counts: a longer one may be an outage, during which no member
+// could renew its lease.
+func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, ok := e.beats[m.id]
+	if !ok || s.version < m.beat {
+		s = sighting{version: m.beat, since: m.own}
+	}
+	age := m.own.Sub(s.since)
+	s.blind += max(min(m.own.Sub(asked), age)-m.lease/2, 0)
+	e.beats[m.id] = s
+	return m.lease - age, age-s.blind > m.lease+m.lease/8 && s.version == m.beat
+}
+
+// beaten notes the beat that this Engine has begun to write at that moment.
+func (e *shared) beaten(id engine.MemberID, version int64, at moment) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.clock == nil && e.beats[id].version <= version {
+		e.beats[id] = sighting{version: version, since: at.own}
+	}
+}
+
 // member returns the member, or an error if it is gone.
 func (e *shared) member(ctx context.Context, id engine.MemberID) (*member, error) {
+	at, err := e.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
 	entries, err := e.kv.Get(ctx, partOf(id, bodyPart), partOf(id, beatPart))
 	if err != nil {
 		return nil, err
 	}
-	members, _, err := e.membersOf(ctx, entries)
+	members, _, err := e.membersOf(at, entries, at.own)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +144,8 @@ func (e *shared) member(ctx context.Context, id engine.MemberID) (*member, error
 	return members[0], nil
 }
 
-// all returns all members, and the ids of those that have left something behind.
-func (e *shared) all(ctx context.Context) (members []*member, left []engine.MemberID, err error) {
+// all returns all members, with their leases at that moment, and the ids of those that have left something behind.
+func (e *shared) all(ctx context.Context, at moment) (members []*member, left []engine.MemberID, err error) {
 	var entries []engine.Entry
 	for entry, err := range e.kv.Scan(ctx, memberRow, end(memberRow)) {
 		if err != nil {
@@ -126,31 +153,34 @@ func (e *shared) all(ctx context.Context) (members []*member, left []engine.Memb
 		}
 		entries = append(entries, entry)
 	}
-	members, left, err = e.membersOf(ctx, entries)
-	return members, left, err
+	e.mu.Lock()
+	asked := e.asked
+	e.asked = at.own
+	e.mu.Unlock()
+	return e.membersOf(at, entries, asked)
 }
 
+// Join numbers the members from 1.
 func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	for {
+		at, err := e.moment(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
 		counter, err := e.kv.Get(ctx, counterRow)
 		if err != nil {
 			return 0, 0, err
 		}
-		check, last := engine.Check{Key: counterRow}, int64(0)
+		last, version := int64(0), int64(0)
 		if len(counter) > 0 {
 			d := decoder{b: counter[0].Value}
-			check.Version, last = counter[0].Version, d.varint()
-		}
-		began := time.Now()
-		now, _, err := e.now(ctx)
-		if err != nil {
-			return 0, 0, err
+			last, version = d.varint(), counter[0].Version
 		}
 		id := engine.MemberID(last + 1)
 		tx := engine.Tx{
-			If: []engine.Check{check},
+			If: []engine.Check{{Key: counterRow, Version: version}},
 			Put: []engine.Entry{
-				{Key: counterRow, Value: varints(last + 1)}, body(id, name, lease), beat(id, now, nil),
+				{Key: counterRow, Value: varints(last + 1)}, body(id, name, lease), beat(id, at.now, nil),
 			},
 		}
 		done, err := e.kv.Commit(ctx, tx)
@@ -158,32 +188,33 @@ func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (en
 			return 0, 0, err
 		}
 		if done[0] {
-			e.beaten(id, tx.Put[2].Version, began)
-			return id, now, nil
+			e.beaten(id, tx.Put[2].Version, at)
+			return id, at.now, nil
 		}
 	}
 }
 
+// Renew returns the members as they are after the beat, and the time before it.
 func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
 		return nil, 0, err
 	}
-	for done := by == 0; !done; {
-		if done, err = e.renew(ctx, by, report); err != nil {
-			return nil, 0, err
-		}
+	var at moment
+	if by == 0 {
+		at, err = e.moment(ctx)
+	} else {
+		at, err = e.renew(ctx, by, report)
 	}
-	all, _, err := e.all(ctx)
-	if err == nil && len(all) == 0 {
-		now, _, err = e.now(ctx)
+	if err != nil {
+		return nil, 0, err
 	}
+	all, _, err := e.all(ctx, at)
 	if err != nil {
 		return nil, 0, unsure(by != 0, err)
 	}
 	for _, m := range all {
 		is := engine.Membership{ID: m.id, Name: m.name, Lease: m.lease, Left: m.left, Report: m.report}
-		now = m.now
 		if by == 0 {
 			prefix := heldBy(m.id)
 			for _, err := range e.kv.Scan(ctx, prefix, end(prefix)) {
@@ -195,76 +226,59 @@ func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		}
 		members = append(members, is)
 	}
-	return members, now, nil
+	return members, at.now, nil
 }
 
-// renew reports whether the lease is prolonged. It is not if another Renew of the member was done meanwhile.
-func (e *shared) renew(ctx context.Context, by engine.MemberID, report []byte) (bool, error) {
-	began := time.Now()
-	m, err := e.member(ctx, by)
-	if err != nil {
-		return false, err
+// renew prolongs the lease of the member, and returns from when on.
+func (e *shared) renew(ctx context.Context, by engine.MemberID, report []byte) (moment, error) {
+	for {
+		m, err := e.member(ctx, by)
+		if err != nil {
+			return moment{}, err
+		}
+		if bytes.Compare(report, m.report) < 0 {
+			report = m.report
+		}
+		tx := engine.Tx{
+			If:  []engine.Check{m.check(), {Key: partOf(by, beatPart), Version: m.beat}},
+			Put: []engine.Entry{beat(by, m.now, report)},
+		}
+		done, err := e.kv.Commit(ctx, tx)
+		if err != nil {
+			return moment{}, err
+		}
+		if done[0] {
+			e.beaten(by, tx.Put[0].Version, m.moment)
+			return m.moment, nil
+		}
 	}
-	if bytes.Compare(report, m.report) < 0 {
-		report = m.report
-	}
-	tx := engine.Tx{
-		If:  []engine.Check{m.check(), {Key: partOf(by, beatPart), Version: m.beat}},
-		Put: []engine.Entry{beat(by, m.now, report)},
-	}
-	done, err := e.kv.Commit(ctx, tx)
-	if err != nil {
-		return false, err
-	}
-	if done[0] {
-		e.beaten(by, tx.Put[0].Version, began)
-	}
-	return done[0], nil
-}
-
-// watch returns what is left of the member's lease, and whether it may be reaped, by the sightings of its beat.
-func (e *shared) watch(m *member) (left time.Duration, dead bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s, ok := e.beats[m.id]
-	if !ok || s.version < m.beat {
-		s = sighting{version: m.beat, since: time.Now()}
-		e.beats[m.id] = s
-	}
-	age := time.Since(s.since)
-	return m.lease - age, age > m.lease+m.lease/8 && s.version == m.beat
-}
-
-// beaten notes the beat that this Engine has begun to write at that time.
-func (e *shared) beaten(id engine.MemberID, version int64, began time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.beats[id] = sighting{version: version, since: began, own: true}
 }
 
 func (e *shared) Leave(ctx context.Context, id engine.MemberID) error {
-	m, err := e.member(ctx, id)
-	for err == nil {
-		var done bool
-		if done, err = e.end(ctx, m); done {
+	for {
+		m, err := e.member(ctx, id)
+		if errors.Is(err, engine.ErrMemberGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		done, err := e.end(ctx, m)
+		if err != nil {
+			return err
+		}
+		if done {
 			return unsure(true, e.clear(ctx, id))
 		}
-		if err == nil {
-			m, err = e.member(ctx, id)
-		}
 	}
-	if errors.Is(err, engine.ErrMemberGone) {
-		return nil
-	}
-	return err
 }
 
 // end ends the member, unless it was renewed or has gone meanwhile.
 func (e *shared) end(ctx context.Context, m *member) (bool, error) {
-	row, beat := m.check(), engine.Check{Key: partOf(m.id, beatPart), Version: m.beat}
+	body, beat := m.check(), engine.Check{Key: partOf(m.id, beatPart), Version: m.beat}
 	done, err := e.kv.Commit(ctx, engine.Tx{
-		If:     []engine.Check{row, beat},
-		Delete: []string{row.Key, beat.Key},
+		If:     []engine.Check{body, beat},
+		Delete: []string{body.Key, beat.Key},
 		Put:    []engine.Entry{{Key: partOf(m.id, leftPart)}},
 	})
 	return err == nil && done[0], err
@@ -272,9 +286,6 @@ func (e *shared) end(ctx context.Context, m *member) (bool, error) {
 
 // clear frees what a member that has gone has held. It gets no more: each claim checks the member's row.
 func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
-	e.mu.Lock()
-	delete(e.beats, id)
-	e.mu.Unlock()
 	prefix := heldBy(id)
 	for {
 		var keys []string
@@ -287,8 +298,7 @@ func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 			}
 		}
 		if len(keys) == 0 {
-			_, err := e.kv.Commit(ctx, engine.Tx{Delete: []string{partOf(id, leftPart)}})
-			return err
+			break
 		}
 		tasks, err := e.read(ctx, keys)
 		if err != nil {
@@ -305,10 +315,19 @@ func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 			return err
 		}
 	}
+	e.mu.Lock()
+	delete(e.beats, id)
+	e.mu.Unlock()
+	_, err := e.kv.Commit(ctx, engine.Tx{Delete: []string{partOf(id, leftPart)}})
+	return err
 }
 
 func (e *shared) Reap(ctx context.Context) (names []string, err error) {
-	members, left, err := e.all(ctx)
+	at, err := e.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	members, left, err := e.all(ctx, at)
 	if err != nil {
 		return nil, err
 	}
@@ -334,9 +353,12 @@ func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 
 // held walks over what the member holds.
 func (e *shared) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
-	if _, err := e.member(ctx, by); err != nil {
-		return failing(err)
+	return func(yield func(engine.Stored, error) bool) {
+		if _, err := e.member(ctx, by); err != nil {
+			yield(engine.Stored{}, err)
+			return
+		}
+		prefix := heldBy(by)
+		e.walk(ctx, e.kv.Scan(ctx, prefix, end(prefix)), func(_ string, r *row) bool { return r.Owner == by })(yield)
 	}
-	prefix := heldBy(by)
-	return e.walk(ctx, e.kv.Scan(ctx, prefix, end(prefix)), func(_ string, r *row) bool { return r.Owner == by })
 }
