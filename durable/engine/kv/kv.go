@@ -35,9 +35,10 @@ func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 
 // A base is what the two kinds of Engine have in common.
 type base struct {
-	kv    engine.KV
-	clock engine.Clock // nil if the KV has none
-	alone bool
+	kv     engine.KV
+	clock  engine.Clock // nil if the KV has none
+	limits engine.Limits
+	alone  bool
 
 	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
 	look func(ctx context.Context, keys []string) (map[string]*row, error)
@@ -47,6 +48,11 @@ type base struct {
 
 	// free reports whether a task that has a free row may be free.
 	free func(key string) bool
+}
+
+func newBase(kv engine.KV) base {
+	clock, _ := kv.(engine.Clock)
+	return base{kv: kv, clock: clock, limits: kv.Limits()}
 }
 
 // A moment is the time of a call.

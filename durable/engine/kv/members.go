@@ -38,7 +38,9 @@ type member struct {
 }
 
 // check is that the member is not gone.
-func (m *member) check() engine.Check { return engine.Check{Key: partOf(m.id, bodyPart), Version: m.version} }
+func (m *member) check() engine.Check {
+	return engine.Check{Key: partOf(m.id, bodyPart), Version: m.version}
+}
 
 func (m *member) leased() bool { return m.left > 0 }
 
