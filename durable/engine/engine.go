@@ -24,7 +24,7 @@ import (
 // still renew it, until another member reaps it. From then on its identity is gone for good, and its claims are
 // free. A node that finds its member gone joins again as another.
 //
-// Revisions. There is one counter for the whole engine. Whatever is done to a task or a note raises it and gives that
+// Revisions. There is one counter for the whole engine. Whatever is done to a task raises it and gives the task
 // its next value: adding, changing, claiming, releasing, reaping. So a revision names one state of one task, for
 // ever: it is the condition of a write, the fence of a start, and the fencing number of a run (Run.Fence). A
 // counter for each task would begin again when a key is removed and added.
@@ -34,7 +34,8 @@ import (
 //
 // Notes. A note is a few bytes under a name, which the nodes keep for themselves: what is paused, and the questions
 // that one node asks the others. Commit writes notes and Walk reads them. The names of notes and the keys of tasks
-// are apart: a note and a task may have the same.
+// are apart: a note and a task may have the same. Each write of a note gives it a greater revision than any note of that
+// name had before, whether or not it was deleted meanwhile.
 //
 // Late calls. A call that a node has given up may reach the engine at any time, after later calls of the node.
 // It does no harm:
