@@ -97,24 +97,28 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 // A sighting is what an Engine has seen of a beat, on a KV without a clock.
 type sighting struct {
 	version int64
-	since   time.Time     // when it was read or written first
-	blind   time.Duration // of the time since then: while the KV may have been away
+	since   time.Time // when it was read or written first
+	from    time.Time // from then on the Engine has read all members without a long gap
 }
 
-// watch returns what is left of the member's lease, and whether it may be reaped, by the sightings of its beat. Of each
-// gap between two looks at all members at most half a lease counts: a longer one may be an outage, during which no member
-// could renew its lease.
+// watch returns what is left of the member's lease, and whether it may be reaped, by the sightings of its beat. If the
+// Engine has not read all members for long, the KV may have been away, and the member could not renew its lease. Then it is
+// watched for another lease. An Engine whose own members have a longer lease reads them less often.
 func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, ok := e.beats[m.id]
 	if !ok || s.version < m.beat {
-		s = sighting{version: m.beat, since: m.own}
+		s = sighting{version: m.beat, since: m.own, from: m.own}
 	}
-	age := m.own.Sub(s.since)
-	s.blind += max(min(m.own.Sub(asked), age)-m.lease/2, 0)
+	if asked.Before(s.from) {
+		asked = s.from
+	}
+	if m.own.Sub(asked) > max(m.lease, e.longest)/2 {
+		s.from = m.own
+	}
 	e.beats[m.id] = s
-	return m.lease - age, age-s.blind > m.lease+m.lease/8 && s.version == m.beat
+	return m.lease - m.own.Sub(s.since), m.own.Sub(s.from) > m.lease+m.lease/8 && s.version == m.beat
 }
 
 // beaten notes the beat that this Engine has begun to write at that moment.
@@ -122,7 +126,7 @@ func (e *shared) beaten(id engine.MemberID, version int64, at moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.clock == nil && e.beats[id].version <= version {
-		e.beats[id] = sighting{version: version, since: at.own}
+		e.beats[id] = sighting{version: version, since: at.own, from: at.own}
 	}
 }
 
@@ -191,6 +195,9 @@ func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (en
 		}
 		if done[0] {
 			e.beaten(id, tx.Put[2].Version, at)
+			e.mu.Lock()
+			e.longest = max(e.longest, lease)
+			e.mu.Unlock()
 			return id, at.now, nil
 		}
 	}

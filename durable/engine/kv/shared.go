@@ -17,9 +17,10 @@ import (
 type shared struct {
 	base
 
-	mu    sync.Mutex // protects below
-	beats map[engine.MemberID]sighting
-	asked time.Time // when the members were read last
+	mu      sync.Mutex // protects below
+	beats   map[engine.MemberID]sighting
+	asked   time.Time     // when all members were read last
+	longest time.Duration // lease of a member that has joined here
 }
 
 func newShared(kv engine.KV) *shared {
