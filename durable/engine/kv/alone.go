@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -506,23 +507,24 @@ func (e *alone) Reap(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// held walks over what the member holds.
+// held walks over what the member holds, by key.
 func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		if _, _, err := e.lockAs(ctx, by); err != nil {
 			yield(engine.Stored{}, err)
 			return
 		}
-		var keys []engine.Entry
+		rows := make([]string, 0, len(e.states))
 		for key, s := range e.states {
 			if s.by == by {
-				keys = append(keys, engine.Entry{Key: taskRow + key})
+				rows = append(rows, taskRow+key)
 			}
 		}
 		e.mu.Unlock()
+		slices.Sort(rows)
 		e.walk(ctx, func(yield func(engine.Entry, error) bool) {
-			for _, key := range keys {
-				if !yield(key, nil) {
+			for _, row := range rows {
+				if !yield(engine.Entry{Key: row}, nil) {
 					return
 				}
 			}
