@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+// An alone is an Engine that has its KV for itself. The rows in the KV are those of free tasks. What else a task is, its
+// state, is in memory. The revisions are its own: a row has the one that it was written with.
+type alone struct {
+	base
+
+	writing sync.Mutex // held by the one Commit at a time; locked before mu
+
+	mu       sync.Mutex // protects below
+	states   map[string]*state
+	members  map[engine.MemberID]*mate
+	last     engine.MemberID
+	revision int64
+	bound    int64 // no process before had a revision from there on
+	broken   error // of a Commit whose effect is unknown; no call does anything after that
+}
+
+// A state is what has become of a task since its row was written. A state is replaced, and changed only by a start.
+type state struct {
+	by       engine.MemberID // the member that holds it, or 0
+	revision int64
+	starts   int
+	started  int64
+	row      *row // the task with the first byte of its data, or nil if that is not in memory
+
+	writing bool   // it is the state after the Commit under way, in which nothing else is done to the task
+	before  *state // and this the one before, or nil
+}
+
+// A mate is a member.
+type mate struct {
+	name   string
+	lease  time.Duration
+	until  int64
+	report []byte
+}
+
+// revisions is how many revisions a process reserves at once. One that dies loses the rest.
+const revisions = 1 << 40
+
+func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
+	e := &alone{base: newBase(kv), states: make(map[string]*state), members: make(map[engine.MemberID]*mate)}
+	e.alone, e.look, e.walkHeld, e.free = true, e.read, e.held, e.isFree
+	counter, err := kv.Get(ctx, counterRow)
+	if err != nil {
+		return nil, err
+	}
+	if len(counter) > 0 {
+		d := decoder{b: counter[0].Value}
+		if e.revision = d.varint(); d.bad {
+			return nil, d.err(counterRow)
+		}
+	}
+	e.bound = e.revision
+	_, err = kv.Commit(ctx, e.reserve())
+	return e, err
+}
+
+// reserve reserves more revisions when the Tx is done.
+func (e *alone) reserve() engine.Tx {
+	e.bound += revisions
+	return engine.Tx{Put: []engine.Entry{{Key: counterRow, Value: varints(e.bound)}}}
+}
+
+// next returns a new revision.
+func (e *alone) next() int64 {
+	e.revision++
+	return e.revision
+}
+
+// lock locks e.mu for a call, unless it cannot be done.
+func (e *alone) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("kv: %w: %w", engine.ErrNotDone, err)
+	}
+	e.mu.Lock()
+	if e.broken != nil {
+		e.mu.Unlock()
+		return e.broken
+	}
+	return nil
+}
+
+// lockAs locks e.mu for a call of the member, at that moment.
+func (e *alone) lockAs(ctx context.Context, id engine.MemberID) (*mate, moment, error) {
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = e.lock(ctx)
+	}
+	if err != nil {
+		return nil, at, err
+	}
+	m := e.members[id]
+	if m == nil {
+		e.mu.Unlock()
+		return nil, at, gone(id)
+	}
+	return m, at, nil
+}
+
+// isFree reports whether no member holds the task.
+func (e *alone) isFree(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.states[key].free()
+}
+
+func (s *state) free() bool { return s == nil || s.by == 0 && !s.writing }
+
+// of sets in the row what the state says, if it is of that row.
+func (s *state) of(r *row) {
+	for ; s != nil; s = s.before {
+		if s.row == nil && !s.writing || s.row != nil && s.row.Revision == r.Revision {
+			r.Owner, r.Revision, r.Starts, r.Started = s.by, s.revision, s.starts, s.started
+			return
+		}
+	}
+}
+
+// rows returns the rows of the keys.
+func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error) {
+	found := make(map[string]*row, len(keys))
+	rows := make([]string, 0, len(keys))
+	for _, key := range keys {
+		if _, ok := found[key]; !ok {
+			found[key] = nil
+			rows = append(rows, taskRow+key)
+		}
+	}
+	entries, err := e.kv.Get(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	clear(found)
+	for _, entry := range entries {
+		if found[entry.Key[1:]], err = decode(entry); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// read returns the tasks of the keys.
+func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
+	found, err := e.rows(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for key, r := range found {
+		e.states[key].of(r)
+	}
+	return found, nil
+}
+
+// known returns the rows of the keys for a Commit, during which none changes. It reads those that are not in memory.
+func (e *alone) known(ctx context.Context, keys []string) (map[string]*row, error) {
+	known, unknown := make(map[string]*row, len(keys)), make([]string, 0, len(keys))
+	e.mu.Lock()
+	for _, key := range keys {
+		if s := e.states[key]; s != nil && s.row != nil {
+			r := *s.row
+			known[key] = &r
+		} else {
+			unknown = append(unknown, key)
+		}
+	}
+	e.mu.Unlock()
+	if len(unknown) == 0 {
+		return known, nil
+	}
+	read, err := e.rows(ctx, unknown)
+	for key, r := range read {
+		known[key] = r
+	}
+	return known, err
+}
+
+// Commit does all batches in one Commit of the KV. It checks no versions: nobody else writes.
+func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if err := valid.Batches(batches); err != nil {
+		return nil, err
+	}
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	tasks, notes, _, err := e.present(ctx, batches, e.known)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]engine.Result, len(batches))
+	plans, txs, err := e.plan(ctx, by, batches, tasks, notes, results)
+	if err != nil || len(txs) == 0 {
+		return results, err
+	}
+	// The effect must be known, so the caller cannot end it.
+	_, err = e.kv.Commit(context.WithoutCancel(ctx), txs...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	undone := errors.Is(err, engine.ErrNotDone)
+	if err != nil && !undone {
+		e.broken = fmt.Errorf("kv: the effect of a commit is unknown: %w", err)
+		return nil, e.broken
+	}
+	for _, p := range plans {
+		for _, w := range batches[p.number] {
+			if !w.Note {
+				e.settle(w.Key, undone)
+			}
+		}
+		results[p.number].Written = p.written
+	}
+	if undone {
+		return nil, err
+	}
+	return results, nil
+}
+
+// plan plans the batches, and marks their tasks as being written.
+func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.Batch, tasks, notes map[string]*row,
+	results []engine.Result) (plans []*plan, txs []engine.Tx, err error) {
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = e.lock(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer e.mu.Unlock()
+	holder := e.members[by]
+	if holder != nil && at.now >= holder.until {
+		holder = nil
+	}
+	for key, r := range tasks {
+		if s := e.states[key]; s != nil {
+			r.Revision, r.Starts = s.revision, s.starts
+		}
+	}
+	for i, batch := range batches {
+		p := &plan{number: i}
+		if results[i].Unmet = p.unmet(batch, tasks, notes); results[i].Unmet != nil {
+			continue
+		}
+		nexts := make([]*state, len(batch))
+		for j, w := range batch {
+			nexts[j] = &state{writing: true, before: e.states[w.Key]}
+			if w.Data != nil {
+				nexts[j].revision = e.next()
+			}
+			if holder != nil && w.Hold && w.Data != nil {
+				nexts[j].by = by
+			}
+			next := e.put(p, w, p.was[j], 0, nexts[j].revision)
+			p.written[j].Revision, p.written[j].Held = nexts[j].revision, nexts[j].by != 0
+			nexts[j].row = next.brief()
+		}
+		if err := e.fits(p.tx); err != nil {
+			for _, p := range plans {
+				for _, w := range batches[p.number] {
+					if !w.Note {
+						e.settle(w.Key, true)
+					}
+				}
+			}
+			return nil, nil, err
+		}
+		for j, w := range batch {
+			if !w.Note {
+				e.states[w.Key] = nexts[j]
+			}
+		}
+		plans, txs = append(plans, p), append(txs, p.tx)
+	}
+	if e.revision > e.bound-revisions/2 {
+		txs = append(txs, e.reserve())
+	}
+	return plans, txs, nil
+}
+
+// brief returns the row with the first byte of its data alone.
+func (r *row) brief() *row {
+	if r == nil {
+		return nil
+	}
+	b := *r
+	b.Data = bytes.Clone(b.Data[:min(len(b.Data), 1)])
+	return &b
+}
+
+// settle ends the writing of a task: it has its new state, or again the one before.
+func (e *alone) settle(key string, undone bool) {
+	s := e.states[key]
+	switch {
+	case undone && s.before != nil:
+		e.states[key] = s.before
+	case undone || s.by == 0:
+		delete(e.states, key)
+	default:
+		s.writing, s.before = false, nil
+	}
+}
+
+func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Claims, err error) {
+	m, at, err := e.lockAs(ctx, r.By)
+	if err != nil {
+		return got, err
+	}
+	leased := at.now < m.until
+	e.mu.Unlock()
+	got.Now, got.Next = at.now, r.Group
+	if leased && r.Most > 0 {
+		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, keys) })
+	}
+	return got, err
+}
+
+// give gives the member those of the tasks that are still free. It marks them first, so that no Commit changes their rows
+// unseen while it reads them.
+func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) (got []engine.Stored, err error) {
+	if _, _, err := e.lockAs(ctx, r.By); err != nil || len(keys) == 0 {
+		if err == nil {
+			e.mu.Unlock()
+		}
+		return nil, err
+	}
+	before, marks := make([]*state, len(keys)), make([]*state, len(keys))
+	for i, key := range keys {
+		if s := e.states[key]; s.free() {
+			next := state{by: r.By, revision: e.next()}
+			if s != nil {
+				next.starts, next.started = s.starts, s.started
+			}
+			before[i], marks[i], e.states[key] = s, &next, &next
+		}
+	}
+	e.mu.Unlock()
+	rows, err := e.rows(ctx, keys)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, key := range keys {
+		mark := marks[i]
+		if mark == nil || e.states[key] != mark {
+			continue // somebody else was first, or has come since
+		}
+		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
+			mark.row = task.brief()
+			mark.of(task)
+			got = append(got, task.Stored)
+		} else if before[i] != nil {
+			e.states[key] = before[i]
+		} else {
+			delete(e.states, key)
+		}
+	}
+	return got, err
+}
+
+// holds returns the state of the claim, or nil if the member does not hold it at that revision.
+func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
+	if s := e.states[c.Key]; s != nil && s.by == by && s.revision == c.Revision && !s.writing {
+		return s
+	}
+	return nil
+}
+
+func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+) (held []bool, now int64, err error) {
+	m, at, err := e.lockAs(ctx, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	held = make([]bool, len(claims))
+	for i, c := range claims {
+		if s := e.holds(by, c); s != nil && at.now < m.until {
+			s.starts, s.started = c.Starts+1, at.now
+			held[i] = true
+		}
+	}
+	return held, at.now, nil
+}
+
+func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
+	if _, _, err := e.lockAs(ctx, by); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	for _, c := range claims {
+		if s := e.holds(by, c); s != nil && s.starts == c.Starts {
+			e.release(c.Key, s)
+		}
+	}
+	return nil
+}
+
+// release makes the task free.
+func (e *alone) release(key string, s *state) {
+	if s.writing {
+		s.by = 0
+		return
+	}
+	next := *s
+	next.by, next.revision = 0, e.next()
+	e.states[key] = &next
+}
+
+func (e *alone) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = e.lock(ctx)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	defer e.mu.Unlock()
+	e.last++
+	e.members[e.last] = &mate{name: name, lease: lease, until: at.now + int64(lease)}
+	return e.last, at.now, nil
+}
+
+func (e *alone) Renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, err error) {
+	if err := valid.Report(report); err != nil {
+		return nil, 0, err
+	}
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = e.lock(ctx)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	count := make(map[engine.MemberID]int)
+	if by == 0 {
+		for _, s := range e.states {
+			count[s.by]++
+		}
+	} else {
+		m := e.members[by]
+		if m == nil {
+			return nil, 0, gone(by)
+		}
+		m.until = at.now + int64(m.lease)
+		if bytes.Compare(report, m.report) > 0 {
+			m.report = bytes.Clone(report)
+		}
+	}
+	for id, m := range e.members {
+		members = append(members, engine.Membership{ID: id, Name: m.name, Lease: m.lease,
+			Left: time.Duration(m.until - at.now), Held: count[id], Report: bytes.Clone(m.report)})
+	}
+	return members, at.now, nil
+}
+
+func (e *alone) Leave(ctx context.Context, id engine.MemberID) error {
+	if err := e.lock(ctx); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	e.end(id)
+	return nil
+}
+
+// end ends the member, if it is one.
+func (e *alone) end(id engine.MemberID) {
+	delete(e.members, id)
+	for key, s := range e.states {
+		if s.by == id {
+			e.release(key, s)
+		}
+	}
+}
+
+func (e *alone) Reap(ctx context.Context) (names []string, err error) {
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = e.lock(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	for id, m := range e.members {
+		if at.now >= m.until && at.now-at.up > int64(m.lease) {
+			e.end(id)
+			names = append(names, m.name)
+		}
+	}
+	return names, nil
+}
+
+// held walks over what the member holds, by key.
+func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		if _, _, err := e.lockAs(ctx, by); err != nil {
+			yield(engine.Stored{}, err)
+			return
+		}
+		rows := make([]string, 0, len(e.states))
+		for key, s := range e.states {
+			if s.by == by {
+				rows = append(rows, taskRow+key)
+			}
+		}
+		e.mu.Unlock()
+		slices.Sort(rows)
+		e.walk(ctx, func(yield func(engine.Entry, error) bool) {
+			for _, row := range rows {
+				if !yield(engine.Entry{Key: row}, nil) {
+					return
+				}
+			}
+		}, func(_ string, r *row) bool { return r.Owner == by })(yield)
+	}
+}
