@@ -448,12 +448,7 @@ func (e *alone) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		return nil, 0, err
 	}
 	defer e.mu.Unlock()
-	count := make(map[engine.MemberID]int)
-	if by == 0 {
-		for _, s := range e.states {
-			count[s.by]++
-		}
-	} else {
+	if by != 0 {
 		m := e.members[by]
 		if m == nil {
 			return nil, 0, gone(by)
@@ -465,7 +460,7 @@ func (e *alone) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	}
 	for id, m := range e.members {
 		members = append(members, engine.Membership{ID: id, Name: m.name, Lease: m.lease,
-			Left: time.Duration(m.until - at.now), Held: count[id], Report: bytes.Clone(m.report)})
+			Left: time.Duration(m.until - at.now), Report: bytes.Clone(m.report)})
 	}
 	return members, at.now, nil
 }

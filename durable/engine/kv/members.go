@@ -223,17 +223,7 @@ func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		return nil, 0, unsure(by != 0, err)
 	}
 	for _, m := range all {
-		is := engine.Membership{ID: m.id, Name: m.name, Lease: m.lease, Left: m.left, Report: m.report}
-		if by == 0 {
-			prefix := heldBy(m.id)
-			for _, err := range e.kv.Scan(ctx, prefix, end(prefix)) {
-				if err != nil {
-					return nil, 0, err
-				}
-				is.Held++
-			}
-		}
-		members = append(members, is)
+		members = append(members, engine.Membership{ID: m.id, Name: m.name, Lease: m.lease, Left: m.left, Report: m.report})
 	}
 	return members, at.now, nil
 }
