@@ -38,7 +38,7 @@ type state struct {
 	revision int64
 	starts   int
 	started  int64
-	row      *row // the task with the first byte of its data, or nil if that is not in memory
+	row      *row // the task with the first byte of its data; nil while it is being claimed, or deleted
 
 	writing bool   // it is the state after the Commit under way, in which nothing else is done to the task
 	before  *state // and this the one before, or nil
@@ -124,14 +124,15 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.by == 0 && !s.writing }
 
-// of sets in the row what the state says, if it is of that row.
-func (s *state) of(r *row) {
+// of sets in the row what the state says, and reports whether it is the state of that row.
+func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
-		if s.row == nil && !s.writing || s.row != nil && s.row.Revision == r.Revision {
+		if s.row != nil && s.row.Revision == r.Revision {
 			r.Owner, r.Revision, r.Starts, r.Started = s.by, s.revision, s.starts, s.started
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // rows returns the rows of the keys.
@@ -157,18 +158,23 @@ func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error
 	return found, nil
 }
 
-// read returns the tasks of the keys.
+// read returns the tasks of the keys, each with its state when the call began or when it ends.
 func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
-	found, err := e.rows(ctx, keys)
-	if err != nil {
-		return nil, err
+	before := make([]*state, len(keys))
+	e.mu.Lock()
+	for i, key := range keys {
+		before[i] = e.states[key]
 	}
+	e.mu.Unlock()
+	found, err := e.rows(ctx, keys)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for key, r := range found {
-		e.states[key].of(r)
+	for i, key := range keys {
+		if r := found[key]; r != nil && !e.states[key].of(r) {
+			before[i].of(r)
+		}
 	}
-	return found, nil
+	return found, err
 }
 
 // known returns the rows of the keys for a Commit, during which none changes. It reads those that are not in memory.
@@ -361,8 +367,9 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) 
 		}
 		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
 			mark.row = task.brief()
-			mark.of(task)
-			got = append(got, task.Stored)
+			if mark.of(task); mark.by == r.By { // it has not left since
+				got = append(got, task.Stored)
+			}
 		} else if before[i] != nil {
 			e.states[key] = before[i]
 		} else {
@@ -412,7 +419,7 @@ func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine
 
 // release makes the task free.
 func (e *alone) release(key string, s *state) {
-	if s.writing {
+	if s.writing || s.row == nil { // Commit or give settles it
 		s.by = 0
 		return
 	}
