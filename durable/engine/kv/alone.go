@@ -199,7 +199,7 @@ func (e *alone) known(ctx context.Context, keys []string) (map[string]*row, erro
 	return known, err
 }
 
-// Commit does all batches in one Commit of the KV. It checks no versions: nobody else writes.
+// Commit does all batches in one Commit of the KV. It checks no versions: there is no other writer.
 func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
