@@ -31,7 +31,8 @@ const (
 
 // all are the packages that together have mostAll lines.
 var all = []string{
-	"durable", "durable/engine", "durable/internal/valid", "durable/memengine", "durable/memstore",
+	"durable", "durable/engine", "durable/engine/kv", "durable/engine/memory", "durable/internal/limit", "durable/internal/task",
+	"durable/internal/valid", "durable/memengine", "durable/memstore",
 }
 
 // over are what is over its budget, and by how much it may be: it may only fall. What is within its budget is no longer
@@ -39,7 +40,10 @@ var all = []string{
 var over = map[string]int{}
 
 // order has the packages from the lowest to the highest. Each may import those before it, and no other of durable.
-var order = []string{"durable/engine", "durable"}
+var order = []string{
+	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable", "durable/internal/valid", "durable/engine/memory",
+	"durable/engine/kv",
+}
 
 func TestBudgets(t *testing.T) {
 	got := make(map[string]int)

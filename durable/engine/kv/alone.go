@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +36,7 @@ type state struct {
 	revision int64
 	starts   int
 	started  int64
-	row      *row // the task with the first byte of its data, or nil if that is not in memory
+	row      *row // the task with the first byte of its data; nil while it is being claimed, or deleted
 
 	writing bool   // it is the state after the Commit under way, in which nothing else is done to the task
 	before  *state // and this the one before, or nil
@@ -85,25 +83,26 @@ func (e *alone) next() int64 {
 	return e.revision
 }
 
-// lock locks e.mu for a call, unless it cannot be done.
-func (e *alone) lock(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("kv: %w: %w", engine.ErrNotDone, err)
+// lock locks e.mu for a call, unless it cannot be done, and returns the time.
+func (e *alone) lock(ctx context.Context) (moment, error) {
+	at, err := e.moment(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return at, fmt.Errorf("kv: %w: %w", engine.ErrNotDone, err)
 	}
 	e.mu.Lock()
 	if e.broken != nil {
 		e.mu.Unlock()
-		return e.broken
+		return at, e.broken
 	}
-	return nil
+	return at, nil
 }
 
-// lockAs locks e.mu for a call of the member, at that moment.
+// lockAs locks e.mu for a call of the member.
 func (e *alone) lockAs(ctx context.Context, id engine.MemberID) (*mate, moment, error) {
-	at, err := e.moment(ctx)
-	if err == nil {
-		err = e.lock(ctx)
-	}
+	at, err := e.lock(ctx)
 	if err != nil {
 		return nil, at, err
 	}
@@ -124,14 +123,15 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.by == 0 && !s.writing }
 
-// of sets in the row what the state says, if it is of that row.
-func (s *state) of(r *row) {
+// of sets in the row what the state says, and reports whether it is the state of that row.
+func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
-		if s.row == nil && !s.writing || s.row != nil && s.row.Revision == r.Revision {
+		if s.row != nil && s.row.Revision == r.Revision {
 			r.Owner, r.Revision, r.Starts, r.Started = s.by, s.revision, s.starts, s.started
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // rows returns the rows of the keys.
@@ -157,18 +157,23 @@ func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error
 	return found, nil
 }
 
-// read returns the tasks of the keys.
+// read returns the tasks of the keys, each with its state when the call began or when it ends.
 func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
-	found, err := e.rows(ctx, keys)
-	if err != nil {
-		return nil, err
+	before := make([]*state, len(keys))
+	e.mu.Lock()
+	for i, key := range keys {
+		before[i] = e.states[key]
 	}
+	e.mu.Unlock()
+	found, err := e.rows(ctx, keys)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for key, r := range found {
-		e.states[key].of(r)
+	for i, key := range keys {
+		if r := found[key]; r != nil && !e.states[key].of(r) {
+			before[i].of(r)
+		}
 	}
-	return found, nil
+	return found, err
 }
 
 // known returns the rows of the keys for a Commit, during which none changes. It reads those that are not in memory.
@@ -194,7 +199,7 @@ func (e *alone) known(ctx context.Context, keys []string) (map[string]*row, erro
 	return known, err
 }
 
-// Commit does all batches in one Commit of the KV. It checks no versions: nobody else writes.
+// Commit does all batches in one Commit of the KV. It checks no versions: there is no other writer.
 func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
@@ -219,16 +224,12 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 		e.broken = fmt.Errorf("kv: the effect of a commit is unknown: %w", err)
 		return nil, e.broken
 	}
-	for _, p := range plans {
-		for _, w := range batches[p.number] {
-			if !w.Note {
-				e.settle(w.Key, undone)
-			}
-		}
-		results[p.number].Written = p.written
-	}
+	e.settle(batches, plans, undone)
 	if undone {
 		return nil, err
+	}
+	for _, p := range plans {
+		results[p.number].Written = p.written
 	}
 	return results, nil
 }
@@ -236,10 +237,7 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 // plan plans the batches, and marks their tasks as being written.
 func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.Batch, tasks, notes map[string]*row,
 	results []engine.Result) (plans []*plan, txs []engine.Tx, err error) {
-	at, err := e.moment(ctx)
-	if err == nil {
-		err = e.lock(ctx)
-	}
+	at, err := e.lock(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,13 +270,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			nexts[j].row = next.brief()
 		}
 		if err := e.fits(p.tx); err != nil {
-			for _, p := range plans {
-				for _, w := range batches[p.number] {
-					if !w.Note {
-						e.settle(w.Key, true)
-					}
-				}
-			}
+			e.settle(batches, plans, true)
 			return nil, nil, err
 		}
 		for j, w := range batch {
@@ -304,225 +296,21 @@ func (r *row) brief() *row {
 	return &b
 }
 
-// settle ends the writing of a task: it has its new state, or again the one before.
-func (e *alone) settle(key string, undone bool) {
-	s := e.states[key]
-	switch {
-	case undone && s.before != nil:
-		e.states[key] = s.before
-	case undone || s.by == 0:
-		delete(e.states, key)
-	default:
-		s.writing, s.before = false, nil
-	}
-}
-
-func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Claims, err error) {
-	m, at, err := e.lockAs(ctx, r.By)
-	if err != nil {
-		return got, err
-	}
-	leased := at.now < m.until
-	e.mu.Unlock()
-	got.Now, got.Next = at.now, r.Group
-	if leased && r.Most > 0 {
-		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, keys) })
-	}
-	return got, err
-}
-
-// give gives the member those of the tasks that are still free. It marks them first, so that no Commit changes their rows
-// unseen while it reads them.
-func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) (got []engine.Stored, err error) {
-	if _, _, err := e.lockAs(ctx, r.By); err != nil || len(keys) == 0 {
-		if err == nil {
-			e.mu.Unlock()
-		}
-		return nil, err
-	}
-	before, marks := make([]*state, len(keys)), make([]*state, len(keys))
-	for i, key := range keys {
-		if s := e.states[key]; s.free() {
-			next := state{by: r.By, revision: e.next()}
-			if s != nil {
-				next.starts, next.started = s.starts, s.started
+// settle ends the writing of tasks: they have their new states, or again those before.
+func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
+	for _, p := range plans {
+		for _, w := range batches[p.number] {
+			if w.Note {
+				continue
 			}
-			before[i], marks[i], e.states[key] = s, &next, &next
-		}
-	}
-	e.mu.Unlock()
-	rows, err := e.rows(ctx, keys)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, key := range keys {
-		mark := marks[i]
-		if mark == nil || e.states[key] != mark {
-			continue // somebody else was first, or has come since
-		}
-		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
-			mark.row = task.brief()
-			mark.of(task)
-			got = append(got, task.Stored)
-		} else if before[i] != nil {
-			e.states[key] = before[i]
-		} else {
-			delete(e.states, key)
-		}
-	}
-	return got, err
-}
-
-// holds returns the state of the claim, or nil if the member does not hold it at that revision.
-func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
-	if s := e.states[c.Key]; s != nil && s.by == by && s.revision == c.Revision && !s.writing {
-		return s
-	}
-	return nil
-}
-
-func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
-) (held []bool, now int64, err error) {
-	m, at, err := e.lockAs(ctx, by)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer e.mu.Unlock()
-	held = make([]bool, len(claims))
-	for i, c := range claims {
-		if s := e.holds(by, c); s != nil && at.now < m.until {
-			s.starts, s.started = c.Starts+1, at.now
-			held[i] = true
-		}
-	}
-	return held, at.now, nil
-}
-
-func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
-	if _, _, err := e.lockAs(ctx, by); err != nil {
-		return err
-	}
-	defer e.mu.Unlock()
-	for _, c := range claims {
-		if s := e.holds(by, c); s != nil && s.starts == c.Starts {
-			e.release(c.Key, s)
-		}
-	}
-	return nil
-}
-
-// release makes the task free.
-func (e *alone) release(key string, s *state) {
-	if s.writing {
-		s.by = 0
-		return
-	}
-	next := *s
-	next.by, next.revision = 0, e.next()
-	e.states[key] = &next
-}
-
-func (e *alone) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
-	at, err := e.moment(ctx)
-	if err == nil {
-		err = e.lock(ctx)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	defer e.mu.Unlock()
-	e.last++
-	e.members[e.last] = &mate{name: name, lease: lease, until: at.now + int64(lease)}
-	return e.last, at.now, nil
-}
-
-func (e *alone) Renew(ctx context.Context, by engine.MemberID, report []byte,
-) (members []engine.Membership, now int64, err error) {
-	if err := valid.Report(report); err != nil {
-		return nil, 0, err
-	}
-	at, err := e.moment(ctx)
-	if err == nil {
-		err = e.lock(ctx)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	defer e.mu.Unlock()
-	if by != 0 {
-		m := e.members[by]
-		if m == nil {
-			return nil, 0, gone(by)
-		}
-		m.until = at.now + int64(m.lease)
-		if bytes.Compare(report, m.report) > 0 {
-			m.report = bytes.Clone(report)
-		}
-	}
-	for id, m := range e.members {
-		members = append(members, engine.Membership{ID: id, Name: m.name, Lease: m.lease,
-			Left: time.Duration(m.until - at.now), Report: bytes.Clone(m.report)})
-	}
-	return members, at.now, nil
-}
-
-func (e *alone) Leave(ctx context.Context, id engine.MemberID) error {
-	if err := e.lock(ctx); err != nil {
-		return err
-	}
-	defer e.mu.Unlock()
-	e.end(id)
-	return nil
-}
-
-// end ends the member, if it is one.
-func (e *alone) end(id engine.MemberID) {
-	delete(e.members, id)
-	for key, s := range e.states {
-		if s.by == id {
-			e.release(key, s)
-		}
-	}
-}
-
-func (e *alone) Reap(ctx context.Context) (names []string, err error) {
-	at, err := e.moment(ctx)
-	if err == nil {
-		err = e.lock(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer e.mu.Unlock()
-	for id, m := range e.members {
-		if at.now >= m.until && at.now-at.up > int64(m.lease) {
-			e.end(id)
-			names = append(names, m.name)
-		}
-	}
-	return names, nil
-}
-
-// held walks over what the member holds, by key.
-func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
-	return func(yield func(engine.Stored, error) bool) {
-		if _, _, err := e.lockAs(ctx, by); err != nil {
-			yield(engine.Stored{}, err)
-			return
-		}
-		rows := make([]string, 0, len(e.states))
-		for key, s := range e.states {
-			if s.by == by {
-				rows = append(rows, taskRow+key)
+			switch s := e.states[w.Key]; {
+			case undone && s.before != nil:
+				e.states[w.Key] = s.before
+			case undone || s.by == 0:
+				delete(e.states, w.Key)
+			default:
+				s.writing, s.before = false, nil
 			}
 		}
-		e.mu.Unlock()
-		slices.Sort(rows)
-		e.walk(ctx, func(yield func(engine.Entry, error) bool) {
-			for _, row := range rows {
-				if !yield(engine.Entry{Key: row}, nil) {
-					return
-				}
-			}
-		}, func(_ string, r *row) bool { return r.Owner == by })(yield)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -173,4 +174,38 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 			}
 		}
 	}
+}
+
+// Count makes each Engine an [engine.Counter]. It reads each task once.
+func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
+	of := make(map[string]*engine.KindCount)
+	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {
+		r := &row{}
+		if err == nil {
+			r, err = decode(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		k := of[r.Kind]
+		if k == nil {
+			k = &engine.KindCount{Kind: r.Kind}
+			of[r.Kind] = k
+		}
+		k.Tasks++
+		switch {
+		case r.Due == math.MaxInt64-1:
+			k.Paused++
+			continue
+		case r.Due == math.MaxInt64:
+			k.Parked++
+		}
+		if r.failing {
+			k.Failing++
+		}
+	}
+	for _, k := range of {
+		kinds = append(kinds, *k)
+	}
+	return kinds, nil
 }
