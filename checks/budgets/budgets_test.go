@@ -41,7 +41,7 @@ var over = map[string]int{
 	"all": 15667, "durable": 10599,
 	"durable/keeper.go": 632, "durable/writes.go": 611, "durable/claims.go": 490, "durable/node.go": 454,
 	"durable/memengine/memengine.go": 630,
-	"durable.node": 60, "durable.keeper": 32,
+	"durable.node":                   60, "durable.keeper": 32,
 }
 
 // order has the packages from the lowest to the highest. Each may import those before it, and no other of durable.
