@@ -73,6 +73,18 @@ func TestShared_whatHappensBetween(t *testing.T) {
 				w.Error("the run starts")
 			}
 		},
+		"a start, and its member has begun to end": func(w *world) {
+			w.kv.commit = func() {
+				m := &broken{KV: w.kv.KV}
+				m.after.Store(1)
+				if err := open(w.T, m).Leave(w.Context(), w.id); !errors.Is(err, errBroken) {
+					w.Errorf("Leave returns %v", err)
+				}
+			}
+			if confirms(w.T, w.e, w.id, w.task) {
+				w.Error("the run starts")
+			}
+		},
 		"a start, and the task is removed": func(w *world) {
 			w.kv.commit = func() { write(w.T, w.other, 0, remove("held")) }
 			if confirms(w.T, w.e, w.id, w.task) {
@@ -95,10 +107,11 @@ func TestShared_whatHappensBetween(t *testing.T) {
 				w.Errorf("claimed are %+v", got)
 			}
 		},
-		"a claim, and of two tasks the first is removed": func(w *world) {
+		"a claim of one, and of two tasks the first is removed": func(w *world) {
 			write(w.T, w.other, 0, add("more"))
-			w.kv.get = func() { w.kv.commit = func() { write(w.T, w.other, 0, remove("free")) } }
-			if got := claim(w.T, w.e, w.id); len(got) != 1 || got[0].Key != "more" {
+			w.kv.commit = func() { write(w.T, w.other, 0, remove("free")) }
+			got, err := w.e.Claim(w.Context(), engine.ClaimRequest{By: w.id, Kinds: []string{"kind"}, Until: 1, Most: 1, Readable: 9})
+			if ok(w.T, err); len(got.Tasks) != 1 || got.Tasks[0].Key != "more" {
 				w.Errorf("claimed are %+v", got)
 			}
 		},
