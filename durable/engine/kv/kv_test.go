@@ -163,18 +163,22 @@ func TestLease_byObservation(t *testing.T) {
 		write(t, a, 0, add("k"))
 		mine, other := join(t, a, "mine", time.Minute), join(t, b, "other", time.Minute)
 		task := claim(t, a, mine)[0]
+		reaps := func() []string {
+			_, _, err := b.Renew(t.Context(), other, nil)
+			ok(t, err)
+			names, err := b.Reap(t.Context())
+			ok(t, err)
+			return names
+		}
 		// passes lets time pass, in which the other renews its lease and reaps.
 		passes := func(d time.Duration) (reaped []string) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				time.Sleep(5 * time.Second)
-				_, _, err := b.Renew(t.Context(), other, nil)
-				ok(t, err)
-				names, err := b.Reap(t.Context())
-				ok(t, err)
-				reaped = append(reaped, names...)
+				reaped = append(reaped, reaps()...)
 			}
 			return reaped
 		}
+		reaps()
 		if names := passes(55 * time.Second); len(names) > 0 || !confirms(t, a, mine, task) {
 			t.Errorf("within the lease %q are reaped, or a start is refused", names)
 		}
@@ -186,6 +190,7 @@ func TestLease_byObservation(t *testing.T) {
 		if !confirms(t, a, mine, task) {
 			t.Error("a start is refused after the lease was renewed")
 		}
+		reaps()
 		time.Sleep(time.Hour) // the KV is away
 		if names := passes(time.Minute); len(names) > 0 {
 			t.Errorf("%q are reaped within a lease after the KV was away", names)

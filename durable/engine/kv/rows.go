@@ -201,28 +201,34 @@ func between(prefix string, after, until int64) (from, to string) {
 }
 
 // index returns the other rows of a task.
-func (b *base) index(r *row) (rows []engine.Entry) {
-	at := ordered(r.Due) + r.Key
-	add := func(key string, value []byte) { rows = append(rows, engine.Entry{Key: key, Value: value}) }
+func (b *base) index(r *row) []engine.Entry {
+	rows := make([]engine.Entry, 0, 4)
 	if !b.alone {
-		add(dueRow+at, nil)
+		rows = append(rows, engine.Entry{Key: rowAt(dueRow, r)})
 	}
 	if r.failing {
-		add(failingRow+r.Key, nil)
+		rows = append(rows, engine.Entry{Key: failingRow + r.Key})
 	}
 	if r.Owner != 0 {
-		add(heldBy(r.Owner)+r.Key, nil)
-		return rows
+		return append(rows, engine.Entry{Key: heldBy(r.Owner) + r.Key})
 	}
 	var version []byte
 	if len(r.Data) > 0 {
 		version = r.Data[:1]
 	}
-	add(freeOf(r.Kind, r.Group != "")+at, version)
+	rows = append(rows, engine.Entry{Key: rowAt(freeOf(r.Kind, r.Group != ""), r), Value: version})
 	if r.Group != "" {
-		add(turnsOf(r.Kind, r.Group)+at, version)
+		rows = append(rows, engine.Entry{Key: rowAt(turnsOf(r.Kind, r.Group), r), Value: version})
 	}
 	return rows
+}
+
+// rowAt returns the prefix with the due time and the key of the task.
+func rowAt(prefix string, r *row) string {
+	b := make([]byte, 0, len(prefix)+8+len(r.Key))
+	b = append(b, prefix...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Due)^1<<63)
+	return string(append(b, r.Key...))
 }
 
 // change adds to the Tx the index rows that differ between the states of a task, either of which may be nil.
