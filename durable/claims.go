@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -57,12 +58,12 @@ func (n *node) keepClaims() {
 // claim claims what there is room for. It returns when to come back.
 func (n *node) claim() time.Duration {
 	again := claimEvery
-	for _, g := range n.kinds.gated() {
-		again = min(again, n.claimFor(g))
+	for _, k := range n.kinds.allLimited() {
+		again = min(again, n.claimFor(k))
 	}
 	unlimited := n.kinds.unlimited()
 	if len(unlimited) == 0 {
-		return min(again, n.backlog.hire())
+		return min(again, n.backlog.Hire())
 	}
 	now := n.clock.earliest(n.own())
 	if t, most := n.room(); most > 0 {
@@ -79,7 +80,7 @@ func (n *node) claim() time.Duration {
 	if t, room := n.room(); room > 0 {
 		n.claimOverdue(t, unlimited, now-int64(overdueAfter))
 	}
-	return min(again, n.backlog.hire())
+	return min(again, n.backlog.Hire())
 }
 
 // claimOverdue claims what was due by then, of the kinds of which the backlog takes any. Kinds that are slow and have
@@ -88,9 +89,9 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 	var kinds, slow, full []string
 	for name, kind := range unlimited {
 		switch {
-		case !n.backlog.takes(name) || n.isStuckOn(kind):
+		case !n.backlog.Takes(name) || n.isStuckOn(kind):
 			full = append(full, name)
-		case !kind.quick() && n.backlog.has(name, kind):
+		case !kind.IsQuick() && n.backlog.Has(name):
 			slow = append(slow, kind.policy.Classes(name)...)
 		default:
 			kinds = append(kinds, kind.policy.Classes(name)...)
@@ -102,9 +103,9 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 		n.mu.Unlock()
 	}
 	n.full = full
-	if most := n.backlog.room(); most > 0 { // after takes, which says which kinds take no room
+	if most := n.backlog.Room(); most > 0 { // after takes, which says which kinds take no room
 		n.claimFrom(&n.overdue, t, kinds, most, until)
-		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.slowMost()), until)
+		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()), until)
 	}
 }
 
@@ -123,46 +124,46 @@ func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int, until int
 	}
 }
 
-// claimFor claims tasks of a kind with a limit, as many as the gate has room for. They are claimed by
+// claimFor claims tasks of a kind with a limit, as many as its limiter has room for. They are claimed by
 // themselves, so that they take no room in the claims of the others. If there is more than that, the groups take
 // turns, and what they leave is claimed in due order. It returns when to come back.
-func (n *node) claimFor(g *gate) time.Duration {
-	if !g.drained() || n.kinds.pauses().Has(g.name) {
+func (n *node) claimFor(k *kind) time.Duration {
+	if !k.Limiter.IsDrained() || n.kinds.pauses().Has(k.name) {
 		return claimEvery
 	}
 	t, most := n.room()
-	if most = min(most, g.room()); most <= 0 {
+	if most = min(most, k.Limiter.Room()); most <= 0 {
 		return claimEvery
 	}
 	now := n.clock.earliest(n.own())
-	if g.crowded {
-		n.claimTurns(t, g, now, most)
-		if most = min(most, g.room()); most <= 0 { // it is full, or the node has lost its part in the limit
-			g.drained() // it calls
+	if k.crowded {
+		n.claimTurns(t, k, now, most)
+		if most = min(most, k.Limiter.Room()); most <= 0 { // it is full, or the node has lost its part in the limit
+			k.Limiter.IsDrained() // it calls
 			return claimEvery
 		}
 	}
 	over := now - int64(overdueAfter)
-	after := n.from(&g.claimed)
-	got, ok := n.claimSome(t, g.classes, after, now+int64(lookAhead), most, over)
+	after := n.from(&k.claimed)
+	got, ok := n.claimSome(t, k.policy.Classes(k.name), after, now+int64(lookAhead), most, over)
 	if ok || after == beginning {
-		n.to(&g.claimed, after, got, most, over)
+		n.to(&k.claimed, after, got, most, over)
 	}
 	if !ok {
 		return claimEvery
 	}
-	g.crowded = len(got) == most && got[most-1].Due <= now
-	if len(got) == most && g.drained() { // else it calls
+	k.crowded = len(got) == most && got[most-1].Due <= now
+	if len(got) == most && k.Limiter.IsDrained() { // else it calls
 		return 0
 	}
 	return claimEvery
 }
 
-// claimTurns claims what is due for a gate, the groups in turns.
-func (n *node) claimTurns(t *term, g *gate, now int64, most int) {
-	r := engine.ClaimRequest{Kinds: g.classes, Until: now, Most: most, Fair: true, Group: g.group}
+// claimTurns claims what is due of a kind with a limit, the groups in turns.
+func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
+	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
 	if got, ok := n.claimed(t, r, now-int64(overdueAfter)); ok {
-		g.group = got.Next
+		k.group = got.Next
 	}
 }
 
@@ -181,7 +182,7 @@ func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leased
 // roomLocked returns how many more tasks the node may hold. It is 0 if so much waits for a worker that another
 // node should have it.
 func (n *node) roomLocked() int {
-	lives, bytes := int(n.kinds.held.lives.Load()), int(n.kinds.held.bytes.Load()) // of kinds with a limit
+	lives, bytes := n.backlog.Limited()
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
 		return 0
 	}
@@ -212,21 +213,21 @@ func (n *node) isStuckOn(k *kind) bool {
 }
 
 func (n *node) isStuckOnLocked(k *kind) bool {
-	return n.members > 1 && !k.quick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
-		(n.backlog.roomOf(k) == 0 || n.loadLocked().Running >= n.cfg.poolSize-n.backlog.reserve())
+	return n.members > 1 && !k.IsQuick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
+		n.backlog.IsShut(&k.Kind, n.loadLocked().Running)
 }
 
-// loadLocked returns what the wheel has to do. To ask it takes microseconds, so the answer may be lookEvery
+// loadLocked returns what the wheel has to do. To ask it takes microseconds, so the answer may be limit.LookEvery
 // old.
 func (n *node) loadLocked() timewheel.Stats {
-	if now := n.own(); n.loadAt == 0 || now-n.loadAt >= int64(lookEvery) {
+	if now := n.own(); n.loadAt == 0 || now-n.loadAt >= int64(limit.LookEvery) {
 		n.load, n.loadAt = n.wheel.Stats(), now
 	}
 	return n.load
 }
 
 // unstick releases what is due and waits for a worker, if the node is stuck, or stuck on its kind. Another may have a
-// worker for it. It also releases what the gates hold beyond the node's part in their limits, which shrinks when another
+// worker for it. It also releases what the limiters hold beyond the node's part in their limits, which shrinks when another
 // node joins, and all that waits once Shutdown has begun: its runs in progress may take long.
 func (n *node) unstick(t *term) {
 	var some []*live
@@ -237,18 +238,18 @@ func (n *node) unstick(t *term) {
 		some = n.heldLocked(func(*live) bool { return true })
 	case n.stuckLocked():
 		now := n.clock.earliest(n.own())
-		some = n.heldLocked(func(l *live) bool { return l.rec.Due <= now })
+		some = n.heldLocked(func(l *live) bool { return l.Rec.Due <= now })
 	default:
 		for name, kind := range n.kinds.unlimited() {
 			if n.isStuckOnLocked(kind) {
-				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.rec.Kind == name })...)
+				some = append(some, n.heldLocked(func(l *live) bool { return l.overdue && l.Rec.Kind == name })...)
 			}
 		}
 	}
 	if n.term == t && n.members > 1 {
-		for _, g := range n.kinds.gated() {
-			for l := g.excess(); l != nil; l = g.excess() {
-				some = append(some, l)
+		for _, k := range n.kinds.allLimited() {
+			for t := k.Limiter.Excess(); t != nil; t = k.Limiter.Excess() {
+				some = append(some, t.Runner.(*live))
 			}
 		}
 	}
@@ -291,7 +292,7 @@ func (n *node) giveUp(t *term, some []*live) {
 
 // toRelease returns the claim for Release.
 func (l *live) toRelease() engine.Claim {
-	return engine.Claim{Key: l.rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
+	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
 // giveBack releases claims that are not in memory.
@@ -384,8 +385,8 @@ func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over in
 // rewindLocked has everything overdue claimed from the beginning.
 func (n *node) rewindLocked() {
 	n.overdue.at, n.slow.at = engine.None, engine.None
-	for _, g := range n.kinds.gated() {
-		g.claimed.at = engine.None
+	for _, k := range n.kinds.allLimited() {
+		k.claimed.at = engine.None
 	}
 }
 
@@ -436,14 +437,15 @@ func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 		}
 		n.dropLocked(old)
 	}
-	l := &live{by: n, rec: rec, overdue: overdue, claim: c}
+	l := newLive(rec, n)
+	l.overdue, l.claim = overdue, c
 	n.held[rec.Key] = l
 	n.bytes += rec.Size()
-	if g := n.kinds.gate(rec); g != nil {
-		g.hold(l)
+	if of := n.kinds.Limiter(rec); of != nil {
+		of.Hold(&l.Task)
 	}
 	if overdue {
-		n.backlog.add(l)
+		n.backlog.Add(&l.Task)
 		return
 	}
 	n.awaitLocked(l, 0)
@@ -451,18 +453,18 @@ func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 
 // awaitLocked puts the live in the wheel, until it is due, or for that long.
 func (n *node) awaitLocked(l *live, least time.Duration) {
-	d := max(time.Duration(l.rec.Due-n.clock.earliest(n.own())), least, 1)
+	d := max(time.Duration(l.Rec.Due-n.clock.earliest(n.own())), least, 1)
 	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
-	_ = n.wheel.SetTask(&timewheel.Task{Key: l.rec.Key, Interval: d, Job: n.backlog.job(l)})
+	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
 }
 
 // dropLocked forgets the live. A run that has begun continues without it.
 func (n *node) dropLocked(l *live) {
-	if n.held[l.rec.Key] != l {
+	if n.held[l.Rec.Key] != l {
 		return
 	}
-	delete(n.held, l.rec.Key)
-	n.bytes -= l.rec.Size()
+	delete(n.held, l.Rec.Key)
+	n.bytes -= l.Rec.Size()
 	n.withdrawLocked(l, gone)
 }
 
@@ -472,13 +474,13 @@ func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if !l.state.CompareAndSwap(waits, state) {
 		return false
 	}
-	if g := n.kinds.gate(l.rec); g != nil {
-		g.remove(l)
+	if of := n.kinds.Limiter(l.Rec); of != nil {
+		of.Remove(&l.Task)
 	}
 	if l.overdue {
-		n.backlog.remove(l)
+		n.backlog.Remove(&l.Task)
 	} else {
-		_ = n.wheel.RemoveTask(l.rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
+		_ = n.wheel.RemoveTask(l.Rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
 	}
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -26,7 +27,7 @@ func InMemory(s *Scheduler) (n, size int) {
 	k := s.below.(*keeper)
 	_ = k.ask(context.Background(), op{do: func(*group) error {
 		for _, l := range k.live {
-			n, size = n+1, size+l.rec.Size()
+			n, size = n+1, size+l.Rec.Size()
 		}
 		return nil
 	}})
@@ -61,52 +62,31 @@ func (d *drift) find() error {
 	return d.store()
 }
 
-// memory checks the backlog and the gates.
+// memory checks the backlog and the limiters.
 func (d *drift) memory() {
 	k := d.k
-	k.backlog.mu.Lock()
-	defer k.backlog.mu.Unlock()
-	for _, g := range k.kinds.gated() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-	}
-	queued, size := 0, 0
-	held, bytes := make(map[*gate]int), make(map[*gate]int)
+	var waiting []*limit.Task
+	var limiters []*limit.Limiter
 	for key, l := range k.live {
-		if l.state.Load() != waits {
+		if !l.Waits() {
 			continue
 		}
-		in := k.backlog.queue.has(l)
-		g := k.kinds.gate(l.rec)
-		if l.overdue && !in && (g == nil || !g.queue.has(l)) {
+		waiting = append(waiting, &l.Task)
+		if l.overdue && !k.backlog.Waits(&l.Task) {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
-		if in && (g == nil || !g.overdue.has(l)) {
-			queued++
-			size += l.rec.Size()
-		}
-		if g != nil && g.held.has(l) { // or it is from before the gate
-			held[g]++
-			bytes[g] += l.rec.Size()
-		}
 	}
-	d.same("backlog", k.backlog.n, queued)
-	d.same("bytes of the backlog", k.backlog.size, size)
-	d.same("queued in the backlog", int(k.backlog.queued.Load()), k.backlog.queue.n)
-	lives, total := 0, 0
-	for _, g := range k.kinds.gated() {
-		shared := 0
-		for _, of := range g.held.of {
-			shared += of.held.Len()
-		}
-		d.same("held of "+g.name, g.held.len(), held[g])
-		d.same("shares of "+g.name, shared, held[g])
-		d.same("bytes of "+g.name, g.bytes, bytes[g])
-		lives += held[g]
-		total += bytes[g]
+	for _, of := range k.kinds.allLimited() {
+		limiters = append(limiters, of.Limiter)
+		of.Limiter.Locked(func() {
+			shared := 0
+			for _, of := range of.shares.of {
+				shared += of.held.Len()
+			}
+			d.same("shares of "+of.name, shared, of.shares.Len())
+		})
 	}
-	d.same("held", int(k.kinds.held.lives.Load()), lives)
-	d.same("bytes held", int(k.kinds.held.bytes.Load()), total)
+	d.found = append(d.found, k.backlog.Check(waiting, limiters)...)
 }
 
 // store checks where each task is that the store has.
@@ -124,8 +104,8 @@ func (d *drift) store() error {
 		switch {
 		case l != nil:
 			live++
-			if l.rec.Token() != rec.Token() || l.rec.Due != rec.Due {
-				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.rec, rec)
+			if l.Rec.Token() != rec.Token() || l.Rec.Due != rec.Due {
+				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.Rec, rec)
 			}
 		case !k.passed(rec):
 		case k.kinds.of(rec) != nil:
@@ -145,14 +125,4 @@ func (d *drift) store() error {
 		d.same("unhandled of "+kind, counted, unhandled[kind])
 	}
 	return nil
-}
-
-// has reports whether the live is in.
-func (t *turns) has(l *live) bool {
-	group := t.of[t.by(l)]
-	if group == nil {
-		return false
-	}
-	in, _ := group.lives.Get(l)
-	return in == l
 }

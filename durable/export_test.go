@@ -10,10 +10,9 @@ func WithDraw(draw func() float64) Option {
 	}
 }
 
-// Held returns how many tasks the gate of a kind holds, and of how many groups it knows.
+// Held returns how many tasks the limiter of a kind holds, and of how many groups it knows.
 func Held(s *Scheduler, kind string) (tasks, groups int) {
-	g := s.kinds.get(kind).gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.held.len(), len(g.held.of)
+	k := s.kinds.get(kind)
+	k.Limiter.Locked(func() { tasks, groups = k.shares.Len(), len(k.shares.of) })
+	return tasks, groups
 }

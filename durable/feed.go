@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -21,7 +22,7 @@ import (
 // counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the
 // overdue feed, which is read again from its beginning and passes over what is in memory.
 //
-// What the gate of a kind has no room for is passed over as well, and read on from there when it has room, or
+// What the limiter of a kind has no room for is passed over as well, and read on from there when it has room, or
 // when it has less of a group than of the others. So are the overdue tasks of a kind that has its share of the
 // backlog.
 type feed struct {
@@ -59,25 +60,25 @@ func (k *keeper) feed() time.Duration {
 		return forever
 	}
 	again := forever
-	if room := k.backlog.room(); room > 0 && !k.overdue.done() {
+	if room := k.backlog.Room(); room > 0 && !k.overdue.done() {
 		if again = 0; !k.read(&k.overdue, min(room, feedAtOnce)) {
-			again = catchUpEvery
+			again = limit.HireEvery
 		}
 	}
 	for kind := range k.cuts {
-		if room := k.backlog.room(); room > 0 && k.backlog.takes(kind) {
+		if room := k.backlog.Room(); room > 0 && k.backlog.Takes(kind) {
 			k.readCut(kind, min(room, feedAtOnce))
 			again = 0
 		}
 	}
-	for _, g := range k.kinds.gated() {
-		r, next := g.read(k.ahead.at)
+	for _, of := range k.kinds.allLimited() {
+		r, next := of.read(k.ahead.at)
 		if r != nil {
-			k.readOn(g, r)
+			k.readOn(of, r)
 		}
 		again = min(again, next)
 	}
-	again = min(again, k.backlog.hire())
+	again = min(again, k.backlog.Hire())
 	k.reportUnhandled()
 	now := time.Now()
 	if wall := now.UnixNano(); task.Later(wall, k.cfg.window/2) >= k.ahead.until {
@@ -85,7 +86,7 @@ func (k *keeper) feed() time.Duration {
 	}
 	if !k.ahead.done() {
 		if k.wheel.Stats().Waiting >= mostWaiting {
-			return min(again, catchUpEvery) // more falls due than runs: what is not in memory may stay in the store
+			return min(again, limit.HireEvery) // more falls due than runs: what is not in memory may stay in the store
 		}
 		k.read(&k.ahead, feedAtOnce)
 		if !k.ahead.done() {
@@ -105,7 +106,7 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 			_ = k.fail(err) // which reports it
 			return true
 		}
-		if n == most || f == &k.overdue && k.backlog.isFull() {
+		if n == most || f == &k.overdue && k.backlog.IsFull() {
 			whole = false
 			break
 		}
@@ -143,8 +144,8 @@ func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (tak
 			g.put(rec.Key, rec, next)
 			return true
 		}
-		if !k.backlog.takes(rec.Kind) {
-			if k.backlog.mayBeQuick(rec.Kind) {
+		if !k.backlog.Takes(rec.Kind) {
+			if k.backlog.MayBeQuick(rec.Kind) {
 				return false
 			}
 			k.cuts[rec.Kind] = before
@@ -169,7 +170,7 @@ func (k *keeper) readCut(kind string, most int) {
 		if to.Before(rec.Position()) {
 			break
 		}
-		if n == most || k.backlog.isFull() {
+		if n == most || k.backlog.IsFull() {
 			k.cuts[kind] = at
 			break
 		}
@@ -186,7 +187,7 @@ func (k *keeper) readCut(kind string, most int) {
 
 // readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
 // feedAtOnce tasks of any kind.
-func (k *keeper) readOn(of *gate, r *reading) {
+func (k *keeper) readOn(of *kind, r *reading) {
 	g := &group{k: k}
 	n, at, to := 0, r.from, r.until
 	for rec, err := range decoded(k.store.Due(r.from, r.until.Due)) {
@@ -203,7 +204,7 @@ func (k *keeper) readOn(of *gate, r *reading) {
 			break
 		}
 		n, at = n+1, p
-		if k.kinds.gate(rec) == of {
+		if k.kinds.limited(rec) == of {
 			k.takeIn(g, rec, at)
 		}
 	}

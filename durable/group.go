@@ -79,7 +79,7 @@ func (g *group) find(key string) (*task.Record, error) {
 		return t.now, nil
 	}
 	if l := g.k.live[key]; l != nil {
-		return l.rec, nil
+		return l.Rec, nil
 	}
 	if g.k.prints != nil && g.k.prints.free(key) {
 		return nil, nil

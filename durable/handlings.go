@@ -66,11 +66,11 @@ func (r *handlings) byKind() map[string]progress {
 		if !h.of.ran.Load() || h.began.IsZero() {
 			continue
 		}
-		p := all[h.of.rec.Kind]
+		p := all[h.of.Rec.Kind]
 		if p.runs++; p.runs == 1 || h.began.Before(p.first) {
 			p.first = h.began
 		}
-		all[h.of.rec.Kind] = p
+		all[h.of.Rec.Kind] = p
 	}
 	return all
 }
@@ -145,7 +145,7 @@ func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*hand
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h := r.first; h != nil; h = h.next {
-		if !is(h.of.rec) {
+		if !is(h.of.Rec) {
 			continue
 		}
 		if h.ended == nil {
@@ -186,7 +186,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*h
 			err = ErrStopped
 		}
 		if _, running := r.look(some); running != nil {
-			return true, &RunningError{Token: Token(running.of.rec.Token()), err: err}
+			return true, &RunningError{Token: Token(running.of.Rec.Token()), err: err}
 		}
 		break
 	}

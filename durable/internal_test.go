@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -172,40 +173,20 @@ func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
 	defer wheel.Stop()
 	now := time.Now().UnixNano()
 	k := &keeper{wheel: wheel, kinds: &kinds{}, live: map[string]*live{}, started: true}
-	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, k.call)
+	k.backlog = newBacklog(wheel, k.kinds, config{poolSize: 1, catchUp: 1}, limit.MostQueued, limit.HeldTasks, k.wake)
 	k.overdue = feed{at: end(now + int64(2*time.Hour)), until: now + int64(2*time.Hour)}
 	k.place("later", &task.Record{Key: "later", Due: now + int64(time.Hour)})
 	k.place("overdue", &task.Record{Key: "overdue", Due: now - int64(time.Hour)})
 	if info, ok := wheel.Get("later"); !ok || time.Until(info.Next) < 50*time.Minute {
 		t.Errorf("what is due in an hour is %+v, %v in the wheel", info, ok)
 	}
-	if _, ok := wheel.Get("overdue"); ok || k.backlog.queued.Load() != 1 {
-		t.Errorf("%d tasks are in the backlog", k.backlog.queued.Load())
+	if _, ok := wheel.Get("overdue"); ok || k.backlog.Len() != 1 {
+		t.Errorf("%d tasks are in the backlog", k.backlog.Len())
 	}
 	k.place("overdue", nil)
 	k.place("later", nil)
-	if n := k.backlog.queued.Load(); n != 0 || k.backlog.size != 0 || wheel.Len() != 0 || len(k.live) != 0 {
+	if n := k.backlog.Len(); n != 0 || k.backlog.Check(nil, nil) != nil || wheel.Len() != 0 || len(k.live) != 0 {
 		t.Errorf("what was removed is left in memory: %d, %d, %d", n, wheel.Len(), len(k.live))
-	}
-}
-
-// Runs that are quick again make their kind quick again, but not at once.
-func TestKind_quick(t *testing.T) {
-	var k kind
-	if k.quick() {
-		t.Error("a kind that has not run is quick")
-	}
-	k.took(time.Millisecond)
-	if !k.quick() {
-		t.Error("a kind that runs a millisecond is not quick")
-	}
-	k.took(time.Minute)
-	n := 0
-	for ; !k.quick(); n++ {
-		k.took(time.Millisecond)
-	}
-	if n < 50 || n > 500 {
-		t.Errorf("after a run of a minute the kind is quick after %d quick ones", n)
 	}
 }
 

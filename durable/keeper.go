@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -36,7 +37,7 @@ type keeper struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	cfg     config
-	backlog *backlog
+	backlog *limit.Backlog
 
 	ctx        context.Context // of the runs
 	cancelRuns context.CancelFunc
@@ -83,18 +84,31 @@ type op struct {
 
 // live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
 type live struct {
+	limit.Task
 	by        interface{ runTask(l *live) }
-	rec       *task.Record
 	overdue   bool          // it was put in the backlog, and not in the wheel
 	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
 	over      bool          // it is not running any more; see running
 	ran       atomic.Bool   // its handler was called; set by its worker, after
 	began     int64         // when that was, by the wall clock
 	cancelled bool          // so is its run, whenever it begins; see handlings
-	rated     bool          // its start takes a token of its gate; of its worker
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
-	spare     *kind         // its worker is counted there as one of the backlog; of its worker
 	claim     *claim        // of a node; nil in a keeper
+}
+
+func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
+	l := &live{by: by}
+	l.Task = limit.Task{Rec: rec, Runner: l}
+	return l
+}
+
+// Waits reports whether its run has not begun, and it was not removed, replaced or moved.
+func (l *live) Waits() bool { return l.state.Load() == waits }
+
+// Run does its run, and reports whether its handler was called.
+func (l *live) Run() (called bool) {
+	l.by.runTask(l)
+	return l.ran.Load()
 }
 
 // started returns when its handler was called, by the wall clock, or 0 if it was not.
@@ -132,7 +146,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg
 		overdue:   feed{at: engine.Position{Due: engine.None}, until: engine.None},
 		ahead:     feed{at: engine.Position{Due: engine.None}, until: engine.None},
 	}
-	k.backlog = newBacklog(wheel, kinds, cfg, k.call)
+	k.backlog = newBacklog(wheel, kinds, cfg, max(limit.MostQueued, 4*cfg.poolSize), limit.HeldTasks, k.wake)
 	k.ctx, k.cancelRuns = context.WithCancel(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
@@ -323,27 +337,28 @@ func (k *keeper) place(key string, rec *task.Record) {
 	inWheel := false
 	if old != nil && old.state.CompareAndSwap(waits, gone) {
 		if inWheel = !old.overdue; old.overdue {
-			k.backlog.remove(old)
+			k.backlog.Remove(&old.Task)
 		}
-		if g := k.kinds.gate(old.rec); g != nil {
-			g.remove(old)
+		if of := k.kinds.Limiter(old.Rec); of != nil {
+			of.Remove(&old.Task)
 		}
 	}
 	k.running.remove(old)
 	delete(k.live, key)
 	if rec != nil && k.passed(rec) {
 		now := time.Now().UnixNano()
-		l := &live{by: k, rec: rec, overdue: rec.Due <= min(k.overdue.until, now)} // the clock may have been set back
+		l := newLive(rec, k)
+		l.overdue = rec.Due <= min(k.overdue.until, now) // the clock may have been set back
 		k.live[key] = l
 		k.hold(l)
 		switch {
 		case l.state.Load() == gone:
 		case l.overdue:
-			k.backlog.add(l)
+			k.backlog.Add(&l.Task)
 		default:
 			d := time.Duration(rec.Due - now)
 			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
-			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: k.backlog.job(l)})
+			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: jobOf(l, k.backlog)})
 			return
 		}
 	}
@@ -352,30 +367,31 @@ func (k *keeper) place(key string, rec *task.Record) {
 	}
 }
 
-// hold notes the live at the gate of its kind, if it has one. If that has too many, some go back to the store.
+// hold notes the live at the limiter of its kind, if it has one. If that has too many, some go back to the store.
 func (k *keeper) hold(l *live) {
-	g := k.kinds.gate(l.rec)
-	if g == nil {
+	of := k.kinds.Limiter(l.Rec)
+	if of == nil {
 		return
 	}
-	g.hold(l)
-	for out := g.excess(); out != nil; out = g.excess() {
+	of.Hold(&l.Task)
+	for t := of.Excess(); t != nil; t = of.Excess() {
+		out := t.Runner.(*live)
 		if !out.state.CompareAndSwap(waits, gone) {
 			continue // it has begun
 		}
-		delete(k.live, out.rec.Key)
+		delete(k.live, out.Rec.Key)
 		if out.overdue {
-			k.backlog.remove(out)
+			k.backlog.Remove(t)
 		} else {
-			_ = k.wheel.RemoveTask(out.rec.Key) // its error is that it is not there
+			_ = k.wheel.RemoveTask(out.Rec.Key) // its error is that it is not there
 		}
 	}
 }
 
 // passed reports whether the store has been read beyond the task.
 func (k *keeper) passed(rec *task.Record) bool {
-	g := k.kinds.gate(rec)
-	return k.fed(rec.Position()) && !k.leaves(rec) && (g == nil || !g.beyond(rec))
+	of := k.kinds.limited(rec)
+	return k.fed(rec.Position()) && !k.leaves(rec) && (of == nil || !of.beyond(rec))
 }
 
 // leaves reports whether the task is overdue and left in the store, because its kind has its share of the backlog.
@@ -395,6 +411,12 @@ func (k *keeper) fed(p engine.Position) bool {
 	return k.ahead.passed(p)
 }
 
+// limit gives a kind its limiter, and the shares that this holds.
+func (k *keeper) limit(of *kind) {
+	of.shares = newShares()
+	of.Limiter = limit.NewLimiter(&of.Kind, k.backlog, of.shares, limit.Undivided)
+}
+
 // start has the keeper read what is due.
 func (k *keeper) start() error {
 	return k.ask(context.Background(), op{do: func(*group) error {
@@ -406,7 +428,7 @@ func (k *keeper) start() error {
 		k.since = now - 1
 		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
-		k.backlog.start()
+		k.backlog.Start()
 		return nil
 	}})
 }
@@ -502,10 +524,9 @@ func (k *keeper) fill(s *Stats) {
 	_, s.Parked = k.counts.take(k.now()).sum()
 }
 
-func (k *keeper) queue() *backlog                   { return k.backlog }
 func (k *keeper) backuper() (engine.Backuper, bool) { b, ok := k.store.(engine.Backuper); return b, ok }
 func (k *keeper) failing() <-chan struct{}          { return k.failed }
-func (k *keeper) stop()                             { k.backlog.stop() }
+func (k *keeper) stop()                             { k.backlog.Stop() }
 func (k *keeper) cancel()                           { k.cancelRuns() }
 func (k *keeper) release() error                    { return k.store.Close() }
 func (k *keeper) written() <-chan struct{}          { return k.report.written() }
@@ -532,7 +553,7 @@ func (k *keeper) fail(err error) error {
 		return k.Err()
 	}
 	close(k.failed)
-	k.backlog.stop()
+	k.backlog.Stop()
 	k.report.note(func(n *notices) { n.failure = err })
 	go k.wheel.Stop() // it calls the logger, too
 	return err

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -126,54 +127,29 @@ func WithMissedAge(d time.Duration) KindOption {
 
 // A kind is what is known about the tasks of one kind.
 type kind struct {
+	limit.Kind
+	name    string
 	handler Handler
 	policy  task.Policy
-	limit   Limit // on this scheduler
-	cluster Limit // on all nodes
-	gate    *gate // nil if it has no limit
 
 	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
 
-	workers   atomic.Int32 // workers that run overdue tasks of it
 	lastStart atomic.Int64 // of a run on a node, as the age of the scheduler
 	overdue   overdueStarts
 
-	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
+	shares *shares // of a keeper, which holds them for the limiter
+
+	// Of a node, which protects these, if the kind has a limit. See [node.divideLocked].
+	claimed  cursor
+	crowded  bool   // more of it is overdue than was claimed: the groups take turns
+	group    string // to continue after
+	reported int64  // when the others could know that this node has the kind, by its own time; 0 if they cannot
 
 	started, succeeded, failed, cancelled, parked atomic.Uint64 // for KindInfo
 }
 
-// quickRun is how long the runs of a quick kind take at most: a delay that does not matter to what waits.
-const quickRun = 50 * time.Millisecond
-
-// quick reports whether the runs of the kind are known to be quick.
-func (k *kind) quick() bool {
-	longest := k.longest.Load()
-	return longest > 0 && longest <= int64(quickRun)
-}
-
-// allows reports whether the limits of the kind may let more than n runs be running here at once.
-func (k *kind) allows(n int) bool {
-	for _, l := range []Limit{k.limit, k.cluster} {
-		if l.Concurrency > 0 && l.Concurrency <= n {
-			return false
-		}
-	}
-	return true
-}
-
-// took notes how long a run has taken. Longer ones before it are forgotten bit by bit.
-func (k *kind) took(d time.Duration) {
-	for {
-		old := k.longest.Load()
-		if k.longest.CompareAndSwap(old, max(int64(d), old-old/32, 1)) {
-			return
-		}
-	}
-}
-
-func newKind(h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
+func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
+	k := &kind{name: name, handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
 	if h == nil {
 		return nil, errNoHandler
 	}
@@ -192,11 +168,10 @@ var errNoHandler = errors.New("durable: handler is nil")
 
 // kinds are the registered kinds.
 type kinds struct {
-	mu     sync.RWMutex // protects named and paused
-	named  map[string]*kind
-	paused Pauses
-	gates  atomic.Pointer[[]*gate] // of those that have a limit
-	held   gateTotal               // at the gates
+	mu      sync.RWMutex // protects named and paused
+	named   map[string]*kind
+	paused  Pauses
+	bounded atomic.Pointer[[]*kind] // those that have a limit
 }
 
 func (k *kinds) get(name string) *kind {
@@ -243,30 +218,49 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// gate returns the gate of the task's kind, or nil if that has no limit, or no handler here for the payload.
-func (k *kinds) gate(r *task.Record) *gate {
-	if k.gates.Load() == nil {
+// limited returns the task's kind if that has a limit, and a handler here for the payload, or else nil.
+func (k *kinds) limited(r *task.Record) *kind {
+	if k.bounded.Load() == nil {
 		return nil
 	}
-	if kind := k.get(r.Kind); kind != nil && kind.policy.Takes(r) {
-		return kind.gate
+	if kind := k.get(r.Kind); kind != nil && kind.Limiter != nil && kind.policy.Takes(r) {
+		return kind
 	}
 	return nil
 }
 
-// gated returns the gates of all kinds that have a limit.
-func (k *kinds) gated() []*gate {
-	if all := k.gates.Load(); all != nil {
+// Limiter returns the limiter of the task's kind, or nil if that has no limit, or no handler here for the payload.
+func (k *kinds) Limiter(r *task.Record) *limit.Limiter {
+	if kind := k.limited(r); kind != nil {
+		return kind.Limiter
+	}
+	return nil
+}
+
+// Kind returns the kind of that name, or nil if it has no handler here.
+func (k *kinds) Kind(name string) *limit.Kind {
+	if kind := k.get(name); kind != nil {
+		return &kind.Kind
+	}
+	return nil
+}
+
+// Runs reports whether the task has a handler here for its payload, and its kind is not paused.
+func (k *kinds) Runs(r *task.Record) bool { return k.of(r) != nil }
+
+// allLimited returns the kinds that have a limit.
+func (k *kinds) allLimited() []*kind {
+	if all := k.bounded.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// shared returns the gates of the kinds that have a limit on all nodes.
-func (k *kinds) shared() (some []*gate) {
-	for _, g := range k.gated() {
-		if g.kind.cluster != (Limit{}) {
-			some = append(some, g)
+// shared returns the kinds that have a limit on all nodes.
+func (k *kinds) shared() (some []*kind) {
+	for _, kind := range k.allLimited() {
+		if kind.Cluster != (limit.Bound{}) {
+			some = append(some, kind)
 		}
 	}
 	return some
@@ -278,7 +272,7 @@ func (k *kinds) unlimited() map[string]*kind {
 	defer k.mu.RUnlock()
 	some := make(map[string]*kind)
 	for name, kind := range k.named {
-		if kind.gate == nil && !k.paused.Has(name) {
+		if kind.Limiter == nil && !k.paused.Has(name) {
 			some[name] = kind
 		}
 	}
@@ -302,9 +296,9 @@ func (k *kinds) add(name string, added *kind) error {
 		k.named = make(map[string]*kind)
 	}
 	k.named[name] = added
-	if added.gate != nil {
-		all := append(slices.Clone(k.gated()), added.gate)
-		k.gates.Store(&all)
+	if added.Limiter != nil {
+		all := append(slices.Clone(k.allLimited()), added)
+		k.bounded.Store(&all)
 	}
 	return nil
 }

@@ -4,53 +4,15 @@ package durable
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
-
-// Whatever a node sees in addition to the nodes that take part, the parts of these are no more than the whole. When
-// all see the same, they are the whole.
-func TestPart_sum(t *testing.T) {
-	draw := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 {
-		takers, others, n := 1+draw.IntN(6), draw.IntN(6), 1+draw.IntN(20)
-		l := Limit{Rate: 1 + draw.IntN(50), Per: time.Second, Burst: n}
-		takes := make([]bool, takers+others) // by rank
-		for _, i := range draw.Perm(len(takes))[:takers] {
-			takes[i] = true
-		}
-		same := draw.IntN(2) == 0
-		sum, burst, rate, rank := 0, 0, 0.0, 0
-		for i := range takes {
-			if !takes[i] {
-				continue
-			}
-			p := part{rank, takers}
-			rank++
-			for j := range takes {
-				if !same && !takes[j] && draw.IntN(2) == 0 {
-					if p.nodes++; j < i {
-						p.rank++
-					}
-				}
-			}
-			sum += p.of(n)
-			if b := newBucket(l, p, 0); b.holds > 0 {
-				burst += b.holds
-				rate += float64(time.Second) / float64(b.each)
-			}
-		}
-		if sum > n || burst > n || rate > 1.000001*float64(l.Rate) || same && (sum < n || rate < 0.999*float64(l.Rate)) {
-			t.Fatalf("%d of %d, bursts of %d, rate %v of %d; %v, %v", sum, n, burst, rate, l.Rate, takes, same)
-		}
-	}
-}
 
 // A report that has no room for all kinds says that the node may have any.
 func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
@@ -92,18 +54,18 @@ func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	}
 }
 
-// However many groups are cut and hold nothing, those that a gate knows are bounded.
+// However many groups are cut and hold nothing, those that a limiter knows are bounded.
 func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
-	for i := range 3 * gateTasks {
+	for i := range 3 * limit.HeldTasks {
 		group := fmt.Sprint(i)
-		one := &live{rec: &task.Record{Group: group, Key: group, Due: 1}}
-		s.add(one)
-		s.add(&live{rec: &task.Record{Group: group, Key: group, Due: 2}})
+		one := &limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 1}}
+		s.Add(one)
+		s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: group, Due: 2}})
 		s.leave(0)
-		s.remove(one)
+		s.Remove(one)
 	}
-	if len(s.of) > gateTasks || !s.beyond(&task.Record{Group: "x", Key: "x", Due: 2}) {
+	if len(s.of) > limit.HeldTasks || !s.beyond(&task.Record{Group: "x", Key: "x", Due: 2}) {
 		t.Errorf("%d groups", len(s.of))
 	}
 }
@@ -112,7 +74,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 func TestShares_readingsTakeTurns(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "a", "b", "c"} {
-		if s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
+		if s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}}); due%2 == 1 {
 			s.leave(0) // of a, and then of the rest
 		}
 	}
@@ -130,10 +92,12 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 // A reading moves the cuts that it has met to where it has come to. It moves none back, and none that was made
 // meanwhile, and lifts them at the end of what the feed has passed.
 func TestShares_readingMovesCuts(t *testing.T) {
-	taskOf := func(group string, due int64) *live { return &live{rec: &task.Record{Group: group, Key: "k", Due: due}} }
+	taskOf := func(group string, due int64) *limit.Task {
+		return &limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: due}}
+	}
 	cut := func(s *shares, at map[string]int64) {
 		for group, due := range at {
-			s.add(taskOf(group, 1))
+			s.Add(taskOf(group, 1))
 			s.cutBefore(s.of[group], engine.Position{Due: due, Key: "k"})
 		}
 	}
@@ -147,10 +111,10 @@ func TestShares_readingMovesCuts(t *testing.T) {
 		{"at the end", 100, map[string]int64{"before": 10, "a": task.Never, "further": task.Never, "far": 200, "full": 19}},
 	} {
 		s := newShares()
-		cut(&s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
+		cut(s, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 40})
 		fed := engine.Position{Due: 100, Key: "k"}
 		r := s.readFor(s.of["a"], fed)
-		if s.beyond(taskOf("further", 100).rec) || !s.beyond(taskOf("before", 11).rec) || r.full() {
+		if s.beyond(taskOf("further", 100).Rec) || !s.beyond(taskOf("before", 11).Rec) || r.full() {
 			t.Errorf("%s: what is read is left, or what is not", c.name)
 		}
 		s.cutBefore(s.of["full"], engine.Position{Due: 19, Key: "k"})
@@ -168,9 +132,9 @@ func TestShares_readingMovesCuts(t *testing.T) {
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "b", "b", "a"} {
-		s.add(&live{rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
+		s.Add(&limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: int64(due)}})
 	}
-	if out := s.leave(10); out.rec.Group != "a" {
-		t.Errorf("a task of the group a has taken the room of one of %q", out.rec.Group)
+	if out := s.leave(10); out.Rec.Group != "a" {
+		t.Errorf("a task of the group a has taken the room of one of %q", out.Rec.Group)
 	}
 }

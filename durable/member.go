@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
 // A term is a membership of the node, from a Join until the member is gone. A lease that has run out does not
@@ -145,7 +146,7 @@ func (n *node) renew(t *term) bool {
 	n.mu.Unlock()
 	report := n.cfg.report(n.work(), n.kinds, held)
 	report.TakenOver = takenOver
-	gates := n.kinds.shared()
+	limited := n.kinds.shared()
 	sent := n.own()
 	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
@@ -160,7 +161,7 @@ func (n *node) renew(t *term) bool {
 			leased++
 		}
 	}
-	n.backlog.share(n.cfg.catchUp, leased)
+	n.backlog.Share(leased)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.term != t {
@@ -168,7 +169,7 @@ func (n *node) renew(t *term) bool {
 	}
 	n.members = leased
 	n.extendLocked(sent)
-	n.divideLocked(gates, members, answered)
+	n.divideLocked(limited, members, answered)
 	return true
 }
 
@@ -180,8 +181,8 @@ func (n *node) renew(t *term) bool {
 // a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
 // It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
 // takes part for the rest of its term.
-func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered int64) {
-	if gates == nil {
+func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
+	if limited == nil {
 		return
 	}
 	var longest time.Duration
@@ -191,21 +192,21 @@ func (n *node) divideLocked(gates []*gate, members []engine.Membership, answered
 		reports[i] = reportOf(m)
 	}
 	longest += longest / driftOf
-	for _, g := range gates {
-		if g.reported == 0 {
-			g.reported = answered
+	for _, k := range limited {
+		if k.reported == 0 {
+			k.reported = answered
 		}
-		p := part{nodes: 1}
+		p := limit.Part{Nodes: 1}
 		for i, m := range members {
-			if m.ID == n.term.id || !reports[i].has(g.name) {
+			if m.ID == n.term.id || !reports[i].has(k.name) {
 				continue
 			}
-			if p.nodes++; m.ID < n.term.id {
-				p.rank++
+			if p.Nodes++; m.ID < n.term.id {
+				p.Rank++
 			}
 		}
-		if p.nodes == 1 || g.hasPart() || answered-g.reported > int64(longest) {
-			g.setPart(p)
+		if p.Nodes == 1 || k.Limiter.HasPart() || answered-k.reported > int64(longest) {
+			k.Limiter.SetPart(p)
 		}
 	}
 	call(n.wake)
@@ -297,9 +298,9 @@ func (n *node) forget(t *term) {
 		return
 	}
 	n.term = nil
-	for _, g := range n.kinds.shared() {
-		g.reported = 0
-		g.setPart(part{})
+	for _, k := range n.kinds.shared() {
+		k.reported = 0
+		k.Limiter.SetPart(limit.Part{})
 	}
 	t.expiry.Stop()
 	t.cancel(errLeaseOver)
@@ -361,7 +362,7 @@ func (n *node) reconcile(t *term) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range known { // held at the question; so if it is not in the answer it is not held any more
-		if revisions[l.rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.rec.Key] == l {
+		if revisions[l.Rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.Rec.Key] == l {
 			n.dropLocked(l)
 		}
 	}

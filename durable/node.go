@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/internal/recent"
@@ -43,7 +44,7 @@ type node struct {
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	cfg     config
-	backlog *backlog
+	backlog *limit.Backlog
 	client  bool // it is no member, and runs nothing: see Connect
 	clock   engineClock
 	count   counter
@@ -185,10 +186,8 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.runs, n.endRuns = context.WithCancel(context.Background())
 	n.writes = newLane(splitChanges, n.commit)
 	n.starts = newLane(splitStarts, n.confirm)
-	n.backlog = newBacklog(wheel, kinds, cfg, func() { call(n.wake) })
-	n.backlog.shared = true
+	n.backlog = newBacklog(wheel, kinds, cfg, min(limit.MostQueued, 2*cfg.poolSize), 0, n.wake) // another can run the rest
 	n.free.Store(engine.None)
-	n.backlog.most = min(mostQueued, 2*cfg.poolSize) // what one node queues, another cannot run
 	return n
 }
 
@@ -218,7 +217,7 @@ func (n *node) start() error {
 	if !n.started {
 		n.started = true
 		n.since = n.clock.earliest(n.own())
-		n.backlog.start()
+		n.backlog.Start()
 	}
 	n.mu.Unlock()
 	call(n.wake)
@@ -421,7 +420,7 @@ func (n *node) nodeCount() int {
 }
 
 func (n *node) Err() error                        { return nil } // it outlives whatever happens to the engine
-func (n *node) queue() *backlog                   { return n.backlog }
+func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
 func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}          { return nil }
 
@@ -429,7 +428,7 @@ func (n *node) stop() {
 	n.mu.Lock()
 	n.stopping = true
 	n.mu.Unlock()
-	n.backlog.stop()
+	n.backlog.Stop()
 	call(n.look)
 }
 

@@ -110,7 +110,7 @@ func (n *node) releasePaused() {
 	t := n.term
 	var some []*live
 	if p := n.kinds.pauses(); p.All || len(p.Kinds) > 0 {
-		some = n.heldLocked(func(l *live) bool { return p.Has(l.rec.Kind) })
+		some = n.heldLocked(func(l *live) bool { return p.Has(l.Rec.Kind) })
 	}
 	n.mu.Unlock()
 	n.giveUp(t, some)

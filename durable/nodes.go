@@ -160,12 +160,12 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		k := s.kinds.get(name)
 		i := KindInfo{
 			Kind: name, Attempts: int(k.policy.Attempts), Least: k.policy.Least, Most: k.policy.Most, Missed: Missed(k.policy.Missed), Paused: paused.Has(name),
-			Limit: k.limit, Cluster: k.cluster, Running: running[name].runs, Longest: running[name].longest(),
+			Limit: Limit(k.Here), Cluster: Limit(k.Cluster), Running: running[name].runs, Longest: running[name].longest(),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Cancelled: k.cancelled.Load(),
 			ParkedTotal: k.parked.Load(),
 		}
-		if k.gate != nil && !i.Paused {
-			i.Waiting = k.gate.waiting()
+		if k.Limiter != nil && !i.Paused {
+			i.Waiting = k.Limiter.Waiting()
 		}
 		all = append(all, i)
 	}

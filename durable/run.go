@@ -20,12 +20,12 @@ func (k *keeper) runTask(l *live) {
 	}
 	h := k.handlings.begin(l)
 	defer k.handlings.end(h)
-	kind := k.kinds.of(l.rec)
+	kind := k.kinds.of(l.Rec)
 	if kind == nil {
 		k.leave(l, false)
 		return
 	}
-	rec := l.rec
+	rec := l.Rec
 	if rec.Starts > 0 {
 		if rec = rec.Interrupted(rec.Starts, &kind.policy, k.now()); rec.Due == task.Never {
 			kind.parked.Add(1)
@@ -45,11 +45,11 @@ func (k *keeper) runTask(l *live) {
 	if !k.running.add(l) {
 		return // a verb was made durable with that
 	}
-	kind.starts(l)
+	kind.began(l)
 	began := time.Now()
-	k.count.start(l.rec, k.cfg.age(began))
+	k.count.start(l.Rec, k.cfg.age(began))
 	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
-		kind.overdue.note(l.rec, began)
+		kind.overdue.note(l.Rec, began)
 	}
 	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, &h.ends), &k.cfg, func(o task.Outcome, ended time.Time) *task.Record {
 		next := rec.After(o, &kind.policy, ended.UnixNano(), rand.Float64())
@@ -58,10 +58,10 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// starts takes a token for a run whose handler is about to be called, if its gate has a rate.
-func (k *kind) starts(l *live) {
-	if l.rated {
-		k.gate.began()
+// began takes a token for a run whose handler is about to be called, if its limiter has a rate.
+func (k *kind) began(l *live) {
+	if k.Limiter != nil {
+		k.Limiter.Began(&l.Task)
 	}
 }
 
@@ -82,7 +82,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		value := recover()
 		ended := time.Now()
 		took := ended.Sub(began)
-		k.took(took)
+		k.Took(took)
 		if value != nil {
 			o = task.FailedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
@@ -153,20 +153,20 @@ func (k *kind) toRun(r *task.Record, fence int64, ends *runEnd) Run {
 // by then. It undoes the count of its start, if it was counted.
 func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
-		key := l.rec.Key
+		key := l.Rec.Key
 		if k.live[key] != l || g.touched(key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		if counted {
-			g.mark(l.rec, l.rec)
+			g.mark(l.Rec, l.Rec)
 		}
-		if k.kinds.of(l.rec) != nil {
-			k.place(key, l.rec)
+		if k.kinds.of(l.Rec) != nil {
+			k.place(key, l.Rec)
 			return nil
 		}
 		delete(k.live, key)
-		if k.passed(l.rec) { // or the overdue feed will read it again
-			k.setAside(l.rec)
+		if k.passed(l.Rec) { // or the overdue feed will read it again
+			k.setAside(l.Rec)
 		}
 		return nil
 	}})
@@ -180,16 +180,16 @@ func (k *keeper) leave(l *live, counted bool) {
 // process, what ran before it has been acknowledged, apart from what was running and the last commits. So
 // after the next start that run is one of the first.
 func (k *keeper) countStart(l *live) bool {
-	err := k.ask(k.ctx, op{size: l.rec.Size(), do: func(g *group) error {
-		if k.live[l.rec.Key] != l || g.touched(l.rec.Key) != nil {
+	err := k.ask(k.ctx, op{size: l.Rec.Size(), do: func(g *group) error {
+		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
 			return errGone
 		}
-		next := *l.rec
+		next := *l.Rec
 		next.Starts++
-		g.mark(l.rec, &next)
+		g.mark(l.Rec, &next)
 		return nil
 	}})
-	if err == nil && k.kinds.of(l.rec) == nil { // it has been paused meanwhile
+	if err == nil && k.kinds.of(l.Rec) == nil { // it has been paused meanwhile
 		k.leave(l, true)
 		return false
 	}
@@ -206,15 +206,15 @@ var errGone = errors.New("durable: the task is gone")
 // conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
 // durable the task counts as running, and has no other run.
 func (k *keeper) conclude(l *live, next *task.Record, t tally) {
-	_ = k.post(op{size: l.rec.Size(), do: func(g *group) error {
-		if k.live[l.rec.Key] != l || g.touched(l.rec.Key) != nil {
+	_ = k.post(op{size: l.Rec.Size(), do: func(g *group) error {
+		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
 			return nil // it was removed, replaced or moved meanwhile
 		}
 		g.tally.add(t)
 		if t.parked > 0 {
 			g.parked = append(g.parked, next)
 		}
-		g.put(l.rec.Key, l.rec, next)
+		g.put(l.Rec.Key, l.Rec, next)
 		return nil
 	}})
 }

@@ -27,7 +27,7 @@ func (r *running) add(l *live) bool {
 	if r.of == nil {
 		r.of = make(map[string]*live)
 	}
-	r.of[l.rec.Key] = l
+	r.of[l.Rec.Key] = l
 	return true
 }
 
@@ -39,8 +39,8 @@ func (r *running) remove(l *live) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.over = true
-	if r.of[l.rec.Key] == l {
-		delete(r.of, l.rec.Key)
+	if r.of[l.Rec.Key] == l {
+		delete(r.of, l.Rec.Key)
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *running) has(rec *task.Record) bool { return r.view(rec).running }
 func (r *running) view(rec *task.Record) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.of[rec.Key]; l != nil && l.rec.Token() == rec.Token() {
+	if l := r.of[rec.Key]; l != nil && l.Rec.Token() == rec.Token() {
 		return view{rec: rec, running: true, started: l.started()}
 	}
 	return view{rec: rec}
@@ -63,7 +63,7 @@ func (r *running) list() []view {
 	defer r.mu.Unlock()
 	all := make([]view, 0, len(r.of))
 	for _, l := range r.of {
-		all = append(all, view{rec: l.rec, running: true, started: l.started()})
+		all = append(all, view{rec: l.Rec, running: true, started: l.started()})
 	}
 	return all
 }

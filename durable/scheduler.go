@@ -81,15 +81,15 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := checkKind(name); err != nil {
 		return err
 	}
-	k, err := newKind(h, opts)
+	k, err := newKind(name, h, opts)
 	if err != nil {
 		return err
 	}
 	if s.ending.Load() {
 		return stopped(ErrStopped, "Handle", name)
 	}
-	if k.limited() {
-		k.gate = newGate(name, k, s.below.queue(), &s.kinds.held)
+	if k.IsBounded() {
+		s.below.limit(k)
 	}
 	if err := s.kinds.add(name, k); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (n *node) confirm(group []*start) {
 			continue
 		}
 		asking = append(asking, s)
-		claims = append(claims, engine.Claim{Key: s.l.rec.Key, Revision: s.l.claim.revision, Starts: s.l.claim.starts})
+		claims = append(claims, engine.Claim{Key: s.l.Rec.Key, Revision: s.l.claim.revision, Starts: s.l.claim.starts})
 	}
 	if len(asking) == 0 {
 		return
@@ -73,7 +73,7 @@ func (n *node) runTask(l *live) {
 	}
 	h := n.handlings.begin(l)
 	defer n.handlings.end(h)
-	kind := n.kinds.of(l.rec)
+	kind := n.kinds.of(l.Rec)
 	switch leaves := kind == nil || n.isStopping(); {
 	case leaves && l.asked:
 		n.takeBack(l)
@@ -83,7 +83,7 @@ func (n *node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	rec := l.rec.Interrupted(l.claim.starts, &kind.policy, n.now())
+	rec := l.Rec.Interrupted(l.claim.starts, &kind.policy, n.now())
 	if rec.Due == task.Never {
 		kind.parked.Add(1)
 		n.conclude(l, rec, tally{parked: 1}, false)
@@ -100,7 +100,7 @@ func (n *node) runTask(l *live) {
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
+	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
 		n.takeBack(l)
 		return
 	}
@@ -108,12 +108,12 @@ func (n *node) runTask(l *live) {
 	if !ok {
 		return
 	}
-	kind.starts(l)
+	kind.began(l)
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
 	kind.lastStart.Store(n.cfg.age(began))
 	if l.overdue || rec.Due <= n.overdueUntil() {
-		kind.overdue.note(l.rec, began)
+		kind.overdue.note(l.Rec, began)
 	}
 	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, &h.ends), &n.cfg, func(o task.Outcome, _ time.Time) *task.Record {
 		next := rec.After(o, &kind.policy, n.now(), n.cfg.draw())
@@ -135,7 +135,7 @@ const (
 // takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
 // no attempt.
 func (n *node) takeBack(l *live) {
-	n.conclude(l, l.rec.Interrupted(l.claim.starts, &n.kinds.get(l.rec.Kind).policy, n.now()), tally{}, false)
+	n.conclude(l, l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now()), tally{}, false)
 }
 
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
@@ -158,7 +158,7 @@ func (n *node) ask(l *live) bool {
 			n.doubt = true
 			n.mu.Unlock()
 			return false
-		case s.now < l.rec.Due: // the engine's clock was set back
+		case s.now < l.Rec.Due: // the engine's clock was set back
 			n.back(l, 0)
 			return false
 		case n.own()-s.asked <= int64(freshStart):
@@ -172,7 +172,7 @@ func (n *node) ask(l *live) bool {
 func (n *node) back(l *live, least time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[l.rec.Key] == l {
+	if n.held[l.Rec.Key] == l {
 		l.overdue = false
 		l.state.Store(waits)
 		n.awaitLocked(l, least)
@@ -183,7 +183,7 @@ func (n *node) back(l *live, least time.Duration) {
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
 	leased := n.leasedLocked()
-	if leased && n.held[l.rec.Key] == l {
+	if leased && n.held[l.Rec.Key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true
 	}
@@ -197,13 +197,13 @@ func (n *node) begin(l *live) (context.Context, bool) {
 // skipsTo returns up to when the runs of the task are passed over, for its kind does not run what was due
 // before the start, or is as old as that. It returns None if they are not.
 func (n *node) skipsTo(l *live, of *kind) int64 {
-	if !l.overdue || !l.rec.Skippable() || l.claim.starts > 0 {
+	if !l.overdue || !l.Rec.Skippable() || l.claim.starts > 0 {
 		return engine.None
 	}
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.policy.PassesOver(l.rec.Due, now, l.rec.Due <= max(n.since, of.since.Load()))
+	return of.policy.PassesOver(l.Rec.Due, now, l.Rec.Due <= max(n.since, of.since.Load()))
 }
 
 func (n *node) isStopping() bool {

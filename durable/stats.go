@@ -215,9 +215,9 @@ func (s *Scheduler) Stats() Stats {
 		LongestRun: w.longest, SinceStart: w.sinceStart,
 	}
 	paused := s.kinds.pauses()
-	for _, g := range s.kinds.gated() {
-		if !paused.Has(g.name) {
-			all.Limited += g.waiting()
+	for _, k := range s.kinds.allLimited() {
+		if !paused.Has(k.name) {
+			all.Limited += k.Limiter.Waiting()
 		}
 	}
 	s.below.fill(&all) // what Len has counted, too

@@ -20,7 +20,7 @@ type backend interface {
 	inquire(ctx context.Context, q question) (runs int, err error) // about runs, everywhere
 	start() error
 	handled(kind string) // the kind has a handler from now on
-	queue() *backlog     // of the runs that are overdue
+	limit(k *kind)       // gives the kind, which is new, the limiter that it needs
 	work() workload      // of the workers, now
 
 	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is durable and true, or refused

@@ -136,7 +136,7 @@ func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	if running == nil {
 		return reply{Ran: ran}
 	}
-	return reply{Ran: ran, Running: true, Generation: running.of.rec.Generation, Seq: running.of.rec.Seq}
+	return reply{Ran: ran, Running: true, Generation: running.of.Rec.Generation, Seq: running.of.Rec.Seq}
 }
 
 func (k *keeper) inquire(ctx context.Context, q question) (runs int, err error) {

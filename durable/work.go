@@ -65,7 +65,7 @@ func (w *workload) busiest() (most KindRuns) {
 
 func (k *keeper) work() workload {
 	w := newWorkload(k.wheel, &k.handlings, &k.count, &k.cfg)
-	if due := k.backlog.oldest(); due != engine.None && w.isStuck(true) {
+	if due := oldest(k.backlog); due != engine.None && w.isStuck(true) {
 		w.waits(due, k.now())
 	}
 	return w
@@ -73,7 +73,7 @@ func (k *keeper) work() workload {
 
 func (n *node) work() workload {
 	w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg)
-	due := n.backlog.oldest()
+	due := oldest(n.backlog)
 	if !n.isStuck(&w, due != engine.None) {
 		return w
 	}
@@ -105,34 +105,6 @@ func (n *node) isStuck(w *workload, overdue bool) bool {
 	return false
 }
 
-// oldest returns when the first task was due that no limit holds back, or None if there is none.
-func (b *backlog) oldest() int64 {
-	if b.queued.Load() == 0 {
-		return engine.None
-	}
-	limited := make(map[*gate]bool)
-	for _, g := range b.kinds.gated() {
-		limited[g] = g.isFull()
-	}
-	due := int64(engine.None)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, of := range b.queue.of {
-		first, _ := of.lives.Min()
-		if b.kinds.of(first.rec) != nil && !limited[b.kinds.gate(first.rec)] && (due == engine.None || first.rec.Due < due) {
-			due = first.rec.Due
-		}
-	}
-	return due
-}
-
-// isFull reports whether a run of the kind that falls due now has to wait for the limits.
-func (g *gate) isFull() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.queue.n > 0 || g.roomLocked(time.Now()) == 0
-}
-
 const (
 	// A node whose workers are stuck looks each freeEvery for the first overdue task that no node holds. A look takes
 	// one part of the time in freeShare, or is made each freeMost.
@@ -157,7 +129,7 @@ func (n *node) keepLookout() {
 			return
 		}
 		began, due := time.Now(), int64(engine.None)
-		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, n.backlog.oldest() != engine.None) {
+		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {
 			due = n.firstFree()
 		}
 		n.free.Store(due)
@@ -175,7 +147,7 @@ func (n *node) firstFree() int64 {
 			return engine.None
 		}
 		kind := n.kinds.of(v.rec)
-		if v.node == "" && kind != nil && (kind.gate == nil || !kind.gate.isFull()) {
+		if v.node == "" && kind != nil && (kind.Limiter == nil || !kind.Limiter.IsFull()) {
 			return v.rec.Due
 		}
 	}

@@ -237,8 +237,8 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 // waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
 // has made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
-	w := completion(next, l.rec, l.claim.revision)
-	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.rec.Size()}
+	w := completion(next, l.Rec, l.claim.revision)
+	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.Rec.Size()}
 	c.done = func(r engine.Result, err error) {
 		switch {
 		case err != nil:
@@ -273,15 +273,15 @@ func (n *node) holdsLocked(rec *task.Record) bool {
 	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.Due > n.clock.earliest(n.own())+int64(lookAhead) {
 		return false
 	}
-	g := n.kinds.gate(rec)
-	return n.roomLocked() > 0 && (g == nil || g.room() > 0)
+	of := n.kinds.Limiter(rec)
+	return n.roomLocked() > 0 && (of == nil || of.Room() > 0)
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.
 func (n *node) keepUnsent(l *live, c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[l.rec.Key] == l {
+	if n.held[l.Rec.Key] == l {
 		n.unsent = append(n.unsent, c)
 	} else {
 		n.count.endsRefused.Add(1)
@@ -392,8 +392,8 @@ func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs [
 	answered := make(chan outcome, 1)
 	n.mu.Lock()
 	for i := range batch {
-		alone := len(batch) == 1 // else a gate might get more than it has room for
-		batch[i].Hold = recs[i] != nil && (alone || n.kinds.gate(recs[i]) == nil) && n.holdsLocked(recs[i])
+		alone := len(batch) == 1 // else a limiter might get more than it has room for
+		batch[i].Hold = recs[i] != nil && (alone || n.kinds.Limiter(recs[i]) == nil) && n.holdsLocked(recs[i])
 	}
 	n.mu.Unlock()
 	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+package limit
+
+import "fmt"
+
+// Waits reports whether the task is in the backlog, or waits for the limiter of its kind.
+func (b *Backlog) Waits(t *Task) bool {
+	b.mu.Lock()
+	queued := b.queue.Has(t)
+	b.mu.Unlock()
+	if l := b.Kinds.Limiter(t.Rec); l != nil && !queued {
+		l.Locked(func() { queued = l.queue.Has(t) })
+	}
+	return queued
+}
+
+// Check returns where the accounts of the backlog and the limiters disagree with the tasks that wait. It is for tests,
+// and nothing may happen meanwhile.
+func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
+	same := func(what string, counted, is int) {
+		if counted != is {
+			wrong = append(wrong, fmt.Sprintf("%s: %d are counted, and %d are there", what, counted, is))
+		}
+	}
+	for _, l := range limiters {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, size, total, bytes := 0, 0, 0, 0
+	held, heldBytes := make(map[*Limiter]int), make(map[*Limiter]int)
+	for _, t := range waiting {
+		l := b.Kinds.Limiter(t.Rec)
+		if b.queue.Has(t) && (l == nil || !l.overdue.Has(t)) {
+			n, size = n+1, size+t.Rec.Size()
+		}
+		if l != nil && l.held.Has(t) { // or it is from before the limiter
+			held[l]++
+			heldBytes[l] += t.Rec.Size()
+		}
+	}
+	same("backlog", b.n, n)
+	same("bytes of the backlog", b.size, size)
+	same("queued in the backlog", b.Len(), b.queue.Len())
+	for _, l := range limiters {
+		same("held by a limiter", l.held.Len(), held[l])
+		same("bytes of a limiter", l.bytes, heldBytes[l])
+		total, bytes = total+held[l], bytes+heldBytes[l]
+	}
+	same("held", int(b.heldTasks.Load()), total)
+	same("bytes held", int(b.heldBytes.Load()), bytes)
+	return wrong
+}

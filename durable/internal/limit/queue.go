@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package limit
+
+import (
+	"container/list"
+	"iter"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+
+	"github.com/google/btree"
+)
+
+// A Task is one that waits for its run. It is in memory once.
+type Task struct {
+	Rec *task.Record
+	Runner
+	rated bool // its start takes a token of its limiter; of its worker
+}
+
+// A Runner does the run of one task.
+type Runner interface {
+	Waits() bool        // the run has not begun, and the task was not removed, replaced or moved
+	Run() (called bool) // reports whether the handler was called
+}
+
+// before reports whether a is due before b.
+func before(a, b *Task) bool { return a.Rec.Position().Before(b.Rec.Position()) }
+
+// NewTree returns an empty tree of tasks in due order.
+func NewTree(free *btree.FreeListG[*Task]) *btree.BTreeG[*Task] {
+	return btree.NewWithFreeListG(32, before, free)
+}
+
+// NewFreeList returns what trees of tasks share.
+func NewFreeList() *btree.FreeListG[*Task] { return btree.NewFreeListG[*Task](32) }
+
+// A Queue is a queue in which groups of tasks take turns. Those of one group are in due order.
+type Queue struct {
+	by    func(*task.Record) string // the group of a task
+	of    map[string]*group         // none of them is empty
+	turns *list.List                // of the groups, in their order
+	free  *btree.FreeListG[*Task]
+	n     int
+}
+
+type group struct {
+	tasks *btree.BTreeG[*Task]
+	size  int           // about how many bytes they take
+	turn  *list.Element // in turns
+}
+
+// NewQueue returns an empty queue. Those tasks are a group for which by returns the same.
+func NewQueue(by func(*task.Record) string) Queue {
+	return Queue{by: by, of: make(map[string]*group), turns: list.New(), free: NewFreeList()}
+}
+
+// ByGroup returns the group of a task in its kind.
+func ByGroup(r *task.Record) string { return r.Group }
+
+// ByKind returns the kind of a task.
+func ByKind(r *task.Record) string { return r.Kind }
+
+// Len returns how many tasks there are.
+func (q *Queue) Len() int { return q.n }
+
+// Add puts a task in.
+func (q *Queue) Add(t *Task) {
+	name := q.by(t.Rec)
+	in := q.of[name]
+	if in == nil {
+		in = &group{tasks: NewTree(q.free)}
+		in.turn = q.turns.PushBack(in)
+		q.of[name] = in
+	}
+	old, had := in.tasks.ReplaceOrInsert(t)
+	if in.size += t.Rec.Size(); had {
+		in.size -= old.Rec.Size()
+	} else {
+		q.n++
+	}
+}
+
+// Has reports whether the task is in.
+func (q *Queue) Has(t *Task) bool {
+	in := q.of[q.by(t.Rec)]
+	if in == nil {
+		return false
+	}
+	at, _ := in.tasks.Get(t)
+	return at == t
+}
+
+// Remove takes out the task, and reports whether it was in.
+func (q *Queue) Remove(t *Task) bool {
+	if !q.Has(t) {
+		return false
+	}
+	name := q.by(t.Rec)
+	in := q.of[name]
+	in.tasks.Delete(t)
+	in.size -= t.Rec.Size()
+	if q.n--; in.tasks.Len() == 0 {
+		delete(q.of, name)
+		q.turns.Remove(in.turn)
+	}
+	return true
+}
+
+// Next returns the task that comes next, of the group whose turn it is. There is one. The caller takes it out.
+func (q *Queue) Next() *Task {
+	return q.NextOf(func(*Task) bool { return true })
+}
+
+// NextOf is Next of the groups whose first task may run. It returns nil if there is none.
+func (q *Queue) NextOf(may func(first *Task) bool) *Task {
+	for at := q.turns.Front(); at != nil; at = at.Next() {
+		if t, _ := at.Value.(*group).tasks.Min(); may(t) {
+			q.turns.MoveToBack(at)
+			return t
+		}
+	}
+	return nil
+}
+
+// Held returns how many tasks of the group there are, and about how many bytes they take.
+func (q *Queue) Held(name string) (n, size int) {
+	if in := q.of[name]; in != nil {
+		return in.tasks.Len(), in.size
+	}
+	return 0, 0
+}
+
+// Groups yields the first task of each group, and how many the group has, in any order.
+func (q *Queue) Groups() iter.Seq2[*Task, int] {
+	return func(yield func(*Task, int) bool) {
+		for _, in := range q.of {
+			if first, _ := in.tasks.Min(); !yield(first, in.tasks.Len()) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
+
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// newBacklog returns a backlog for that many overdue tasks on the workers of the wheel. Its limiters hold as many tasks as
+// that, however few may run.
+func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue, held int, wake chan<- struct{}) *limit.Backlog {
+	return limit.NewBacklog(limit.Config{
+		Kinds: kinds, Workers: workers{wheel}, Size: cfg.poolSize, Tick: cfg.tick, Rate: cfg.catchUp,
+		Queue: queue, Held: held, Wake: wake,
+	})
+}
+
+// workers are those of a wheel.
+type workers struct{ wheel *timewheel.TimeWheel }
+
+func (w workers) After(d time.Duration, work func()) limit.Timer { return w.wheel.AfterFunc(d, work) }
+
+func (w workers) Load() (running, waiting int) {
+	s := w.wheel.Stats()
+	return s.Running, s.Waiting
+}
+
+// jobOf is what the wheel runs at the due time of the task.
+func jobOf(l *live, b *limit.Backlog) timewheel.Job {
+	return func(*timewheel.Task) { b.Do(&l.Task) }
+}
+
+// oldest returns when the first overdue task was due that no limit holds back, or None if there is none.
+func oldest(b *limit.Backlog) int64 {
+	if due, ok := b.Oldest(); ok {
+		return due
+	}
+	return engine.None
+}
