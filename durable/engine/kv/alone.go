@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An alone is an Engine that has its KV for itself. The rows in the KV are those of free tasks. What else a task is, its
-// state, is in memory. The revisions are its own: a row has the one that it was written with.
+// An alone is an Engine that has its KV for itself. In the KV every task is free. Its holder and its starts, its state, are
+// in memory. The Engine counts the revisions itself: a row has the revision with which it was written.
 type alone struct {
 	base
 
@@ -27,10 +27,10 @@ type alone struct {
 	last     engine.MemberID
 	revision int64
 	bound    int64 // no process before had a revision from there on
-	broken   error // of a Commit whose effect is unknown; no call does anything after that
+	broken   error // of a Commit whose effect is unknown; every later call returns it
 }
 
-// A state is what has become of a task since its row was written. A state is replaced, and changed only by a start.
+// A state is how a task has changed since its row was written. Only a start changes a state; everything else replaces it.
 type state struct {
 	by       engine.MemberID // the member that holds it, or 0
 	revision int64
@@ -38,8 +38,8 @@ type state struct {
 	started  int64
 	row      *row // the task with the first byte of its data; nil while it is being claimed, or deleted
 
-	writing bool   // it is the state after the Commit under way, in which nothing else is done to the task
-	before  *state // and this the one before, or nil
+	writing bool   // it is the state after the Commit in progress, until whose end the task is neither claimed nor started
+	before  *state // and this is the state before that Commit, or nil
 }
 
 // A mate is a member.
@@ -123,7 +123,7 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.by == 0 && !s.writing }
 
-// of sets in the row what the state says, and reports whether it is the state of that row.
+// of sets the holder, revision and starts of the row, and reports whether the state belongs to that row.
 func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
 		if s.row != nil && s.row.Revision == r.Revision {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// present returns the tasks and the notes that the batches are about, and whether a write of them is to be held.
+// present returns the tasks and the notes of the batches, and whether any write is to be held.
 func (b *base) present(ctx context.Context, batches []engine.Batch,
 	look func(context.Context, []string) (map[string]*row, error),
 ) (tasks, notes map[string]*row, holds bool, err error) {
@@ -60,10 +60,10 @@ type plan struct {
 	tx      engine.Tx
 	rows    []int // of each write, where its row is in tx.Put, or -1
 	written []engine.Written
-	was     []*row // what each write replaces, or nil
+	was     []*row // that each write replaces; nil if there is none
 }
 
-// unmet returns the keys whose condition does not hold, and otherwise sets what the writes replace.
+// unmet returns the keys whose condition does not hold, and sets p.was.
 func (p *plan) unmet(batch engine.Batch, tasks, notes map[string]*row) (unmet []string) {
 	for _, w := range batch {
 		old := tasks[w.Key]
@@ -101,7 +101,7 @@ func rowOf(w engine.Write) string {
 	return taskRow
 }
 
-// put adds what the write puts and deletes to its plan. It returns the row that it puts, or nil.
+// put adds the rows of a write to its plan. It returns the task or note that the write puts, or nil.
 func (b *base) put(p *plan, w engine.Write, old *row, owner engine.MemberID, revision int64) (next *row) {
 	p.written = append(p.written, engine.Written{Held: owner != 0, Replaced: old != nil})
 	if w.Data == nil {
@@ -125,7 +125,7 @@ func (b *base) put(p *plan, w engine.Write, old *row, owner engine.MemberID, rev
 // ownerBytes is by how much a claim may lengthen the row of a task.
 const ownerBytes = 10
 
-// fits returns an error if the Tx, or what a claim makes of its rows, does not fit into the limits of the KV.
+// fits returns an error if the Tx exceeds the limits of the KV, or would once its tasks are claimed.
 func (b *base) fits(tx engine.Tx) error {
 	if b.limits == (engine.Limits{}) {
 		return nil

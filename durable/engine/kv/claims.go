@@ -127,7 +127,7 @@ func wanted(r engine.ClaimRequest, s *row) bool {
 		s.Due <= r.Until && (r.Fair || s.Due > r.After)
 }
 
-// claim finds tasks for a request and takes them. It continues after those that another member has taken meanwhile. take
+// claim finds tasks for a request and takes them. It continues after tasks that another member has taken meanwhile. take
 // gives the member the tasks of the keys that are free and wanted, in their order.
 func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func(keys []string) ([]engine.Stored, error),
 ) (got []engine.Stored, next string, err error) {
@@ -200,10 +200,10 @@ func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidat
 // mostGroups is how many groups a fair claim looks at.
 const mostGroups = 1000
 
-// turn returns what a fair claim finds, and the group that it has come to.
+// turn returns the keys that a fair claim finds, and the last group that it has looked at.
 func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (keys []string, next string, err error) {
 	var found []candidate
-	var groups []string // of each of what is found
+	var groups []string // of each candidate
 	next = r.Group
 	for looked, ended := 0, false; !ended && len(found) < r.Most && looked < mostGroups; looked++ {
 		if next, err = b.groupAfter(ctx, r.Kinds, next); err != nil {

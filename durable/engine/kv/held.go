@@ -27,8 +27,8 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	return got, err
 }
 
-// give gives the member those of the tasks that are still free. It marks them first, so that no Commit changes their rows
-// unseen while it reads them.
+// give gives the member the tasks that are still free. It marks them before it reads their rows: a Commit that changes a
+// row replaces the mark.
 func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) (got []engine.Stored, err error) {
 	if _, _, err := e.lockAs(ctx, r.By); err != nil || len(keys) == 0 {
 		if err == nil {
@@ -53,7 +53,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) 
 	for i, key := range keys {
 		mark := marks[i]
 		if mark == nil || e.states[key] != mark {
-			continue // somebody else was first, or has come since
+			continue // it was not free, or was written since
 		}
 		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
 			mark.row = task.brief()
@@ -190,7 +190,7 @@ func (e *alone) Reap(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// held walks over what the member holds, by key.
+// held walks over the tasks that the member holds, by key.
 func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		if _, _, err := e.lockAs(ctx, by); err != nil {

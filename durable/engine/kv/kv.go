@@ -4,8 +4,8 @@
 //
 // Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV decides. A task is
 // written, claimed, started and released only at the version of its row. A member's row is written once and deleted when
-// the member is gone, and every claim and start names its version. So a task has one holder, and what was removed starts
-// no more, whatever the clocks say.
+// the member is gone, and every claim and start names its version. So a task has one holder, and a removed task starts no
+// more runs, whatever the clocks say.
 //
 // On a KV that is an [engine.Clock], a lease runs out by that clock. On any other, each Engine watches the beats of the
 // members by its own monotonic clock. A member whose beat has kept its version for a lease and an eighth may be reaped,
@@ -34,7 +34,7 @@ func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	return newShared(kv), nil
 }
 
-// A base is what the two kinds of Engine have in common.
+// A base is the common part of the two kinds of Engine.
 type base struct {
 	kv     engine.KV
 	clock  engine.Clock // nil if the KV has none
@@ -44,7 +44,7 @@ type base struct {
 	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
 	look func(ctx context.Context, keys []string) (map[string]*row, error)
 
-	// walkHeld is a walk over what a member holds.
+	// walkHeld walks over the tasks that a member holds.
 	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
 
 	// free reports whether a task that has a free row may be free.

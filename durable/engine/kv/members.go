@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// The parts of a member. Its row is written once. The beat is written by each Renew. What is left behind is there from the
-// end of the member until nothing is held by it.
+// The parts of a member. Its body is written once. Each Renew writes the beat. The remains are there from the end of the
+// member until it holds no task.
 const (
 	bodyPart = "a"
 	beatPart = "b"
@@ -58,8 +58,8 @@ func beat(id engine.MemberID, now int64, report []byte) engine.Entry {
 	return engine.Entry{Key: partOf(id, beatPart), Value: append(varints(now), report...)}
 }
 
-// membersOf returns the members whose parts the entries are, and the ids of those that have left something behind. asked
-// is when the Engine has read all members before.
+// membersOf returns the members whose parts the entries are, and the ids of the remains. asked is when the Engine last
+// read all members before this call.
 func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 ) (members []*member, left []engine.MemberID, err error) {
 	for _, entry := range entries {
@@ -94,16 +94,17 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 	return members, left, nil
 }
 
-// A sighting is what an Engine has seen of a beat, on a KV without a clock.
+// A sighting is the last beat of a member that an Engine has seen, on a KV without a clock.
 type sighting struct {
 	version int64
 	since   time.Time // when it was read or written first
 	from    time.Time // from then on the Engine has read all members without a long gap
 }
 
-// watch returns what is left of the member's lease, and whether it may be reaped, by the sightings of its beat. If the
-// Engine has not read all members for long, the KV may have been away, and the member could not renew its lease. Then it is
-// watched for another lease. An Engine whose own members have a longer lease reads them less often.
+// watch returns the rest of the member's lease, and whether it may be reaped, by the sighting of its beat. After a long gap
+// between two readings of all members, the member is watched for another lease: the KV may have been away, so that no
+// lease could be renewed. A gap is long after half a lease of the member, or of the Engine's own members, which sets how
+// often the Engine reads.
 func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +151,7 @@ func (e *shared) member(ctx context.Context, id engine.MemberID) (*member, error
 	return members[0], nil
 }
 
-// all returns all members, with their leases at that moment, and the ids of those that have left something behind.
+// all returns all members, with their leases at that moment, and the ids of the remains.
 func (e *shared) all(ctx context.Context, at moment) (members []*member, left []engine.MemberID, err error) {
 	var entries []engine.Entry
 	for entry, err := range e.kv.Scan(ctx, memberRow, end(memberRow)) {
@@ -283,7 +284,7 @@ func (e *shared) end(ctx context.Context, m *member) (bool, error) {
 	return err == nil && done[0], err
 }
 
-// clear frees what a member that has gone has held. It gets no more: each claim checks the member's row.
+// clear frees the tasks of a member that is gone. It gets no others, because each claim checks the member's body.
 func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	prefix := heldBy(id)
 	for {
@@ -350,7 +351,7 @@ func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// held walks over what the member holds.
+// held walks over the tasks that the member holds.
 func (e *shared) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		if _, err := e.member(ctx, by); err != nil {

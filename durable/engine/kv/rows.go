@@ -13,7 +13,7 @@ import (
 
 // The layout. A row is an entry of the KV, and its key begins with one of these bytes:
 //
-//	t  task      key                          what the task is; its version is the task's revision
+//	t  task      key                          the task; the row's version is its revision
 //	s  starts    key                          confirmed starts since the task was written, once there was one
 //	f  free      kind, grouped or not, due, key
 //	g  turn      kind, group, due, key        a free task of a group
@@ -21,7 +21,7 @@ import (
 //	d  due       due, key
 //	x  failing   key
 //	n  note      name
-//	m  member    member, part                 the member, its beat, or what it left behind
+//	m  member    member, part                 the member, its beat, or its remains
 //	c  counter                                the last member, or the first revision of the next process
 //
 // In a row of f and g the value is the version of the record, if it has any data: the first byte of Data. An exclusive
@@ -39,7 +39,7 @@ const (
 	counterRow = "c"
 )
 
-// A row is a task or a note, with what only the engine knows.
+// A row is a task or a note, with the fields that only the engine knows.
 type row struct {
 	engine.Stored
 	failing bool
@@ -179,7 +179,7 @@ func end(prefix string) string {
 	return prefix[:last] + string([]byte{prefix[last] + 1})
 }
 
-// freeOf is what the free rows of a kind begin with: those of groups, or the others.
+// freeOf returns the prefix of the free rows of a kind: of its tasks with a group, or without one.
 func freeOf(kind string, grouped bool) string {
 	return freeRow + escaped(kind) + string([]byte{bit(grouped)})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A shared is an Engine that any number of processes use at the same time. All that it needs is in the KV.
+// A shared is an Engine that any number of processes use at the same time. Everything that it decides by is in the KV.
 type shared struct {
 	base
 
@@ -60,7 +60,7 @@ func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, erro
 			}
 			continue
 		}
-		if r := found[entry.Key[1:]]; r != nil { // it comes after the task
+		if r := found[entry.Key[1:]]; r != nil { // it follows the task
 			d := decoder{b: entry.Value}
 			r.starts, r.Starts, r.Started = entry.Version, int(d.varint()), d.varint()
 			if err := d.err(entry.Key); err != nil {
@@ -71,7 +71,7 @@ func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, erro
 	return found, nil
 }
 
-// Commit tries each batch until the rows that it has read are those that it meets.
+// Commit tries each batch again until no row has changed between reading and committing.
 func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, nil
 }
 
-// try commits the batches of those numbers and sets their results. It returns the numbers of those that have met other
-// rows than were read.
+// try commits the batches of those numbers and sets their results. It returns the numbers of the batches
+// whose rows have changed since they were read.
 func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
 	results []engine.Result) (again []int, err error) {
 	some := make([]engine.Batch, len(todo))

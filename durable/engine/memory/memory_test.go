@@ -70,7 +70,11 @@ func TestKV_clock_isThatOfTheBubble(t *testing.T) {
 
 // A commit that is too large has no effect, and says which limit it meets.
 func TestKV_limits(t *testing.T) {
-	large := engine.Tx{Put: []engine.Entry{{Key: "abc", Value: []byte("defg")}}, Delete: []string{"hi"}, If: []engine.Check{{Key: "j"}}}
+	large := engine.Tx{
+		If:     []engine.Check{{Key: "j"}},
+		Put:    []engine.Entry{{Key: "abc", Value: []byte("defg")}},
+		Delete: []string{"hi"},
+	}
 	for _, l := range []engine.Limits{{Value: 3}, {Operations: 2}, {Bytes: 9}} {
 		kv := memory.Limited(l)
 		_, err := kv.Commit(t.Context(), large)
