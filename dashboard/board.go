@@ -45,7 +45,7 @@ const (
 type scheduler interface {
 	Err() error
 	Stats() durable.Stats
-	Census(context.Context) (durable.Census, error)
+	Counts(context.Context) (durable.Counts, error)
 	Nodes(context.Context) ([]durable.NodeInfo, error)
 	Kinds() []durable.KindInfo
 	CatchUp(context.Context) (durable.CatchUp, error)
@@ -76,7 +76,7 @@ type board struct {
 
 	alive   recent.Of[bool]
 	stats   recent.Of[durable.Stats]
-	census  recent.Of[durable.Census]
+	census  recent.Of[durable.Counts]
 	nodes   recent.Of[[]durable.NodeInfo]
 	catchUp recent.Of[durable.CatchUp]
 	pauses  recent.Of[durable.Pauses]
@@ -125,7 +125,7 @@ func (t turn) give() { <-t }
 type reading struct {
 	health.SchedulerReading
 	stats  durable.Stats
-	census durable.Census
+	census durable.Counts
 	nodes  []durable.NodeInfo
 	kinds  []durable.KindInfo
 	pauses durable.Pauses
@@ -214,7 +214,7 @@ func (b *board) ask() reading {
 		return there, err
 	})
 	stats := b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
-	census := b.census.Ask(b.era, b.s.Census)
+	census := b.census.Ask(b.era, b.s.Counts)
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
 	waitAll(alive, stats, census, nodes, pauses)
@@ -468,12 +468,12 @@ func (b *board) state(after int64) schedulerJSON {
 		Now:       r.Time,
 		Health:    h,
 		Stats:     newTasksStatsJSON(r),
-		Census:    newCensusJSON(r.census),
+		Counts:    newCensusJSON(r.census),
 		Paused:    r.pauses.All,
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}
-	s.Read = readJSON{Census: s.Census.At, CatchUp: known(r.behind.At), Nodes: known(r.nodesAt), Kinds: r.Time, Paused: known(r.pausesAt)}
+	s.Read = readJSON{Counts: s.Counts.At, CatchUp: known(r.behind.At), Nodes: known(r.nodesAt), Kinds: r.Time, Paused: known(r.pausesAt)}
 	for _, n := range r.nodes {
 		late := slices.ContainsFunc(late, func(l health.NodeReading) bool { return l.ID == int64(n.ID) })
 		s.Nodes = append(s.Nodes, newNodeJSON(n, r.NodesOld, late))

@@ -22,7 +22,7 @@ type schedulerJSON struct {
 	Now       time.Time      `json:"now"`
 	Health    healthJSON     `json:"health"`
 	Stats     tasksStatsJSON `json:"stats"`
-	Census    censusJSON     `json:"census"`
+	Counts    censusJSON     `json:"counts"`
 	Paused    bool           `json:"paused"` // all kinds are
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
@@ -33,7 +33,7 @@ type schedulerJSON struct {
 
 // A readJSON says when the parts of the state were read. What is null was not.
 type readJSON struct {
-	Census  *time.Time `json:"census"`
+	Counts  *time.Time `json:"counts"`
 	CatchUp *time.Time `json:"catch_up"`
 	Nodes   *time.Time `json:"nodes"`
 	Kinds   time.Time  `json:"kinds"` // what the scheduler knows itself of them; their tasks are those of the census
@@ -80,7 +80,7 @@ type censusJSON struct {
 	Paused  int        `json:"paused"` // each by itself
 }
 
-func newCensusJSON(c durable.Census) censusJSON {
+func newCensusJSON(c durable.Counts) censusJSON {
 	j := censusJSON{At: known(c.At), Whole: c.Whole}
 	for _, k := range c.Kinds {
 		j.Tasks += k.Tasks

@@ -110,8 +110,8 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 			t.Errorf("after the last attempt the health is %+v", got.Health)
 		}
 		if got.Stats.Pending != 31 || got.Stats.Parked != 30 || got.Stats.Started != 70 || got.Stats.Failed != 60 || got.Stats.Workers != 1024 ||
-			got.Census.Tasks != 31 || got.Census.Parked != 30 || got.Census.Failing != 30 || !got.Census.Whole || got.Census.At == nil {
-			t.Errorf("the accounts are %+v, %+v", got.Stats, got.Census)
+			got.Counts.Tasks != 31 || got.Counts.Parked != 30 || got.Counts.Failing != 30 || !got.Counts.Whole || got.Counts.At == nil {
+			t.Errorf("the accounts are %+v, %+v", got.Stats, got.Counts)
 		}
 		if len(got.Kinds) != 2 || got.Kinds[0].Kind != "bad" || got.Kinds[0].Parked != 30 || got.Kinds[0].Here == nil {
 			t.Fatalf("the kinds are %+v", got.Kinds)
@@ -210,7 +210,7 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 
 // A kind that another node may handle is not said to have no handler: its report has no room for all of its kinds.
 func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
-	census := durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 3}}}
+	census := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
 	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a"}, {Name: "b"}}}
 	if got := unhandledKinds(r); !slices.Equal(got, []string{"mail"}) {
 		t.Errorf("kinds that no node reports: %q", got)
@@ -284,7 +284,7 @@ func TestScheduler_diskFull(t *testing.T) {
 func TestScheduler_engineAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNode("web-1"))
+		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 		var all []*durable.Scheduler
 		var pages []http.Handler
 		for i := range 2 {
-			s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()), durable.WithNode(fmt.Sprint("web-", i+1)), durable.WithPoolSize(8))
+			s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("web-", i+1)), durable.WithPoolSize(8))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -442,23 +442,23 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 type fakeScheduler struct {
 	*durable.Scheduler
 	nodes  []durable.NodeInfo
-	census func() durable.Census
+	census func() durable.Counts
 }
 
 func (f *fakeScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) { return f.nodes, nil }
 
-func (f *fakeScheduler) Census(context.Context) (durable.Census, error) {
+func (f *fakeScheduler) Counts(context.Context) (durable.Counts, error) {
 	return f.census(), nil
 }
 
 func TestBoard_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		report := durable.NodeReport{Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
+		report := durable.NodeReport{Held: 7, Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
 		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New()), nodes: []durable.NodeInfo{
-			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, Held: 7, NodeReport: report},
+			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
 			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
-		}, census: func() durable.Census {
-			return durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
+		}, census: func() durable.Counts {
+			return durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
 		}}
 		b := newBoard("tasks", f, nil)
 		time.Sleep(10 * time.Second)
@@ -522,8 +522,8 @@ func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
 		for range 20 {
 			time.Sleep(2 * time.Second)
 			began := time.Now()
-			if s, n := b.state(-1), int(f.asked.Load()); s.Census.Tasks != n || s.CatchUp.Left != n {
-				t.Errorf("after %d counts the census is %+v, and the backlog %+v", n, s.Census, s.CatchUp)
+			if s, n := b.state(-1), int(f.asked.Load()); s.Counts.Tasks != n || s.CatchUp.Left != n {
+				t.Errorf("after %d counts the census is %+v, and the backlog %+v", n, s.Counts, s.CatchUp)
 			}
 			if took := time.Since(began); took > readPatience {
 				t.Fatalf("a state took %v", took)
@@ -558,12 +558,12 @@ func (s *slowScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
 	return s.Scheduler.Nodes(ctx)
 }
 
-func (s *slowScheduler) Census(ctx context.Context) (durable.Census, error) {
+func (s *slowScheduler) Counts(ctx context.Context) (durable.Counts, error) {
 	if s.nodes.Load() == 0 {
 		s.asked.Add(1)
 	}
 	time.Sleep(time.Duration(s.counts.Load()))
-	return durable.Census{Whole: true, Kinds: []durable.KindCensus{{Kind: "ok", Tasks: int(s.asked.Load())}}}, nil
+	return durable.Counts{Whole: true, Kinds: []durable.KindCounts{{Kind: "ok", Tasks: int(s.asked.Load())}}}, nil
 }
 
 func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
@@ -584,7 +584,7 @@ func TestBoard_countsThePaused(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		listed := answer[listJSON](t, ask(h, "GET", "/api/tasks?state=paused", nil), 200).Tasks
-		if c := stateOf(t, h).Census; c.Paused != 2 || len(listed) != c.Paused {
+		if c := stateOf(t, h).Counts; c.Paused != 2 || len(listed) != c.Paused {
 			t.Errorf("the census is %+v, and the list has %d tasks", c, len(listed))
 		}
 	})
@@ -662,8 +662,8 @@ func TestScheduler_aGroupFloods(t *testing.T) {
 // A largest group is shown if tasks have groups at all. The sum of the groups that are not named counts with the others.
 func TestLargest(t *testing.T) {
 	at := time.Unix(1e9, 0)
-	one := func(group string, due int, oldest time.Time) durable.GroupCensus {
-		return durable.GroupCensus{Kind: "k", Group: group, Tasks: due, Due: due, Oldest: oldest}
+	one := func(group string, due int, oldest time.Time) durable.GroupCounts {
+		return durable.GroupCounts{Kind: "k", Group: group, Tasks: due, Due: due, Oldest: oldest}
 	}
 	sooner := at.Add(-time.Hour)
 	for name, c := range map[string]struct {
@@ -671,10 +671,10 @@ func TestLargest(t *testing.T) {
 		want   *largestJSON
 	}{
 		"none":       {durable.Groups{}, nil},
-		"no group":   {durable.Groups{Largest: []durable.GroupCensus{one("", 5, at)}}, nil},
-		"one group":  {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at)}, Cut: true}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 5, Cut: true, Oldest: at}},
-		"two groups": {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at), one("", 2, sooner)}}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 7, Oldest: at, Others: &sooner}},
-		"very many": {durable.Groups{Largest: []durable.GroupCensus{one("a", 5, at), one("b", 2, at)}, More: 7, Others: one("", 9, sooner)},
+		"no group":   {durable.Groups{Largest: []durable.GroupCounts{one("", 5, at)}}, nil},
+		"one group":  {durable.Groups{Largest: []durable.GroupCounts{one("a", 5, at)}, Cut: true}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 5, Cut: true, Oldest: at}},
+		"two groups": {durable.Groups{Largest: []durable.GroupCounts{one("a", 5, at), one("", 2, sooner)}}, &largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 7, Oldest: at, Others: &sooner}},
+		"very many": {durable.Groups{Largest: []durable.GroupCounts{one("a", 5, at), one("b", 2, at)}, More: 7, Others: one("", 9, sooner)},
 			&largestJSON{Group: "a", Exact: true, Tasks: 5, Of: 16, Oldest: at, Others: &sooner}},
 	} {
 		if got := newLargestJSON(c.groups); !reflect.DeepEqual(got, c.want) {
@@ -742,7 +742,7 @@ func (s *floodedScheduler) Groups(_ context.Context, q durable.Query) (durable.G
 	s.asked.Add(1)
 	s.last.Store(&q)
 	time.Sleep(time.Duration(s.takes.Load()))
-	return durable.Groups{Largest: []durable.GroupCensus{{Kind: q.Kind, Group: "acme", Tasks: 5, Due: 5, Oldest: time.Now()}}}, nil
+	return durable.Groups{Largest: []durable.GroupCounts{{Kind: q.Kind, Group: "acme", Tasks: 5, Due: 5, Oldest: time.Now()}}}, nil
 }
 
 // A behindScheduler has a backlog.
@@ -921,7 +921,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 				var nodes []*durable.Scheduler
 				for i := range 4 {
 					links = append(links, memengine.NewLink(engine))
-					n, err := durable.Join(t.Context(), links[i], durable.WithLogger(testkit.Quiet()), durable.WithNode(fmt.Sprint("node ", i)),
+					n, err := durable.Join(t.Context(), links[i], durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("node ", i)),
 						durable.WithLease(4*s))
 					if err != nil {
 						t.Fatal(err)
@@ -970,9 +970,9 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 						t.Errorf("3 s after %v: %+v", hang, f)
 					}
 				}
-				if state.Stats.Pending != 33 || !state.Census.Whole || time.Since(*state.Census.At) > 3*s || time.Since(*state.Read.Nodes) > 3*s ||
+				if state.Stats.Pending != 33 || !state.Counts.Whole || time.Since(*state.Counts.At) > 3*s || time.Since(*state.Read.Nodes) > 3*s ||
 					time.Since(*state.Read.CatchUp) > 3*s || time.Since(*state.Read.Paused) > 3*s {
-					t.Errorf("3 s after %v the counts are %+v, %+v, read at %+v, and it is %v", hang, state.Stats, state.Census, state.Read, time.Now())
+					t.Errorf("3 s after %v the counts are %+v, %+v, read at %+v, and it is %v", hang, state.Stats, state.Counts, state.Read, time.Now())
 				}
 				watch(10 * s)
 				if !state.Health.Well {
@@ -1141,7 +1141,7 @@ func (f *slowFind) Failures(ctx context.Context) (durable.Failures, error) {
 func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowFind{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}}
-		f.census = func() durable.Census { return durable.Census{} }
+		f.census = func() durable.Counts { return durable.Counts{} }
 		b := newBoard("tasks", f, nil)
 		tw, _ := newWheel(t, 60)
 		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}, Wheel("wheel", tw, nil)})

@@ -201,7 +201,7 @@ func TestScheduler_bulkCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		var audit []AuditEntry
-		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: s, census: func() durable.Census { return durable.Census{} }}}
+		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: s, census: func() durable.Counts { return durable.Counts{} }}}
 		b := newBoard("tasks", s, nil)
 		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}},
 			AllowControl(func(r *http.Request) error {
@@ -279,7 +279,7 @@ func (f *slowBulk) BulkStep(ctx context.Context, q durable.Query, _ durable.Acti
 func TestBoard_bulkThatTakesLong_isInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, tasks: 90}
-		f.census = func() durable.Census { return durable.Census{} }
+		f.census = func() durable.Counts { return durable.Counts{} }
 		b := newBoard("tasks", f, nil)
 		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}},
 			AllowControl(func(*http.Request) error { return nil }))
@@ -321,10 +321,10 @@ func TestHandler_overview_isReadAtOnce(t *testing.T) {
 		var sources []Source
 		for _, name := range []string{"a", "b", "c"} {
 			f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}
-			f.census = func() durable.Census {
+			f.census = func() durable.Counts {
 				asked.Add(1)
 				time.Sleep(5 * time.Second)
-				return durable.Census{}
+				return durable.Counts{}
 			}
 			sources = append(sources, Source{name: name, kind: "scheduler", open: func() shown { return newBoard(name, f, nil) }})
 		}

@@ -187,7 +187,7 @@
 //	health                 as above; a finding or a note that names one kind of tasks has it as about
 //	stats                  fields of durable.Stats, in lower case; oldest_wait, longest_run and since_start are in
 //	                       seconds; on a node, pending and parked are those of all nodes
-//	census                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
+//	counts                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked; paused, those that are by themselves
 //	paused                 whether all kinds are paused
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
@@ -208,8 +208,8 @@
 //	                       old), late, whether it has missed two renewals, held, version, kinds, waiting, running,
 //	                       workers, started; oldest_wait and since_start, in seconds; busiest, the kind with most runs
 //	                       in progress: kind, running and longest, or null
-//	read                   when each part was read, by the clock of this process, or null: census, catch_up, nodes,
-//	                       kinds, paused and groups. The tasks of the kinds are those of the census
+//	read                   when each part was read, by the clock of this process, or null: counts, catch_up, nodes,
+//	                       kinds, paused and groups. The tasks of the kinds are those of the counts
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue task is left
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first

@@ -102,9 +102,9 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 			}
 			return memengine.Fault{}
 		})
-		ask := func() (durable.Census, durable.CatchUp) {
+		ask := func() (durable.Counts, durable.CatchUp) {
 			t.Helper()
-			census, err := a.Census(ctx)
+			census, err := a.Counts(ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -126,7 +126,7 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 			a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(before.Add(hang))} })
 			for time.Since(before) < hang {
 				within, cancel := context.WithTimeout(ctx, sec)
-				if census, err := a.Census(within); err == nil && census.At.After(before) {
+				if census, err := a.Counts(within); err == nil && census.At.After(before) {
 					t.Errorf("while it hangs there is %+v", census)
 				}
 				_, _ = a.CatchUp(within)

@@ -15,7 +15,7 @@ import (
 // background meanwhile. Both only add, so it does not matter which of them comes first.
 type census struct {
 	mu    sync.Mutex // protects below
-	of    map[string]*KindCensus
+	of    map[string]*KindCounts
 	whole bool
 }
 
@@ -40,9 +40,9 @@ func (c *census) addLocked(rec *task.Record, n int) {
 	k := c.of[rec.Kind]
 	if k == nil {
 		if c.of == nil {
-			c.of = make(map[string]*KindCensus)
+			c.of = make(map[string]*KindCounts)
 		}
-		k = &KindCensus{Kind: rec.Kind}
+		k = &KindCounts{Kind: rec.Kind}
 		c.of[rec.Kind] = k
 	}
 	k.Tasks += n
@@ -66,10 +66,10 @@ func (c *census) finish() {
 }
 
 // take returns the census at that time.
-func (c *census) take(now int64) Census {
+func (c *census) take(now int64) Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kinds := make([]KindCensus, 0, len(c.of))
+	kinds := make([]KindCounts, 0, len(c.of))
 	for _, k := range c.of {
 		kinds = append(kinds, *k)
 	}
@@ -77,19 +77,19 @@ func (c *census) take(now int64) Census {
 }
 
 // newCensus returns a census of the kinds of which there are tasks.
-func newCensus(now int64, whole bool, kinds []KindCensus) Census {
+func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
 	for i := range kinds { // before all are counted, some may have been removed that are not
 		k := &kinds[i]
 		k.Tasks, k.Failing = max(k.Tasks, 0), max(k.Failing, 0)
 		k.Parked, k.Paused = max(k.Parked, 0), max(k.Paused, 0)
 	}
-	kinds = slices.DeleteFunc(kinds, func(k KindCensus) bool { return k.Tasks == 0 })
-	slices.SortFunc(kinds, func(a, b KindCensus) int { return cmp.Compare(a.Kind, b.Kind) })
-	return Census{At: time.Unix(0, now), Whole: whole, Kinds: kinds}
+	kinds = slices.DeleteFunc(kinds, func(k KindCounts) bool { return k.Tasks == 0 })
+	slices.SortFunc(kinds, func(a, b KindCounts) int { return cmp.Compare(a.Kind, b.Kind) })
+	return Counts{At: time.Unix(0, now), Whole: whole, Kinds: kinds}
 }
 
 // sum returns how many tasks there are of all kinds, and how many of them are parked.
-func (c Census) sum() (tasks, parked int) {
+func (c Counts) sum() (tasks, parked int) {
 	for _, k := range c.Kinds {
 		tasks += k.Tasks
 		parked += k.Parked

@@ -75,7 +75,7 @@ func (c *cluster) joinOver(over func(engine.Engine) engine.Engine, kind string, 
 	c.t.Helper()
 	m := &member{c: c, name: fmt.Sprint("node ", len(c.nodes)+1), link: memengine.NewLink(c.engine)}
 	s, err := durable.Join(ctx, over(m.link), append([]durable.Option{durable.WithTick(tick),
-		durable.WithLease(lease), durable.WithNode(m.name), durable.WithLogger(testkit.Quiet())}, opts...)...)
+		durable.WithLease(lease), durable.WithNodeName(m.name), durable.WithLogger(testkit.Quiet())}, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}

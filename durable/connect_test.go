@@ -181,7 +181,7 @@ func TestConnect_knowsWhatIsPaused(t *testing.T) {
 		}
 		paused := func(s *durable.Scheduler) bool {
 			t.Helper()
-			census, err := s.Census(ctx)
+			census, err := s.Counts(ctx)
 			if err != nil || len(census.Kinds) != 1 {
 				t.Fatalf("%+v, %v", census, err)
 			}

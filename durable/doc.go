@@ -150,7 +150,7 @@
 // # Time
 //
 // Due times are wall-clock times, because the next process must understand them. Within the window
-// ([WithWindow]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
+// ([WithLookAhead]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
 // back or slowed down after the task entered the window, and by no more than that.
 //
 // No task is lost when the wall clock is set. A task within the window keeps its distance from now. A task
@@ -191,36 +191,9 @@
 //   - A handler can complete its run in a transaction together with its own rows, if the engine has
 //     transactions. Then its effects there happen exactly once. [Run.Completion] is what such an engine uses.
 //   - Stats counts what this node has done, apart from Pending and Parked, which are those of the engine.
-//     These are as old as [Scheduler.Census] says.
+//     These are as old as [Scheduler.Counts] says.
 //
 // # Inside
 //
-// Scheduler has the verbs, and a backend below it that makes them durable (verb.go): a keeper over a Store, or
-// a node over an Engine. What a task is and how it changes is the same for both (package internal/task).
-//
-// The store holds every task, in due order. One goroutine, the keeper, decides every change. It takes the
-// waiting operations as one group, commits them with one sync, and only then answers them and touches the
-// wheel. Only the keeper knows how far the tasks have been read from the store, by due time (feed.go). A task
-// that has been read is in exactly one place: in the wheel, in the backlog if it is overdue (internal/limit), or
-// set aside because its kind has no handler. Look-ups go straight to the store. The loop is in keeper.go, the
-// group in group.go. [engine.Store] says what a store promises.
-//
-// A paused kind is like a kind without a handler: a keeper sets aside what falls due, and reads it again when the
-// kind is resumed; a node does not claim its tasks, and gives back those that it holds (nodepause.go). What is
-// paused is in the settings, a document that a store keeps in addition to the tasks (pausekind.go), and an engine as a
-// note. What the nodes ask each other is in notes as well (mailbox.go).
-//
-// The runs of a kind with a limit pass its limiter (internal/limit), where they are queued without a worker.
-// A limiter holds few of the tasks of its kind in memory. Each group has a share of these, beyond which a keeper
-// leaves the tasks in the store, and reads on there as they run (shares.go). A node claims the tasks of such
-// a kind by themselves, as many as the limiter has room for, and leaves the others to the engine.
-//
-// The keeper calls no handler and no logger, so both may call the scheduler and may be slow.
-//
-// A node owns nothing but its claims, the tasks that it holds by the engine's books. Its mutex protects them
-// (node.go has their states). Three goroutines work on them: one claims (claims.go), one keeps the node a
-// member (member.go), and each worker has its start confirmed (starts.go). Verbs and the ends of runs go to the
-// engine in groups (writes.go, lane.go). The node's view of the engine's clock is in clock.go. A claim in
-// memory may be out of date at any time, and nothing depends on that: a start and a write are only done at the
-// claim's revision.
+// docs/design.md of the repository has the parts, who owns what, and the way of a task through them.
 package durable

@@ -268,7 +268,7 @@ func (w *driftWalk) check(err error) {
 	wrong := durable.Drift(w.Scheduler)
 	paused, err := w.Paused(ctx)
 	w.must(err)
-	kinds, states, tasks, parked := make(map[string]durable.KindCensus), make(map[durable.State]int), 0, 0
+	kinds, states, tasks, parked := make(map[string]durable.KindCounts), make(map[durable.State]int), 0, 0
 	for i, err := range w.All(ctx) {
 		w.must(err)
 		k := kinds[i.Kind]
@@ -287,7 +287,7 @@ func (w *driftWalk) check(err error) {
 		states[i.State]++
 		tasks++
 	}
-	c, err := w.Census(ctx)
+	c, err := w.Counts(ctx)
 	w.must(err)
 	if len(c.Kinds) != len(kinds) || !c.Whole {
 		wrong = append(wrong, fmt.Sprintf("the census is %+v, want %v", c, kinds))

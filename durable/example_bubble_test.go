@@ -84,9 +84,9 @@ func testClusterInBubble(t *testing.T) {
 		ctx, engine := context.Background(), memengine.New()
 		sentBy := make(chan string, 10)
 		link := memengine.NewLink(engine) // of the first node
-		s, err := durable.Join(ctx, link, durable.WithNode("first"))
+		s, err := durable.Join(ctx, link, durable.WithNodeName("first"))
 		first := startInBubble(t, s, err, func(string) { sentBy <- "first" })
-		s, err = durable.Join(ctx, engine, durable.WithNode("second"))
+		s, err = durable.Join(ctx, engine, durable.WithNodeName("second"))
 		startInBubble(t, s, err, func(string) { sentBy <- "second" })
 		task := durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}
 		if err := first.AddTask(ctx, task); err != nil {

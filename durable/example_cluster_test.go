@@ -22,7 +22,7 @@ func ExampleJoin() {
 	ran := make(chan string)
 	var nodes []*durable.Scheduler
 	for _, name := range []string{"one", "two"} {
-		node, err := durable.Join(ctx, engine, durable.WithNode(name), durable.WithLease(time.Second))
+		node, err := durable.Join(ctx, engine, durable.WithNodeName(name), durable.WithLease(time.Second))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func ExampleRun_Completion() {
 func ExampleConnect() {
 	ctx := context.Background()
 	engine := memengine.New() // or that of package durable/postgres
-	node, err := durable.Join(ctx, engine, durable.WithNode("web-1"))
+	node, err := durable.Join(ctx, engine, durable.WithNodeName("web-1"))
 	if err != nil {
 		log.Fatal(err)
 	}

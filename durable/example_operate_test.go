@@ -114,7 +114,7 @@ func ExampleScheduler_Groups() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var first durable.GroupCensus = groups.Largest[0]
+	var first durable.GroupCounts = groups.Largest[0]
 	others := groups.Others // those that are not among the ten largest: none
 	for _, g := range groups.Largest[1:] {
 		others.Due += g.Due
@@ -130,7 +130,7 @@ func ExampleScheduler_Groups() {
 }
 
 // How many tasks of each kind there are. A scheduler counts those that it finds at its start in the background.
-func ExampleScheduler_Census() {
+func ExampleScheduler_Counts() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
@@ -145,14 +145,14 @@ func ExampleScheduler_Census() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var census durable.Census
+	var census durable.Counts
 	for ; !census.Whole; time.Sleep(time.Millisecond) {
-		if census, err = s.Census(ctx); err != nil {
+		if census, err = s.Counts(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}
 	for _, k := range census.Kinds {
-		var mail durable.KindCensus = k
+		var mail durable.KindCounts = k
 		fmt.Println(mail.Kind, mail.Tasks, mail.Paused, mail.Failing, mail.Parked)
 	}
 	// Output: mail 2 1 0 0
@@ -161,7 +161,7 @@ func ExampleScheduler_Census() {
 // The nodes of a cluster: what each holds, how long due tasks have waited for its workers, and what most of these run.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
-	s, err := durable.Join(ctx, memengine.New(), durable.WithNode("shop-1"), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.Join(ctx, memengine.New(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}

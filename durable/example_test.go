@@ -71,10 +71,10 @@ func ExampleNew() {
 	store := memstore.New()
 	s, err := durable.New(store,
 		durable.WithTick(100*time.Millisecond),
-		durable.WithWindow(10*time.Minute), // tasks that are due within it are in memory
+		durable.WithLookAhead(10*time.Minute), // tasks that are due within it are in memory
 		durable.WithPoolSize(32),
 		durable.WithCatchUp(100), // overdue tasks a second, after downtime
-		durable.WithoutFingerprints(),
+		durable.WithoutKeyFilter(),
 		durable.WithLogger(logrus.WithField("store", "orders")),
 	)
 	if err != nil {

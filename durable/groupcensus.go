@@ -16,7 +16,7 @@ const (
 	countedGroups = 10_000
 )
 
-func (g *GroupCensus) add(more GroupCensus) {
+func (g *GroupCounts) add(more GroupCounts) {
 	g.Tasks += more.Tasks
 	g.Due += more.Due
 	if !more.Oldest.IsZero() && (g.Oldest.IsZero() || more.Oldest.Before(g.Oldest)) {
@@ -28,10 +28,10 @@ func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
 	now := s.below.now()
 	over := q.stretch(now)
 	type name struct{ kind, group string }
-	groups := make(map[name]*GroupCensus)
+	groups := make(map[name]*GroupCounts)
 	further := false
 	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
-		one := GroupCensus{Tasks: 1}
+		one := GroupCounts{Tasks: 1}
 		if v.state(now) == Waiting {
 			one.Due, one.Oldest = 1, time.Unix(0, v.rec.Due)
 		}
@@ -56,7 +56,7 @@ func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
 	for _, group := range groups {
 		g.Largest = append(g.Largest, *group)
 	}
-	slices.SortFunc(g.Largest, func(a, b GroupCensus) int {
+	slices.SortFunc(g.Largest, func(a, b GroupCounts) int {
 		return cmp.Or(-cmp.Compare(a.Tasks, b.Tasks), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group))
 	})
 	for len(g.Largest) > listedGroups {

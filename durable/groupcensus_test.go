@@ -64,12 +64,12 @@ func TestGroups_ofAKindThatIsFlooded(t *testing.T) {
 		if err != nil || g.Cut || g.More != 0 || g.Others.Tasks != 0 || g.Looked != 6001 {
 			t.Errorf("the groups are %+v, %v", g, err)
 		}
-		want := []durable.GroupCensus{
+		want := []durable.GroupCounts{
 			{Kind: "mail", Group: "crowd", Tasks: 980, Due: 980, Oldest: begun.Add(sec)},
 			{Kind: "mail", Group: "", Tasks: 10, Due: 10, Oldest: begun.Add(7 * sec)},
 			{Kind: "mail", Group: "acme", Tasks: 10, Due: 10, Oldest: begun.Add(5 * sec)},
 		}
-		same := func(got, want []durable.GroupCensus) bool {
+		same := func(got, want []durable.GroupCounts) bool {
 			for i := range got {
 				if i >= len(want) || !got[i].Oldest.Equal(want[i].Oldest) {
 					return false
@@ -85,7 +85,7 @@ func TestGroups_ofAKindThatIsFlooded(t *testing.T) {
 			t.Errorf("the groups are %+v, want %+v", g.Largest, want)
 		}
 		g, err = s.Groups(ctx, durable.Query{Kind: "mail"})
-		want = []durable.GroupCensus{want[0], {Kind: "mail", Group: "later", Tasks: 50}, want[1], want[2], {Kind: "mail", Group: "runs", Tasks: 1}}
+		want = []durable.GroupCounts{want[0], {Kind: "mail", Group: "later", Tasks: 50}, want[1], want[2], {Kind: "mail", Group: "runs", Tasks: 1}}
 		if err != nil || g.Cut || !same(g.Largest, want) {
 			t.Errorf("all groups are %+v, %v, want %+v", g, err, want)
 		}

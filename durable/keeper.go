@@ -499,11 +499,11 @@ func (k *keeper) walk(_ context.Context, over stretch) iter.Seq2[view, error] {
 
 func (k *keeper) len() int { return k.store.Len() }
 
-func (k *keeper) census(context.Context) (Census, error) { return k.counts.take(k.now()), nil }
+func (k *keeper) census(context.Context) (Counts, error) { return k.counts.take(k.now()), nil }
 
 func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
-	report := k.cfg.report(k.work(), k.kinds)
-	return []NodeInfo{{Name: k.cfg.name, Self: true, Held: k.len(), NodeReport: report}}, nil
+	report := k.cfg.report(k.work(), k.kinds, k.len())
+	return []NodeInfo{{Name: k.cfg.name, Self: true, NodeReport: report}}, nil
 }
 
 func (k *keeper) era() uint64    { return 0 } // nothing is between it and its store
@@ -512,7 +512,7 @@ func (k *keeper) nodeCount() int { return 1 }
 // mayBeOverdue does not see a task that has been added just now, which is not overdue.
 func (k *keeper) mayBeOverdue() bool {
 	c := k.counts.take(k.now())
-	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCensus) bool {
+	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCounts) bool {
 		return of.Tasks > of.Parked+of.Paused && k.kinds.get(of.Kind) != nil
 	})
 }

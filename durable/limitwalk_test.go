@@ -130,7 +130,7 @@ func (w *limitWalk) join(i int) *simNode {
 	engine := slow{n.link, w.draws("answers", w.joins), new(sync.Mutex)}
 	var err error
 	n.Scheduler, err = durable.Join(ctx, engine, durable.WithTick(tick), durable.WithLease(simLease),
-		durable.WithPoolSize(4), durable.WithNode(fmt.Sprint(w.joins)), durable.WithLogger(testkit.Quiet()),
+		durable.WithPoolSize(4), durable.WithNodeName(fmt.Sprint(w.joins)), durable.WithLogger(testkit.Quiet()),
 		durable.WithDraw(locked(w.draws("retry", w.joins).Float64)))
 	if err != nil {
 		w.t.Fatal(err)

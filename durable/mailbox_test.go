@@ -41,13 +41,13 @@ func inquired(t *testing.T, faults ...memengine.Fault) {
 		defer cancel()
 		began := time.Now()
 		ran, err := asks.RemoveTaskWait(within, "a")
-		if waited := time.Since(began); !ran || err != nil || waited < 17*sec || waited > 40*sec {
+		if waited := time.Since(began); !ran || err != nil || waited < 25*sec || waited > 40*sec {
 			t.Errorf("after %v: %v, %v", waited, ran, err)
 		}
 		time.Sleep(time.Minute)
 		c.unasked()
 		cut.link.SetDown(false)
-	}, durable.WithLease(8*sec))
+	}, durable.WithLease(30*sec))
 }
 
 // An answer that was lost, or comes late, replaces no later one, and nothing of it is left.

@@ -142,9 +142,9 @@ func (n *node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count, takenOver := n.renewals, n.takenOver
+	count, takenOver, held := n.renewals, n.takenOver, len(n.held)
 	n.mu.Unlock()
-	report := n.cfg.report(n.work(), n.kinds)
+	report := n.cfg.report(n.work(), n.kinds, held)
 	report.TakenOver = takenOver
 	limited := n.kinds.shared()
 	sent := n.own()

@@ -107,7 +107,7 @@ type node struct {
 	full []string     // kinds whose overdue tasks are left to the engine; of the goroutine that claims
 	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
 
-	counts  recent.Of[Census]
+	counts  recent.Of[Counts]
 	outages atomic.Uint64 // that are over
 }
 
@@ -178,7 +178,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
 		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
 		joining: make(chan struct{}, 1),
-		held:    make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}, counts: recent.Of[Census]{Limit: countTimeout},
+		held:    make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}, counts: recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
@@ -322,9 +322,6 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 		return nil, err
 	}
 	for _, m := range members {
-		if m.Held == 0 {
-			continue
-		}
 		for stored, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Held, By: m.ID}) {
 			if errors.Is(err, engine.ErrMemberGone) {
 				break
@@ -350,25 +347,25 @@ func (n *node) unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-func (n *node) census(ctx context.Context) (Census, error) {
+func (n *node) census(ctx context.Context) (Counts, error) {
 	era := n.era()
-	counted := n.counts.Ask(era, func(ctx context.Context) (Census, error) {
+	counted := n.counts.Ask(era, func(ctx context.Context) (Counts, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(n.life, cancel)()
 		begun := time.Now() // by the clock that its age is measured by
 		kinds, err := engine.Count(ctx, n.engine)
 		if err != nil {
-			return Census{}, err
+			return Counts{}, err
 		}
 		return newCensus(begun.UnixNano(), true, byKind(kinds)), nil
 	})
 	if err := await(ctx, counted); err != nil {
-		return Census{}, err
+		return Counts{}, err
 	}
 	last := n.counts.Last(era)
 	if last.Err != nil {
-		return Census{}, n.unavailable(ctx, last.Err)
+		return Counts{}, n.unavailable(ctx, last.Err)
 	}
 	last.Value.Whole = !last.Old
 	return last.Value, nil

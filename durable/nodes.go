@@ -17,11 +17,11 @@ import (
 )
 
 // report returns what a scheduler says about itself.
-func (c *config) report(w workload, kinds *kinds) NodeReport {
+func (c *config) report(w workload, kinds *kinds, held int) NodeReport {
 	names := kinds.names()
 	slices.Sort(names)
 	return NodeReport{
-		Version: c.version, Kinds: names, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.made,
+		Version: c.version, Kinds: names, Held: held, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.made,
 		OldestWait: w.OldestWait, SinceStart: w.sinceStart, Busiest: w.busiest(),
 	}
 }
@@ -95,13 +95,18 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 		return nil, n.unavailable(ctx, err)
 	}
 	self := engine.MemberID(0)
-	if t := n.current(); t != nil {
-		self = t.id
+	n.mu.Lock()
+	held := len(n.held)
+	if n.term != nil {
+		self = n.term.id
 	}
+	n.mu.Unlock()
 	all := make([]NodeInfo, 0, len(members))
 	for _, m := range members {
-		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, Held: m.Held}
-		i.NodeReport = reportOf(m)
+		i := NodeInfo{Name: m.Name, ID: m.ID, Self: m.ID == self, Lease: m.Lease, Left: m.Left, NodeReport: reportOf(m)}
+		if i.Self {
+			i.Held = held
+		}
 		for j := range i.TakenOver { // by this process's clock
 			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.earliest(n.own()))))
 		}

@@ -89,15 +89,15 @@ func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) {
 	return f, stopped(err, "Find", "")
 }
 
-// A Census is how many tasks there are, by kind.
-type Census struct {
+// Counts are how many tasks there are, by kind.
+type Counts struct {
 	At    time.Time // when the count began, by the clock of this process; zero before the first
 	Whole bool      // false until the first count after New, or after an outage of the engine, is finished
-	Kinds []KindCensus
+	Kinds []KindCounts
 }
 
-// A KindCensus counts the tasks of a kind.
-type KindCensus struct {
+// KindCounts are those of the tasks of a kind.
+type KindCounts struct {
 	Kind    string
 	Tasks   int // all of them
 	Failing int // those of which an attempt has failed: retrying or parked
@@ -107,14 +107,14 @@ type KindCensus struct {
 	KindPaused bool // by PauseKind or PauseAll; on a node as far as it knows
 }
 
-// Census returns how many tasks there are. On a store that is kept up to date. An engine counts them. A count that
+// Counts returns how many tasks there are. On a store that is kept up to date. An engine counts them. A count that
 // took longer than 5 ms is used again for a hundred times as long, but for 15 s at most, or for ten times as long if
 // that is more. A count that takes longer than 150 ms continues in the background, and the one before it is
 // returned. If there is none, or the engine has been away since, Whole is false: then the counts are those of
 // before, or 0.
-func (s *Scheduler) Census(ctx context.Context) (Census, error) {
+func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 	if !s.reads.enter() {
-		return Census{}, stopped(ErrStopped, "Census", "")
+		return Counts{}, stopped(ErrStopped, "Counts", "")
 	}
 	defer s.reads.leave()
 	c, err := s.below.census(ctx)
@@ -150,8 +150,8 @@ func (s *Scheduler) Failures(ctx context.Context) (Failures, error) {
 	return f, stopped(err, "Failures", "")
 }
 
-// A GroupCensus counts the tasks of a group of a kind.
-type GroupCensus struct {
+// GroupCounts are those of a group of a kind.
+type GroupCounts struct {
 	Kind   string
 	Group  string    // empty for the tasks of the kind that have no group
 	Tasks  int       // all of them
@@ -161,9 +161,9 @@ type GroupCensus struct {
 
 // Groups are the groups of the tasks that a query finds.
 type Groups struct {
-	Largest []GroupCensus // the ten with most tasks, the largest first
+	Largest []GroupCounts // the ten with most tasks, the largest first
 	More    int           // how many there are besides; at least, if Cut
-	Others  GroupCensus   // the sum of those, without names
+	Others  GroupCounts   // the sum of those, without names
 	Looked  int           // how many tasks were looked at
 	Cut     bool          // the time was up, or there were more than 10,000 groups
 }
@@ -183,13 +183,13 @@ type NodeInfo struct {
 	Self  bool          // it is the node that was asked
 	Lease time.Duration // the length of its lease
 	Left  time.Duration // until its lease runs out; negative if it is late
-	Held  int           // tasks that it holds
 
 	NodeReport
 }
 
 // A NodeReport is what a node says about itself each time it renews its lease.
 type NodeReport struct {
+	Held    int       `json:"held"`           // tasks that it holds. An earlier version does not report it
 	Version string    `json:"version"`        // of this package, as the build says
 	Kinds   []string  `json:"kinds"`          // that have a handler there
 	More    bool      `json:"more,omitempty"` // there are more kinds: a report has no room for them, or they are not UTF-8
@@ -277,7 +277,7 @@ type KindCatchUp struct {
 
 // CatchUp returns how far the overdue tasks have been worked off. On a node it is about the whole engine. Tasks that
 // have no handler here, or whose kind is paused, are left out. They are counted in the background, as often as for a
-// [Scheduler.Census], and Left is less the tasks that have been started since. A node estimates what the others have
+// [Scheduler.Counts], and Left is less the tasks that have been started since. A node estimates what the others have
 // started. CatchUp waits 150 ms for a count. Before the first count is finished, CatchUp is Cut: it has the tasks that
 // were found so far, in due order, and a kind whose tasks are due later than the others may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {

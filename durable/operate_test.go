@@ -54,7 +54,7 @@ func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option)
 	t.Helper()
 	for i := range nodes {
 		s, err := durable.Join(ctx, engine, append(opts, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()),
-			durable.WithNode(fmt.Sprint("node ", i)))...)
+			durable.WithNodeName(fmt.Sprint("node ", i)))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 func (r *rig) countsAgree() (all []durable.Info) {
 	r.t.Helper()
 	synctest.Wait()
-	want := make(map[string]durable.KindCensus)
+	want := make(map[string]durable.KindCounts)
 	parked := 0
 	for i, err := range r.All(ctx) {
 		if err != nil {
@@ -288,7 +288,7 @@ func (r *rig) countsAgree() (all []durable.Info) {
 	}
 	paused, err := r.Paused(ctx)
 	r.must(err)
-	c, err := r.Census(ctx)
+	c, err := r.Counts(ctx)
 	if err != nil || !c.Whole || len(c.Kinds) != len(want) {
 		r.t.Fatalf("the census is %+v, %v, want %v", c, err, want)
 	}
@@ -362,12 +362,12 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 		count(time.Second)
 		a.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
 		began := time.Now()
-		if first, err := a.Census(ctx); err != nil || first.Whole || time.Since(began) > 200*time.Millisecond {
+		if first, err := a.Counts(ctx); err != nil || first.Whole || time.Since(began) > 200*time.Millisecond {
 			t.Errorf("the first count is %+v, %v, after %v", first, err, time.Since(began))
 		}
 		time.Sleep(2 * time.Second)
 		for range 13 {
-			c, err := a.Census(ctx)
+			c, err := a.Counts(ctx)
 			if err != nil || !c.Whole || len(c.Kinds) != 1 || a.Len() != 1 || a.Stats().Pending != 1 {
 				t.Fatalf("the census is %+v, %v", c, err)
 			}
@@ -378,7 +378,7 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 		}
 		for range 60 {
 			time.Sleep(time.Second)
-			if c, err := a.Census(ctx); err != nil || time.Since(c.At) > 18*time.Second {
+			if c, err := a.Counts(ctx); err != nil || time.Since(c.At) > 18*time.Second {
 				t.Errorf("the census is of %v ago, %v", time.Since(c.At), err)
 			}
 		}

@@ -73,13 +73,12 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithWindow sets how long before its due time a task is read into memory. The default is one minute. Only
-// tasks that are due within the window take memory. A window is at least 100 ms and two ticks long. d must be
-// positive.
-func WithWindow(d time.Duration) Option {
+// WithLookAhead sets how long before its due time a task is read into memory. The default is one minute. Only
+// tasks that are due within that time take memory. It is at least 100 ms and two ticks. d must be positive.
+func WithLookAhead(d time.Duration) Option {
 	return func(c *config) error {
 		c.window = d
-		return positive("window", d)
+		return positive("look-ahead", d)
 	}
 }
 
@@ -102,19 +101,19 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutFingerprints saves 9 to 18 bytes of memory for each task. Without its fingerprints of the keys the
+// WithoutKeyFilter saves 9 to 18 bytes of memory for each task. Without its filter of the keys the
 // scheduler has to read the disk to find out that a key is free, and adding is slower.
-func WithoutFingerprints() Option {
+func WithoutKeyFilter() Option {
 	return func(c *config) error {
 		c.prints = false
 		return nil
 	}
 }
 
-// WithNode sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
+// WithNodeName sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
 // name of the host and the number of the process. It need not be unique. It must not be empty. On a [engine.Store] it
 // is only shown.
-func WithNode(name string) Option {
+func WithNodeName(name string) Option {
 	return func(c *config) error {
 		if name == "" {
 			return errors.New("durable: name of the node is empty")

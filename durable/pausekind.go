@@ -35,7 +35,7 @@ func (p Pauses) Has(kind string) bool {
 //
 // Tasks of the kind are added, changed and removed as ever. What falls due waits, and is overdue when the kind
 // is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
-// downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCensus say that
+// downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCounts say that
 // the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
 // together must fit in [engine.MaxNote]; the error of one too many, and that of a name that no kind can have, wraps
 // ErrInvalidTask.

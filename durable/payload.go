@@ -95,7 +95,7 @@ func (k *kind) call(ctx context.Context, run Run) error {
 }
 
 // byKind returns the counts of an engine, which counts by class, by kind.
-func byKind(classes []engine.KindCount) (kinds []KindCensus) {
+func byKind(classes []engine.KindCount) (kinds []KindCounts) {
 	of := make(map[string]int)
 	for _, c := range classes {
 		kind, _, _ := strings.Cut(c.Kind, task.ClassMark)
@@ -103,7 +103,7 @@ func byKind(classes []engine.KindCount) (kinds []KindCensus) {
 		if !known {
 			i = len(kinds)
 			of[kind] = i
-			kinds = append(kinds, KindCensus{Kind: kind})
+			kinds = append(kinds, KindCounts{Kind: kind})
 		}
 		k := &kinds[i]
 		k.Tasks, k.Failing = k.Tasks+c.Tasks, k.Failing+c.Failing

@@ -48,7 +48,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...durable.Opt
 	t.Run("fingerprints", func(t *testing.T) { inOneBubble(t, test, opts...) })
 	t.Run("none", func(t *testing.T) {
 		testkit.NotForRaces(t)
-		inOneBubble(t, test, append(opts, durable.WithoutFingerprints())...)
+		inOneBubble(t, test, append(opts, durable.WithoutKeyFilter())...)
 	})
 }
 

@@ -346,7 +346,7 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown. On a node it is that of the [Census].
+// Len returns the number of tasks, or 0 after Shutdown. On a node it is that of [Scheduler.Counts].
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0

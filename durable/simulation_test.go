@@ -53,7 +53,7 @@ func TestSimulation(t *testing.T) {
 	}
 	counts := make(map[string]int)
 	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
-		l := simulate(t, seed, "")
+		l := simulate(t, seed, "", memengine.New())
 		for what, n := range l.counts {
 			counts[what] += n
 		}
@@ -89,7 +89,7 @@ func TestSimulation_findsFaults(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			seeds := uint64(*simSeeds)
 			for seed := range seeds {
-				if l := simulate(t, seed+1, fault); len(l.broken) > 0 {
+				if l := simulate(t, seed+1, fault, memengine.New()); len(l.broken) > 0 {
 					t.Logf("seed %d: %s", seed+1, l.broken[0])
 					return
 				}
@@ -114,7 +114,7 @@ const (
 type simulation struct {
 	seed   uint64
 	fault  string
-	engine *memengine.Engine
+	engine engine.Engine
 	ledger *ledger
 	nodes  [simNodes]*simNode
 	calls  sync.WaitGroup // that no node waits for
@@ -127,13 +127,13 @@ type simNode struct {
 	slow    atomic.Int64 // how long each call takes in addition
 }
 
-// simulate runs a seed with a fault built in, or none, and returns its ledger.
-func simulate(t *testing.T, seed uint64, fault string) *ledger {
+// simulate runs a seed on an empty engine, with a fault built in or none, and returns its ledger.
+func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what happens at one instant happens mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(58 * time.Second))) // a minute begins in between
-		s := &simulation{seed: seed, fault: fault, engine: memengine.New()}
+		s := &simulation{seed: seed, fault: fault, engine: on}
 		s.ledger = newLedger(flawed{s.engine, fault}, simLease, simAttempts)
 		s.ledger.bounds["bounded"] = simBound
 		s.ledger.limits["limited"], s.ledger.shared["shared"] = simLimit, simShared
@@ -174,7 +174,7 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
 	var reached engine.Engine = slow{n.link, s.draws("answers", i), new(sync.Mutex)}
 	opts := []durable.Option{durable.WithTick(tick), durable.WithLease(simLease), durable.WithPoolSize(2),
-		durable.WithNode(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
+		durable.WithNodeName(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
 		durable.WithDraw(locked(s.draws("retry", i).Float64))}
 	switch s.fault {
 	case "4 the node's own clock":
@@ -454,7 +454,11 @@ func (s *simulation) transaction(rnd *rand.Rand, key string) {
 	if err != nil {
 		panic(err)
 	}
-	tx := s.engine.Begin()
+	e, ok := s.engine.(*memengine.Engine)
+	if !ok {
+		return // the engine has no transactions
+	}
+	tx := e.Begin()
 	if _, err := tx.Write(ctx, w); err != nil {
 		panic(err)
 	}
@@ -486,9 +490,11 @@ func (s *simulation) trouble() {
 		case 3: // the engine is away
 			s.away(some(3*simLease), 0, 1, 2)
 			s.ledger.mu.Lock()
-			s.ledger.restart = time.Now()
-			if s.fault != "10 reaping after an outage" {
-				s.engine.Restart()
+			if e, ok := s.engine.(interface{ Restart() }); ok { // it can tell how long it has been up
+				s.ledger.restart = time.Now()
+				if s.fault != "10 reaping after an outage" {
+					e.Restart()
+				}
 			}
 			s.ledger.mu.Unlock()
 		}

@@ -21,7 +21,7 @@ import (
 // overdue tasks that no node holds, as they were found a second ago, or up to 15 s ago if the engine is slow. Tasks
 // that wait for a handler here, a limit or the end of a pause are left out.
 //
-// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Census] says. The other
+// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Counts] says. The other
 // numbers are the node's own, and Unhandled is 0.
 type Stats struct {
 	Pending   int // tasks, parked ones included

@@ -18,7 +18,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 	t.Run("fingerprints", func(t *testing.T) { suite.Test(t, open) })
 	t.Run("none", func(t *testing.T) {
 		testkit.NotForRaces(t)
-		suite.Test(t, open, durable.WithoutFingerprints())
+		suite.Test(t, open, durable.WithoutKeyFilter())
 	})
 }
 

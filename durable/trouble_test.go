@@ -135,7 +135,7 @@ func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
 	const waiting, more = 1<<16 + 1000, 1000
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Store: newStore()}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithWindow(sec))
+		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithLookAhead(sec))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 
 // The walk over the keys is how a store checks itself, whether or not there are fingerprints of them.
 func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
-	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutFingerprints()}} {
+	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutKeyFilter()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &failing{Store: newStore()}
@@ -537,7 +537,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 
 func TestOptions_bad_areRefused(t *testing.T) {
 	for name, o := range map[string]durable.Option{
-		"nil": nil, "tick": durable.WithTick(0), "window": durable.WithWindow(-1), "pool": durable.WithPoolSize(0),
+		"nil": nil, "tick": durable.WithTick(0), "window": durable.WithLookAhead(-1), "pool": durable.WithPoolSize(0),
 		"catch-up": durable.WithCatchUp(0), "logger": durable.WithLogger(nil),
 	} {
 		if _, err := durable.New(newStore(), o); err == nil {

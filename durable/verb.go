@@ -30,7 +30,7 @@ type backend interface {
 	getMany(ctx context.Context, keys []string) (found map[string]view, err error)
 	walk(ctx context.Context, over stretch) iter.Seq2[view, error]
 	len() int
-	census(ctx context.Context) (Census, error)
+	census(ctx context.Context) (Counts, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
 	era() uint64                       // how many outages are over: what was read before the last one is old
 	nodeCount() int                    // nodes that run tasks, this one included, as far as it knows

@@ -138,7 +138,7 @@ func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := open(durable.WithLogger(testkit.Quiet()), durable.WithNode("n"))
+				s, err := open(durable.WithLogger(testkit.Quiet()), durable.WithNodeName("n"))
 				if err != nil {
 					t.Fatal(err)
 				}

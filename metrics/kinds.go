@@ -47,7 +47,7 @@ func newKindDesc(what, help string) *prometheus.Desc {
 type kindAccounts struct {
 	runs      *durable.KindInfo
 	behind    *durable.KindCatchUp
-	tasks     *durable.KindCensus
+	tasks     *durable.KindCounts
 	unhandled *time.Duration
 	paused    bool // one of the kinds is
 }
@@ -88,7 +88,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 			of(k.Kind).add(k)
 		}
 	}
-	census, err := c.of.Census(ctx)
+	census, err := c.of.Counts(ctx)
 	if err == nil {
 		for _, k := range census.Kinds {
 			a := of(k.Kind)
@@ -97,7 +97,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 				continue
 			}
 			if a.tasks == nil {
-				a.tasks = &durable.KindCensus{}
+				a.tasks = &durable.KindCounts{}
 			}
 			a.tasks.Tasks += k.Tasks
 			a.tasks.Failing += k.Failing
@@ -178,7 +178,7 @@ const findFor = 20 * time.Millisecond
 
 // unhandled returns how long the oldest due task of each kind has waited that no node handles, and 0 for the
 // others, and for what is paused. It leaves out what is not known: all kinds while a node has not yet reported its own.
-func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCensus,
+func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)
 	if err != nil {

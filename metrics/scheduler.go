@@ -46,7 +46,7 @@ type scheduler interface {
 	Stats() durable.Stats
 	Err() error
 	Kinds() []durable.KindInfo
-	Census(ctx context.Context) (durable.Census, error)
+	Counts(ctx context.Context) (durable.Counts, error)
 	CatchUp(ctx context.Context) (durable.CatchUp, error)
 	Nodes(ctx context.Context) ([]durable.NodeInfo, error)
 	Find(ctx context.Context, q durable.Query) (durable.Found, error)

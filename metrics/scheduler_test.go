@@ -167,7 +167,7 @@ func TestSchedulerCollector_storeFailed(t *testing.T) {
 type fakeScheduler struct {
 	stats    durable.Stats
 	kinds    []durable.KindInfo
-	census   durable.Census
+	census   durable.Counts
 	catchUp  durable.CatchUp
 	counting bool // the first counts are not finished
 	nodes    []durable.NodeInfo
@@ -180,7 +180,7 @@ func (f *fakeScheduler) Stats() durable.Stats      { return f.stats }
 func (f *fakeScheduler) Err() error                { return nil }
 func (f *fakeScheduler) Kinds() []durable.KindInfo { return f.kinds }
 
-func (f *fakeScheduler) Census(ctx context.Context) (durable.Census, error) {
+func (f *fakeScheduler) Counts(ctx context.Context) (durable.Counts, error) {
 	census := f.census
 	census.Whole = !f.counting
 	return census, f.answer(ctx)
@@ -239,7 +239,7 @@ func node() *fakeScheduler {
 			{Kind: "mail", Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
 		}},
 		kinds:  []durable.KindInfo{{Kind: "mail", Running: 17, Longest: 18 * time.Second, Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16}},
-		census: durable.Census{Kinds: []durable.KindCensus{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
+		census: durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }
 
@@ -373,7 +373,7 @@ func TestSchedulerCollector_manyKinds_areOther(t *testing.T) {
 		for i := range 150 {
 			kind := fmt.Sprintf("kind %03d", i)
 			f.kinds = append(f.kinds, durable.KindInfo{Kind: kind, Started: 1})
-			f.census.Kinds = append(f.census.Kinds, durable.KindCensus{Kind: kind, Tasks: 3, Failing: 1, Parked: 1, Paused: 1})
+			f.census.Kinds = append(f.census.Kinds, durable.KindCounts{Kind: kind, Tasks: 3, Failing: 1, Parked: 1, Paused: 1})
 		}
 		f.kinds = append(f.kinds, durable.KindInfo{Kind: "last", Started: 1000})
 		for _, k := range f.kinds[90:150] {
@@ -416,7 +416,7 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 			},
 		}
 		for _, kind := range []string{"here", "there", "parked", "paused", "nowhere", "not due", "cut"} {
-			k := durable.KindCensus{Kind: kind, Tasks: 1}
+			k := durable.KindCounts{Kind: kind, Tasks: 1}
 			switch kind {
 			case "parked":
 				k.Failing, k.Parked = 1, 1

@@ -16,7 +16,7 @@ import (
 // Every test that a table of guarantees names must exist, and so must a row for every line of the contract.
 func TestGuarantees_nameTestsThatExist(t *testing.T) {
 	testkit.NotForRaces(t)
-	tests := tests(t, "../*/*_test.go", "../durable/pebble/*_test.go", "../durable/postgres/*_test.go")
+	tests := tests(t, "../*/*_test.go", "../durable/pebble/*_test.go", "../durable/postgres/*_test.go", "../durable/internal/*/*_test.go")
 	for file, lines := range map[string]string{
 		"../docs/guarantees.md": "T1 T2 T3 T4 T5 T6 T7 K1 K2 K3 K4 K5 K6 K7 K8 K9 L1 L2 L3 L4 L5 L6 S1 S2 S3 S4 S5 S6 C1 C2 C3",
 		"../durable/README.md":  "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 D11 O1 O2 O3 O4 O5 O6",

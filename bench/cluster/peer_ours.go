@@ -102,7 +102,7 @@ func (oursPeer) start(
 		run(r.Payload)
 		return nil
 	}
-	c, err := joinOurs(ctx, url, handler, durable.WithNode(name), durable.WithLease(lease))
+	c, err := joinOurs(ctx, url, handler, durable.WithNodeName(name), durable.WithLease(lease))
 	if err != nil {
 		return nil, err
 	}

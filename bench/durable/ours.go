@@ -94,11 +94,11 @@ func oursAddOne(size sizes, dir string) (map[string]float64, error) {
 
 func oursAddMany(size sizes, dir string) (map[string]float64, error) { return addMany(size, dir) }
 func bareAddMany(size sizes, dir string) (map[string]float64, error) {
-	return addMany(size, dir, durable.WithoutFingerprints())
+	return addMany(size, dir, durable.WithoutKeyFilter())
 }
 func oursAddBatch(size sizes, dir string) (map[string]float64, error) { return addBatch(size, dir) }
 func bareAddBatch(size sizes, dir string) (map[string]float64, error) {
-	return addBatch(size, dir, durable.WithoutFingerprints())
+	return addBatch(size, dir, durable.WithoutKeyFilter())
 }
 
 func addMany(size sizes, dir string, opts ...durable.Option) (map[string]float64, error) {
@@ -194,13 +194,13 @@ func oursRun(size sizes, dir string) (map[string]float64, error) {
 
 func oursOpen(size sizes, dir string) (map[string]float64, error) { return reopen(size, dir) }
 func bareOpen(size sizes, dir string) (map[string]float64, error) {
-	return reopen(size, dir, durable.WithoutFingerprints())
+	return reopen(size, dir, durable.WithoutKeyFilter())
 }
 
 // reopen measures the open of a store with far tasks, up to the first run of a new task, and the memory that
 // is used some seconds later, after a collection.
 func reopen(size sizes, dir string, opts ...durable.Option) (map[string]float64, error) {
-	s, _, err := open(dir, durable.WithoutFingerprints()) // what is read back shall not be in memory yet
+	s, _, err := open(dir, durable.WithoutKeyFilter()) // what is read back shall not be in memory yet
 	if err != nil {
 		return nil, err
 	}

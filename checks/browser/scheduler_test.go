@@ -49,7 +49,7 @@ func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) (*du
 func newNode(t *testing.T, engine engine.Engine, name string) (*durable.Scheduler, dashboard.Source) {
 	t.Helper()
 	rec := dashboard.NewAttemptRecorder()
-	s, err := durable.Join(t.Context(), engine, rec.Option(), durable.WithLogger(testkit.Quiet()), durable.WithNode(name),
+	s, err := durable.Join(t.Context(), engine, rec.Option(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName(name),
 		durable.WithLease(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestScheduler_stuckNodes(t *testing.T) {
 	engine, end := memengine.New(), make(chan struct{})
 	var pages []string
 	for _, name := range []string{"web-1", "web-2"} {
-		s, err := durable.Join(t.Context(), engine, durable.WithNode(name), durable.WithPoolSize(8), durable.WithLogger(testkit.Quiet()))
+		s, err := durable.Join(t.Context(), engine, durable.WithNodeName(name), durable.WithPoolSize(8), durable.WithLogger(testkit.Quiet()))
 		must(t, err)
 		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 		must(t, s.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil }), s.Start())

@@ -444,7 +444,7 @@ func TestAlerts_onTwoStuckNodes(t *testing.T) {
 		hangs := map[string]durable.Handler{"hang": func(context.Context, durable.Run) error { <-answer; return nil }}
 		for _, name := range []string{"orders-1", "orders-2"} {
 			s, err := durable.Join(context.Background(), engine, durable.WithLogger(testkit.Quiet()),
-				durable.WithNode(name), durable.WithPoolSize(8))
+				durable.WithNodeName(name), durable.WithPoolSize(8))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -137,7 +137,7 @@ func (s *service) open(registry *prometheus.Registry) (dashboard.Source, error) 
 	}
 	rec, attempts := dashboard.NewAttemptRecorder(), metrics.NewAttempts()
 	opts := []durable.Option{
-		durable.WithNode(s.Name), durable.WithLease(lease), durable.WithPoolSize(workers), durable.WithLogger(log),
+		durable.WithNodeName(s.Name), durable.WithLease(lease), durable.WithPoolSize(workers), durable.WithLogger(log),
 		durable.WithCatchUp(catchUp), rec.Option(), durable.WithObserver(attempts.Observe),
 	}
 	if err := s.openTasks(registry, opts); err != nil {

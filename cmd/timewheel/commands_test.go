@@ -514,7 +514,7 @@ func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()), durable.WithNode("web-1"))
+	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 	check(t, err)
 	begun, end, cancelled := make(chan bool, 1), make(chan bool), make(chan error, 1)
 	check(t, s.Handle("k", func(ctx context.Context, _ durable.Run) error {
@@ -615,8 +615,8 @@ func TestTimeZones_areInTheProgram(t *testing.T) {
 
 func TestNodes_areATable(t *testing.T) {
 	nodes := []durable.NodeInfo{
-		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond, Held: 1204,
-			NodeReport: durable.NodeReport{Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
+		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond,
+			NodeReport: durable.NodeReport{Held: 1204, Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
 				Workers: 8, Started: now.Add(-26 * time.Hour), OldestWait: 41500 * time.Millisecond, SinceStart: 38 * time.Second,
 				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}}},
 		{Name: "web\n2", ID: 8, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
@@ -651,7 +651,7 @@ func TestRunning_sinceWhenAndWhere(t *testing.T) {
 func TestStats_ofABacklog(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, now: func() time.Time { return now }}
-	p.writeStats(durable.Census{Kinds: []durable.KindCensus{
+	p.writeStats(durable.Counts{Kinds: []durable.KindCounts{
 		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
 	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"})
 	golden(t, "stats-backlog.golden", out.String())
@@ -662,11 +662,11 @@ func TestStats_ofGroups(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, err: &out, now: func() time.Time { return now }}
 	g := durable.Groups{
-		Largest: []durable.GroupCensus{
+		Largest: []durable.GroupCounts{
 			{Kind: "mail", Group: "acme", Tasks: 10_000, Due: 9_800, Oldest: now.Add(-3 * time.Minute)},
 			{Kind: "mail", Tasks: 41, Due: 1, Oldest: now.Add(-12 * time.Second)}, {Kind: "s\nms", Group: "-\xff", Tasks: 2},
 		},
-		More: 1234, Others: durable.GroupCensus{Tasks: 2345, Due: 2, Oldest: now.Add(-time.Second)},
+		More: 1234, Others: durable.GroupCounts{Tasks: 2345, Due: 2, Oldest: now.Add(-time.Second)},
 	}
 	check(t, p.writeGroups(g, false))
 	check(t, p.writeGroups(durable.Groups{}, false))

@@ -186,7 +186,7 @@ func TestImport_ofManyLines_addsThemInBatches(t *testing.T) {
 // writeLine writes a task as an export would.
 func writeLine(t *testing.T, to io.Writer, key, payload string) error {
 	store := memstore.New()
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithoutFingerprints())
+	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithoutKeyFilter())
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 }
 
 // without returns the kinds of tasks that no node handles, as far as there are nodes and all say what they handle.
-func (h handling) without(c durable.Census) (kinds []string) {
+func (h handling) without(c durable.Counts) (kinds []string) {
 	for _, k := range c.Kinds {
 		if h.nodes > 0 && !h.more && !slices.Contains(h.kinds, k.Kind) {
 			kinds = append(kinds, k.Kind)
@@ -119,10 +119,10 @@ func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error)
 }
 
 // wholeCensus waits until all tasks of a store have been counted.
-func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, error) {
+func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, error) {
 	const every = 20 * time.Millisecond
 	for {
-		census, err := s.Census(ctx)
+		census, err := s.Counts(ctx)
 		if err != nil || census.Whole {
 			return census, err
 		}
@@ -134,13 +134,13 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Census, err
 	}
 }
 
-func (p *program) writeStats(c durable.Census, late overdue, paused durable.Pauses, unhandled []string) {
+func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string) {
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
 		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
 	}}
-	all := durable.KindCensus{}
-	add := func(kind string, k durable.KindCensus) {
+	all := durable.KindCounts{}
+	add := func(kind string, k durable.KindCounts) {
 		t.add(kind, number(k.Tasks), number(k.Failing), number(k.Parked), number(k.Paused))
 	}
 	for _, k := range c.Kinds {
@@ -192,7 +192,7 @@ type overdueJSON struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Census, late overdue, paused durable.Pauses, unhandled []string) statsJSON {
+func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string) statsJSON {
 	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}, Pauses: newPausesJSON(paused)}
 	for _, k := range c.Kinds {
 		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
@@ -239,7 +239,7 @@ type groupSumJSON struct {
 
 func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 	if asJSON {
-		sum := func(g durable.GroupCensus) groupSumJSON { return groupSumJSON{g.Tasks, g.Due, utc(g.Oldest)} }
+		sum := func(g durable.GroupCounts) groupSumJSON { return groupSumJSON{g.Tasks, g.Due, utc(g.Oldest)} }
 		j := groupsJSON{Groups: []groupCountJSON{}, More: g.More, Others: sum(g.Others), Cut: g.Cut}
 		for _, one := range g.Largest {
 			j.Groups = append(j.Groups, groupCountJSON{text(one.Kind), text(one.Group), sum(one)})
@@ -254,7 +254,7 @@ func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 		{title: "KIND", least: 8}, {title: "GROUP", least: 12}, {title: "TASKS", right: true}, {title: "DUE", right: true},
 		{title: "OLDEST DUE"},
 	}}
-	add := func(kind, group string, g durable.GroupCensus) {
+	add := func(kind, group string, g durable.GroupCounts) {
 		t.add(kind, group, number(g.Tasks), number(g.Due), p.when(g.Oldest))
 	}
 	for _, one := range g.Largest {
@@ -367,7 +367,6 @@ type nodeJSON struct {
 	ID    engine.MemberID `json:"id"`
 	Lease seconds         `json:"lease"`
 	Left  seconds         `json:"left"` // of the lease; negative if it is late
-	Held  int             `json:"held"`
 
 	durable.NodeReport
 	OldestWait seconds   `json:"oldest_wait"` // as it was when the lease was renewed
@@ -383,7 +382,7 @@ type runsJSON struct {
 
 func newNodeJSON(n durable.NodeInfo) nodeJSON {
 	j := nodeJSON{
-		Name: n.Name, ID: n.ID, Lease: seconds(n.Lease), Left: seconds(n.Left), Held: n.Held, NodeReport: n.NodeReport,
+		Name: n.Name, ID: n.ID, Lease: seconds(n.Lease), Left: seconds(n.Left), NodeReport: n.NodeReport,
 		OldestWait: seconds(n.OldestWait), SinceStart: seconds(n.SinceStart),
 	}
 	if b := n.Busiest; b.Running > 0 {

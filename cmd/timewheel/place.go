@@ -113,7 +113,7 @@ func (l *place) with(
 	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // the verbs return what it has to say
-	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutFingerprints()}
+	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutKeyFilter()}
 	use := func(ctx context.Context, s *durable.Scheduler) error {
 		err := do(ctx, s)
 		if broken := s.Shutdown(context.WithoutCancel(ctx)); err == nil || !errors.Is(err, durable.ErrBroken) {

@@ -9,7 +9,7 @@ const toList = (values) => to({ list: "tasks", ...values });
 // ---- the state
 
 const tasksNumbers = [
-  { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.census, state.now) || "tasks" }, // of all nodes, as they were counted
+  { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.counts, state.now) || "tasks" }, // of all nodes, as they were counted
   { name: "Waiting", field: "waiting", alarm: "overloaded", mine: (s) => s.oldest_wait >= 1, about: waitingText },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
@@ -102,11 +102,11 @@ function forgetScheduler() {
 const states = [
   { name: "All", list: {}, count: (s) => s.stats.pending },
   { name: "Scheduled", list: { state: "scheduled" } },
-  { name: "Retrying", list: { state: "retrying" }, count: (s) => s.census.at ? Math.max(s.census.failing - s.census.parked, 0) : null },
+  { name: "Retrying", list: { state: "retrying" }, count: (s) => s.counts.at ? Math.max(s.counts.failing - s.counts.parked, 0) : null },
   { name: "Waiting", list: { state: "waiting" } }, // for a worker, a handler or an earlier task; nothing counts them all
   { name: "Running", list: { state: "running" }, count: (s) => s.nodes.length > 1 ? null : s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
-  { name: "Paused", list: { state: "paused" }, count: (s) => s.census.at ? s.census.paused : null }, // not those of a paused kind
+  { name: "Paused", list: { state: "paused" }, count: (s) => s.counts.at ? s.counts.paused : null }, // not those of a paused kind
   { name: "Repeating", list: { repeating: "true" } },
 ];
 
@@ -127,7 +127,7 @@ function showStates(state) {
     write(s.value, n === null ? "›" : compact(n));
     s.link.classList.toggle("alarm", state.health.findings.some((f) => f.kind === s.alarm));
   }
-  const { at, whole } = state.census;
+  const { at, whole } = state.counts;
   write($("counted"), !at ? "being counted" : [ageText("counted", at, state.now), whole ? "" : "still being counted"].filter(Boolean).join(", "));
 }
 
@@ -135,7 +135,7 @@ function showStates(state) {
 
 function showKinds(state) {
   const ofOne = state.kinds.length > 0 && state.nodes.length > 1 ? "attempts are those of this node" : "";
-  write($("kinds-all"), [ofOne, ageText("tasks counted", state.read.census, state.now)].filter(Boolean).join(", "));
+  write($("kinds-all"), [ofOne, ageText("tasks counted", state.read.counts, state.now)].filter(Boolean).join(", "));
   $("pause-all").hidden = !page.control;
   label($("pause-all"), state.paused ? "Resume all kinds" : "Pause all kinds");
   const body = $("kinds");
@@ -308,7 +308,7 @@ const readings = { read: -Infinity, took: 0, failing: -1, reading: false };
 // failuresChanged reads the failures again if other tasks fail now, but not often: it is a look at all of them, which
 // takes up to 150 ms. The answer is used for 300 times as long as it took, and 15 s at least.
 function failuresChanged() {
-  const { failing } = page.tasks.census, old = performance.now() - readings.read;
+  const { failing } = page.tasks.counts, old = performance.now() - readings.read;
   if (failing !== readings.failing && old > Math.max(15000, 300 * readings.took)) readFailures();
 }
 
@@ -317,7 +317,7 @@ async function readFailures() {
   const scheduler = page.scheduler;
   readings.reading = true;
   readings.read = performance.now();
-  readings.failing = page.tasks ? page.tasks.census.failing : -1;
+  readings.failing = page.tasks ? page.tasks.counts.failing : -1;
   try {
     const answer = await ask("api/failures?" + query({ scheduler }));
     if (scheduler === page.scheduler) showFailures(answer);

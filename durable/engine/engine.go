@@ -112,7 +112,6 @@ type Engine interface {
 	// back.
 	//
 	// A Renew by 0 prolongs nothing. It only returns the members and the time, needs no member and writes nothing.
-	// Its answer alone has Membership.Held.
 	Renew(ctx context.Context, by MemberID, report []byte) (members []Membership, now int64, err error)
 
 	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
@@ -260,7 +259,6 @@ type Membership struct {
 	Name   string
 	Lease  time.Duration // its length
 	Left   time.Duration // until it runs out, by the engine's clock; negative if it has
-	Held   int           // tasks that the member holds; only of a Renew by 0
 	Report []byte        // the greatest of its Renews
 }
 

@@ -367,13 +367,9 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		}
 	}
 	for id, m := range e.members {
-		is := engine.Membership{
+		members = append(members, engine.Membership{
 			ID: id, Name: m.name, Lease: m.lease, Left: time.Duration(m.until - now), Report: slices.Clone(m.report),
-		}
-		if by == 0 {
-			is.Held = len(m.claims)
-		}
-		members = append(members, is)
+		})
 	}
 	return members, now, nil
 }

@@ -68,7 +68,7 @@ func child(dir string) {
 	}
 	store, err := pebble.Open(dir)
 	must(err)
-	s, err := durable.New(store, durable.WithTick(time.Millisecond), durable.WithWindow(500*time.Millisecond),
+	s, err := durable.New(store, durable.WithTick(time.Millisecond), durable.WithLookAhead(500*time.Millisecond),
 		durable.WithLogger(testkit.Quiet()))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)

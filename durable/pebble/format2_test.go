@@ -128,7 +128,7 @@ func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[s
 	t.Helper()
 	tokens := map[string]durable.Token{}
 	states := map[durable.State][]string{}
-	counts := map[string]durable.KindCensus{}
+	counts := map[string]durable.KindCounts{}
 	for sort, want := range sorts {
 		for i := range 3 {
 			key := fmt.Sprint(sort, i)
@@ -162,13 +162,13 @@ func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[s
 			counts[want.Kind] = c
 		}
 	}
-	census, err := s.Census(ctx) // what fails is found when all keys have been walked over
+	census, err := s.Counts(ctx) // what fails is found when all keys have been walked over
 	deadline := time.Now().Add(time.Minute)
 	for err == nil && !census.Whole && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
-		census, err = s.Census(ctx)
+		census, err = s.Counts(ctx)
 	}
-	got := map[string]durable.KindCensus{}
+	got := map[string]durable.KindCounts{}
 	for _, c := range census.Kinds {
 		got[c.Kind] = c
 	}

@@ -50,7 +50,7 @@ func BenchmarkQuestions(b *testing.B) {
 	}
 	began := time.Now()
 	for {
-		c, err := s.Census(b.Context())
+		c, err := s.Counts(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

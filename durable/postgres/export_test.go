@@ -179,7 +179,7 @@ func (e *Engine) BeVersion1() {
 	e.swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
 	e.swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
 	e.swap(&e.sql.renew, ", report = greatest(report, $2) WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
-	e.swap(&e.sql.members, "m.report", "NULL::bytea")
+	e.swap(&e.sql.members, "report FROM", "NULL::bytea FROM")
 	e.swap(&e.sql.updateTx, ", failing = NULL", "")
 }
 

@@ -45,9 +45,9 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		b.Queue(e.sql.renew, int64(by), report).QueryRow(scanNow)
 		b.Queue("COMMIT")
 	}
-	b.Queue(e.sql.members, by == 0).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
 		members, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
-			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Held, &m.Report)
+			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Report)
 			m.Left -= time.Duration(now) // the row has the time at which the lease runs out
 			return m, err
 		})

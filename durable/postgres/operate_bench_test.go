@@ -49,7 +49,7 @@ func BenchmarkQuestions(b *testing.B) {
 	}
 	began := time.Now()
 	for {
-		c, err := s.Census(b.Context())
+		c, err := s.Counts(b.Context())
 		check(b, err)
 		if c.Whole {
 			break

@@ -25,7 +25,7 @@ func TestOperate(t *testing.T) {
 			suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) (all []*durable.Scheduler) {
 				for i := range nodes {
 					s, err := durable.Join(t.Context(), e, append(opts, durable.WithLogger(testkit.Quiet()),
-						durable.WithNode(fmt.Sprint("node ", i)))...)
+						durable.WithNodeName(fmt.Sprint("node ", i)))...)
 					check(t, err)
 					all = append(all, s)
 				}

@@ -95,7 +95,7 @@ func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	by := map[string]int{}    // runs of each node
 	join := func(name string, e *postgres.Engine) *durable.Scheduler {
 		t.Helper()
-		s, err := durable.Join(t.Context(), e, durable.WithNode(name), durable.WithPoolSize(8),
+		s, err := durable.Join(t.Context(), e, durable.WithNodeName(name), durable.WithPoolSize(8),
 			durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		for kind, fail := range map[string]error{"work": nil, "fails": errors.New("as it is to")} {
@@ -223,9 +223,9 @@ func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	}
 }
 
-func censusOf(t *testing.T, s *durable.Scheduler) []durable.KindCensus {
+func censusOf(t *testing.T, s *durable.Scheduler) []durable.KindCounts {
 	t.Helper()
-	c, err := s.Census(t.Context())
+	c, err := s.Counts(t.Context())
 	check(t, err)
 	return c.Kinds
 }

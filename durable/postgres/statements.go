@@ -209,9 +209,7 @@ UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2) WH
 RETURNING until - lease`),
 
 		members: sql(`
-SELECT m.id, m.name, m.lease, m.until,
-	CASE WHEN $1 THEN (SELECT count(*) FROM $schema.task t WHERE t.owner = m.id) ELSE 0 END, m.report
-FROM $schema.member m WHERE NOT m.gone`),
+SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone`),
 
 		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
 

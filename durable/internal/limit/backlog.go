@@ -391,8 +391,8 @@ func (b *Backlog) roomOf(kind *Kind) int {
 // reserve is how many workers such kinds leave free. One worker alone cannot be left free.
 func (b *Backlog) reserve() int { return min(max(1, b.Size/8), b.Size-1) }
 
-// IsShut reports whether no overdue task of a kind that is not known to be quick can have a worker, if that number of
-// workers is running.
+// IsShut reports whether no overdue task of a kind that is not known to be quick can have a worker, if that many are
+// running.
 func (b *Backlog) IsShut(kind *Kind, running int) bool {
 	return b.roomOf(kind) == 0 || running >= b.Size-b.reserve()
 }

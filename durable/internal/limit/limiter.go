@@ -47,7 +47,7 @@ type Window interface {
 	Has(t *Task) bool
 	Len() int
 	Lacks(group string) bool      // more of the group is to be read at once
-	Excess(most, bytes int) *Task // takes out a task that is too many, or returns nil; bytes is about what the tasks take
+	Excess(most, bytes int) *Task // takes out a task that is too many, or returns nil; the tasks take about that many bytes
 }
 
 const (

@@ -118,7 +118,7 @@ func (o *operated) fill() {
 		return count[durable.Running] == tasks && count[durable.Parked] == tasks && count[durable.Retrying] == tasks
 	})
 	o.until("all are counted", func() bool {
-		c, err := o.next().Census(context.Background())
+		c, err := o.next().Counts(context.Background())
 		return err == nil && c.Whole && len(c.Kinds) == 4
 	})
 }
@@ -171,9 +171,9 @@ func (o *operated) states() {
 			o.t.Errorf("%s runs on the node %q of %v", i.Key, i.Node, names)
 		}
 	}
-	c, err := o.next().Census(context.Background())
+	c, err := o.next().Counts(context.Background())
 	o.check(err)
-	want := []durable.KindCensus{
+	want := []durable.KindCounts{
 		{Kind: "later", Tasks: tasks}, {Kind: "parks", Tasks: tasks, Failing: tasks, Parked: tasks},
 		{Kind: "retries", Tasks: tasks, Failing: tasks}, {Kind: "runs", Tasks: tasks},
 	}
@@ -324,11 +324,11 @@ func (o *operated) groups() {
 			of := [2]string{i.Kind, i.Group}
 			if _, ok := at[of]; !ok {
 				at[of] = len(want.Largest)
-				want.Largest = append(want.Largest, durable.GroupCensus{Kind: i.Kind, Group: i.Group})
+				want.Largest = append(want.Largest, durable.GroupCounts{Kind: i.Kind, Group: i.Group})
 			}
 			want.Largest[at[of]].Tasks++
 		}
-		slices.SortFunc(want.Largest, func(a, b durable.GroupCensus) int {
+		slices.SortFunc(want.Largest, func(a, b durable.GroupCounts) int {
 			return cmp.Or(b.Tasks-a.Tasks, strings.Compare(a.Kind, b.Kind), strings.Compare(a.Group, b.Group))
 		})
 		for len(want.Largest) > 10 {

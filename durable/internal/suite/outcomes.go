@@ -306,7 +306,7 @@ func newerPayload(t *testing.T, r *rig) {
 	if calls := r.ran(10 * time.Second); len(calls) != 1 || calls[0].Key != "own" {
 		t.Errorf("the handlers were called: %v", calls)
 	}
-	census, err := r.on().Census(ctx)
+	census, err := r.on().Counts(ctx)
 	if err != nil || len(census.Kinds) != 1 || census.Kinds[0].Kind != "k" || census.Kinds[0].Tasks != 2 {
 		t.Errorf("%+v, %v", census, err)
 	}

@@ -21,10 +21,10 @@ func (r *rig) paused(key string) {
 }
 
 // counts fails the test unless the census is that of one kind.
-func (r *rig) counts(want durable.KindCensus) {
+func (r *rig) counts(want durable.KindCounts) {
 	r.t.Helper()
 	want.Kind = "k"
-	if c, err := r.on().Census(ctx); err != nil || len(c.Kinds) != 1 || c.Kinds[0] != want {
+	if c, err := r.on().Counts(ctx); err != nil || len(c.Kinds) != 1 || c.Kinds[0] != want {
 		r.t.Errorf("the census is %+v, %v, want %+v", c, err, want)
 	}
 }
@@ -45,7 +45,7 @@ func pauses(t *testing.T, r *rig) {
 		r.paused(key)
 	}
 	r.add(durable.Task{Key: "never", Kind: "k", Delay: math.MaxInt64}) // it is due at the end of time
-	r.counts(durable.KindCensus{Tasks: 4, Paused: 3})
+	r.counts(durable.KindCounts{Tasks: 4, Paused: 3})
 	if calls := r.ran(5 * time.Second); len(calls) != 0 {
 		t.Errorf("while all are paused: %v", calls)
 	}
@@ -108,12 +108,12 @@ func pausedVerbs(t *testing.T, r *rig) {
 	}
 	r.must(r.on().Pause(ctx, "a")) // it is parked
 	r.paused("a")
-	r.counts(durable.KindCensus{Tasks: 1, Paused: 1})
+	r.counts(durable.KindCounts{Tasks: 1, Paused: 1})
 	if f, err := r.on().Failures(ctx); err != nil || len(f.Groups) != 0 {
 		t.Errorf("what is paused fails: %+v, %v", f, err)
 	}
 	r.must(r.on().Resume(ctx, "a"))
-	r.counts(durable.KindCensus{Tasks: 1, Failing: 1, Parked: 1})
+	r.counts(durable.KindCounts{Tasks: 1, Failing: 1, Parked: 1})
 	if f, err := r.on().Failures(ctx); err != nil || len(f.Groups) != 1 {
 		t.Errorf("what is parked fails: %+v, %v", f, err)
 	}

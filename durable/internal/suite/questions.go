@@ -80,7 +80,7 @@ func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 		{"failure-none", find(durable.Query{Failure: "no such failure"})},
 		{"parked-prefix", find(durable.Query{State: durable.Parked, Prefix: "r"})},
 		{"census", func() (string, error) {
-			c, err := s.Census(ctx)
+			c, err := s.Counts(ctx)
 			return fmt.Sprintf("%d kinds, whole %v", len(c.Kinds), c.Whole), err
 		}},
 		{"failures", func() (string, error) {

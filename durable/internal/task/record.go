@@ -71,12 +71,12 @@ type Failure struct {
 // mostFailed is how many failed attempts a record keeps.
 const mostFailed = 5
 
-// The first byte of a record's data is its version: FieldsVersion is the last one. A record without an optional field
-// (fields.go) is written as version 1, which has none. A field that is added after a release needs a further version, so that nodes of
+// The first byte of a record's data is its version. A record without an optional field (fields.go) is written
+// as version 1, which has none. A field that is added after a release needs a further version, so that nodes of
 // that release leave the tasks with the field to others, and no more than those.
 const (
 	recordVersion = 1
-	FieldsVersion = 2
+	FieldsVersion = 2 // the last one
 )
 
 // Position returns where the record is in the order of due time and key.

@@ -11,8 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// What becomes of a task is decided here: each transition is a function of the record and the time, and changes
-// nothing.
+// Each transition is a function of the record and its arguments. It returns another record, and changes nothing.
 
 // An Outcome is how an attempt of a run has ended. The zero value is a success.
 type Outcome struct {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// present returns the tasks and the notes of the batches, and whether any write is to be held.
+func (b *base) present(ctx context.Context, batches []engine.Batch,
+	look func(context.Context, []string) (map[string]*row, error),
+) (tasks, notes map[string]*row, holds bool, err error) {
+	var keys, names []string
+	for _, batch := range batches {
+		for _, w := range batch {
+			if w.Note {
+				names = append(names, w.Key)
+			} else {
+				keys = append(keys, w.Key)
+			}
+			holds = holds || w.Hold
+		}
+	}
+	if len(names) > 0 {
+		if notes, err = b.readNotes(ctx, names); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	if len(keys) > 0 {
+		tasks, err = look(ctx, keys)
+	}
+	return tasks, notes, holds, err
+}
+
+// readNotes returns the notes of the names.
+func (b *base) readNotes(ctx context.Context, names []string) (map[string]*row, error) {
+	rows := make([]string, len(names))
+	for i, name := range names {
+		rows[i] = noteRow + name
+	}
+	entries, err := b.kv.Get(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]*row, len(entries))
+	for _, entry := range entries {
+		if found[entry.Key[1:]], err = decode(entry); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// A plan is a batch whose conditions hold.
+type plan struct {
+	number  int // of the batch
+	tx      engine.Tx
+	rows    []int // of each write, where its row is in tx.Put, or -1
+	written []engine.Written
+	was     []*row // that each write replaces; nil if there is none
+}
+
+// unmet returns the keys whose condition does not hold, and sets p.was.
+func (p *plan) unmet(batch engine.Batch, tasks, notes map[string]*row) (unmet []string) {
+	for _, w := range batch {
+		old := tasks[w.Key]
+		if w.Note {
+			old = notes[w.Key]
+		}
+		p.was = append(p.was, old)
+		if !holds(w, old) {
+			unmet = append(unmet, w.Key)
+		}
+	}
+	return unmet
+}
+
+// holds reports whether the condition of the write holds if the key has that task or note, or none.
+func holds(w engine.Write, r *row) bool {
+	switch w.If {
+	case engine.IfAbsent:
+		return r == nil
+	case engine.IfPresent:
+		return r != nil
+	case engine.IfUnchanged:
+		return r != nil && r.Revision == w.Revision
+	case engine.IfUnstarted:
+		return r != nil && r.Revision == w.Revision && r.Starts == 0
+	}
+	return true
+}
+
+// rowOf returns the prefix of the row that the write is for.
+func rowOf(w engine.Write) string {
+	if w.Note {
+		return noteRow
+	}
+	return taskRow
+}
+
+// put adds the rows of a write to its plan. It returns the task or note that the write puts, or nil.
+func (b *base) put(p *plan, w engine.Write, old *row, owner engine.MemberID, revision int64) (next *row) {
+	p.written = append(p.written, engine.Written{Held: owner != 0, Replaced: old != nil})
+	if w.Data == nil {
+		p.rows = append(p.rows, -1)
+		p.tx.Delete = append(p.tx.Delete, rowOf(w)+w.Key)
+		if !w.Note {
+			b.change(&p.tx, old, nil)
+		}
+		return nil
+	}
+	next = &row{Stored: engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}, failing: w.Failing}
+	next.Owner, next.Revision = owner, revision
+	p.rows = append(p.rows, len(p.tx.Put))
+	p.tx.Put = append(p.tx.Put, engine.Entry{Key: rowOf(w) + w.Key, Value: next.encode()})
+	if !w.Note {
+		b.change(&p.tx, old, next)
+	}
+	return next
+}
+
+// ownerBytes is by how much a claim may lengthen the row of a task.
+const ownerBytes = 10
+
+// fits returns an error if the Tx exceeds the limits of the KV, or would once its tasks are claimed.
+func (b *base) fits(tx engine.Tx) error {
+	if b.limits == (engine.Limits{}) {
+		return nil
+	}
+	size, n := 0, len(tx.If)+len(tx.Put)+len(tx.Delete)
+	for _, put := range tx.Put {
+		if l := b.limits.Value; l > 0 && len(put.Value)+ownerBytes > l {
+			return fmt.Errorf("%w: record of key %q of %d bytes; %d are allowed", engine.ErrTooLarge, put.Key[1:],
+				len(put.Value), l-ownerBytes)
+		}
+		size += len(put.Key) + len(put.Value)
+	}
+	for _, key := range tx.Delete {
+		size += len(key)
+	}
+	for _, check := range tx.If {
+		size += len(check.Key)
+	}
+	if l := b.limits.Operations; l > 0 && n > l {
+		return fmt.Errorf("%w: batch of %d operations; %d are allowed", engine.ErrTooLarge, n, l)
+	}
+	if l := b.limits.Bytes; l > 0 && size > l {
+		return fmt.Errorf("%w: batch of %d bytes; %d are allowed", engine.ErrTooLarge, size, l)
+	}
+	return nil
+}

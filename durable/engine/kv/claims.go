@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"context"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// A candidate is a task that a row of f or g shows.
+type candidate struct {
+	due     int64
+	key     string
+	version int // of the record, or -1 if it has no data
+}
+
+func (c candidate) before(d candidate) bool { return c.due < d.due || c.due == d.due && c.key < d.key }
+
+// A source is a scan of rows in due order.
+type source struct {
+	at   candidate // the present one
+	next func() (engine.Entry, error, bool)
+	stop func()
+	skip int // bytes of the key before the due time
+}
+
+// A merge walks over several scans in due order. It is used up when its error is not nil.
+type merge struct {
+	sources []*source
+	err     error
+}
+
+// add adds a scan of rows whose keys have that many bytes before the due time.
+func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
+	s := &source{skip: skip}
+	s.next, s.stop = iter.Pull2(scan)
+	if m.advance(s) {
+		m.sources = append(m.sources, s)
+	}
+}
+
+// advance reports whether the source has another candidate.
+func (m *merge) advance(s *source) bool {
+	e, err, ok := s.next()
+	if !ok || err != nil {
+		if err != nil {
+			m.err = err
+		}
+		s.stop()
+		return false
+	}
+	s.at.due, s.at.key = number(e.Key[s.skip:])
+	s.at.version = -1
+	if len(e.Value) > 0 {
+		s.at.version = int(e.Value[0])
+	}
+	return true
+}
+
+// next returns the earliest candidate, and false at the end.
+func (m *merge) next() (c candidate, ok bool) {
+	if len(m.sources) == 0 || m.err != nil {
+		return c, false
+	}
+	first := 0
+	for i, s := range m.sources {
+		if s.at.before(m.sources[first].at) {
+			first = i
+		}
+	}
+	s := m.sources[first]
+	c = s.at
+	if !m.advance(s) {
+		m.sources = slices.Delete(m.sources, first, first+1)
+	}
+	return c, m.err == nil
+}
+
+func (m *merge) stop() {
+	for _, s := range m.sources {
+		s.stop()
+	}
+}
+
+// mergeKinds walks over the rows of f of all kinds as if they were rows of d. from is a due time and a key.
+func (b *base) mergeKinds(ctx context.Context, from string, until int64) iter.Seq2[engine.Entry, error] {
+	return func(yield func(engine.Entry, error) bool) {
+		m := &merge{}
+		defer m.stop()
+		for at := freeRow; m.err == nil; { // the next kind
+			prefix := ""
+			for e, err := range b.kv.Scan(ctx, at, end(freeRow)) {
+				m.err = err
+				prefix = e.Key
+				break
+			}
+			if prefix == "" {
+				break
+			}
+			kind, _ := unescaped(prefix[1:])
+			for _, grouped := range []bool{false, true} {
+				prefix = freeOf(kind, grouped)
+				_, to := between(prefix, engine.None, until)
+				m.add(b.kv.Scan(ctx, prefix+from, to), len(prefix))
+			}
+			at = end(prefix)
+		}
+		for c, ok := m.next(); ok; c, ok = m.next() {
+			if !yield(engine.Entry{Key: dueRow + ordered(c.due) + c.key}, nil) {
+				return
+			}
+		}
+		if m.err != nil {
+			yield(engine.Entry{}, m.err)
+		}
+	}
+}
+
+// wanted reports whether the request is for the task.
+func wanted(r engine.ClaimRequest, s *row) bool {
+	return s.Owner == 0 && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable) &&
+		s.Due <= r.Until && (r.Fair || s.Due > r.After)
+}
+
+// claim finds tasks for a request and takes them. It continues after tasks that another member has taken meanwhile. take
+// gives the member the tasks of the keys that are free and wanted, in their order.
+func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func(keys []string) ([]engine.Stored, error),
+) (got []engine.Stored, next string, err error) {
+	if r.Fair {
+		keys, next, err := b.turn(ctx, r)
+		if err != nil {
+			return nil, r.Group, err
+		}
+		got, err = take(keys)
+		return got, next, err
+	}
+	for after := (engine.Position{Due: r.After, Key: ""}); len(got) < r.Most; {
+		found, err := b.earliest(ctx, r, after, r.Most-len(got))
+		if err != nil {
+			return got, "", unsure(len(got) > 0, err)
+		}
+		some, err := take(keysOf(found))
+		if err != nil {
+			return got, "", unsure(len(got) > 0, err)
+		}
+		got = append(got, some...)
+		if len(found) == 0 || len(found) < r.Most-len(got)+len(some) {
+			break
+		}
+		last := found[len(found)-1]
+		after = engine.Position{Due: last.due, Key: last.key}
+	}
+	return got, "", nil
+}
+
+func keysOf(found []candidate) (keys []string) {
+	for _, c := range found {
+		keys = append(keys, c.key)
+	}
+	return keys
+}
+
+// earliest returns the first candidates after the position, at most that many.
+func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
+) (found []candidate, err error) {
+	m := &merge{}
+	defer m.stop()
+	for _, kind := range r.Kinds {
+		for _, grouped := range []bool{false, true} {
+			prefix := freeOf(kind, grouped)
+			from, to := between(prefix, after.Due, r.Until)
+			if after.Key != "" {
+				from = prefix + ordered(after.Due) + after.Key + "\x00"
+			}
+			m.add(b.kv.Scan(ctx, from, to), len(prefix))
+		}
+	}
+	return b.some(r, m, most)
+}
+
+// some returns the next candidates of a merge that the request is for, at most that many.
+func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidate, err error) {
+	for len(found) < most {
+		c, ok := m.next()
+		if !ok {
+			return found, m.err
+		}
+		if c.version <= int(r.Readable) && b.free(c.key) {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// mostGroups is how many groups a fair claim looks at.
+const mostGroups = 1000
+
+// turn returns the keys that a fair claim finds, and the last group that it has looked at.
+func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (keys []string, next string, err error) {
+	var found []candidate
+	var groups []string // of each candidate
+	next = r.Group
+	for looked, ended := 0, false; !ended && len(found) < r.Most && looked < mostGroups; looked++ {
+		if next, err = b.groupAfter(ctx, r.Kinds, next); err != nil {
+			return nil, "", err
+		}
+		first, err := b.firstOf(ctx, r, next, 1)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, c := range first {
+			found, groups = append(found, c), append(groups, next)
+		}
+		ended = next == ""
+	}
+	if r.Group != "" || next != "" || len(found) == 0 {
+		return keysOf(found), next, nil
+	}
+	each := max(r.Most/len(found), 1)
+	found = found[:0]
+	for _, group := range groups {
+		more, err := b.firstOf(ctx, r, group, each)
+		if err != nil {
+			return nil, "", err
+		}
+		found = append(found, more...)
+	}
+	return keysOf(found), "", nil
+}
+
+// groupAfter returns the next group of which a task of the kinds is free, or that of the tasks without one, which is
+// empty.
+func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (next string, err error) {
+	for _, kind := range kinds {
+		prefix := turnRow + escaped(kind)
+		for e, err := range b.kv.Scan(ctx, end(turnsOf(kind, group)), end(prefix)) {
+			if err != nil {
+				return "", err
+			}
+			if found, _ := unescaped(strings.TrimPrefix(e.Key, prefix)); next == "" || found < next {
+				next = found
+			}
+			break
+		}
+	}
+	return next, nil
+}
+
+// firstOf returns the first candidates of the group, at most that many.
+func (b *base) firstOf(ctx context.Context, r engine.ClaimRequest, group string, most int) ([]candidate, error) {
+	m := &merge{}
+	defer m.stop()
+	for _, kind := range r.Kinds {
+		prefix := freeOf(kind, false)
+		if group != "" {
+			prefix = turnsOf(kind, group)
+		}
+		from, to := between(prefix, math.MinInt64, r.Until)
+		m.add(b.kv.Scan(ctx, from, to), len(prefix))
+	}
+	return b.some(r, m, most)
+}

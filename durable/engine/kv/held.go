@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Claims, err error) {
+	m, at, err := e.lockAs(ctx, r.By)
+	if err != nil {
+		return got, err
+	}
+	leased := at.now < m.until
+	e.mu.Unlock()
+	got.Now, got.Next = at.now, r.Group
+	if leased && r.Most > 0 {
+		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, keys) })
+	}
+	return got, err
+}
+
+// give gives the member the tasks that are still free. It marks them before it reads their rows: a Commit that changes a
+// row replaces the mark.
+func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) (got []engine.Stored, err error) {
+	if _, _, err := e.lockAs(ctx, r.By); err != nil || len(keys) == 0 {
+		if err == nil {
+			e.mu.Unlock()
+		}
+		return nil, err
+	}
+	before, marks := make([]*state, len(keys)), make([]*state, len(keys))
+	for i, key := range keys {
+		if s := e.states[key]; s.free() {
+			next := state{by: r.By, revision: e.next()}
+			if s != nil {
+				next.starts, next.started = s.starts, s.started
+			}
+			before[i], marks[i], e.states[key] = s, &next, &next
+		}
+	}
+	e.mu.Unlock()
+	rows, err := e.rows(ctx, keys)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, key := range keys {
+		mark := marks[i]
+		if mark == nil || e.states[key] != mark {
+			continue // it was not free, or was written since
+		}
+		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
+			mark.row = task.brief()
+			if mark.of(task); mark.by == r.By { // it has not left since
+				got = append(got, task.Stored)
+			}
+		} else if before[i] != nil {
+			e.states[key] = before[i]
+		} else {
+			delete(e.states, key)
+		}
+	}
+	return got, err
+}
+
+// holds returns the state of the claim, or nil if the member does not hold it at that revision.
+func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
+	if s := e.states[c.Key]; s != nil && s.by == by && s.revision == c.Revision && !s.writing {
+		return s
+	}
+	return nil
+}
+
+func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+) (held []bool, now int64, err error) {
+	m, at, err := e.lockAs(ctx, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	held = make([]bool, len(claims))
+	for i, c := range claims {
+		if s := e.holds(by, c); s != nil && at.now < m.until {
+			s.starts, s.started = c.Starts+1, at.now
+			held[i] = true
+		}
+	}
+	return held, at.now, nil
+}
+
+func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
+	if _, _, err := e.lockAs(ctx, by); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	for _, c := range claims {
+		if s := e.holds(by, c); s != nil && s.starts == c.Starts {
+			e.release(c.Key, s)
+		}
+	}
+	return nil
+}
+
+// release makes the task free.
+func (e *alone) release(key string, s *state) {
+	if s.writing || s.row == nil { // Commit or give settles it
+		s.by = 0
+		return
+	}
+	next := *s
+	next.by, next.revision = 0, e.next()
+	e.states[key] = &next
+}
+
+func (e *alone) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
+	at, err := e.lock(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer e.mu.Unlock()
+	e.last++
+	e.members[e.last] = &mate{name: name, lease: lease, until: at.now + int64(lease)}
+	return e.last, at.now, nil
+}
+
+func (e *alone) Renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, err error) {
+	if err := valid.Report(report); err != nil {
+		return nil, 0, err
+	}
+	at, err := e.lock(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.mu.Unlock()
+	if by != 0 {
+		m := e.members[by]
+		if m == nil {
+			return nil, 0, gone(by)
+		}
+		m.until = at.now + int64(m.lease)
+		if bytes.Compare(report, m.report) > 0 {
+			m.report = bytes.Clone(report)
+		}
+	}
+	for id, m := range e.members {
+		members = append(members, engine.Membership{ID: id, Name: m.name, Lease: m.lease,
+			Left: time.Duration(m.until - at.now), Report: bytes.Clone(m.report)})
+	}
+	return members, at.now, nil
+}
+
+func (e *alone) Leave(ctx context.Context, id engine.MemberID) error {
+	if _, err := e.lock(ctx); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	e.end(id)
+	return nil
+}
+
+// end ends the member, if it is one.
+func (e *alone) end(id engine.MemberID) {
+	delete(e.members, id)
+	for key, s := range e.states {
+		if s.by == id {
+			e.release(key, s)
+		}
+	}
+}
+
+func (e *alone) Reap(ctx context.Context) (names []string, err error) {
+	at, err := e.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer e.mu.Unlock()
+	for id, m := range e.members {
+		if at.now >= m.until && at.now-at.up > int64(m.lease) {
+			e.end(id)
+			names = append(names, m.name)
+		}
+	}
+	return names, nil
+}
+
+// held walks over the tasks that the member holds, by key.
+func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		if _, _, err := e.lockAs(ctx, by); err != nil {
+			yield(engine.Stored{}, err)
+			return
+		}
+		rows := make([]string, 0, len(e.states))
+		for key, s := range e.states {
+			if s.by == by {
+				rows = append(rows, taskRow+key)
+			}
+		}
+		e.mu.Unlock()
+		slices.Sort(rows)
+		e.walk(ctx, func(yield func(engine.Entry, error) bool) {
+			for _, row := range rows {
+				if !yield(engine.Entry{Key: row}, nil) {
+					return
+				}
+			}
+		}, func(_ string, r *row) bool { return r.Owner == by })(yield)
+	}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+
+// Package kv makes an [engine.Engine] of any [engine.KV].
+//
+// Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV decides. A task is
+// written, claimed, started and released only at the version of its row. A member's row is written once and deleted when
+// the member is gone, and every claim and start names its version. So a task has one holder, and a removed task starts no
+// more runs, whatever the clocks say.
+//
+// On a KV that is an [engine.Clock], a lease runs out by that clock. On any other, each Engine watches the beats of the
+// members by its own monotonic clock. A member whose beat has kept its version for a lease and an eighth may be reaped,
+// at that version. Due times are by the clock of the process.
+//
+// On a KV that is an [engine.Exclusive], members, claims and starts are in memory. A claim writes nothing, a start is a
+// look-up, and a Commit of any number of batches is one Commit of the KV. They end with the process: the next one finds
+// all tasks free.
+package kv
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time.
+func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
+	if _, ok := kv.(engine.Exclusive); ok {
+		return newAlone(ctx, kv)
+	}
+	return newShared(kv), nil
+}
+
+// A base is the common part of the two kinds of Engine.
+type base struct {
+	kv     engine.KV
+	clock  engine.Clock // nil if the KV has none
+	limits engine.Limits
+	alone  bool
+
+	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
+	look func(ctx context.Context, keys []string) (map[string]*row, error)
+
+	// walkHeld walks over the tasks that a member holds.
+	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
+
+	// free reports whether a task that has a free row may be free.
+	free func(key string) bool
+}
+
+func newBase(kv engine.KV) base {
+	clock, _ := kv.(engine.Clock)
+	return base{kv: kv, clock: clock, limits: kv.Limits()}
+}
+
+// A moment is the time of a call.
+type moment struct {
+	now int64     // by the engine's clock
+	up  int64     // since when the engine has been up, or 0
+	own time.Time // by the monotonic clock of the process
+}
+
+func (b *base) moment(ctx context.Context) (m moment, err error) {
+	m.own = time.Now()
+	if b.clock == nil {
+		m.now = m.own.UnixNano()
+		return m, nil
+	}
+	m.now, m.up, err = b.clock.Now(ctx)
+	return m, err
+}
+
+// Get is that of engine.Engine, and so are the other methods of its names.
+func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
+	rows, err := b.look(ctx, keys)
+	for _, r := range rows {
+		found = append(found, r.Stored)
+	}
+	return found, err
+}
+
+func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	switch over.Order {
+	case engine.ByDue:
+		from := ordered(over.After.Due) + over.After.Key + "\x00"
+		is := func(at string, r *row) bool { return at == ordered(r.Due)+r.Key }
+		if b.alone {
+			return b.walk(ctx, b.mergeKinds(ctx, from, over.Until), is)
+		}
+		_, to := between(dueRow, engine.None, over.Until)
+		return b.walk(ctx, b.kv.Scan(ctx, dueRow+from, to), is)
+	case engine.ByKey:
+		return b.walk(ctx, b.kv.Scan(ctx, taskRow+over.From, end(taskRow)), func(string, *row) bool { return true })
+	case engine.Failing:
+		is := func(_ string, r *row) bool { return r.failing }
+		return b.walk(ctx, b.kv.Scan(ctx, failingRow+over.From, end(failingRow)), is)
+	case engine.Held:
+		return b.walkHeld(ctx, over.By)
+	case engine.Notes:
+		return b.walkNotes(ctx, over.From)
+	}
+	return failing(fmt.Errorf("kv: unknown order %d", over.Order))
+}
+
+// failing is a walk that fails.
+func failing(err error) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) { yield(engine.Stored{}, err) }
+}
+
+// page is how many tasks are read at once.
+const page = 128
+
+// walk yields the tasks of index rows, unless is reports that the row no longer speaks of the task. It is called with the
+// key of the row without its first byte.
+func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], is func(string, *row) bool,
+) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		var rows, keys []string
+		flush := func() bool {
+			tasks, err := b.look(ctx, keys)
+			if err != nil {
+				yield(engine.Stored{}, err)
+				return false
+			}
+			for i, key := range keys {
+				if r := tasks[key]; r != nil && is(rows[i][1:], r) && !yield(r.Stored, nil) {
+					return false
+				}
+			}
+			rows, keys = rows[:0], keys[:0]
+			return true
+		}
+		for e, err := range index {
+			if err != nil {
+				yield(engine.Stored{}, err)
+				return
+			}
+			rows, keys = append(rows, e.Key), append(keys, keyOf(e.Key))
+			if len(keys) == page && !flush() {
+				return
+			}
+		}
+		flush()
+	}
+}
+
+// keyOf returns the key of the task of a row.
+func keyOf(row string) string {
+	switch row[:1] {
+	case dueRow:
+		return row[9:]
+	case heldRow:
+		return row[10:]
+	}
+	return row[1:]
+}
+
+func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		for e, err := range b.kv.Scan(ctx, noteRow+from, end(noteRow)) {
+			r := &row{}
+			if err == nil {
+				r, err = decode(e)
+			}
+			if err != nil {
+				yield(engine.Stored{}, err)
+				return
+			}
+			if !yield(r.Stored, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Count makes each Engine an [engine.Counter]. It reads each task once.
+func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
+	of := make(map[string]*engine.KindCount)
+	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {
+		r := &row{}
+		if err == nil {
+			r, err = decode(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		k := of[r.Kind]
+		if k == nil {
+			k = &engine.KindCount{Kind: r.Kind}
+			of[r.Kind] = k
+		}
+		k.Tasks++
+		switch {
+		case r.Due == math.MaxInt64-1:
+			k.Paused++
+			continue
+		case r.Due == math.MaxInt64:
+			k.Parked++
+		}
+		if r.failing {
+			k.Failing++
+		}
+	}
+	for _, k := range of {
+		kinds = append(kinds, *k)
+	}
+	return kinds, nil
+}

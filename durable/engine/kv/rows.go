@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// The layout. A row is an entry of the KV, and its key begins with one of these bytes:
+//
+//	t  task      key                          the task; the row's version is its revision
+//	s  starts    key                          confirmed starts since the task was written, once there was one
+//	f  free      kind, grouped or not, due, key
+//	g  turn      kind, group, due, key        a free task of a group
+//	h  held      member, key
+//	d  due       due, key
+//	x  failing   key
+//	n  note      name
+//	m  member    member, part                 the member, its beat, or its remains
+//	c  counter                                the last member, or the first revision of the next process
+//
+// In a row of f and g the value is the version of the record, if it has any data: the first byte of Data. An exclusive
+// engine has rows of f and g for all tasks, and no rows of s, h, d and m.
+const (
+	taskRow    = "t"
+	startsRow  = "s"
+	freeRow    = "f"
+	turnRow    = "g"
+	heldRow    = "h"
+	dueRow     = "d"
+	failingRow = "x"
+	noteRow    = "n"
+	memberRow  = "m"
+	counterRow = "c"
+)
+
+// A row is a task or a note, with the fields that only the engine knows.
+type row struct {
+	engine.Stored
+	failing bool
+	starts  int64 // version of the row of starts, or 0
+}
+
+// format is the first byte of the value of a task and of a note.
+const format = 1
+
+// encode returns the value of a task or a note. The revision is that of an exclusive engine.
+func (r *row) encode() []byte {
+	b := make([]byte, 0, 32+len(r.Kind)+len(r.Group)+len(r.Data))
+	b = append(b, format, bit(r.failing))
+	b = binary.AppendVarint(b, r.Due)
+	b = binary.AppendVarint(b, int64(r.Owner))
+	b = binary.AppendVarint(b, r.Revision)
+	b = appendString(b, r.Kind)
+	b = appendString(b, r.Group)
+	return append(b, r.Data...)
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// decode returns the task or the note of an entry.
+func decode(e engine.Entry) (*row, error) {
+	d := decoder{b: e.Value}
+	if f := d.byte(); f != format && !d.bad {
+		return nil, fmt.Errorf("%w: row of key %q has the format %d", engine.ErrVersion, e.Key[1:], f)
+	}
+	r := &row{}
+	r.Key = e.Key[1:]
+	r.failing = d.byte() == 1
+	r.Due, r.Owner = d.varint(), engine.MemberID(d.varint())
+	if r.Revision = d.varint(); r.Revision == 0 {
+		r.Revision = e.Version
+	}
+	r.Kind, r.Group = d.string(), d.string()
+	r.Data = d.b
+	return r, d.err(e.Key)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// A decoder reads a value. What is not there reads as zero, and makes it bad.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) byte() (c byte) {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	c, d.b = d.b[0], d.b[1:]
+	return c
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	l, n := binary.Uvarint(d.b)
+	if n <= 0 || l > uint64(len(d.b)-n) {
+		d.bad = true
+		return ""
+	}
+	s := string(d.b[n : n+int(l)])
+	d.b = d.b[n+int(l):]
+	return s
+}
+
+func (d *decoder) err(key string) error {
+	if d.bad {
+		return fmt.Errorf("%w: malformed row of key %q", engine.ErrCorrupt, key)
+	}
+	return nil
+}
+
+// varints returns a value of numbers.
+func varints(n ...int64) (b []byte) {
+	for _, v := range n {
+		b = binary.AppendVarint(b, v)
+	}
+	return b
+}
+
+// escaped returns s so that escaped strings have the order of the strings, and none is the beginning of another.
+func escaped(s string) string { return strings.ReplaceAll(s, "\x00", "\x00\xff") + "\x00\x01" }
+
+// unescaped returns the string with which the key begins, and the rest.
+func unescaped(key string) (s, rest string) {
+	for i := 0; i+1 < len(key); i++ {
+		if key[i] != 0 {
+			continue
+		}
+		if key[i+1] == 1 {
+			return strings.ReplaceAll(key[:i], "\x00\xff", "\x00"), key[i+2:]
+		}
+		i++
+	}
+	return key, ""
+}
+
+// ordered returns a number as bytes in its order.
+func ordered(n int64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(n)^1<<63)
+	return string(b[:])
+}
+
+// number returns the number with which the bytes begin, and the rest.
+func number(s string) (n int64, rest string) {
+	if len(s) < 8 {
+		return 0, ""
+	}
+	return int64(binary.BigEndian.Uint64([]byte(s[:8])) ^ 1<<63), s[8:]
+}
+
+// end returns the first key after all that begin with the prefix, whose last byte is not 0xff.
+func end(prefix string) string {
+	last := len(prefix) - 1
+	return prefix[:last] + string([]byte{prefix[last] + 1})
+}
+
+// freeOf returns the prefix of the free rows of a kind: of its tasks with a group, or without one.
+func freeOf(kind string, grouped bool) string {
+	return freeRow + escaped(kind) + string([]byte{bit(grouped)})
+}
+
+func turnsOf(kind, group string) string { return turnRow + escaped(kind) + escaped(group) }
+
+func heldBy(id engine.MemberID) string { return heldRow + ordered(int64(id)) + "/" }
+
+// between returns the keys of the rows with the prefix that are due after the first time and not after the second.
+func between(prefix string, after, until int64) (from, to string) {
+	if after == math.MaxInt64 {
+		return prefix, prefix
+	}
+	from, to = prefix+ordered(after+1), end(prefix)
+	if until < math.MaxInt64 {
+		to = prefix + ordered(until+1)
+	}
+	return from, to
+}
+
+// index returns the other rows of a task.
+func (b *base) index(r *row) []engine.Entry {
+	rows := make([]engine.Entry, 0, 4)
+	if !b.alone {
+		rows = append(rows, engine.Entry{Key: rowAt(dueRow, r)})
+	}
+	if r.failing {
+		rows = append(rows, engine.Entry{Key: failingRow + r.Key})
+	}
+	if r.Owner != 0 {
+		return append(rows, engine.Entry{Key: heldBy(r.Owner) + r.Key})
+	}
+	var version []byte
+	if len(r.Data) > 0 {
+		version = r.Data[:1]
+	}
+	rows = append(rows, engine.Entry{Key: rowAt(freeOf(r.Kind, r.Group != ""), r), Value: version})
+	if r.Group != "" {
+		rows = append(rows, engine.Entry{Key: rowAt(turnsOf(r.Kind, r.Group), r), Value: version})
+	}
+	return rows
+}
+
+// rowAt returns the prefix with the due time and the key of the task.
+func rowAt(prefix string, r *row) string {
+	b := make([]byte, 0, len(prefix)+8+len(r.Key))
+	b = append(b, prefix...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Due)^1<<63)
+	return string(append(b, r.Key...))
+}
+
+// change adds to the Tx the index rows that differ between the states of a task, either of which may be nil.
+func (b *base) change(tx *engine.Tx, from, to *row) {
+	var was, is []engine.Entry
+	if from != nil {
+		was = b.index(from)
+	}
+	if to != nil {
+		is = b.index(to)
+	}
+	for _, row := range was {
+		if find(is, row.Key) == nil {
+			tx.Delete = append(tx.Delete, row.Key)
+		}
+	}
+	for _, row := range is {
+		if same := find(was, row.Key); same == nil || string(same.Value) != string(row.Value) {
+			tx.Put = append(tx.Put, row)
+		}
+	}
+}
+
+func find(rows []engine.Entry, key string) *engine.Entry {
+	for i := range rows {
+		if rows[i].Key == key {
+			return &rows[i]
+		}
+	}
+	return nil
+}

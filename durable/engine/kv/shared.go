@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/valid"
+)
+
+// A shared is an Engine that any number of processes use at the same time. Everything that it decides by is in the KV.
+type shared struct {
+	base
+
+	mu      sync.Mutex // protects below
+	beats   map[engine.MemberID]sighting
+	asked   time.Time     // when all members were read last
+	longest time.Duration // lease of a member that has joined here
+}
+
+func newShared(kv engine.KV) *shared {
+	e := &shared{base: newBase(kv), beats: make(map[engine.MemberID]sighting)}
+	e.look, e.walkHeld = e.read, e.held
+	e.free = func(string) bool { return true }
+	return e
+}
+
+// unsure makes an error one of a call that has had an effect, if it has.
+func unsure(effect bool, err error) error {
+	if effect && errors.Is(err, engine.ErrNotDone) {
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// read returns the tasks of the keys.
+func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, error) {
+	found := make(map[string]*row, len(keys))
+	var rows []string
+	for _, key := range keys {
+		if _, ok := found[key]; !ok {
+			found[key] = nil
+			rows = append(rows, taskRow+key, startsRow+key)
+		}
+	}
+	entries, err := e.kv.Get(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	clear(found)
+	for _, entry := range entries {
+		if entry.Key[:1] == taskRow {
+			if found[entry.Key[1:]], err = decode(entry); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if r := found[entry.Key[1:]]; r != nil { // it follows the task
+			d := decoder{b: entry.Value}
+			r.starts, r.Starts, r.Started = entry.Version, int(d.varint()), d.varint()
+			if err := d.err(entry.Key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// Commit tries each batch again until no row has changed between reading and committing.
+func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if err := valid.Batches(batches); err != nil {
+		return nil, err
+	}
+	results := make([]engine.Result, len(batches))
+	todo := make([]int, len(batches))
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		again, err := e.try(ctx, by, batches, todo, results)
+		if err != nil {
+			return nil, unsure(len(todo) < len(batches), err)
+		}
+		todo = again
+	}
+	return results, nil
+}
+
+// try commits the batches of those numbers and sets their results. It returns the numbers of the batches
+// whose rows have changed since they were read.
+func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
+	results []engine.Result) (again []int, err error) {
+	some := make([]engine.Batch, len(todo))
+	for i, n := range todo {
+		some[i] = batches[n]
+	}
+	tasks, notes, holds, err := e.present(ctx, some, e.read)
+	if err != nil {
+		return nil, err
+	}
+	var holder *member
+	if holds && by != 0 {
+		holder, err = e.member(ctx, by)
+		if err != nil && !errors.Is(err, engine.ErrMemberGone) {
+			return nil, err
+		}
+		if holder != nil && !holder.leased() {
+			holder = nil
+		}
+	}
+	var plans []*plan
+	var txs []engine.Tx
+	for i, batch := range some {
+		p := &plan{number: todo[i]}
+		if results[p.number].Unmet = p.unmet(batch, tasks, notes); results[p.number].Unmet != nil {
+			continue
+		}
+		for _, w := range batch {
+			e.plan(p, w, holder)
+		}
+		if slices.ContainsFunc(p.written, func(w engine.Written) bool { return w.Held }) {
+			p.tx.If = append(p.tx.If, holder.check())
+		}
+		if err := e.fits(p.tx); err != nil {
+			return nil, err
+		}
+		plans, txs = append(plans, p), append(txs, p.tx)
+	}
+	if len(txs) == 0 {
+		return nil, nil
+	}
+	done, err := e.kv.Commit(ctx, txs...)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range plans {
+		if !done[i] {
+			again = append(again, p.number)
+			continue
+		}
+		for j, at := range p.rows {
+			if at >= 0 {
+				p.written[j].Revision = txs[i].Put[at].Version
+			}
+		}
+		results[p.number].Written = p.written
+	}
+	return again, nil
+}
+
+// plan adds the next write of a batch to its plan. holder is the member that may hold it, or nil.
+func (e *shared) plan(p *plan, w engine.Write, holder *member) {
+	old := p.was[len(p.written)]
+	var version int64
+	if old != nil {
+		version = old.Revision
+	}
+	if !w.Note && w.If == engine.IfUnstarted {
+		p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
+	}
+	if !w.Note && old != nil {
+		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // also if there is none: a start may have come since
+	}
+	var owner engine.MemberID
+	if w.Hold && w.Data != nil && holder != nil {
+		owner = holder.id
+	}
+	p.tx.If = append(p.tx.If, engine.Check{Key: rowOf(w) + w.Key, Version: version})
+	e.put(p, w, old, owner, 0)
+}
+
+// own adds to the Tx that a task gets another owner, or none.
+func (e *shared) own(r *row, to engine.MemberID, checks ...engine.Check) (tx engine.Tx, next *row) {
+	own := *r
+	next = &own
+	next.Owner, next.Revision = to, 0
+	tx.If = append(checks, engine.Check{Key: taskRow + r.Key, Version: r.Revision})
+	tx.Put = []engine.Entry{{Key: taskRow + r.Key, Value: next.encode()}}
+	e.change(&tx, r, next)
+	return tx, next
+}
+
+func (e *shared) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Claims, err error) {
+	m, err := e.member(ctx, r.By)
+	if err != nil {
+		return got, err
+	}
+	got.Now, got.Next = m.now, r.Group
+	if m.leased() && r.Most > 0 {
+		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, m, keys) })
+	}
+	return got, err
+}
+
+// give gives the member those of the tasks that are still free.
+func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, keys []string) ([]engine.Stored, error) {
+	tasks, err := e.read(ctx, keys)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	var txs []engine.Tx
+	var claimed []*row
+	for _, key := range keys {
+		if task := tasks[key]; task != nil && wanted(r, task) {
+			tx, next := e.own(task, r.By, m.check())
+			txs, claimed = append(txs, tx), append(claimed, next)
+		}
+	}
+	done, err := e.kv.Commit(ctx, txs...)
+	if err != nil {
+		return nil, err
+	}
+	var got []engine.Stored
+	for i, next := range claimed {
+		if done[i] {
+			next.Revision = txs[i].Put[0].Version
+			got = append(got, next.Stored)
+		}
+	}
+	return got, nil
+}
+
+// mine returns the transactions of the claims that the member holds, and which claims they are of.
+func (e *shared) mine(ctx context.Context, m *member, claims []engine.Claim,
+	do func(r *row, c engine.Claim) (engine.Tx, bool)) (txs []engine.Tx, of []int, err error) {
+	keys := make([]string, len(claims))
+	for i, c := range claims {
+		keys[i] = c.Key
+	}
+	tasks, err := e.read(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, c := range claims {
+		if r := tasks[c.Key]; r != nil && r.Owner == m.id && r.Revision == c.Revision {
+			if tx, ok := do(r, c); ok {
+				txs, of = append(txs, tx), append(of, i)
+			}
+		}
+	}
+	return txs, of, nil
+}
+
+func (e *shared) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+) (held []bool, now int64, err error) {
+	m, err := e.member(ctx, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	held = make([]bool, len(claims))
+	if !m.leased() || len(claims) == 0 {
+		return held, m.now, nil
+	}
+	txs, of, err := e.mine(ctx, m, claims, func(r *row, c engine.Claim) (engine.Tx, bool) {
+		return engine.Tx{
+			If:  []engine.Check{m.check(), {Key: taskRow + r.Key, Version: r.Revision}},
+			Put: []engine.Entry{{Key: startsRow + r.Key, Value: varints(int64(c.Starts)+1, m.now)}},
+		}, true
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	done, err := e.kv.Commit(ctx, txs...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, n := range of {
+		held[n] = done[i]
+	}
+	return held, m.now, nil
+}
+
+func (e *shared) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
+	m, err := e.member(ctx, by)
+	if err != nil {
+		return err
+	}
+	txs, _, err := e.mine(ctx, m, claims, func(r *row, c engine.Claim) (engine.Tx, bool) {
+		tx, _ := e.own(r, 0, m.check(), engine.Check{Key: startsRow + r.Key, Version: r.starts})
+		return tx, r.Starts == c.Starts
+	})
+	if err == nil {
+		_, err = e.kv.Commit(ctx, txs...)
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+)
+
+// A write names the version that it relies on.
+func ExampleKV() {
+	ctx, kv := context.Background(), memory.New()
+	commit := func(value string, version int64) {
+		tx := engine.Tx{
+			If:  []engine.Check{{Key: "counter", Version: version}},
+			Put: []engine.Entry{{Key: "counter", Value: []byte(value)}},
+		}
+		done, err := kv.Commit(ctx, tx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(value, done[0])
+	}
+	commit("one", 0) // there is none
+	found, err := kv.Get(ctx, "counter", "another")
+	if err != nil {
+		log.Fatal(err)
+	}
+	commit("two", found[0].Version)
+	commit("three", found[0].Version) // it has changed
+	for e, err := range kv.Scan(ctx, "a", "z") {
+		fmt.Printf("%s is %s, %v\n", e.Key, e.Value, err)
+	}
+	fmt.Println("any size:", kv.Limits() == engine.Limits{})
+	// Output:
+	// one true
+	// two true
+	// three false
+	// counter is two, <nil>
+	// any size: true
+}
+
+// A test sets the clock, and restarts the KV.
+func ExampleKV_Step() {
+	ctx, kv := context.Background(), memory.New()
+	kv.Step(time.Hour)
+	kv.Restart()
+	now, up, err := kv.Now(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(time.Until(time.Unix(0, now)).Round(time.Minute), time.Duration(now-up) < time.Minute)
+	// Output: 1h0m0s true
+}
+
+// What a KV can do besides is found by a type assertion.
+func ExampleNoClock() {
+	kv := memory.New()
+	for _, kv := range []engine.KV{kv, memory.NoClock(kv), memory.Exclusive(kv)} {
+		_, clock := kv.(engine.Clock)
+		_, exclusive := kv.(engine.Exclusive)
+		fmt.Println("clock:", clock, "exclusive:", exclusive)
+	}
+	// Output:
+	// clock: true exclusive: false
+	// clock: false exclusive: false
+	// clock: true exclusive: true
+}
+
+func ExampleLimited() {
+	kv := memory.Limited(engine.Limits{Value: 100_000, Operations: 128})
+	_, err := kv.Commit(context.Background(), engine.Tx{Put: []engine.Entry{{Key: "k", Value: make([]byte, 200_000)}}})
+	fmt.Println(errors.Is(err, engine.ErrTooLarge), err)
+	// Output: true durable: larger than the engine allows: value of 200000 bytes; 100000 are allowed
+}

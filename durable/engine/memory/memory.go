@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+
+// Package memory is an [engine.KV] in memory, for tests. It keeps nothing beyond the process and starts no goroutine. Its
+// clock is time.Now, so it works inside a testing/synctest bubble.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// A KV is an engine.KV in memory, with a clock. Use [New].
+type KV struct {
+	limits engine.Limits
+
+	mu      sync.RWMutex // protects below
+	entries *btree.BTreeG[engine.Entry]
+	version int64
+	offset  time.Duration // of the clock from time.Now
+	up      int64         // when it was restarted, by its clock; 0 if never
+}
+
+// New returns an empty KV without limits.
+func New() *KV { return Limited(engine.Limits{}) }
+
+// Limited returns an empty KV with these limits.
+func Limited(l engine.Limits) *KV {
+	return &KV{limits: l, entries: btree.NewG(32, func(a, b engine.Entry) bool { return a.Key < b.Key })}
+}
+
+// Exclusive returns the KV as one that is an [engine.Exclusive].
+func Exclusive(kv *KV) engine.KV { return exclusive{kv} }
+
+type exclusive struct{ *KV }
+
+func (exclusive) Exclusive() {}
+
+// NoClock returns the KV as one that is no [engine.Clock].
+func NoClock(kv *KV) engine.KV { return struct{ engine.KV }{kv} }
+
+// Get is that of engine.KV, and so are the other methods of its names.
+func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err error) {
+	if err := failed(ctx); err != nil {
+		return nil, err
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, key := range keys {
+		if e, ok := k.entries.Get(engine.Entry{Key: key}); ok {
+			found = append(found, own(e))
+		}
+	}
+	return found, nil
+}
+
+// page is how many entries a Scan reads at one instant.
+const page = 128
+
+// Scan reads one page after the other, each as it is by then.
+func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+	return func(yield func(engine.Entry, error) bool) {
+		for from := from; ; {
+			if err := failed(ctx); err != nil {
+				yield(engine.Entry{}, err)
+				return
+			}
+			some := k.read(from, to)
+			for _, e := range some {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if len(some) < page {
+				return
+			}
+			from = some[page-1].Key + "\x00"
+		}
+	}
+}
+
+// read returns a page.
+func (k *KV) read(from, to string) (some []engine.Entry) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	k.entries.AscendRange(engine.Entry{Key: from}, engine.Entry{Key: to}, func(e engine.Entry) bool {
+		some = append(some, own(e))
+		return len(some) < page
+	})
+	return some
+}
+
+// own returns a copy that its owner may change.
+func own(e engine.Entry) engine.Entry {
+	e.Value = bytes.Clone(e.Value)
+	return e
+}
+
+func (k *KV) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err error) {
+	if err := failed(ctx); err != nil {
+		return nil, err
+	}
+	for _, tx := range txs {
+		if err := k.fits(tx); err != nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	done = make([]bool, len(txs))
+	for i, tx := range txs {
+		if done[i] = k.holds(tx.If); done[i] {
+			k.do(tx)
+		}
+	}
+	return done, nil
+}
+
+func (k *KV) holds(checks []engine.Check) bool {
+	for _, c := range checks {
+		if e, _ := k.entries.Get(engine.Entry{Key: c.Key}); e.Version != c.Version {
+			return false
+		}
+	}
+	return true
+}
+
+// do does the Tx. All that it puts has one version.
+func (k *KV) do(tx engine.Tx) {
+	k.version++
+	for i := range tx.Put {
+		e := &tx.Put[i]
+		e.Version = k.version
+		kept := own(*e)
+		if kept.Value == nil {
+			kept.Value = []byte{}
+		}
+		k.entries.ReplaceOrInsert(kept)
+	}
+	for _, key := range tx.Delete {
+		k.entries.Delete(engine.Entry{Key: key})
+	}
+}
+
+// fits returns an error if the Tx does not fit into the limits.
+func (k *KV) fits(tx engine.Tx) error {
+	bytes := 0
+	for _, e := range tx.Put {
+		if l := k.limits.Value; l > 0 && len(e.Value) > l {
+			return fmt.Errorf("%w: value of %d bytes; %d are allowed", engine.ErrTooLarge, len(e.Value), l)
+		}
+		bytes += len(e.Key) + len(e.Value)
+	}
+	for _, key := range tx.Delete {
+		bytes += len(key)
+	}
+	for _, c := range tx.If {
+		bytes += len(c.Key)
+	}
+	n := len(tx.If) + len(tx.Put) + len(tx.Delete)
+	if l := k.limits.Operations; l > 0 && n > l {
+		return fmt.Errorf("%w: %d operations; %d are allowed", engine.ErrTooLarge, n, l)
+	}
+	if l := k.limits.Bytes; l > 0 && bytes > l {
+		return fmt.Errorf("%w: transaction of %d bytes; %d are allowed", engine.ErrTooLarge, bytes, l)
+	}
+	return nil
+}
+
+func (k *KV) Limits() engine.Limits { return k.limits }
+
+// Now makes the KV an [engine.Clock].
+func (k *KV) Now(ctx context.Context) (now, up int64, err error) {
+	if err := failed(ctx); err != nil {
+		return 0, 0, err
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.now(), k.up, nil
+}
+
+func (k *KV) now() int64 { return time.Now().Add(k.offset).UnixNano() }
+
+// Step sets the clock forwards by d, or back if d is negative.
+func (k *KV) Step(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.offset += d
+}
+
+// Restart is an interruption that has just ended. Everything that was committed stays.
+func (k *KV) Restart() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.up = k.now()
+}
+
+// failed returns the error of a call whose context is done.
+func failed(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memory: %w: %w", engine.ErrNotDone, err)
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+
+package limit
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// A Config is what a backlog and the limiters need from outside. It does not change.
+type Config struct {
+	Kinds   Kinds
+	Workers Workers
+	Size    int             // number of workers
+	Tick    time.Duration   // how exact their timers are
+	Rate    int             // overdue runs that begin within a second, on all nodes together
+	Queue   int             // most overdue tasks of the kinds without a limit in the backlog
+	Held    int             // tasks that a limiter holds, however few may run: 0 if another node can run them
+	Wake    chan<- struct{} // gets a value when there is room again
+}
+
+// Kinds knows the kinds by the names and records of tasks.
+type Kinds interface {
+	Kind(name string) *Kind          // nil if it has no handler
+	Limiter(r *task.Record) *Limiter // nil if the task's kind has no limit, or no handler for the payload
+	Runs(r *task.Record) bool        // the task has a handler for its payload, and its kind is not paused
+}
+
+// Workers are where the runs get their workers from.
+type Workers interface {
+	After(d time.Duration, work func()) Timer // calls work on a worker, when d is over and one is free
+	Load() (running, waiting int)             // workers that are running, and due runs that wait for one
+}
+
+// A Timer is one that can be stopped. Stop reports whether it was in time.
+type Timer interface{ Stop() bool }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A restartable is an Engine on a KV that can be restarted.
+type restartable struct {
+	engine.Engine
+	restart func()
+}
+
+func (r restartable) Restart() { r.restart() }
+
+// The simulation finds nothing on an Engine on a KV either, with a clock and without one, and for one process alone.
+func TestSimulation_onKV(t *testing.T) {
+	seeds := *simSeeds
+	if testing.Short() {
+		seeds = min(seeds, 100)
+		if testkit.Race {
+			seeds = min(seeds, 20)
+		}
+	}
+	for name, on := range map[string]func(*memory.KV) engine.KV{
+		"clock":     func(m *memory.KV) engine.KV { return m },
+		"no clock":  func(m *memory.KV) engine.KV { return memory.NoClock(m) },
+		"exclusive": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
+				m := memory.New()
+				e, err := kv.New(ctx, on(m))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name != "no clock" {
+					e = restartable{e, m.Restart}
+				}
+				if l := simulate(t, seed, "", e); len(l.broken) > 0 {
+					t.Fatalf("seed %d (go test -run TestSimulation_onKV -seeds 1 -seed %[1]d):\n%s", seed,
+						strings.Join(l.broken, "\n"))
+				}
+			}
+		})
+	}
+}
