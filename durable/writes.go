@@ -126,8 +126,11 @@ func (n *node) commit(group []*change) {
 	}
 	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
 	defer cancel()
-	if len(sent) == 1 && sent[0].under == nil { // then it waits for locks as long as the caller does
+	if len(sent) == 1 && sent[0].under == nil { // then nothing else waits for it
 		defer context.AfterFunc(sent[0].ctx, cancel)()
+	}
+	if len(batches) == 1 {
+		batches = append(batches, nil) // so that it does not wait for a lock: commitAlone does
 	}
 	n.deliver(ctx, sent, batches)
 }
