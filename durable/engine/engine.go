@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package engine is the contract between package durable and what keeps its tasks: an [Engine] for many nodes, or a
-// [Store] for one process. Those who use durable need nothing of it. Package enginetest checks an Engine, and package
-// storetest a Store.
+// [Store] for one process. Package kv makes an Engine of any [KV], an ordered map of bytes. A program that only uses
+// durable needs nothing of this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
 package engine
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An Engine keeps tasks for many nodes, and decides which of them holds a task. [Join] makes a scheduler of it.
+// An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler of it.
 // Package durable/postgres has one on PostgreSQL, package memengine one in memory, and package enginetest checks
 // what is written here.
 //
