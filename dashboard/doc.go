@@ -78,7 +78,7 @@
 //
 // A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
 // pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
-// asks for Stats, Census, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
+// asks for Stats, Counts, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
 // or have no handler, and a page for the groups of due tasks of up to five kinds that wait for their limit. What of these takes long is asked for at most 1 % of the time, or each 15 s if that takes at
 // most a tenth of the time. Lists, and the errors by
 // which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks for 150 ms at

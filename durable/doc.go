@@ -159,7 +159,7 @@
 //
 // # Many machines
 //
-// [New] makes a scheduler of a [engine.Store], for one process. [Join] makes one node of many, on any number of
+// [New] makes a scheduler of an [engine.Store], for one process. [Join] makes one node of many, on any number of
 // machines, over an [engine.Engine], such as the one on PostgreSQL in package durable/postgres. Every node does
 // every verb, and each task runs on one node at a time. A program that runs no tasks can [Connect] instead:
 // it does every verb and is no node. To add tasks it gives their kinds to Handle, with handlers that are

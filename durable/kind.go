@@ -35,7 +35,7 @@ type Run struct {
 	Trace   string    // as in [Task]
 
 	// Fence is greater than that of every earlier run of the task, and every earlier attempt, on whatever node.
-	// An effect outside the engine can refuse a smaller fence than it has seen. It is 0 on a [engine.Store], which has
+	// An effect outside the engine can refuse a smaller fence than it has seen. It is 0 on an [engine.Store], which has
 	// one process and needs none.
 	Fence int64
 

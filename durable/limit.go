@@ -45,7 +45,7 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 // A node takes no share until every other node must have seen it: for the longest lease of all nodes
 // ([WithLease]), unless it is the only one with the kind. When a node joins, runs that have begun are not
 // interrupted: until they have ended, n can be exceeded by them. So it can be by a run whose node has lost its
-// lease. On a [engine.Store] this is a bound like that of WithConcurrency.
+// lease. On an [engine.Store] this is a bound like that of WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
 	return func(k *kind) error { return concurrent(&k.Cluster, n) }
 }

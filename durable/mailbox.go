@@ -95,23 +95,21 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	return a, err
 }
 
-// forgetQuestion deletes a question, and then its answers: there is none without a question.
+// forgetQuestion deletes a question with its answers. If it cannot, the question is left, and found after a day.
 func (n *node) forgetQuestion(q *asked) {
 	if len(q.Members) == 0 {
 		return
 	}
 	ctx, cancel := n.callContext()
 	defer cancel()
-	deletes := engine.Batch{{Record: engine.Record{Key: askPrefix + q.id}, Note: true, If: engine.Always}}
-	_, err := n.engine.Commit(ctx, 0, []engine.Batch{deletes})
-	deletes = nil
-	for note, failed := range n.notes(ctx, answerPrefix+q.id+"/") {
-		if err = failed; err != nil {
-			break
+	for range 2 { // an answer may be written before the question is deleted, and none is after
+		deletes := engine.Batch{{Record: engine.Record{Key: askPrefix + q.id}, Note: true, If: engine.Always}}
+		for note, err := range n.notes(ctx, answerPrefix+q.id+"/") {
+			if err != nil {
+				return
+			}
+			deletes = append(deletes, engine.Write{Record: engine.Record{Key: note.Key}, Note: true, If: engine.Always})
 		}
-		deletes = append(deletes, engine.Write{Record: engine.Record{Key: note.Key}, Note: true, If: engine.Always})
-	}
-	if err == nil && len(deletes) > 0 {
 		_, _ = n.engine.Commit(ctx, 0, []engine.Batch{deletes})
 	}
 }

@@ -101,6 +101,35 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 	})
 }
 
+// A node whose calls fail as it deletes a question leaves no answer without a question: nothing would ever find that.
+func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
+	for i := range 3 {
+		inCluster(t, 2, func(t *testing.T, c *cluster) {
+			faults := make([]memengine.Fault, i+1) // the first call asks
+			a, fail := c.nodes[0], false
+			a.link.SetFaults(func(method string) memengine.Fault {
+				if fail = fail || method == "Commit Notes" && len(faults) == 0; fail {
+					return memengine.Fault{Fail: method == "Commit Notes" || method == "Walk Notes"}
+				}
+				if method == "Commit Notes" {
+					faults = faults[1:]
+				}
+				return memengine.Fault{}
+			})
+			if _, err := a.Cancel(ctx, "a"); err != nil {
+				t.Error(err)
+			}
+			questions, err := notesOf(c.engine, "ask/")
+			c.must(err)
+			notes, err := notesOf(c.engine, "")
+			c.must(err)
+			if len(questions) == 0 && len(notes) > 0 {
+				t.Errorf("after %d calls there are answers without a question: %+v", i, notes)
+			}
+		})
+	}
+}
+
 // A question that no node can read disturbs no other.
 func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *cluster) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,14 +55,14 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		a := c.nodes[0]
 		const callers = 100
-		set := func() (errs []error) {
-			slow := memengine.Fault{Delay: 10 * time.Millisecond}
-			a.link.Next("Commit", slow, slow)
+		set := func(unit time.Duration) (errs []error) {
+			brief := memengine.Fault{Delay: 10 * time.Millisecond}
+			a.link.Next("Commit", brief, brief)
 			var all sync.WaitGroup
 			errs = make([]error, callers)
 			for i := range callers {
 				all.Go(func() {
-					within, cancel := context.WithTimeout(ctx, time.Duration(callers-i)*100*time.Millisecond)
+					within, cancel := context.WithTimeout(ctx, time.Duration(callers-i)*unit)
 					defer cancel()
 					errs[i] = a.SetTask(within, durable.Task{Key: "k", Kind: "note", Delay: time.Hour, Payload: []byte{byte(i)}})
 				})
@@ -69,8 +70,23 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			all.Wait()
 			return errs
 		}
+		// A caller that has gone ends nothing that others wait for.
+		slow := memengine.Fault{Delay: 200 * time.Millisecond}
+		a.link.Next("Commit", slow, slow, slow) // the third one has the last two callers
+		for i, wait := range []time.Duration{time.Second, time.Second, time.Second, slow.Delay / 2} {
+			go func() {
+				within, cancel := context.WithTimeout(ctx, wait)
+				defer cancel()
+				err := a.SetTask(within, durable.Task{Key: "first", Kind: "note", Delay: time.Hour})
+				if (err == nil) != (wait > slow.Delay) {
+					t.Errorf("caller %d of a slow commit: %v", i, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second)
 		before := a.Stats()
-		if err := errors.Join(set()...); err != nil {
+		if err := errors.Join(set(100 * time.Millisecond)...); err != nil {
 			t.Error(err)
 		}
 		after := a.Stats()
@@ -82,11 +98,25 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(callers/2*100*time.Millisecond+time.Millisecond, tx.Rollback)
-		for i, err := range set() {
+		for i, err := range set(100 * time.Millisecond) {
 			if gives := callers-i <= callers/2; errors.Is(err, context.DeadlineExceeded) != gives || !gives && err != nil {
 				t.Errorf("caller %d, who waits for %d tenths of a second: %v", i, callers-i, err)
 			}
 		}
+
+		// When none of them waits any longer, the engine does not count as away.
+		tx = c.engine.Begin()
+		if err := tx.Lock(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		if waiting := set(10 * time.Millisecond); slices.Contains(waiting, nil) {
+			t.Errorf("a locked key is set: %v", waiting)
+		}
+		time.Sleep(20 * time.Second)
+		if s := a.Stats().Node; s.CallsFailed != 0 {
+			t.Errorf("a lock that outlasts all callers counts as a failure: %+v", s)
+		}
+		tx.Rollback()
 	})
 }
 
@@ -109,8 +139,9 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 			},
 		} {
 			wait, cancel := context.WithTimeout(ctx, time.Minute)
-			if err := verb(wait); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a verb of a locked task: %v", err)
+			began := time.Now()
+			if err := verb(wait); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) < time.Minute {
+				t.Errorf("after %v, a verb of a locked task: %v", time.Since(began), err)
 			}
 			cancel()
 		}

@@ -111,7 +111,7 @@ func WithoutKeyFilter() Option {
 }
 
 // WithNodeName sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
-// name of the host and the number of the process. It need not be unique. It must not be empty. On a [engine.Store] it
+// name of the host and the number of the process. It need not be unique. It must not be empty. On an [engine.Store] it
 // is only shown.
 func WithNodeName(name string) Option {
 	return func(c *config) error {

@@ -13,7 +13,7 @@ import (
 
 // Restore adds all of the tasks or none, each as its record says: with the run that is next, its failed
 // attempts, its missed periods and its [Token]. A parked task stays parked, and a paused one paused. The records
-// are those of a [engine.Store] or an [engine.Engine], maybe of another one than this scheduler has. A kind needs no handler.
+// are those of an [engine.Store] or an [engine.Engine], maybe of another one than this scheduler has. A kind needs no handler.
 //
 // The error is as that of AddTask. It wraps ErrCorrupt or ErrVersion if a record cannot be read.
 func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error {

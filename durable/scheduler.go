@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler keeps tasks in a [engine.Store] and runs them when they are due, or is a node of many that share an
+// A Scheduler keeps tasks in an [engine.Store] and runs them when they are due, or is a node of many that share an
 // [engine.Engine]. It is safe for concurrent use. Handlers may call it.
 //
 // Every verb takes a context. If the context is done before the verb has finished, the verb returns the

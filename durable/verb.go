@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of a [engine.Store],
+// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of an [engine.Store],
 // and the node, which is one of many over an [engine.Engine]. What a task is and how it changes is the same for both
 // (package internal/task). They differ in how a change becomes durable, and in who may start a run.
 type backend interface {

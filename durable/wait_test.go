@@ -269,7 +269,7 @@ func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testin
 	})
 }
 
-// A slowAnswers engine takes an hour for questions that are read, and for answers.
+// A slowAnswers engine does not answer a walk over questions before its context is done.
 type slowAnswers struct{ engine.Engine }
 
 func (e slowAnswers) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {

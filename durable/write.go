@@ -37,7 +37,7 @@ func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
 
 // Completion returns the write that completes the run at the engine's time now, as when its handler returns
 // nil, with the note that [Run.Complete] has left. It is done if the node still holds the run. The node then finds the run completed, and does nothing
-// more. A run on a [engine.Store] has no fence, and its write is never done.
+// more. A run on an [engine.Store] has no fence, and its write is never done.
 func (r Run) Completion(now int64) engine.Write {
 	if r.rec == nil {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}

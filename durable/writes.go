@@ -126,8 +126,11 @@ func (n *node) commit(group []*change) {
 	}
 	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
 	defer cancel()
-	if len(sent) == 1 && sent[0].under == nil { // then it waits for locks as long as the caller does
+	if len(sent) == 1 && sent[0].under == nil { // then nothing else waits for it
 		defer context.AfterFunc(sent[0].ctx, cancel)()
+	}
+	if len(batches) == 1 {
+		batches = append(batches, nil) // so that it does not wait for a lock: commitAlone does
 	}
 	n.deliver(ctx, sent, batches)
 }
@@ -341,7 +344,7 @@ func (n *node) remove(ctx context.Context, v *verb) error {
 		if v.same {
 			w.If, w.Revision = engine.IfUnchanged, found.revision
 		}
-		r, err := n.send(ctx, v.size, w)
+		r, err := n.send(ctx, v.size, w, nil)
 		switch {
 		case err != nil:
 			return unknown(err)
@@ -376,12 +379,9 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	return &view{rec: rec, revision: stored.Revision}, nil
 }
 
-// send has the change made, and waits for it.
-func (n *node) send(ctx context.Context, size int, w engine.Write, recs ...*task.Record) (engine.Result, error) {
-	if recs == nil {
-		recs = []*task.Record{nil}
-	}
-	return n.sendAll(ctx, size, engine.Batch{w}, recs)
+// send makes a change of one write, whose record is rec, or nil, and waits for it.
+func (n *node) send(ctx context.Context, size int, w engine.Write, rec *task.Record) (engine.Result, error) {
+	return n.sendAll(ctx, size, engine.Batch{w}, []*task.Record{rec})
 }
 
 func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs []*task.Record) (engine.Result, error) {
@@ -402,12 +402,11 @@ func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs [
 	case o := <-answered:
 		switch {
 		case o.err == nil:
+			return o.r, nil
 		case ctx.Err() != nil:
 			return o.r, ctx.Err()
-		default:
-			return o.r, fmt.Errorf("%w: %w", ErrUnavailable, o.err)
 		}
-		return o.r, nil
+		return o.r, fmt.Errorf("%w: %w", ErrUnavailable, o.err)
 	case <-ctx.Done():
 		return engine.Result{}, ctx.Err()
 	}

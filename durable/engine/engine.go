@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package engine is the contract between package durable and what keeps its tasks: an [Engine] for many nodes, or a
-// [Store] for one process. Those who use durable need nothing of it. Package enginetest checks an Engine, and package
-// storetest a Store.
+// [Store] for one process. Package kv makes an Engine of any [KV], an ordered map of bytes. A program that only uses
+// durable needs nothing of this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
 package engine
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An Engine keeps tasks for many nodes, and decides which of them holds a task. [Join] makes a scheduler of it.
+// An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler of it.
 // Package durable/postgres has one on PostgreSQL, package memengine one in memory, and package enginetest checks
 // what is written here.
 //
@@ -60,7 +60,8 @@ import (
 type Engine interface {
 	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their
 	// order. Batches are independent: one whose condition does not hold does not affect another. A batch has tasks
-	// or notes, not both. No two batches of a call have the same key, and no two writes of a batch.
+	// or notes, not both. No two batches of a call have the same key, and no two writes of a batch. A batch without
+	// writes is done.
 	//
 	// by is the member that holds what is written with Hold, or 0. If it is gone or its lease has run out, the
 	// tasks are written and no member holds them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package enginetest checks that a [engine.Engine] keeps its contract. An engine's own test calls it:
+// Package enginetest checks that an [engine.Engine] keeps its contract. An engine's own test calls it:
 //
 //	func TestEngine(t *testing.T) {
 //		enginetest.Test(t, func(t *testing.T) enginetest.Subject {

@@ -34,6 +34,11 @@ func empty(s *subject) {
 	if r, err := s.Commit(s.ctx, 0, nil); err != nil || len(r) != 0 {
 		s.t.Errorf("a commit of nothing returns %v, %v", r, err)
 	}
+	if r, err := s.Commit(s.ctx, 0, []engine.Batch{{add("k", 1)}, nil}); err != nil || len(r) != 2 || len(r[0].Written) != 1 ||
+		r[1].Busy || len(r[1].Unmet)+len(r[1].Written) != 0 {
+		s.t.Errorf("a commit of a batch and of one without writes returns %+v, %v", r, err)
+	}
+	s.commit(0, remove("k"))
 	s.gone(12345)
 	id := s.join("a", long)
 	if got := s.claimAll(id); len(got) != 0 {

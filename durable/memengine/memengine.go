@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package memengine is a [engine.Engine] in memory, for tests: several schedulers of one process share it as
+// Package memengine is an [engine.Engine] in memory, for tests: several schedulers of one process share it as
 // the nodes of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its
 // time is time.Now, so it works inside a testing/synctest bubble.
 //
@@ -27,7 +27,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An Engine is a engine.Engine in memory. Use [New].
+// An Engine is an engine.Engine in memory. Use [New].
 type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
 	tasks    map[string]*engine.Stored

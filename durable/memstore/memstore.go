@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package memstore is a [engine.Store] in memory, for tests: it keeps nothing beyond the process, needs no
+// Package memstore is an [engine.Store] in memory, for tests: it keeps nothing beyond the process, needs no
 // directory, starts no goroutine, and so works inside a testing/synctest bubble.
 package memstore
 
@@ -14,7 +14,7 @@ import (
 	"github.com/google/btree"
 )
 
-// A Store is a engine.Store in memory.
+// A Store is an engine.Store in memory.
 type Store struct {
 	mu      sync.RWMutex // protects below
 	keys    *tree        // by key,

@@ -25,7 +25,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Store is a [engine.Store] in a directory, a [engine.FailureReporter], a [engine.Backuper], a
+// A Store is an [engine.Store] in a directory, a [engine.FailureReporter], a [engine.Backuper], a
 // [engine.SizeReporter] and a [engine.SpaceReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package storetest checks that a [engine.Store] keeps its contract. A store's own test calls it:
+// Package storetest checks that an [engine.Store] keeps its contract. A store's own test calls it:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Test(t, func(t *testing.T) storetest.Open {
