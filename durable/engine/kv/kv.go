@@ -44,6 +44,9 @@ type base struct {
 	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
 	look func(ctx context.Context, keys []string) (map[string]*row, error)
 
+	// walkDue walks over the tasks after the position and up to the due time, in that order.
+	walkDue func(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error]
+
 	// walkHeld walks over the tasks that a member holds.
 	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
 
@@ -85,13 +88,7 @@ func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, 
 func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	switch over.Order {
 	case engine.ByDue:
-		from := ordered(over.After.Due) + over.After.Key + "\x00"
-		is := func(at string, r *row) bool { return at == ordered(r.Due)+r.Key }
-		if b.alone {
-			return b.walk(ctx, b.mergeKinds(ctx, from, over.Until), is)
-		}
-		_, to := between(dueRow, engine.None, over.Until)
-		return b.walk(ctx, b.kv.Scan(ctx, dueRow+from, to), is)
+		return b.walkDue(ctx, over.After, over.Until)
 	case engine.ByKey:
 		return b.walk(ctx, b.kv.Scan(ctx, taskRow+over.From, end(taskRow)), func(string, *row) bool { return true })
 	case engine.Failing:
@@ -154,6 +151,13 @@ func keyOf(row string) string {
 		return row[9:]
 	case heldRow:
 		return row[10:]
+	case freeRow:
+		_, rest := unescaped(row[1:])
+		return rest[9:]
+	case turnRow:
+		_, rest := unescaped(row[1:])
+		_, rest = unescaped(rest)
+		return rest[8:]
 	}
 	return row[1:]
 }
