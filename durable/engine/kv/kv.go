@@ -181,8 +181,8 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 }
 
 // Count makes each Engine an [engine.Counter]. It reads each task once.
-func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
-	of := make(map[string]*engine.KindCount)
+func (b *base) Count(ctx context.Context) ([]engine.KindCount, error) {
+	kinds := make(kindCounts)
 	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {
 		r := &row{}
 		if err == nil {
@@ -191,25 +191,40 @@ func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) 
 		if err != nil {
 			return nil, err
 		}
-		k := of[r.Kind]
-		if k == nil {
-			k = &engine.KindCount{Kind: r.Kind}
-			of[r.Kind] = k
-		}
-		k.Tasks++
-		switch {
-		case r.Due == math.MaxInt64-1:
-			k.Paused++
-			continue
-		case r.Due == math.MaxInt64:
-			k.Parked++
-		}
-		if r.failing {
-			k.Failing++
-		}
+		kinds.add(r, 1)
 	}
-	for _, k := range of {
+	return kinds.list(), nil
+}
+
+// A kindCounts counts tasks by kind.
+type kindCounts map[string]*engine.KindCount
+
+// add counts a task n times.
+func (c kindCounts) add(r *row, n int) {
+	k := c[r.Kind]
+	if k == nil {
+		k = &engine.KindCount{Kind: r.Kind}
+		c[r.Kind] = k
+	}
+	if k.Tasks += n; k.Tasks == 0 {
+		delete(c, r.Kind)
+	}
+	switch {
+	case r.Due == math.MaxInt64-1:
+		k.Paused += n
+		return
+	case r.Due == math.MaxInt64:
+		k.Parked += n
+	}
+	if r.failing {
+		k.Failing += n
+	}
+}
+
+func (c kindCounts) list() []engine.KindCount {
+	kinds := make([]engine.KindCount, 0, len(c))
+	for _, k := range c {
 		kinds = append(kinds, *k)
 	}
-	return kinds, nil
+	return kinds
 }
