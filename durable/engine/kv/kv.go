@@ -26,7 +26,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time.
+// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV a
+// goroutine scans the tasks once, even after ctx is done. It ends with the scan, or at its first error. From then on an add
+// of a free key reads nothing, and counting is a look-up.
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)
