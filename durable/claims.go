@@ -33,8 +33,7 @@ const (
 	// bounded rate, so that a backlog does not delay what falls due now.
 	overdueAfter = time.Second
 
-	// claimMost is how many tasks are claimed at once, and mostHeld how many a node holds, or fewer if they
-	// take heldBytes.
+	// claimMost is how many tasks are claimed at once, and mostHeld how many a node holds, or fewer if they take heldBytes.
 	claimMost = 1024
 	mostHeld  = 1 << 14
 	heldBytes = 64 << 20
@@ -76,6 +75,8 @@ func (n *node) claim() time.Duration {
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
+	} else if t != nil { // the workers may have done what waits long before claimEvery
+		again = min(again, limit.HireEvery)
 	}
 	if t, room := n.room(); room > 0 {
 		n.claimOverdue(t, unlimited, now-int64(overdueAfter))
@@ -179,8 +180,7 @@ func (n *node) room() (*term, int) {
 
 func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leasedLocked() }
 
-// roomLocked returns how many more tasks the node may hold. It is 0 if so much waits for a worker that another
-// node should have it.
+// roomLocked returns how many more tasks the node may hold. It is 0 if so much waits that another node should have it.
 func (n *node) roomLocked() int {
 	lives, bytes := n.backlog.Limited()
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {

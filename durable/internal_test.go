@@ -49,17 +49,12 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 				}
 			}
 			for p := range uint64(8) {
-				_, once := f.set.once[p]
-				got := f.set.more[p]
-				if once {
-					got++
-				}
-				if got != count[p] {
+				if got := f.set.Count(p); got != count[p] {
 					t.Fatalf("step %d: %d keys have the fingerprint %d, and it says %d", step, count[p], p, got)
 				}
 			}
 		}
-		if f.noted != nil || len(f.set.more) > 8 {
+		if f.noted != nil || f.set.Len() > 8 {
 			t.Error("something is left over")
 		}
 	}
@@ -68,10 +63,10 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 // load does what the reader of the keys does.
 func load(f *fingerprints, prints []uint64) {
 	for _, p := range prints {
-		f.set.apply(noted{p, true})
+		f.set.Add(p)
 	}
 	for !f.ready {
-		f.set.applyAll(f.handOver())
+		f.applyAll(f.handOver())
 	}
 }
 
@@ -80,19 +75,19 @@ func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
 	const keys, changes = 100_000, 50_000
 	f := newFingerprints()
 	for i := range uint64(keys) {
-		f.set.apply(noted{i, true})
+		f.set.Add(i)
 	}
 	for i := range uint64(changes) {
 		f.change(noted{i, false})
 	}
 	var pieces [][]noted
 	for steps := 0; !f.ready; steps++ {
-		before := len(f.set.once)
+		before := f.set.Len()
 		pieces = f.handOver()
-		if n := before - len(f.set.once); n > notedAtOnce {
+		if n := before - f.set.Len(); n > notedAtOnce {
 			t.Errorf("a step of the keeper applies %d changes", n)
 		}
-		f.set.applyAll(pieces)
+		f.applyAll(pieces)
 		if steps < 3 { // what comes up while the reader works
 			for i := range uint64(changes) / 10 {
 				f.change(noted{i, steps%2 == 0})
@@ -102,7 +97,7 @@ func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
 			t.Fatal("the set does not become ready")
 		}
 	}
-	if n, want := len(f.set.once), keys-changes+changes/10; n != want || f.noted != nil {
+	if n, want := f.set.Len(), keys-changes+changes/10; n != want || f.noted != nil {
 		t.Errorf("%d fingerprints, want %d; left over: %d", n, want, len(f.noted))
 	}
 }

@@ -632,7 +632,7 @@ func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
 			return
 		}
 		if k.prints != nil {
-			k.prints.set.apply(noted{k.prints.of(key), true})
+			k.prints.set.Add(k.prints.of(key))
 		}
 		if n++; n%1024 == 0 && k.ctx.Err() != nil {
 			return
@@ -648,6 +648,6 @@ func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
 		if err != nil {
 			return // the keeper has failed or ended
 		}
-		k.prints.set.applyAll(pieces)
+		k.prints.applyAll(pieces)
 	}
 }

@@ -3,7 +3,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +20,11 @@ type alone struct {
 
 	writing sync.Mutex // held by the one Commit at a time; locked before mu
 
+	all index // changes while both mutexes are held
+
 	mu       sync.Mutex // protects below
 	states   map[string]*state
+	reads    map[*changed]struct{} // in progress
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
@@ -36,7 +38,7 @@ type state struct {
 	revision int64
 	starts   int
 	started  int64
-	row      *row // the task with the first byte of its data; nil while it is being claimed, or deleted
+	row      *row // the task without its data; nil if it is deleted
 
 	writing bool   // it is the state after the Commit in progress, until whose end the task is neither claimed nor started
 	before  *state // and this is the state before that Commit, or nil
@@ -54,8 +56,11 @@ type mate struct {
 const revisions = 1 << 40
 
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
-	e := &alone{base: newBase(kv), states: make(map[string]*state), members: make(map[engine.MemberID]*mate)}
-	e.alone, e.look, e.walkHeld, e.free = true, e.read, e.held, e.isFree
+	e := &alone{
+		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}),
+		members: make(map[engine.MemberID]*mate), all: newIndex(),
+	}
+	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
 	counter, err := kv.Get(ctx, counterRow)
 	if err != nil {
 		return nil, err
@@ -67,8 +72,11 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 		}
 	}
 	e.bound = e.revision
-	_, err = kv.Commit(ctx, e.reserve())
-	return e, err
+	if _, err = kv.Commit(ctx, e.reserve()); err != nil {
+		return nil, err
+	}
+	go e.load(context.WithoutCancel(ctx))
+	return e, nil
 }
 
 // reserve reserves more revisions when the Tx is done.
@@ -134,57 +142,20 @@ func (s *state) of(r *row) bool {
 	return false
 }
 
-// rows returns the rows of the keys.
-func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error) {
-	found := make(map[string]*row, len(keys))
-	rows := make([]string, 0, len(keys))
-	for _, key := range keys {
-		if _, ok := found[key]; !ok {
-			found[key] = nil
-			rows = append(rows, taskRow+key)
-		}
-	}
-	entries, err := e.kv.Get(ctx, rows...)
-	if err != nil {
-		return nil, err
-	}
-	clear(found)
-	for _, entry := range entries {
-		if found[entry.Key[1:]], err = decode(entry); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// read returns the tasks of the keys, each with its state when the call began or when it ends.
-func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
-	before := make([]*state, len(keys))
-	e.mu.Lock()
-	for i, key := range keys {
-		before[i] = e.states[key]
-	}
-	e.mu.Unlock()
-	found, err := e.rows(ctx, keys)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, key := range keys {
-		if r := found[key]; r != nil && !e.states[key].of(r) {
-			before[i].of(r)
-		}
-	}
-	return found, err
-}
-
-// known returns the rows of the keys for a Commit, during which none changes. It reads those that are not in memory.
+// known returns the rows of the keys for a Commit, during which none changes. It reads those of which memory has neither
+// the row nor that there is none.
 func (e *alone) known(ctx context.Context, keys []string) (map[string]*row, error) {
 	known, unknown := make(map[string]*row, len(keys)), make([]string, 0, len(keys))
 	e.mu.Lock()
+	if e.broken != nil {
+		e.mu.Unlock()
+		return nil, e.broken
+	}
 	for _, key := range keys {
-		if s := e.states[key]; s != nil && s.row != nil {
+		if s := e.states[key]; s != nil {
 			r := *s.row
 			known[key] = &r
-		} else {
+		} else if !e.all.isAbsent(key) {
 			unknown = append(unknown, key)
 		}
 	}
@@ -267,7 +238,9 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			}
 			next := e.put(p, w, p.was[j], 0, nexts[j].revision)
 			p.written[j].Revision, p.written[j].Held = nexts[j].revision, nexts[j].by != 0
-			nexts[j].row = next.brief()
+			if next != nil {
+				nexts[j].row = next.pointer()
+			}
 		}
 		if err := e.fits(p.tx); err != nil {
 			e.settle(batches, plans, true)
@@ -286,22 +259,18 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 	return plans, txs, nil
 }
 
-// brief returns the row with the first byte of its data alone.
-func (r *row) brief() *row {
-	if r == nil {
-		return nil
-	}
-	b := *r
-	b.Data = bytes.Clone(b.Data[:min(len(b.Data), 1)])
-	return &b
-}
-
 // settle ends the writing of tasks: they have their new states, or again those before.
 func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 	for _, p := range plans {
-		for _, w := range batches[p.number] {
+		for j, w := range batches[p.number] {
 			if w.Note {
 				continue
+			}
+			if !undone {
+				e.all.note(w.Key, p.was[j], e.states[w.Key].row)
+			}
+			for c := range e.reads {
+				c.keys[w.Key] = struct{}{}
 			}
 			switch s := e.states[w.Key]; {
 			case undone && s.before != nil:

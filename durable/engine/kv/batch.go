@@ -115,7 +115,11 @@ func (b *base) put(p *plan, w engine.Write, old *row, owner engine.MemberID, rev
 	next = &row{Stored: engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}, failing: w.Failing}
 	next.Owner, next.Revision = owner, revision
 	p.rows = append(p.rows, len(p.tx.Put))
-	p.tx.Put = append(p.tx.Put, engine.Entry{Key: rowOf(w) + w.Key, Value: next.encode()})
+	kept := next
+	if b.alone && !w.Note {
+		kept = next.pointer()
+	}
+	p.tx.Put = append(p.tx.Put, engine.Entry{Key: rowOf(w) + w.Key, Value: kept.encode()})
 	if !w.Note {
 		b.change(&p.tx, old, next)
 	}
@@ -133,7 +137,7 @@ func (b *base) fits(tx engine.Tx) error {
 	size, n := 0, len(tx.If)+len(tx.Put)+len(tx.Delete)
 	for _, put := range tx.Put {
 		if l := b.limits.Value; l > 0 && len(put.Value)+ownerBytes > l {
-			return fmt.Errorf("%w: record of key %q of %d bytes; %d are allowed", engine.ErrTooLarge, put.Key[1:],
+			return fmt.Errorf("%w: record of key %q of %d bytes; %d are allowed", engine.ErrTooLarge, keyOf(put.Key),
 				len(put.Value), l-ownerBytes)
 		}
 		size += len(put.Key) + len(put.Value)

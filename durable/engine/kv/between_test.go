@@ -5,6 +5,7 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -13,11 +14,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// A between is a KV in which something happens just before the next Commit or Get, after the caller has read what it
-// relies on.
+// A between is a KV in which something happens just before the next Commit, after the caller has read what it relies on, or
+// in the next Scan of free tasks, after it has read them.
 type between struct {
 	*memory.KV
-	commit, get func()
+	commit, scan func()
 }
 
 func once(f *func()) {
@@ -32,10 +33,29 @@ func (b *between) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) 
 	return b.KV.Commit(ctx, txs...)
 }
 
-func (b *between) Get(ctx context.Context, keys ...string) ([]engine.Entry, error) {
-	found, err := b.KV.Get(ctx, keys...)
-	once(&b.get)
-	return found, err
+func (b *between) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+	scan := b.KV.Scan(ctx, from, to)
+	if from[0] != 'f' || b.scan == nil {
+		return scan
+	}
+	return func(yield func(engine.Entry, error) bool) {
+		var found []engine.Entry
+		for e, err := range scan {
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			found = append(found, e)
+		}
+		if len(found) > 0 {
+			once(&b.scan)
+		}
+		for _, e := range found {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
 }
 
 type betweenAlone struct{ *between }
@@ -245,18 +265,46 @@ func TestExclusive_whatHappensDuringAClaim(t *testing.T) {
 	e := open(t, betweenAlone{m})
 	id, other := join(t, e, "a", time.Hour), join(t, e, "b", time.Hour)
 	write(t, e, 0, add("k"))
-	m.get = func() { write(t, e, 0, remove("k")) }
+	m.scan = func() { write(t, e, 0, remove("k")) }
 	if got := claim(t, e, id); len(got) != 0 {
 		t.Errorf("of what was removed claimed are %+v", got)
 	}
 	write(t, e, 0, add("k"))
 	before := get(t, e, "k")
-	m.get = func() { ok(t, e.Leave(t.Context(), id)) }
-	if got := claim(t, e, id); len(got) != 0 {
-		t.Errorf("a member that has left claims %+v", got)
+	m.scan = func() { ok(t, e.Leave(t.Context(), id)) }
+	got, err := e.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: []string{"kind"}, Until: 1, Most: 1})
+	if !errors.Is(err, engine.ErrMemberGone) || len(got.Tasks) != 0 {
+		t.Errorf("a member that has left claims %+v, %v", got, err)
 	}
-	got := claim(t, e, other)
-	if len(got) != 1 || got[0].Revision <= before.Revision || get(t, e, "k").Revision != got[0].Revision {
-		t.Errorf("after that claimed are %+v", got)
+	tasks := claim(t, e, other)
+	if len(tasks) != 1 || tasks[0].Revision <= before.Revision || get(t, e, "k").Revision != tasks[0].Revision {
+		t.Errorf("after that claimed are %+v", tasks)
+	}
+}
+
+// What changes while a walk by due time reads it is yielded as it is then, once.
+func TestExclusive_whatHappensDuringAWalk(t *testing.T) {
+	m := &between{KV: memory.New()}
+	e := open(t, betweenAlone{m})
+	for _, key := range []string{"a", "gone", "k", "moved"} {
+		write(t, e, 0, add(key))
+	}
+	var now engine.Written
+	m.scan = func() {
+		changed, moved := add("k"), add("moved")
+		changed.If, changed.Data, moved.If, moved.Due = engine.Always, []byte("\x01new"), engine.Always, 2
+		now = write(t, e, 0, changed)
+		write(t, e, 0, moved)
+		write(t, e, 0, remove("gone"))
+	}
+	var keys []string
+	for s, err := range e.Walk(t.Context(), engine.Range{Order: engine.ByDue, Until: 1}) {
+		if ok(t, err); s.Key == "k" && (string(s.Data) != "\x01new" || s.Revision != now.Revision) {
+			t.Errorf("a task that has changed to %+v is %+v", now, s)
+		}
+		keys = append(keys, s.Key)
+	}
+	if !slices.Equal(keys, []string{"a", "k"}) {
+		t.Errorf("the tasks are %q", keys)
 	}
 }

@@ -14,9 +14,14 @@ import (
 
 // A candidate is a task that a row of f or g shows.
 type candidate struct {
-	due     int64
-	key     string
-	version int // of the record, or -1 if it has no data
+	due int64
+	key string
+	row engine.Entry
+}
+
+// readable reports whether the version of the record is not greater.
+func (c *candidate) readable(version byte) bool {
+	return len(c.row.Value) == 0 || c.row.Value[0] <= version
 }
 
 func (c candidate) before(d candidate) bool { return c.due < d.due || c.due == d.due && c.key < d.key }
@@ -55,10 +60,7 @@ func (m *merge) advance(s *source) bool {
 		return false
 	}
 	s.at.due, s.at.key = number(e.Key[s.skip:])
-	s.at.version = -1
-	if len(e.Value) > 0 {
-		s.at.version = int(e.Value[0])
-	}
+	s.at.row = e
 	return true
 }
 
@@ -87,9 +89,9 @@ func (m *merge) stop() {
 	}
 }
 
-// mergeKinds walks over the rows of f of all kinds as if they were rows of d. from is a due time and a key.
-func (b *base) mergeKinds(ctx context.Context, from string, until int64) iter.Seq2[engine.Entry, error] {
-	return func(yield func(engine.Entry, error) bool) {
+// mergeKinds walks over the rows of f of all kinds in due order.
+func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int64) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
 		m := &merge{}
 		defer m.stop()
 		for at := freeRow; m.err == nil; { // the next kind
@@ -106,20 +108,23 @@ func (b *base) mergeKinds(ctx context.Context, from string, until int64) iter.Se
 			for _, grouped := range []bool{false, true} {
 				prefix = freeOf(kind, grouped)
 				_, to := between(prefix, engine.None, until)
-				m.add(b.kv.Scan(ctx, prefix+from, to), len(prefix))
+				m.add(b.kv.Scan(ctx, prefix+afterKey(after), to), len(prefix))
 			}
 			at = end(prefix)
 		}
 		for c, ok := m.next(); ok; c, ok = m.next() {
-			if !yield(engine.Entry{Key: dueRow + ordered(c.due) + c.key}, nil) {
+			if !yield(c, nil) {
 				return
 			}
 		}
 		if m.err != nil {
-			yield(engine.Entry{}, m.err)
+			yield(candidate{}, m.err)
 		}
 	}
 }
+
+// afterKey returns the first due time and key after the position.
+func afterKey(p engine.Position) string { return ordered(p.Due) + p.Key + "\x00" }
 
 // wanted reports whether the request is for the task.
 func wanted(r engine.ClaimRequest, s *row) bool {
@@ -128,15 +133,15 @@ func wanted(r engine.ClaimRequest, s *row) bool {
 }
 
 // claim finds tasks for a request and takes them. It continues after tasks that another member has taken meanwhile. take
-// gives the member the tasks of the keys that are free and wanted, in their order.
-func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func(keys []string) ([]engine.Stored, error),
+// gives the member the candidates that are free and wanted, in their order.
+func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]candidate) ([]engine.Stored, error),
 ) (got []engine.Stored, next string, err error) {
 	if r.Fair {
-		keys, next, err := b.turn(ctx, r)
+		found, next, err := b.turn(ctx, r)
 		if err != nil {
 			return nil, r.Group, err
 		}
-		got, err = take(keys)
+		got, err = take(found)
 		return got, next, err
 	}
 	for after := (engine.Position{Due: r.After, Key: ""}); len(got) < r.Most; {
@@ -144,7 +149,7 @@ func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func(keys 
 		if err != nil {
 			return got, "", unsure(len(got) > 0, err)
 		}
-		some, err := take(keysOf(found))
+		some, err := take(found)
 		if err != nil {
 			return got, "", unsure(len(got) > 0, err)
 		}
@@ -175,7 +180,7 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 			prefix := freeOf(kind, grouped)
 			from, to := between(prefix, after.Due, r.Until)
 			if after.Key != "" {
-				from = prefix + ordered(after.Due) + after.Key + "\x00"
+				from = prefix + afterKey(after)
 			}
 			m.add(b.kv.Scan(ctx, from, to), len(prefix))
 		}
@@ -190,7 +195,7 @@ func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidat
 		if !ok {
 			return found, m.err
 		}
-		if c.version <= int(r.Readable) && b.free(c.key) {
+		if c.readable(r.Readable) && b.free(c.key) {
 			found = append(found, c)
 		}
 	}
@@ -200,9 +205,8 @@ func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidat
 // mostGroups is how many groups a fair claim looks at.
 const mostGroups = 1000
 
-// turn returns the keys that a fair claim finds, and the last group that it has looked at.
-func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (keys []string, next string, err error) {
-	var found []candidate
+// turn returns what a fair claim finds, and the last group that it has looked at.
+func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (found []candidate, next string, err error) {
 	var groups []string // of each candidate
 	next = r.Group
 	for looked, ended := 0, false; !ended && len(found) < r.Most && looked < mostGroups; looked++ {
@@ -219,7 +223,7 @@ func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (keys []string, 
 		ended = next == ""
 	}
 	if r.Group != "" || next != "" || len(found) == 0 {
-		return keysOf(found), next, nil
+		return found, next, nil
 	}
 	each := max(r.Most/len(found), 1)
 	found = found[:0]
@@ -230,7 +234,7 @@ func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (keys []string, 
 		}
 		found = append(found, more...)
 	}
-	return keysOf(found), "", nil
+	return found, "", nil
 }
 
 // groupAfter returns the next group of which a task of the kinds is free, or that of the tasks without one, which is

@@ -19,54 +19,44 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 		return got, err
 	}
 	leased := at.now < m.until
+	seen := e.watch()
 	e.mu.Unlock()
+	defer e.unwatch(seen)
 	got.Now, got.Next = at.now, r.Group
 	if leased && r.Most > 0 {
-		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, keys) })
+		got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
+			return e.give(ctx, r, found, seen)
+		})
 	}
 	return got, err
 }
 
-// give gives the member the tasks that are still free. It marks them before it reads their rows: a Commit that changes a
-// row replaces the mark.
-func (e *alone) give(ctx context.Context, r engine.ClaimRequest, keys []string) (got []engine.Stored, err error) {
-	if _, _, err := e.lockAs(ctx, r.By); err != nil || len(keys) == 0 {
-		if err == nil {
-			e.mu.Unlock()
-		}
+// give gives the member the tasks that are still free and have not changed since they were read.
+func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candidate, seen *changed,
+) (got []engine.Stored, err error) {
+	tasks, err := e.tasksOf(ctx, found)
+	if err != nil {
 		return nil, err
 	}
-	before, marks := make([]*state, len(keys)), make([]*state, len(keys))
-	for i, key := range keys {
-		if s := e.states[key]; s.free() {
-			next := state{by: r.By, revision: e.next()}
-			if s != nil {
-				next.starts, next.started = s.starts, s.started
-			}
-			before[i], marks[i], e.states[key] = s, &next, &next
-		}
+	if _, _, err := e.lockAs(ctx, r.By); err != nil {
+		return nil, err
 	}
-	e.mu.Unlock()
-	rows, err := e.rows(ctx, keys)
-	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, key := range keys {
-		mark := marks[i]
-		if mark == nil || e.states[key] != mark {
-			continue // it was not free, or was written since
+	got = make([]engine.Stored, 0, len(tasks))
+	for _, task := range tasks {
+		s := e.states[task.Key]
+		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
+			continue
 		}
-		if task := rows[key]; err == nil && task != nil && wanted(r, task) {
-			mark.row = task.brief()
-			if mark.of(task); mark.by == r.By { // it has not left since
-				got = append(got, task.Stored)
-			}
-		} else if before[i] != nil {
-			e.states[key] = before[i]
-		} else {
-			delete(e.states, key)
+		next := &state{by: r.By, revision: e.next(), row: task.pointer()}
+		if s != nil {
+			next.starts, next.started = s.starts, s.started
 		}
+		e.states[task.Key] = next
+		next.of(task)
+		got = append(got, task.Stored)
 	}
-	return got, err
+	return got, nil
 }
 
 // holds returns the state of the claim, or nil if the member does not hold it at that revision.
@@ -109,7 +99,7 @@ func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine
 
 // release makes the task free.
 func (e *alone) release(key string, s *state) {
-	if s.writing || s.row == nil { // Commit or give settles it
+	if s.writing { // Commit settles it
 		s.by = 0
 		return
 	}

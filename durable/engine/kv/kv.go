@@ -26,7 +26,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time.
+// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV a
+// goroutine scans the tasks once, even after ctx is done. It ends with the scan, or at its first error. From then on an add
+// of a free key reads nothing, and counting is a look-up.
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)
@@ -43,6 +45,9 @@ type base struct {
 
 	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
 	look func(ctx context.Context, keys []string) (map[string]*row, error)
+
+	// walkDue walks over the tasks after the position and up to the due time, in that order.
+	walkDue func(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error]
 
 	// walkHeld walks over the tasks that a member holds.
 	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
@@ -85,13 +90,7 @@ func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, 
 func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	switch over.Order {
 	case engine.ByDue:
-		from := ordered(over.After.Due) + over.After.Key + "\x00"
-		is := func(at string, r *row) bool { return at == ordered(r.Due)+r.Key }
-		if b.alone {
-			return b.walk(ctx, b.mergeKinds(ctx, from, over.Until), is)
-		}
-		_, to := between(dueRow, engine.None, over.Until)
-		return b.walk(ctx, b.kv.Scan(ctx, dueRow+from, to), is)
+		return b.walkDue(ctx, over.After, over.Until)
 	case engine.ByKey:
 		return b.walk(ctx, b.kv.Scan(ctx, taskRow+over.From, end(taskRow)), func(string, *row) bool { return true })
 	case engine.Failing:
@@ -154,6 +153,13 @@ func keyOf(row string) string {
 		return row[9:]
 	case heldRow:
 		return row[10:]
+	case freeRow:
+		_, rest := unescaped(row[1:])
+		return rest[9:]
+	case turnRow:
+		_, rest := unescaped(row[1:])
+		_, rest = unescaped(rest)
+		return rest[8:]
 	}
 	return row[1:]
 }
@@ -177,8 +183,8 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 }
 
 // Count makes each Engine an [engine.Counter]. It reads each task once.
-func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
-	of := make(map[string]*engine.KindCount)
+func (b *base) Count(ctx context.Context) ([]engine.KindCount, error) {
+	kinds := make(kindCounts)
 	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {
 		r := &row{}
 		if err == nil {
@@ -187,25 +193,40 @@ func (b *base) Count(ctx context.Context) (kinds []engine.KindCount, err error) 
 		if err != nil {
 			return nil, err
 		}
-		k := of[r.Kind]
-		if k == nil {
-			k = &engine.KindCount{Kind: r.Kind}
-			of[r.Kind] = k
-		}
-		k.Tasks++
-		switch {
-		case r.Due == math.MaxInt64-1:
-			k.Paused++
-			continue
-		case r.Due == math.MaxInt64:
-			k.Parked++
-		}
-		if r.failing {
-			k.Failing++
-		}
+		kinds.add(r, 1)
 	}
-	for _, k := range of {
+	return kinds.list(), nil
+}
+
+// A kindCounts counts tasks by kind.
+type kindCounts map[string]*engine.KindCount
+
+// add counts a task n times.
+func (c kindCounts) add(r *row, n int) {
+	k := c[r.Kind]
+	if k == nil {
+		k = &engine.KindCount{Kind: r.Kind}
+		c[r.Kind] = k
+	}
+	if k.Tasks += n; k.Tasks == 0 {
+		delete(c, r.Kind)
+	}
+	switch {
+	case r.Due == math.MaxInt64-1:
+		k.Paused += n
+		return
+	case r.Due == math.MaxInt64:
+		k.Parked += n
+	}
+	if r.failing {
+		k.Failing += n
+	}
+}
+
+func (c kindCounts) list() []engine.KindCount {
+	kinds := make([]engine.KindCount, 0, len(c))
+	for _, k := range c {
 		kinds = append(kinds, *k)
 	}
-	return kinds, nil
+	return kinds
 }

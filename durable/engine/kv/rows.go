@@ -24,8 +24,9 @@ import (
 //	m  member    member, part                 the member, its beat, or its remains
 //	c  counter                                the last member, or the first revision of the next process
 //
-// In a row of f and g the value is the version of the record, if it has any data: the first byte of Data. An exclusive
-// engine has rows of f and g for all tasks, and no rows of s, h, d and m.
+// The value of a row of f and g begins with the version of the record, if it has any data: the first byte of Data. An
+// exclusive engine has rows of f and g for all tasks, and no rows of s, h, d and m. Its row of t has no data: the whole
+// task follows the version in the row of f, where claims and walks by due time read it in sequence.
 const (
 	taskRow    = "t"
 	startsRow  = "s"
@@ -50,8 +51,12 @@ type row struct {
 const format = 1
 
 // encode returns the value of a task or a note. The revision is that of an exclusive engine.
-func (r *row) encode() []byte {
-	b := make([]byte, 0, 32+len(r.Kind)+len(r.Group)+len(r.Data))
+func (r *row) encode() []byte { return r.appendTo(make([]byte, 0, r.size())) }
+
+// size returns a bound of the length of the value.
+func (r *row) size() int { return 32 + len(r.Kind) + len(r.Group) + len(r.Data) }
+
+func (r *row) appendTo(b []byte) []byte {
 	b = append(b, format, bit(r.failing))
 	b = binary.AppendVarint(b, r.Due)
 	b = binary.AppendVarint(b, int64(r.Owner))
@@ -59,6 +64,27 @@ func (r *row) encode() []byte {
 	b = appendString(b, r.Kind)
 	b = appendString(b, r.Group)
 	return append(b, r.Data...)
+}
+
+// pointer returns the task without its data.
+func (r *row) pointer() *row {
+	p := *r
+	p.Data = nil
+	return &p
+}
+
+// freeValue returns the value of the row of f of an exclusive engine.
+func (r *row) freeValue() []byte {
+	b := append(make([]byte, 0, 1+r.size()), 0)
+	if len(r.Data) > 0 {
+		b[0] = r.Data[0]
+	}
+	return r.appendTo(b)
+}
+
+// decodeFree returns the task of a row of f of an exclusive engine.
+func decodeFree(key string, value []byte) (*row, error) {
+	return decode(engine.Entry{Key: taskRow + key, Value: value[min(1, len(value)):]})
 }
 
 func bit(b bool) byte {
@@ -216,12 +242,26 @@ func (b *base) index(r *row) []engine.Entry {
 	if len(r.Data) > 0 {
 		version = r.Data[:1]
 	}
-	rows = append(rows, engine.Entry{Key: rowAt(freeOf(r.Kind, r.Group != ""), r), Value: version})
+	free := engine.Entry{Key: r.freeRow(), Value: version}
+	if b.alone {
+		free.Value = r.freeValue()
+	}
+	rows = append(rows, free)
 	if r.Group != "" {
 		rows = append(rows, engine.Entry{Key: rowAt(turnsOf(r.Kind, r.Group), r), Value: version})
 	}
 	return rows
 }
+
+// freeRowOf returns the key of the row of f of the task that the row of g shows.
+func freeRowOf(turn string) string {
+	kind, rest := unescaped(turn[1:])
+	_, rest = unescaped(rest)
+	return freeOf(kind, true) + rest
+}
+
+// freeRow returns the key of the row of f of the task.
+func (r *row) freeRow() string { return rowAt(freeOf(r.Kind, r.Group != ""), r) }
 
 // rowAt returns the prefix with the due time and the key of the task.
 func rowAt(prefix string, r *row) string {

@@ -127,8 +127,10 @@ func walk(t *testing.T, e engine.Engine, rnd *rand.Rand) {
 func agree(t *testing.T, e engine.Engine, kv engine.KV) {
 	t.Helper()
 	b := &base{}
-	if _, ok := e.(*alone); ok {
+	if a, ok := e.(*alone); ok {
 		b.alone = true
+		a.loadAll()
+		indexed(t, a)
 	}
 	want := make(map[string]string) // the value of each index row
 	tasks := 0
@@ -137,7 +139,23 @@ func agree(t *testing.T, e engine.Engine, kv engine.KV) {
 		if err != nil || failed != nil {
 			t.Fatal(err, failed)
 		}
-		tasks++
+		if tasks++; b.alone {
+			if len(r.Data) > 0 {
+				t.Errorf("the row of %q has data", r.Key)
+			}
+			free, err := kv.Get(context.Background(), r.freeRow())
+			if err != nil || len(free) != 1 {
+				t.Fatalf("%q has %d rows with its data (%v)", r.Key, len(free), err)
+			}
+			whole, err := decodeFree(r.Key, free[0].Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := whole.pointer(); !slices.Equal(p.encode(), r.encode()) {
+				t.Errorf("the rows of %q are %+v and %+v", r.Key, r, whole)
+			}
+			r = whole
+		}
 		if r.Owner != 0 {
 			t.Errorf("%q is held by member %d, and all have left", r.Key, r.Owner)
 		}

@@ -5,6 +5,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ type shared struct {
 
 func newShared(kv engine.KV) *shared {
 	e := &shared{base: newBase(kv), beats: make(map[engine.MemberID]sighting)}
-	e.look, e.walkHeld = e.read, e.held
+	e.look, e.walkDue, e.walkHeld = e.read, e.byDue, e.held
 	e.free = func(string) bool { return true }
 	return e
 }
@@ -69,6 +70,13 @@ func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, erro
 		}
 	}
 	return found, nil
+}
+
+// byDue walks over the tasks by due time.
+func (e *shared) byDue(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error] {
+	_, to := between(dueRow, engine.None, until)
+	return e.walk(ctx, e.kv.Scan(ctx, dueRow+afterKey(after), to),
+		func(at string, r *row) bool { return at == ordered(r.Due)+r.Key })
 }
 
 // Commit tries each batch again until no row has changed between reading and committing.
@@ -192,7 +200,9 @@ func (e *shared) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	}
 	got.Now, got.Next = m.now, r.Group
 	if m.leased() && r.Most > 0 {
-		got.Tasks, got.Next, err = e.claim(ctx, r, func(keys []string) ([]engine.Stored, error) { return e.give(ctx, r, m, keys) })
+		got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
+			return e.give(ctx, r, m, keysOf(found))
+		})
 	}
 	return got, err
 }

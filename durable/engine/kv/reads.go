@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+
+package kv
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// A changed is which tasks have been written since a read has begun, whose rows may be those before.
+type changed struct{ keys map[string]struct{} }
+
+func (c *changed) has(key string) bool {
+	_, ok := c.keys[key]
+	return ok
+}
+
+// watch returns the tasks that change from now on, until unwatch. e.mu is held.
+func (e *alone) watch() *changed {
+	c := &changed{keys: make(map[string]struct{})}
+	e.reads[c] = struct{}{}
+	return c
+}
+
+func (e *alone) unwatch(c *changed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.reads, c)
+}
+
+// rows returns the rows of the keys, without the data.
+func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error) {
+	found := make(map[string]*row, len(keys))
+	rows := make([]string, 0, len(keys))
+	for _, key := range keys {
+		if _, ok := found[key]; !ok {
+			found[key] = nil
+			rows = append(rows, taskRow+key)
+		}
+	}
+	entries, err := e.kv.Get(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	clear(found)
+	for _, entry := range entries {
+		if found[entry.Key[1:]], err = decode(entry); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// whole returns the tasks of the keys. It reads each by its row of t, and again if that has changed meanwhile.
+func (e *alone) whole(ctx context.Context, keys []string) (map[string]*row, error) {
+	found := make(map[string]*row, len(keys))
+	left, err := e.rows(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for len(left) > 0 {
+		rows := make([]string, 0, len(left))
+		for _, r := range left {
+			rows = append(rows, r.freeRow())
+		}
+		entries, err := e.kv.Get(ctx, rows...)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			r, err := decodeFree(keyOf(entry.Key), entry.Value)
+			if err != nil {
+				return nil, err
+			}
+			found[r.Key] = r
+			delete(left, r.Key)
+		}
+		if len(left) == 0 {
+			break
+		}
+		before := left
+		if left, err = e.rows(ctx, slices.Collect(maps.Keys(before))); err != nil {
+			return nil, err
+		}
+		for key, r := range left {
+			if r.Revision == before[key].Revision {
+				return nil, fmt.Errorf("%w: the data of key %q is missing", engine.ErrCorrupt, key)
+			}
+		}
+	}
+	return found, nil
+}
+
+// tasksOf returns the tasks of candidates, with the data, as their rows are. Some may be missing.
+func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, err error) {
+	var turns []string // where the rows of f are of candidates that rows of g show
+	for _, c := range found {
+		if c.row.Key[:1] == turnRow {
+			turns = append(turns, freeRowOf(c.row.Key))
+		}
+	}
+	values := make(map[string][]byte, len(turns))
+	if len(turns) > 0 {
+		entries, err := e.kv.Get(ctx, turns...)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			values[entry.Key] = entry.Value
+		}
+	}
+	tasks = make([]*row, 0, len(found))
+	for _, c := range found {
+		value := c.row.Value
+		if c.row.Key[:1] == turnRow {
+			if value = values[freeRowOf(c.row.Key)]; value == nil {
+				continue
+			}
+		}
+		r, err := decodeFree(c.key, value)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, r)
+	}
+	return tasks, nil
+}
+
+// current returns the tasks of candidates with their states. It reads those again that have changed since they were read.
+func (e *alone) current(ctx context.Context, found []candidate, seen *changed) (tasks []*row, err error) {
+	defer e.unwatch(seen)
+	tasks, err = e.tasksOf(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	var again []string
+	e.mu.Lock()
+	for _, r := range tasks {
+		if seen.has(r.Key) {
+			again = append(again, r.Key)
+		} else {
+			e.states[r.Key].of(r)
+		}
+	}
+	e.mu.Unlock()
+	if len(again) == 0 {
+		return tasks, nil
+	}
+	fresh, err := e.read(ctx, again)
+	if err != nil {
+		return nil, err
+	}
+	old := make(map[string]bool, len(again))
+	for _, key := range again {
+		old[key] = true
+	}
+	kept := tasks[:0]
+	for _, r := range tasks {
+		if f := fresh[r.Key]; !old[r.Key] {
+			kept = append(kept, r)
+		} else if f != nil && f.Due == r.Due {
+			kept = append(kept, f)
+		}
+	}
+	return kept, nil
+}
+
+// byDue walks over the tasks by due time, a page at a time.
+func (e *alone) byDue(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		for last := false; !last; {
+			var found []candidate
+			e.mu.Lock()
+			seen := e.watch()
+			e.mu.Unlock()
+			for c, err := range e.mergeKinds(ctx, after, until) {
+				if err != nil {
+					e.unwatch(seen)
+					yield(engine.Stored{}, err)
+					return
+				}
+				if found = append(found, c); len(found) == page {
+					break
+				}
+			}
+			tasks, err := e.current(ctx, found, seen)
+			if err != nil {
+				yield(engine.Stored{}, err)
+				return
+			}
+			for _, r := range tasks {
+				if !yield(r.Stored, nil) {
+					return
+				}
+			}
+			if last = len(found) < page; !last {
+				after = engine.Position{Due: found[page-1].due, Key: found[page-1].key}
+			}
+		}
+	}
+}
+
+// read returns the tasks of the keys, each with its state when the call began or when it ends.
+func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
+	before := make([]*state, len(keys))
+	e.mu.Lock()
+	for i, key := range keys {
+		before[i] = e.states[key]
+	}
+	e.mu.Unlock()
+	found, err := e.whole(ctx, keys)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, key := range keys {
+		if r := found[key]; r != nil && !e.states[key].of(r) {
+			before[i].of(r)
+		}
+	}
+	return found, err
+}
