@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,13 +152,15 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 // The only node leaves no question.
 func TestCancel_onTheOnlyNode_writesNothing(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		wrote := false
+		var wrote atomic.Bool
 		c.nodes[0].link.SetFaults(func(method string) memengine.Fault {
-			wrote = wrote || method == "Commit Notes"
+			if method == "Commit Notes" {
+				wrote.Store(true)
+			}
 			return memengine.Fault{}
 		})
-		if ran, err := c.nodes[0].Cancel(ctx, "a"); ran || err != nil || wrote {
-			t.Errorf("Cancel: %v, %v, and wrote: %v", ran, err, wrote)
+		if ran, err := c.nodes[0].Cancel(ctx, "a"); ran || err != nil || wrote.Load() {
+			t.Errorf("Cancel: %v, %v, and wrote: %v", ran, err, wrote.Load())
 		}
 	})
 }
