@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -15,7 +16,7 @@ import (
 // background meanwhile. Both only add, so it does not matter which of them comes first.
 type census struct {
 	mu    sync.Mutex // protects below
-	of    map[string]*KindCounts
+	of    engine.Tally
 	whole bool
 }
 
@@ -37,25 +38,10 @@ func (c *census) addLocked(rec *task.Record, n int) {
 	if rec == nil {
 		return
 	}
-	k := c.of[rec.Kind]
-	if k == nil {
-		if c.of == nil {
-			c.of = make(map[string]*KindCounts)
-		}
-		k = &KindCounts{Kind: rec.Kind}
-		c.of[rec.Kind] = k
+	if c.of == nil {
+		c.of = make(engine.Tally)
 	}
-	k.Tasks += n
-	switch {
-	case rec.Due == task.PausedDue:
-		k.Paused += n
-		return
-	case rec.Due == task.Never:
-		k.Parked += n
-	}
-	if rec.Failing() {
-		k.Failing += n
-	}
+	c.of.Add(rec.Kind, rec.Due, rec.Failing(), n)
 }
 
 // finish notes that the background has counted all.
@@ -69,11 +55,7 @@ func (c *census) finish() {
 func (c *census) take(now int64) Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kinds := make([]KindCounts, 0, len(c.of))
-	for _, k := range c.of {
-		kinds = append(kinds, *k)
-	}
-	return newCensus(now, c.whole, kinds)
+	return newCensus(now, c.whole, byKind(c.of.Kinds()))
 }
 
 // newCensus returns a census of the kinds of which there are tasks.

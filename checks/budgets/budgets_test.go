@@ -38,9 +38,9 @@ var all = []string{
 // over are what is over its budget, and by how much it may be: it may only fall. What is within its budget is no longer
 // in the list.
 var over = map[string]int{
-	"all": 16330, "durable": 9629,
+	"all": 16280, "durable": 9611,
 	"durable/keeper.go": 653, "durable/writes.go": 610, "durable/claims.go": 492, "durable/node.go": 453,
-	"durable/memengine/memengine.go": 630,
+	"durable/memengine/memengine.go": 596,
 	"durable.node":                   60, "durable.keeper": 32,
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math"
 	"time"
 )
 
@@ -128,7 +127,7 @@ type Engine interface {
 // A Counter is an [Engine] that counts its tasks faster than by a walk over all of them.
 type Counter interface {
 	// Count counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
-	// math.MaxInt64, and paused if it is one less. A paused task counts as no failing one, whatever Failing says.
+	// ParkedDue, and paused if it is PausedDue. A paused task counts as no failing one, whatever Failing says.
 	Count(ctx context.Context) ([]KindCount, error)
 }
 
@@ -138,37 +137,22 @@ func Count(ctx context.Context, e Engine) ([]KindCount, error) {
 	if c, ok := e.(Counter); ok {
 		return c.Count(ctx)
 	}
-	of := make(map[string]*KindCount)
-	for s, err := range e.Walk(ctx, Range{After: Position{Due: None}, Until: math.MaxInt64}) {
+	counts := make(Tally)
+	for s, err := range e.Walk(ctx, Range{After: Position{Due: None}, Until: ParkedDue}) {
 		if err != nil {
 			return nil, err
 		}
-		k := of[s.Kind]
-		if k == nil {
-			k = &KindCount{Kind: s.Kind}
-			of[s.Kind] = k
-		}
-		k.Tasks++
-		switch s.Due {
-		case math.MaxInt64 - 1:
-			k.Paused++
-		case math.MaxInt64:
-			k.Parked++
-		}
+		counts.Add(s.Kind, s.Due, false, 1)
 	}
 	for s, err := range e.Walk(ctx, Range{Order: Failing}) {
 		if err != nil {
 			return nil, err
 		}
-		if k := of[s.Kind]; k != nil && s.Due != math.MaxInt64-1 {
+		if k := counts[s.Kind]; k != nil && s.Due != PausedDue {
 			k.Failing++
 		}
 	}
-	kinds := make([]KindCount, 0, len(of))
-	for _, k := range of {
-		kinds = append(kinds, *k)
-	}
-	return kinds, nil
+	return counts.Kinds(), nil
 }
 
 // A Range is what [Engine].Walk walks over.
@@ -294,6 +278,21 @@ type Write struct {
 	Revision int64 // for IfUnchanged and IfUnstarted
 	Hold     bool  // the member that commits holds the task from then on; else it is free
 	Failing  bool  // an attempt of the run of the record to put has failed
+}
+
+// Holds reports whether the condition of the write holds if the key has that task or note, or nothing if it is nil.
+func (w Write) Holds(s *Stored) bool {
+	switch w.If {
+	case IfAbsent:
+		return s == nil
+	case IfPresent:
+		return s != nil
+	case IfUnchanged:
+		return s != nil && s.Revision == w.Revision
+	case IfUnstarted:
+		return s != nil && s.Revision == w.Revision && s.Starts == 0
+	}
+	return true
 }
 
 // A Condition says when a write is done.

@@ -95,7 +95,7 @@ type Backuper interface {
 // A Record is a task as a store keeps it.
 type Record struct {
 	Key  string
-	Due  int64  // when the task is due, in nanoseconds since 1970; math.MaxInt64 if it is parked
+	Due  int64  // when the task is due, in nanoseconds since 1970; ParkedDue if it is parked
 	Data []byte // everything else
 }
 
@@ -124,3 +124,9 @@ type Change struct {
 
 // None is the due time where there is no record. It is less than any other.
 const None = math.MinInt64
+
+// The due times of tasks that do not run: they are behind all others.
+const (
+	PausedDue = math.MaxInt64 - 1
+	ParkedDue = math.MaxInt64
+)

@@ -131,25 +131,7 @@ func notes(s *subject) {
 
 // Every condition, with and without a note, of a write that puts and one that deletes.
 func noteConditions(s *subject) {
-	for _, c := range []struct {
-		name    string
-		cond    engine.Condition
-		present bool // there is a note before
-		stale   bool // the revision of the write is one that the note had earlier
-		holds   bool
-	}{
-		{"absent, and is", engine.IfAbsent, false, false, true},
-		{"absent, and is not", engine.IfAbsent, true, false, false},
-		{"present, and is", engine.IfPresent, true, false, true},
-		{"present, and is not", engine.IfPresent, false, false, false},
-		{"unchanged, and is", engine.IfUnchanged, true, false, true},
-		{"unchanged, and was changed", engine.IfUnchanged, true, true, false},
-		{"unchanged, and is not there", engine.IfUnchanged, false, false, false},
-		{"unstarted, and is", engine.IfUnstarted, true, false, true},
-		{"unstarted, and was changed", engine.IfUnstarted, true, true, false},
-		{"always, and is there", engine.Always, true, false, true},
-		{"always, and is not there", engine.Always, false, false, true},
-	} {
+	for _, c := range conditionCases {
 		for _, deletes := range []bool{false, true} {
 			s.write(0, deleteNote("n", engine.Always))
 			w, before, want := noteOf("n", "new", c.cond), []string(nil), []string{"n: new"}

@@ -85,28 +85,31 @@ func contextDone(s *subject) {
 	}
 }
 
+// conditionCases are every condition of a write, with and without a task or note of its key.
+var conditionCases = []struct {
+	name    string
+	cond    engine.Condition
+	present bool // there is a task or note before
+	stale   bool // the revision of the write is one that it had earlier
+	holds   bool
+}{
+	{"absent, and is", engine.IfAbsent, false, false, true},
+	{"absent, and is not", engine.IfAbsent, true, false, false},
+	{"present, and is", engine.IfPresent, true, false, true},
+	{"present, and is not", engine.IfPresent, false, false, false},
+	{"unchanged, and is", engine.IfUnchanged, true, false, true},
+	{"unchanged, and was changed", engine.IfUnchanged, true, true, false},
+	{"unchanged, and is not there", engine.IfUnchanged, false, false, false},
+	{"unstarted, and is", engine.IfUnstarted, true, false, true},
+	{"unstarted, and was changed", engine.IfUnstarted, true, true, false},
+	{"unstarted, and is not there", engine.IfUnstarted, false, false, false},
+	{"always, and is there", engine.Always, true, false, true},
+	{"always, and is not there", engine.Always, false, false, true},
+}
+
 // Every condition, with and without a task, of a write that puts and one that deletes.
 func conditions(s *subject) {
-	for _, c := range []struct {
-		name    string
-		cond    engine.Condition
-		present bool // there is a task before
-		stale   bool // the revision of the write is one that the task had earlier
-		holds   bool
-	}{
-		{"absent, and is", engine.IfAbsent, false, false, true},
-		{"absent, and is not", engine.IfAbsent, true, false, false},
-		{"present, and is", engine.IfPresent, true, false, true},
-		{"present, and is not", engine.IfPresent, false, false, false},
-		{"unchanged, and is", engine.IfUnchanged, true, false, true},
-		{"unchanged, and was changed", engine.IfUnchanged, true, true, false},
-		{"unchanged, and is not there", engine.IfUnchanged, false, false, false},
-		{"unstarted, and is", engine.IfUnstarted, true, false, true},
-		{"unstarted, and was changed", engine.IfUnstarted, true, true, false},
-		{"unstarted, and is not there", engine.IfUnstarted, false, false, false},
-		{"always, and is there", engine.Always, true, false, true},
-		{"always, and is not there", engine.Always, false, false, true},
-	} {
+	for _, c := range conditionCases {
 		for _, deletes := range []bool{false, true} {
 			key := fmt.Sprint(c.name, deletes)
 			before := put(key, 1, engine.Always)

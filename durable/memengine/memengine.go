@@ -109,7 +109,7 @@ func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result
 		if e.locked(w) != nil {
 			return engine.Result{Busy: true}
 		}
-		if !holds(w, e.present(w)) {
+		if !w.Holds(e.present(w)) {
 			r.Unmet = append(r.Unmet, w.Key)
 		}
 	}
@@ -137,21 +137,6 @@ func (e *Engine) locked(w engine.Write) *Tx {
 		return nil
 	}
 	return e.locks[w.Key]
-}
-
-// holds reports whether the condition of the write holds if the key has that task, or none.
-func holds(w engine.Write, s *engine.Stored) bool {
-	switch w.If {
-	case engine.IfAbsent:
-		return s == nil
-	case engine.IfPresent:
-		return s != nil
-	case engine.IfUnchanged:
-		return s != nil && s.Revision == w.Revision
-	case engine.IfUnstarted:
-		return s != nil && s.Revision == w.Revision && s.Starts == 0
-	}
-	return true
 }
 
 func (e *Engine) write(by engine.MemberID, w engine.Write) engine.Written {
@@ -309,30 +294,11 @@ func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	of := make(map[string]*engine.KindCount)
+	kinds := make(engine.Tally)
 	for _, s := range e.tasks {
-		k := of[s.Kind]
-		if k == nil {
-			k = &engine.KindCount{Kind: s.Kind}
-			of[s.Kind] = k
-		}
-		k.Tasks++
-		switch {
-		case s.Due == math.MaxInt64-1:
-			k.Paused++
-			continue
-		case s.Due == math.MaxInt64:
-			k.Parked++
-		}
-		if e.failing.Has(s) {
-			k.Failing++
-		}
+		kinds.Add(s.Kind, s.Due, e.failing.Has(s), 1)
 	}
-	kinds := make([]engine.KindCount, 0, len(of))
-	for _, k := range of {
-		kinds = append(kinds, *k)
-	}
-	return kinds, nil
+	return kinds.Kinds(), nil
 }
 
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {

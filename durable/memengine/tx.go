@@ -45,7 +45,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string
 	}
 	defer tx.e.mu.Unlock()
 	for _, w := range writes {
-		if !holds(w, tx.keys[w.Key]) {
+		if !w.Holds(tx.keys[w.Key]) {
 			unmet = append(unmet, w.Key)
 		}
 	}

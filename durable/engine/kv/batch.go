@@ -71,26 +71,11 @@ func (p *plan) unmet(batch engine.Batch, tasks, notes map[string]*row) (unmet []
 			old = notes[w.Key]
 		}
 		p.was = append(p.was, old)
-		if !holds(w, old) {
+		if !w.Holds(old.stored()) {
 			unmet = append(unmet, w.Key)
 		}
 	}
 	return unmet
-}
-
-// holds reports whether the condition of the write holds if the key has that task or note, or none.
-func holds(w engine.Write, r *row) bool {
-	switch w.If {
-	case engine.IfAbsent:
-		return r == nil
-	case engine.IfPresent:
-		return r != nil
-	case engine.IfUnchanged:
-		return r != nil && r.Revision == w.Revision
-	case engine.IfUnstarted:
-		return r != nil && r.Revision == w.Revision && r.Starts == 0
-	}
-	return true
 }
 
 // rowOf returns the prefix of the row that the write is for.

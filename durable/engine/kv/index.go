@@ -14,13 +14,13 @@ import (
 // come to. A Commit changes it only for those.
 type index struct {
 	prints *fingerprint.Set
-	kinds  kindCounts
+	kinds  engine.Tally
 	upTo   string // the tasks whose rows are before it are in the index,
 	whole  bool   // or all are
 }
 
 func newIndex() index {
-	return index{prints: fingerprint.New(), kinds: make(kindCounts), upTo: taskRow}
+	return index{prints: fingerprint.New(), kinds: make(engine.Tally), upTo: taskRow}
 }
 
 func (x *index) covers(key string) bool { return x.whole || taskRow+key < x.upTo }
@@ -34,10 +34,10 @@ func (x *index) note(key string, from, to *row) {
 		return
 	}
 	if from != nil {
-		x.kinds.add(from, -1)
+		x.kinds.Add(from.Kind, from.Due, from.failing, -1)
 	}
 	if to != nil {
-		x.kinds.add(to, 1)
+		x.kinds.Add(to.Kind, to.Due, to.failing, 1)
 	}
 	switch {
 	case from == nil && to != nil:
@@ -92,5 +92,5 @@ func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
 		return e.base.Count(ctx)
 	}
 	defer e.mu.Unlock()
-	return e.all.kinds.list(), nil
+	return e.all.kinds.Kinds(), nil
 }

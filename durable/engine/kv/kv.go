@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -184,7 +183,7 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 
 // Count makes each Engine an [engine.Counter]. It reads each task once.
 func (b *base) Count(ctx context.Context) ([]engine.KindCount, error) {
-	kinds := make(kindCounts)
+	kinds := make(engine.Tally)
 	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {
 		r := &row{}
 		if err == nil {
@@ -193,40 +192,7 @@ func (b *base) Count(ctx context.Context) ([]engine.KindCount, error) {
 		if err != nil {
 			return nil, err
 		}
-		kinds.add(r, 1)
+		kinds.Add(r.Kind, r.Due, r.failing, 1)
 	}
-	return kinds.list(), nil
-}
-
-// A kindCounts counts tasks by kind.
-type kindCounts map[string]*engine.KindCount
-
-// add counts a task n times.
-func (c kindCounts) add(r *row, n int) {
-	k := c[r.Kind]
-	if k == nil {
-		k = &engine.KindCount{Kind: r.Kind}
-		c[r.Kind] = k
-	}
-	if k.Tasks += n; k.Tasks == 0 {
-		delete(c, r.Kind)
-	}
-	switch {
-	case r.Due == math.MaxInt64-1:
-		k.Paused += n
-		return
-	case r.Due == math.MaxInt64:
-		k.Parked += n
-	}
-	if r.failing {
-		k.Failing += n
-	}
-}
-
-func (c kindCounts) list() []engine.KindCount {
-	kinds := make([]engine.KindCount, 0, len(c))
-	for _, k := range c {
-		kinds = append(kinds, *k)
-	}
-	return kinds
+	return kinds.Kinds(), nil
 }

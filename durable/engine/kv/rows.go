@@ -47,6 +47,14 @@ type row struct {
 	starts  int64 // version of the row of starts, or 0
 }
 
+// stored returns the task or note of the row, or nil if there is no row.
+func (r *row) stored() *engine.Stored {
+	if r == nil {
+		return nil
+	}
+	return &r.Stored
+}
+
 // format is the first byte of the value of a task and of a note.
 const format = 1
 

@@ -44,8 +44,8 @@ const Forever = -1
 
 // The due times of tasks that do not run, in nanoseconds since 1970: they are behind all others.
 const (
-	PausedDue = math.MaxInt64 - 1 // of a paused task
-	Never     = math.MaxInt64     // of a parked one
+	PausedDue = engine.PausedDue // of a paused task
+	Never     = engine.ParkedDue // of a parked one
 )
 
 // Latest is the last instant at which a task can be due.
