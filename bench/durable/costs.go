@@ -36,59 +36,40 @@ func onEach(measure func(size sizes, dir string, open opener) (map[string]float6
 
 // setOne has many callers set the task of one key again and again.
 func setOne(size sizes, dir string, open opener) (map[string]float64, error) {
-	s, _, err := open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Start(); err != nil {
-		return nil, err
-	}
-	var n atomic.Int64
-	began := time.Now()
-	_, err = together(callers, callers, func(int) error {
-		for time.Since(began) < size.duration {
-			if err := s.SetTask(ctx, task(0, far(0))); err != nil {
-				return err
+	return started(open, dir, nil, 0, func(s *durable.Scheduler) (map[string]float64, error) {
+		var n atomic.Int64
+		began := time.Now()
+		_, err := together(callers, callers, func(int) error {
+			for time.Since(began) < size.duration {
+				if err := s.SetTask(ctx, task(0, far(0))); err != nil {
+					return err
+				}
+				n.Add(1)
 			}
-			n.Add(1)
-		}
-		return nil
+			return nil
+		})
+		took := time.Since(began)
+		return map[string]float64{
+			"ops":         perSecond(int(n.Load()), took),
+			"commits_ops": perSecond(int(s.Stats().Commits.Count), took),
+		}, err
 	})
-	took := time.Since(began)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]float64{
-		"ops":         perSecond(int(n.Load()), took),
-		"commits_ops": perSecond(int(s.Stats().Commits.Count), took),
-	}, s.Shutdown(ctx)
 }
 
 // idle counts how often the process wakes up while no task is due and nothing is called.
 func idle(size sizes, dir string, open opener) (map[string]float64, error) {
-	s, _, err := open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Start(); err != nil {
-		return nil, err
-	}
-	if err := fill(s, 0, size.live, far); err != nil {
-		return nil, err
-	}
-	runtime.GC()
-	time.Sleep(size.duration) // what follows the adds in the background has ended
-	before, err := switches()
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	time.Sleep(size.duration)
-	after, err := switches()
-	if err != nil {
-		return nil, err
-	}
-	return map[string]float64{"wakeups_ops": perSecond(after-before, time.Since(began))}, s.Shutdown(ctx)
+	return started(open, dir, nil, size.live, func(*durable.Scheduler) (map[string]float64, error) {
+		runtime.GC()
+		time.Sleep(size.duration) // what follows the adds in the background has ended
+		before, err := switches()
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		time.Sleep(size.duration)
+		after, err := switches()
+		return map[string]float64{"wakeups_ops": perSecond(after-before, time.Since(began))}, err
+	})
 }
 
 // switches returns how often a thread of this process has given up its processor to wait: as often one woke up.
@@ -100,22 +81,16 @@ func switches() (int, error) {
 
 // addAllocs counts what many callers allocate with one add at a time.
 func addAllocs(size sizes, dir string, open opener) (map[string]float64, error) {
-	s, _, err := open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Start(); err != nil {
-		return nil, err
-	}
 	tasks := make([]durable.Task, size.adds)
 	for i := range tasks {
 		tasks[i] = task(i, far(i))
 	}
-	figures, err := allocations(size.adds, func() error {
-		_, err := together(callers, size.adds, func(i int) error { return s.AddTask(ctx, tasks[i]) })
-		return err
+	return started(open, dir, nil, 0, func(s *durable.Scheduler) (map[string]float64, error) {
+		return allocations(size.adds, func() error {
+			_, err := together(callers, size.adds, func(i int) error { return s.AddTask(ctx, tasks[i]) })
+			return err
+		})
 	})
-	return figures, errors.Join(err, s.Shutdown(ctx))
 }
 
 // runAllocs counts what is allocated from the start of overdue runs to their acknowledgement.

@@ -122,9 +122,19 @@ func oursRemove(size sizes, dir string) (map[string]float64, error) {
 	})
 }
 
-// withLive measures on a started scheduler with far tasks.
+// withLive measures calls a second on a started scheduler with far tasks.
 func withLive(
 	size sizes, dir string, opts []durable.Option, measure func(s *durable.Scheduler) (float64, error),
+) (map[string]float64, error) {
+	return started(open, dir, opts, size.live, func(s *durable.Scheduler) (map[string]float64, error) {
+		ops, err := measure(s)
+		return map[string]float64{"ops": ops}, err
+	})
+}
+
+// started measures on a started scheduler with that many far tasks.
+func started(
+	open opener, dir string, opts []durable.Option, live int, measure func(s *durable.Scheduler) (map[string]float64, error),
 ) (map[string]float64, error) {
 	s, _, err := open(dir, opts...)
 	if err != nil {
@@ -133,14 +143,11 @@ func withLive(
 	if err := s.Start(); err != nil {
 		return nil, err
 	}
-	if err := fill(s, 0, size.live, far); err != nil {
+	if err := fill(s, 0, live, far); err != nil {
 		return nil, err
 	}
-	ops, err := measure(s)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]float64{"ops": ops}, s.Shutdown(ctx)
+	figures, err := measure(s)
+	return figures, errors.Join(err, s.Shutdown(ctx))
 }
 
 // together calls f for every number below n from the given number of goroutines, and returns the calls per

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -19,18 +18,10 @@ func (w *world) wrongClock(ctx context.Context) error {
 	if w.skewed != "" {
 		return nil
 	}
-	root, err := root(ctx)
-	if err != nil {
-		return err
-	}
 	overlay, err := testkit.WrongClock(w.dir, clockEnv)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(w.dir, "skewed")
-	if err := build(ctx, root, path, "-overlay", overlay, "./checks/incidents"); err != nil {
-		return err
-	}
-	w.skewed = path
-	return nil
+	w.skewed, err = w.build(ctx, "skewed", "-overlay", overlay, "./checks/incidents")
+	return err
 }

@@ -20,13 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short are the incidents that are replayed in every change: they need no server, and hardly any time.
-var short = regexp.MustCompile(`^(all workers stuck|a kind always fails) on wheel$|^a kind without a handler on store$`)
-
-// The words are those of the table, and come and go. How soon is checked by make incidents: here other tests may
-// have the processors meanwhile.
-func TestIncidents_someOfThem_areReported(t *testing.T) {
-	t.Parallel()
+// newWorld returns a world that the test closes.
+func newWorld(t *testing.T) *world {
+	t.Helper()
 	w := &world{}
 	t.Cleanup(func() {
 		if err := w.close(); err != nil {
@@ -36,6 +32,17 @@ func TestIncidents_someOfThem_areReported(t *testing.T) {
 	if err := w.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// short are the incidents that are replayed in every change: they need no server, and hardly any time.
+var short = regexp.MustCompile(`^(all workers stuck|a kind always fails) on wheel$|^a kind without a handler on store$`)
+
+// The words are those of the table, and come and go. How soon is checked by make incidents: here other tests may
+// have the processors meanwhile.
+func TestIncidents_someOfThem_areReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
 	w.within, w.gone = 4*trueWithin, 4*goneWithin
 	replayed := 0
 	for _, i := range incidents {
@@ -60,15 +67,7 @@ func TestIncidents_someOfThem_areReported(t *testing.T) {
 
 // An incident that is not reported as the table has it is found.
 func TestIncidents_notReported_isFound(t *testing.T) {
-	w := &world{}
-	t.Cleanup(func() {
-		if err := w.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := w.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t)
 	w.within, w.gone = time.Second, 2*time.Second
 	t.Parallel()
 	r := w.replay(t.Context(), incident{

@@ -90,20 +90,11 @@ func (w *world) open(ctx context.Context) (err error) {
 }
 
 // needCommand builds the command if it is not there.
-func (w *world) needCommand(ctx context.Context) error {
-	if w.command != "" {
-		return nil
+func (w *world) needCommand(ctx context.Context) (err error) {
+	if w.command == "" {
+		w.command, err = w.build(ctx, "timewheel", "./cmd/timewheel")
 	}
-	root, err := root(ctx)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(w.dir, "timewheel")
-	if err := build(ctx, root, path, "./cmd/timewheel"); err != nil {
-		return err
-	}
-	w.command = path
-	return nil
+	return err
 }
 
 // close ends the server and deletes what was made.
@@ -124,13 +115,19 @@ func root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-func build(ctx context.Context, dir string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o"}, args...)...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+// build builds a program of the repository with these arguments, and returns its path, or nothing after an error.
+func (w *world) build(ctx context.Context, name string, args ...string) (path string, err error) {
+	root, err := root(ctx)
+	if err != nil {
+		return "", err
 	}
-	return nil
+	path = filepath.Join(w.dir, name)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", path}, args...)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // postgres starts the server if it is not there.

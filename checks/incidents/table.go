@@ -42,42 +42,8 @@ var incidents = []incident{
 		also: started(hang, 8),
 		end:  release,
 	},
-	{
-		name:  "all workers stuck",
-		on:    []backend{store, one},
-		begin: add("kind=hang&n=40"),
-		after: time.Second,
-		seen: view{
-			headline: "overloaded", says: "8 of 8 workers busy.*(32|hang)",
-			metrics: []string{"timewheel_durable_oldest_wait_seconds > 1", "timewheel_durable_runs_running == 8", longest},
-			alerts:  []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
-			asks: []question{
-				{args: []string{"stats"}, prints: "32 tasks are overdue"},
-				{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-web-1-.*web-1"},
-			},
-		},
-		never: lost,
-		also:  started(hang, 8),
-		end:   release,
-	},
-	{
-		name:  "all workers stuck",
-		on:    []backend{two},
-		begin: add("kind=hang&n=60"),
-		after: time.Second,
-		seen: view{
-			headline: "overloaded", says: "8 of 8 workers busy.*(44|hang)",
-			metrics: []string{"min(timewheel_durable_oldest_wait_seconds) > 1", longest, "sum(timewheel_durable_runs_running) == 16"},
-			alerts:  []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
-			asks: []question{
-				{args: []string{"stats"}, prints: "44 tasks are overdue"},
-				{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-web-1-.*web-[12]"},
-			},
-		},
-		never: lost,
-		also:  started(hang, 16),
-		end:   release,
-	},
+	allStuck(40, 8, "web-1", store, one),
+	allStuck(60, 16, "web-[12]", two),
 	{
 		name:  "all workers stuck",
 		on:    []backend{stuck},
@@ -93,37 +59,8 @@ var incidents = []incident{
 		also:  started(quick, 100),
 		end:   release,
 	},
-	{
-		name:  "a kind hangs",
-		on:    []backend{store, one},
-		seeds: []string{"kind=hang&n=40", "kind=quick&n=1000"},
-		after: time.Second,
-		seen: view{
-			headline: "overloaded|backlog", says: "hang",
-			metrics: []string{`timewheel_durable_kind_backlog_tasks{kind="hang"} >= 32`, `timewheel_durable_kind_backlog_tasks{kind="quick"} == 0`},
-			may:     busyAlerts,
-			asks:    []question{{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-.*web-2"}},
-		},
-		holds: 10 * time.Second,
-		never: lost,
-		also:  started(quick, 1000),
-		end:   release,
-	},
-	{
-		name:  "a kind hangs",
-		on:    []backend{two},
-		seeds: []string{"kind=hang&n=60", "kind=quick&n=1000"},
-		after: time.Second,
-		seen: view{
-			headline: "overloaded|backlog", says: "hang",
-			metrics: []string{`max(timewheel_durable_kind_backlog_tasks{kind="hang"}) >= 44`, `max(timewheel_durable_kind_backlog_tasks{kind="quick"}) == 0`},
-			may:     busyAlerts,
-		},
-		holds: 10 * time.Second,
-		never: lost,
-		also:  started(quick, 1000),
-		end:   release,
-	},
+	oneHangs(40, 8, "web-2", store, one),
+	oneHangs(60, 16, "web-[23]", two),
 	{
 		name:  "a kind always fails",
 		on:    []backend{wheel},
@@ -403,6 +340,56 @@ var incidents = []incident{
 }
 
 const backlog = 200_000
+
+// allStuck is the incident in which all workers hang, and the others of that many tasks wait. nodes is a regexp of the
+// names of those that run them.
+func allStuck(tasks, workers int, nodes string, on ...backend) incident {
+	wait := tasks - workers
+	return incident{
+		name:  "all workers stuck",
+		on:    on,
+		begin: add(fmt.Sprint("kind=hang&n=", tasks)),
+		after: time.Second,
+		seen: view{
+			headline: "overloaded", says: fmt.Sprintf("8 of 8 workers busy.*(%d|hang)", wait),
+			metrics: []string{
+				"min(timewheel_durable_oldest_wait_seconds) > 1", longest,
+				fmt.Sprint("sum(timewheel_durable_runs_running) == ", workers),
+			},
+			alerts: []string{"TimewheelDurableOldestWait"}, alarm: 10 * time.Second, may: busyAlerts,
+			asks: []question{
+				{args: []string{"stats"}, prints: fmt.Sprint(wait, " tasks are overdue")},
+				{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-web-1-.*" + nodes},
+			},
+		},
+		never: lost,
+		also:  started(hang, workers),
+		end:   release,
+	}
+}
+
+// oneHangs is the incident in which that many overdue tasks of a kind hang, next to those of a quick one.
+func oneHangs(tasks, workers int, nodes string, on ...backend) incident {
+	return incident{
+		name:  "a kind hangs",
+		on:    on,
+		seeds: []string{fmt.Sprint("kind=hang&n=", tasks), "kind=quick&n=1000"},
+		after: time.Second,
+		seen: view{
+			headline: "overloaded|backlog", says: "hang",
+			metrics: []string{
+				fmt.Sprintf(`max(timewheel_durable_kind_backlog_tasks{kind="hang"}) >= %d`, tasks-workers),
+				`max(timewheel_durable_kind_backlog_tasks{kind="quick"}) == 0`,
+			},
+			may:  busyAlerts,
+			asks: []question{{args: []string{"ls", "-state", "running", "-kind", "hang"}, prints: "(?s)NODE.*hang-.*" + nodes}},
+		},
+		holds: 10 * time.Second,
+		never: lost,
+		also:  started(quick, 1000),
+		end:   release,
+	}
+}
 
 // doAll does one after the other.
 func doAll(steps ...func(*scene) error) func(*scene) error {
