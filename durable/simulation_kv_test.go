@@ -9,7 +9,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A restartable is an Engine on a KV that can be restarted.
@@ -22,13 +21,7 @@ func (r restartable) Restart() { r.restart() }
 
 // The simulation finds nothing on an Engine on a KV either, with a clock and without one, and for one process alone.
 func TestSimulation_onKV(t *testing.T) {
-	seeds := *simSeeds
-	if testing.Short() {
-		seeds = min(seeds, 100)
-		if testkit.Race {
-			seeds = min(seeds, 20)
-		}
-	}
+	seeds := seedsOf(100, 20)
 	for name, on := range map[string]func(*memory.KV) engine.KV{
 		"clock":     func(m *memory.KV) engine.KV { return m },
 		"no clock":  func(m *memory.KV) engine.KV { return memory.NoClock(m) },

@@ -40,17 +40,22 @@ func someSeeds(n int) (first, seeds uint64) {
 	return 1, uint64(n)
 }
 
+// seedsOf returns how many seeds to try. In short mode it is that many at most, or fewer under the race detector.
+func seedsOf(short, race int) int {
+	switch {
+	case !testing.Short():
+		return *simSeeds
+	case testkit.Race:
+		return min(*simSeeds, race)
+	}
+	return min(*simSeeds, short)
+}
+
 // Three nodes do random verbs on few keys, while answers are lost, calls are delayed, leases run out, the
 // engine is away, and nodes crash. In the end the ledger must have nothing to object. The tasks are of all
 // sorts, and their runs end in every way.
 func TestSimulation(t *testing.T) {
-	seeds := *simSeeds
-	if testing.Short() {
-		seeds = min(seeds, 200)
-		if testkit.Race {
-			seeds = min(seeds, 50)
-		}
-	}
+	seeds := seedsOf(200, 50)
 	counts := make(map[string]int)
 	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
 		l := simulate(t, seed, "", memengine.New())
