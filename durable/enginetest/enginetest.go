@@ -308,6 +308,14 @@ func (s *subject) leased(id engine.MemberID) (n int) {
 	return n
 }
 
+// alone renews the member's lease, and reports whether there is no other member, not even one whose lease has run out.
+func (s *subject) alone(id engine.MemberID) bool {
+	s.t.Helper()
+	members, _, err := s.Renew(s.ctx, id, nil)
+	s.check(err)
+	return len(members) == 1
+}
+
 func (s *subject) join(name string, lease time.Duration) engine.MemberID {
 	s.t.Helper()
 	id, _, err := s.Join(s.ctx, name, lease)

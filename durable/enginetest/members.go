@@ -278,13 +278,14 @@ func claimAgainstReap(s *subject) {
 	id, seen := s.join("last", long), make(map[string]bool)
 	s.until("all tasks are claimed by the last member", func() bool {
 		s.reap()
+		last := s.alone(id) // then all that is free can be claimed
 		for _, task := range s.claimAll(id) {
 			if seen[task.Key] {
 				s.t.Errorf("%q is claimed again", task.Key)
 			}
 			seen[task.Key] = true
 		}
-		return len(seen) == s.len() || s.leased(id) == 1 && len(s.reap()) == 0 && len(s.claimAll(id)) == 0
+		return len(seen) == s.len() || last
 	})
 	if want := tasks + 3*callers; len(seen) != want {
 		s.t.Errorf("%d of %d tasks stay with members that are gone", want-len(seen), want)
