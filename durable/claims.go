@@ -64,7 +64,7 @@ func (n *node) claim() time.Duration {
 	if len(unlimited) == 0 {
 		return min(again, n.backlog.Hire())
 	}
-	now := n.clock.earliest(n.own())
+	now := n.clock.Earliest(n.own())
 	if t, most := n.room(); most > 0 {
 		after, until := now-int64(overdueAfter), now+int64(lookAhead)
 		var kinds []string
@@ -136,7 +136,7 @@ func (n *node) claimFor(k *kind) time.Duration {
 	if most = min(most, k.Limiter.Room()); most <= 0 {
 		return claimEvery
 	}
-	now := n.clock.earliest(n.own())
+	now := n.clock.Earliest(n.own())
 	if k.crowded {
 		n.claimTurns(t, k, now, most)
 		if most = min(most, k.Limiter.Room()); most <= 0 { // it is full, or the node has lost its part in the limit
@@ -237,7 +237,7 @@ func (n *node) unstick(t *term) {
 	case n.stopping:
 		some = n.heldLocked(func(*live) bool { return true })
 	case n.stuckLocked():
-		now := n.clock.earliest(n.own())
+		now := n.clock.Earliest(n.own())
 		some = n.heldLocked(func(l *live) bool { return l.Rec.Due <= now })
 	default:
 		for name, kind := range n.kinds.unlimited() {
@@ -336,60 +336,6 @@ func (n *node) claimed(t *term, r engine.ClaimRequest, over int64) (engine.Claim
 	return got, true
 }
 
-// A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
-// and not from the beginning, where an engine may have to pass over what it has deleted, and over what is paused
-// or has no handler here. Each scanEvery they are claimed from the beginning, to find what has been committed or
-// given back late; or less often, if that takes long.
-type cursor struct {
-	at    int64 // up to which due time; None to begin at once
-	since int64 // when it was at the beginning, by the node's own time
-	scan  int64 // how long it took to claim from there
-}
-
-const (
-	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
-	beginning = engine.None + 1
-
-	// scanShare bounds what claims from the beginning take: one part of the time in this many.
-	scanEvery = 250 * time.Millisecond
-	scanShare = 10
-)
-
-// from returns after which due time to claim.
-func (n *node) from(c *cursor) int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
-		c.at, c.since = beginning, now
-	}
-	return c.at
-}
-
-// to notes what a claim has given, of what was overdue by then at most, or that the engine has not answered to a
-// claim from the beginning, which may be because there is too much to pass over.
-func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if after == beginning {
-		c.scan = n.own() - c.since
-	}
-	if c.at != after {
-		return // another is wanted from the beginning
-	}
-	c.at = over // that was all
-	if len(got) == most {
-		c.at = min(over, got[most-1].Due-1) // there may be more of that time
-	}
-}
-
-// rewindLocked has everything overdue claimed from the beginning.
-func (n *node) rewindLocked() {
-	n.overdue.at, n.slow.at = engine.None, engine.None
-	for _, k := range n.kinds.allLimited() {
-		k.claimed.at = engine.None
-	}
-}
-
 // take puts what the engine has given the node in memory. Records of a later version are for nodes that can
 // read them: it gives those back, and claims no more of them. What is due by over is overdue.
 func (n *node) take(t *term, got []engine.Stored, over int64) {
@@ -417,8 +363,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	defer n.mu.Unlock()
 	for i, rec := range recs {
 		if rec != nil {
-			c := &claim{term: t, revision: got[i].Revision, starts: got[i].Starts}
-			n.placeLocked(rec, c, rec.Due <= over)
+			n.placeLocked(rec, claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.Due <= over)
 		}
 	}
 	if n.stopping { // the claim was under way as Shutdown began
@@ -427,7 +372,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 }
 
 // placeLocked puts a claim in memory, unless that has a later one.
-func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
+func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	if n.term != c.term {
 		return
 	}
@@ -453,7 +398,7 @@ func (n *node) placeLocked(rec *task.Record, c *claim, overdue bool) {
 
 // awaitLocked puts the live in the wheel, until it is due, or for that long.
 func (n *node) awaitLocked(l *live, least time.Duration) {
-	d := max(time.Duration(l.Rec.Due-n.clock.earliest(n.own())), least, 1)
+	d := max(time.Duration(l.Rec.Due-n.clock.Earliest(n.own())), least, 1)
 	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
 	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
 }

@@ -93,7 +93,7 @@ type live struct {
 	cancelled bool          // so is its run, whenever it begins; see handlings
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
 	began     int64         // when its handler was called, by the wall clock
-	claim     *claim        // of a node; nil in a keeper
+	claim     claim         // of a node
 }
 
 func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {

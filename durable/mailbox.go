@@ -158,7 +158,7 @@ func (n *node) questions(ctx context.Context, member engine.MemberID) (all []*as
 		q := &asked{id: strings.TrimPrefix(note.Key, askPrefix), data: note.Data}
 		_ = json.Unmarshal(note.Data, q) // one that is not understood is about no run here
 		switch {
-		case q.At != 0 && n.clock.earliest(n.own())-q.At > int64(keepQuestions):
+		case q.At != 0 && n.clock.Earliest(n.own())-q.At > int64(keepQuestions):
 			old = append(old, q)
 		case slices.Contains(q.Members, member):
 			all = append(all, q)

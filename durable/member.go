@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
@@ -132,7 +133,7 @@ func (n *node) join(ctx context.Context) error {
 func (n *node) heard(asked, now int64) {
 	answered := n.own()
 	n.count.calls.add(time.Duration(answered - asked))
-	n.clock.heard(asked, answered, now)
+	n.clock.Heard(asked, answered, now)
 }
 
 // renew prolongs the lease. It reports whether the node is still a member.
@@ -191,7 +192,7 @@ func (n *node) divideLocked(limited []*kind, members []engine.Membership, answer
 		longest = max(longest, m.Lease)
 		reports[i] = reportOf(m)
 	}
-	longest += longest / driftOf
+	longest += longest / clock.DriftOf
 	for _, k := range limited {
 		if k.reported == 0 {
 			k.reported = answered
@@ -354,7 +355,7 @@ func (n *node) reconcile(t *term) bool {
 		}
 		held = append(held, s)
 	}
-	n.take(t, held, n.clock.earliest(n.own())-int64(overdueAfter))
+	n.take(t, held, n.clock.Earliest(n.own())-int64(overdueAfter))
 	revisions := make(map[string]int64, len(held))
 	for _, s := range held {
 		revisions[s.Key] = s.Revision
@@ -383,7 +384,7 @@ func (n *node) reap() {
 	}
 	n.mu.Lock()
 	n.rewindLocked()
-	n.takenOver = takenOver(n.takenOver, names, time.Unix(0, n.clock.earliest(n.own())))
+	n.takenOver = takenOver(n.takenOver, names, time.Unix(0, n.clock.Earliest(n.own())))
 	n.unreported = true
 	n.mu.Unlock()
 	call(n.look)

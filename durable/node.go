@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
+	"github.com/seed581295f1/timewheel/durable/internal/lane"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
@@ -26,7 +28,7 @@ import (
 //	claims    each 100 ms it claims what is due within the look-ahead and has no holder, and what is overdue, as
 //	          far as workers are spare; what it adds itself it holds at once (claims.go)
 //	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
-//	writes    the verbs and the ends of runs are commits, in groups (writes.go, lane.go)
+//	writes    the verbs and the ends of runs are commits, in groups (writes.go)
 //	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
 //	settings  it reads each half second what is paused (nodepause.go)
 //
@@ -45,61 +47,32 @@ type node struct {
 	kinds   *kinds
 	cfg     config
 	backlog *limit.Backlog
+	alone   bool // the engine is this process's alone, and answers at once
 	client  bool // it is no member, and runs nothing: see Connect
-	clock   engineClock
+	clock   clock.Clock
 	count   counter
 	report  reporter
 
-	writes *lane[*change]
-	starts *lane[*start]
+	writes *lane.Lane[*change]
+	starts *lane.Lane[*start]
 	verbs  readers  // verbs that are under way
 	bursts keyLocks // of SetTask with MaxDelay
 
-	born     time.Time       // its own time counts from there
-	life     context.Context // of its calls and its helpers
-	end      context.CancelFunc
-	sends    context.Context // of its commits; done before that if they take too long at the end
-	endSends context.CancelFunc
-	asks     context.Context // of the waits for other nodes; done when the scheduler is about to leave
-	endAsks  context.CancelFunc
-	runs     context.Context // of the runs; a term has one of its own within it
-	endRuns  context.CancelFunc
-	helper   sync.WaitGroup
-	wake     chan struct{} // there may be something to claim
-	look     chan struct{} // there is something for the member's goroutine
-	reread   chan struct{} // what is paused has changed
+	born time.Time // its own time counts from there
+	lifetimes
+	signals
+	helper sync.WaitGroup
 
 	joining chan struct{} // has something while it joins again, and protects below: a mutex would stop a bubble
 	left    bool          // it does not join again
 
-	mu         sync.Mutex // protects below
-	term       *term      // nil while it is not a member
-	held       map[string]*live
-	bytes      int             // about how many bytes those take
-	unsent     []*change       // ends of runs whose commit failed
-	load       timewheel.Stats // of the wheel, and when it was asked
-	loadAt     int64
-	members    int // of the engine, as far as it knows
-	started    bool
-	stopping   bool
-	since      int64 // by the engine's clock: what was due before is from before Start
+	mu sync.Mutex // protects below
+	phase
+	membership
+	holding
+	adoption
 	generation uint64
-	overdue    cursor
-	slow       cursor // of the kinds that are slow and have overdue tasks here
-	unreported bool   // there is something of which the other nodes must hear
-	takenOver  []Takeover
-	renewals   uint64 // how many were sent
-	doubt      bool   // the engine may have it hold something else than it knows of
-	recheck    int64  // until when that is to be checked often
-	checked    int64  // when it was checked
-	away       bool   // the last call failed
-
-	settings int64 // the revision of the settings whose pauses are true here, by
-	adopted  int64 // the node's own time
-	settled  int64 // when they were asked for last
-	puzzled  bool  // they cannot be understood
-
-	names map[engine.MemberID]string // of the members, as far as they were asked for
+	names      map[engine.MemberID]string // of the members, as far as they were asked for
 
 	handlings handlings
 	answering map[string]*inquiry // of other nodes, by question; of the goroutine that reads the settings
@@ -111,91 +84,69 @@ type node struct {
 	outages atomic.Uint64 // that are over
 }
 
-// Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
-// the engine at once, and does every verb. Once it is started it runs tasks of the kinds that it handles.
-// Shutdown ends the membership, and other nodes take its tasks over at once. The engine stays the caller's:
-// several nodes may share it, and it is to be closed after their Shutdown.
-//
-// An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
-// is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
-// cancelled, with ErrFenced as the cause, because another node may take over their tasks.
-func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, engine, opts, (*node).join)
-	if err != nil {
-		return nil, err
-	}
-	n.helper.Go(n.keepMember)
-	n.helper.Go(n.keepClaims)
-	n.helper.Go(n.keepLookout)
-	return s, nil
+// lifetimes are the contexts of what a node does, each with its end.
+type lifetimes struct {
+	life     context.Context // of its calls and its helpers
+	end      context.CancelFunc
+	sends    context.Context // of its commits; done before that if they take too long at the end
+	endSends context.CancelFunc
+	asks     context.Context // of the waits for other nodes; done when the scheduler is about to leave
+	endAsks  context.CancelFunc
+	runs     context.Context // of the runs; a term has one of its own within it
+	endRuns  context.CancelFunc
 }
 
-// Connect returns a scheduler that does every verb on the tasks of the engine and answers every question about
-// them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
-// that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
-//
-// AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
-// adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
-func Connect(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, engine, opts, (*node).askTime)
-	if err != nil {
-		return nil, err
-	}
-	n.client = true
-	n.helper.Go(n.keepTime)
-	return s, nil
+// signals wake up the goroutines of a node.
+type signals struct {
+	wake   chan struct{} // there may be something to claim
+	look   chan struct{} // there is something for the member's goroutine
+	reread chan struct{} // what is paused has changed
 }
 
-// reach returns a scheduler over the engine, after a first call of that. It knows what is paused.
-func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
-) (*Scheduler, *node, error) {
-	if engine == nil {
-		return nil, nil, errors.New("durable: engine is nil")
-	}
-	s, cfg, err := newScheduler(opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	n := newNode(engine, s.wheel, &s.kinds, cfg)
-	err = first(n, ctx)
-	if err == nil {
-		_, _, err = n.readSettings(ctx)
-	}
-	if err != nil {
-		n.stop()
-		n.leave()
-		s.wheel.Stop()
-		n.end()
-		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	n.helper.Go(n.keepSettings)
-	s.below = n
-	return s, n, nil
+// A phase is whether a node runs tasks.
+type phase struct {
+	started  bool
+	stopping bool
+	since    int64 // by the engine's clock: what was due before is from before Start
 }
 
-func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
-	n := &node{
-		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log},
-		born: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1),
-		joining: make(chan struct{}, 1),
-		held:    make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}, counts: recent.Of[Counts]{Limit: countTimeout},
-	}
-	n.life, n.end = context.WithCancel(context.Background())
-	n.sends, n.endSends = context.WithCancel(n.life)
-	n.asks, n.endAsks = context.WithCancel(n.life)
-	n.runs, n.endRuns = context.WithCancel(context.Background())
-	n.writes = newLane(splitChanges, n.commit)
-	n.starts = newLane(splitStarts, n.confirm)
-	n.backlog = newBacklog(wheel, kinds, cfg, min(limit.MostQueued, 2*cfg.poolSize), 0, n.wake) // another can run the rest
-	n.free.Store(engine.None)
-	return n
+// A membership is a node's place among the members of its engine.
+type membership struct {
+	term       *term  // nil while it is not a member
+	members    int    // of the engine, as far as it knows
+	renewals   uint64 // how many were sent
+	away       bool   // the last call failed
+	unreported bool   // there is something of which the other nodes must hear
+	takenOver  []Takeover
+}
+
+// A holding is what a node believes to hold.
+type holding struct {
+	held    map[string]*live
+	bytes   int       // about how many bytes those take
+	unsent  []*change // ends of runs whose commit failed
+	overdue cursor
+	slow    cursor          // of the kinds that are slow and have overdue tasks here
+	load    timewheel.Stats // of the wheel, and when it was asked
+	loadAt  int64
+	doubt   bool  // the engine may have it hold something else than it knows of
+	recheck int64 // until when that is to be checked often
+	checked int64 // when it was checked
+}
+
+// An adoption is which settings a node has made true.
+type adoption struct {
+	settings int64 // the revision of the settings whose pauses are true here, by
+	adopted  int64 // the node's own time
+	settled  int64 // when they were asked for last
+	puzzled  bool  // they cannot be understood
 }
 
 // own is the node's own time: monotonic, since it was made.
 func (n *node) own() int64 { return int64(time.Since(n.born)) }
 
 // now is what delays count from. It is not before the engine's time.
-func (n *node) now() int64 { return n.clock.latest(n.own()) }
+func (n *node) now() int64 { return n.clock.Latest(n.own()) }
 
 // call wakes up what waits for the channel.
 func call(c chan struct{}) {
@@ -216,7 +167,7 @@ func (n *node) start() error {
 	n.mu.Lock()
 	if !n.started {
 		n.started = true
-		n.since = n.clock.earliest(n.own())
+		n.since = n.clock.Earliest(n.own())
 		n.backlog.Start()
 	}
 	n.mu.Unlock()
@@ -227,7 +178,7 @@ func (n *node) start() error {
 func (n *node) handled(kind string) {
 	n.mu.Lock()
 	if n.started {
-		n.kinds.get(kind).since.Store(n.clock.earliest(n.own()))
+		n.kinds.get(kind).since.Store(n.clock.Earliest(n.own()))
 	}
 	n.rewindLocked()
 	n.unreported = n.kinds.shared() != nil
@@ -409,7 +360,7 @@ func (n *node) fill(s *Stats) {
 }
 
 // overdueUntil returns the due time up to which tasks are claimed as overdue.
-func (n *node) overdueUntil() int64 { return n.clock.earliest(n.own()) - int64(overdueAfter) }
+func (n *node) overdueUntil() int64 { return n.clock.Earliest(n.own()) - int64(overdueAfter) }
 
 func (n *node) mayBeOverdue() bool { return true }
 
@@ -441,12 +392,12 @@ func (n *node) finish() {
 	n.endAsks()
 	<-n.verbs.stop()
 	n.settleUnsent()
-	n.writes.wait()
-	n.starts.wait()
+	n.writes.Wait()
+	n.starts.Wait()
 	n.leave()
 	n.end()
 	n.helper.Wait()
-	n.writes.wait()
+	n.writes.Wait()
 }
 
 func (n *node) release() error           { return nil }

@@ -89,7 +89,7 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	}
 	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
-	was := n.kinds.pause(p, n.clock.earliest(now))
+	was := n.kinds.pause(p, n.clock.Earliest(now))
 	if !was.equal(p) {
 		n.rewindLocked()
 		call(n.wake)

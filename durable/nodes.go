@@ -108,7 +108,7 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 			i.Held = held
 		}
 		for j := range i.TakenOver { // by this process's clock
-			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.earliest(n.own()))))
+			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.Earliest(n.own()))))
 		}
 		all = append(all, i)
 	}

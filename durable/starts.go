@@ -20,6 +20,12 @@ type start struct {
 	err   error
 }
 
+func (s *start) end() {
+	if s.ended != nil {
+		close(s.ended)
+	}
+}
+
 // confirmMost is how many claims are confirmed at once.
 const confirmMost = 512
 
@@ -33,12 +39,11 @@ func (n *node) confirm(group []*start) {
 	n.mu.Lock()
 	t, leased := n.term, n.leasedLocked()
 	n.mu.Unlock()
-	var asking []*start
-	var claims []engine.Claim
+	asking, claims := group[:0], make([]engine.Claim, 0, len(group))
 	for _, s := range group {
 		if !leased || s.l.claim.term != t {
 			s.err = ErrFenced
-			close(s.ended)
+			s.end()
 			continue
 		}
 		asking = append(asking, s)
@@ -47,8 +52,12 @@ func (n *node) confirm(group []*start) {
 	if len(asking) == 0 {
 		return
 	}
-	ctx, cancel := n.callContext()
-	defer cancel()
+	ctx := n.life
+	if !n.alone {
+		var cancel context.CancelFunc
+		ctx, cancel = n.callContext()
+		defer cancel()
+	}
 	asked := n.own()
 	held, now, err := n.engine.Confirm(ctx, t.id, claims)
 	if err != nil {
@@ -62,7 +71,7 @@ func (n *node) confirm(group []*start) {
 				n.count.startsRefused.Add(1)
 			}
 		}
-		close(s.ended)
+		s.end()
 	}
 }
 
@@ -138,14 +147,25 @@ func (n *node) takeBack(l *live) {
 	n.conclude(l, l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now()), tally{}, false)
 }
 
+// decide has the engine decide on a start: with those of other workers, or at once if that is a look-up.
+func (n *node) decide(l *live) *start {
+	s := &start{l: l}
+	if n.alone {
+		n.confirm([]*start{s})
+		return s
+	}
+	s.ended = make(chan struct{})
+	n.starts.Post(s)
+	<-s.ended
+	return s
+}
+
 // ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
 // where it belongs.
 func (n *node) ask(l *live) bool {
 	l.asked = true
 	for range startTries {
-		s := &start{l: l, ended: make(chan struct{})}
-		n.starts.post(s)
-		<-s.ended
+		s := n.decide(l)
 		switch {
 		case s.err != nil:
 			n.back(l, startAgain)

@@ -77,7 +77,7 @@ func (n *node) work() workload {
 	if !n.isStuck(&w, due != engine.None) {
 		return w
 	}
-	now := n.clock.earliest(n.own())
+	now := n.clock.Earliest(n.own())
 	for _, due := range []int64{due, n.free.Load()} {
 		if due != engine.None {
 			w.waits(due, now)

@@ -3,10 +3,9 @@
 package durable
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -19,16 +18,34 @@ type change struct {
 	batch engine.Batch
 	recs  []*task.Record // what each write puts, or nil
 	size  int            // about how many bytes it writes
-	done  func(engine.Result, error)
+
+	// One of these is not nil.
+	done     func(engine.Result, error)
+	answered chan struct{} // closed when r and err are set
+
+	r   engine.Result
+	err error
 
 	before []*live   // what the node held of each key when it was sent; nil for a new key
 	under  []*change // earlier ones that wait as well, and whose record this one replaces at once
+
+	one struct { // where batch, recs and before of most changes are
+		batch  [1]engine.Write
+		recs   [1]*task.Record
+		before [1]*live
+	}
+}
+
+// newChange returns a change of one write, which puts the record, or nothing if that is nil.
+func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) *change {
+	c := &change{ctx: ctx, size: size}
+	c.one.batch[0], c.one.recs[0] = w, rec
+	c.batch, c.recs = c.one.batch[:], c.one.recs[:]
+	return c
 }
 
 // sets reports whether the change puts the record of one key, whatever was there.
-func (c *change) sets() bool {
-	return len(c.batch) == 1 && c.batch[0].If == engine.Always && c.batch[0].Data != nil
-}
+func (c *change) sets() bool { return len(c.batch) == 1 && c.batch[0].If == engine.Always }
 
 // all returns the change and those under it.
 func (c *change) all() []*change { return append(c.under, c) }
@@ -36,9 +53,13 @@ func (c *change) all() []*change { return append(c.under, c) }
 // living ends those whose callers have gone. It returns the last of the others, with the rest
 // under it, or nil if there is none.
 func (c *change) living() (last *change) {
-	for _, of := range c.all() {
+	all := c.all()
+	if !slices.ContainsFunc(all, func(of *change) bool { return of.ctx.Err() != nil }) {
+		return c
+	}
+	for _, of := range all {
 		if err := of.ctx.Err(); err != nil {
-			of.done(engine.Result{}, err)
+			of.finish(engine.Result{}, err)
 			continue
 		}
 		if of.under = nil; last != nil {
@@ -55,8 +76,18 @@ func (c *change) end(r engine.Result, err error) {
 		if i == 1 && len(r.Written) > 0 { // the first one was there before the others
 			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
 		}
-		of.done(r, err)
+		of.finish(r, err)
 	}
+}
+
+// finish ends the change alone.
+func (c *change) finish(r engine.Result, err error) {
+	if c.done != nil {
+		c.done(r, err)
+		return
+	}
+	c.r, c.err = r, err
+	close(c.answered)
 }
 
 const (
@@ -116,6 +147,11 @@ func (n *node) commit(group []*change) {
 	for _, c := range group {
 		if c = c.living(); c == nil {
 			continue
+		}
+		if c.sets() { // of many only the last is encoded
+			hold := c.batch[0].Hold
+			c.batch[0] = c.recs[0].Write(engine.Always, 0)
+			c.batch[0].Hold = hold
 		}
 		sent = append(sent, c)
 		batches = append(batches, c.batch)
@@ -180,7 +216,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 		if r.Busy {
 			for _, of := range c.all() {
 				of.under = nil // each waits for the lock as long as its caller does
-				n.writes.aside(func() { n.commitAlone(of) })
+				n.writes.Aside(func() { n.commitAlone(of) })
 			}
 			continue
 		}
@@ -210,7 +246,9 @@ func (n *node) mark(sent []*change) *term {
 				continue
 			}
 			if c.before == nil {
-				c.before = make([]*live, len(c.batch))
+				if c.before = c.one.before[:]; len(c.batch) > 1 {
+					c.before = make([]*live, len(c.batch))
+				}
 			}
 			c.before[i] = n.held[w.Key]
 		}
@@ -227,7 +265,7 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 		old := n.held[w.Key]
 		switch {
 		case written[i].Held:
-			n.placeLocked(c.recs[i], &claim{term: t, revision: written[i].Revision}, false)
+			n.placeLocked(c.recs[i], claim{term: t, revision: written[i].Revision}, false)
 		case old == nil:
 		case w.Data == nil && c.before != nil && c.before[i] == old,
 			w.Data != nil && old.claim.revision < written[i].Revision:
@@ -241,7 +279,7 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 // has made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
-	c := &change{ctx: n.sends, batch: engine.Batch{w}, recs: []*task.Record{next}, size: l.Rec.Size()}
+	c := newChange(n.sends, w, next, l.Rec.Size())
 	c.done = func(r engine.Result, err error) {
 		switch {
 		case err != nil:
@@ -260,24 +298,35 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 			}
 		}
 	}
+	n.hold(c)
 	n.mu.Lock()
 	leased := n.leasedLocked()
-	c.batch[0].Hold = next != nil && n.holdsLocked(next)
 	n.mu.Unlock()
 	if !leased {
 		n.keepUnsent(l, c)
 		return
 	}
-	n.writes.post(c)
+	n.writes.Post(c)
 }
 
-// holdsLocked reports whether the node holds what it writes, because it is due soon and has a handler here.
-func (n *node) holdsLocked(rec *task.Record) bool {
-	if !n.claimsLocked() || n.kinds.of(rec) == nil || rec.Due > n.clock.earliest(n.own())+int64(lookAhead) {
-		return false
+// hold has the node hold those tasks of the change that are due soon and have a handler here.
+func (n *node) hold(c *change) {
+	soon := n.clock.Earliest(n.own()) + int64(lookAhead)
+	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
+		return
 	}
-	of := n.kinds.Limiter(rec)
-	return n.roomLocked() > 0 && (of == nil || of.Room() > 0)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.claimsLocked() {
+		return
+	}
+	for i, rec := range c.recs {
+		if rec == nil || rec.Due > soon || n.kinds.of(rec) == nil || n.roomLocked() <= 0 {
+			continue
+		}
+		of := n.kinds.Limiter(rec)
+		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // several might be more than it has room for
+	}
 }
 
 // keepUnsent keeps the end of a run until the lease is renewed.
@@ -299,7 +348,7 @@ func (n *node) sendUnsent() {
 		return
 	}
 	for _, c := range n.unsent {
-		n.writes.post(c)
+		n.writes.Post(c)
 	}
 	n.unsent = nil
 }
@@ -308,7 +357,7 @@ func (n *node) sendUnsent() {
 func (n *node) settleUnsent() {
 	const every = 20 * time.Millisecond
 	for {
-		n.writes.wait()
+		n.writes.Wait()
 		n.mu.Lock()
 		over := len(n.unsent) == 0 || !n.leasedLocked() || n.sends.Err() != nil
 		n.mu.Unlock()
@@ -317,294 +366,4 @@ func (n *node) settleUnsent() {
 		}
 		time.Sleep(every)
 	}
-}
-
-func (n *node) do(ctx context.Context, v *verb) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !n.verbs.enter() {
-		return ErrStopped
-	}
-	defer n.verbs.leave()
-	switch v.what {
-	case toAdd:
-		return n.add(ctx, v)
-	case toSet:
-		return n.set(ctx, v)
-	case toMove, toPause, toResume:
-		return n.move(ctx, v)
-	}
-	return n.remove(ctx, v)
-}
-
-func (n *node) remove(ctx context.Context, v *verb) error {
-	for found := v.found; ; {
-		w := engine.Write{Record: engine.Record{Key: v.key}, If: engine.IfPresent}
-		if v.same {
-			w.If, w.Revision = engine.IfUnchanged, found.revision
-		}
-		r, err := n.send(ctx, v.size, w, nil)
-		switch {
-		case err != nil:
-			return unknown(err)
-		case len(r.Unmet) == 0:
-			n.count.removed.Add(1)
-			return nil
-		case !v.same:
-			return notFound(v.key)
-		}
-		if found, err = n.find(ctx, v); err != nil {
-			return err
-		}
-	}
-}
-
-// find returns the task that the verb is for.
-func (n *node) find(ctx context.Context, v *verb) (*view, error) {
-	stored, ok, err := n.stored(ctx, v.key)
-	if err != nil {
-		return nil, n.unavailable(ctx, err)
-	}
-	if !ok {
-		return nil, notFound(v.key)
-	}
-	rec, err := task.Decode(stored.Record)
-	if err != nil {
-		return nil, err
-	}
-	if !v.fits(rec) {
-		return nil, notFound(v.key)
-	}
-	return &view{rec: rec, revision: stored.Revision}, nil
-}
-
-// send makes a change of one write, whose record is rec, or nil, and waits for it.
-func (n *node) send(ctx context.Context, size int, w engine.Write, rec *task.Record) (engine.Result, error) {
-	return n.sendAll(ctx, size, engine.Batch{w}, []*task.Record{rec})
-}
-
-func (n *node) sendAll(ctx context.Context, size int, batch engine.Batch, recs []*task.Record) (engine.Result, error) {
-	type outcome struct {
-		r   engine.Result
-		err error
-	}
-	answered := make(chan outcome, 1)
-	n.mu.Lock()
-	for i := range batch {
-		alone := len(batch) == 1 // else a limiter might get more than it has room for
-		batch[i].Hold = recs[i] != nil && (alone || n.kinds.Limiter(recs[i]) == nil) && n.holdsLocked(recs[i])
-	}
-	n.mu.Unlock()
-	n.writes.post(&change{ctx: ctx, batch: batch, recs: recs, size: size,
-		done: func(r engine.Result, err error) { answered <- outcome{r, err} }})
-	select {
-	case o := <-answered:
-		switch {
-		case o.err == nil:
-			return o.r, nil
-		case ctx.Err() != nil:
-			return o.r, ctx.Err()
-		}
-		return o.r, fmt.Errorf("%w: %w", ErrUnavailable, o.err)
-	case <-ctx.Done():
-		return engine.Result{}, ctx.Err()
-	}
-}
-
-func (n *node) add(ctx context.Context, v *verb) error {
-	if v.twice != nil {
-		return n.refuse(ctx, v)
-	}
-	v.number(n.next(len(v.records)))
-	batch := make(engine.Batch, len(v.records))
-	for i, rec := range v.records {
-		batch[i] = rec.Write(engine.IfAbsent, 0)
-	}
-	r, err := n.sendAll(ctx, v.size, batch, v.records)
-	if err != nil {
-		err = n.readBack(ctx, v, err)
-	}
-	if err == nil && len(r.Unmet) > 0 {
-		err = &DuplicateKeysError{r.Unmet}
-	}
-	if err == nil {
-		n.count.added.Add(uint64(len(v.records)))
-	}
-	return err
-}
-
-// refuse returns the error of an add with keys that occur more than once.
-func (n *node) refuse(ctx context.Context, v *verb) error {
-	var taken []string
-	for _, rec := range v.records {
-		if !v.twice[rec.Key] {
-			_, ok, err := n.get(ctx, rec.Key)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
-		}
-		taken = append(taken, rec.Key)
-	}
-	return &DuplicateKeysError{taken}
-}
-
-func (n *node) set(ctx context.Context, v *verb) error {
-	v.number(n.next(1))
-	called := n.now()
-	if v.records[0].Deadline != 0 {
-		unlock, err := n.bursts.lock(ctx, v.records[0].Key)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	for {
-		rec, w, err := n.replacing(ctx, v.records[0].PutOff(n.now()-called))
-		if err != nil {
-			return err
-		}
-		r, err := n.send(ctx, v.size, w, rec)
-		if err != nil {
-			err = n.readBack(ctx, v, err)
-		}
-		if err != nil {
-			return err
-		}
-		if len(r.Unmet) > 0 {
-			continue
-		}
-		n.count.added.Add(1)
-		if len(r.Written) > 0 && r.Written[0].Replaced {
-			n.count.removed.Add(1)
-		}
-		return nil
-	}
-}
-
-// replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
-// what is there.
-func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, engine.Write, error) {
-	if rec.Deadline == 0 {
-		return rec, rec.Write(engine.Always, 0), nil
-	}
-	stored, ok, err := n.stored(ctx, rec.Key)
-	if err != nil {
-		return nil, engine.Write{}, n.unavailable(ctx, err)
-	}
-	if !ok {
-		return rec, rec.Write(engine.IfAbsent, 0), nil
-	}
-	on := engine.IfUnstarted
-	if stored.Starts > 0 {
-		on = engine.IfUnchanged
-	}
-	old, _ := task.Decode(stored.Record) // what cannot be read is replaced
-	rec = rec.Following(old, stored.Starts > 0, n.now())
-	return rec, rec.Write(on, stored.Revision), nil
-}
-
-func (n *node) move(ctx context.Context, v *verb) error {
-	found := v.found
-	for {
-		if found == nil {
-			var err error
-			if found, err = n.find(ctx, v); err != nil {
-				return err
-			}
-		}
-		next := v.change(found.rec)
-		if next == found.rec {
-			return nil
-		}
-		w := next.Write(engine.IfUnchanged, found.revision)
-		r, err := n.send(ctx, v.size, w, next)
-		if err != nil {
-			return n.readBackAs(ctx, v.key, err, func(now engine.Record) bool {
-				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
-			})
-		}
-		if len(r.Unmet) == 0 {
-			return nil
-		}
-		found = nil
-	}
-}
-
-// readBack returns nil if the records of a verb whose answer was lost are there, and else the error. Their
-// generation is no other's. Nothing is written again: what is not there may have been there, and
-// removed by somebody since.
-func (n *node) readBack(ctx context.Context, v *verb, err error) error {
-	const most = 8 // they are there together; but some may have been removed, or have run, since
-	within, cancel := context.WithTimeout(ctx, readBackFor)
-	defer cancel()
-	for _, rec := range v.records[:min(len(v.records), most)] {
-		found := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
-			found, err := task.Decode(now)
-			return err == nil && found.Generation == rec.Generation
-		})
-		if found == nil {
-			return nil
-		}
-	}
-	if ctx.Err() != nil {
-		return err
-	}
-	return unknown(err)
-}
-
-// readBackAs returns nil if the key has what a write should have put there, and else the error.
-func (n *node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
-	if ctx.Err() != nil || !isUnknown(err) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, readBackFor)
-	defer cancel()
-	for {
-		stored, ok, failed := n.stored(ctx, key)
-		if failed == nil && ok && is(stored.Record) {
-			return nil
-		}
-		if failed == nil {
-			return unknown(err)
-		}
-		select {
-		case <-time.After(notDoneEvery):
-		case <-ctx.Done():
-			return unknown(err)
-		}
-	}
-}
-
-// isUnknown reports whether a verb with that error may have taken effect.
-func isUnknown(err error) bool {
-	return errors.Is(err, ErrUnavailable) && !errors.Is(err, engine.ErrNotDone)
-}
-
-// unknown returns the error of a verb, and says so if the verb may have taken effect.
-func unknown(err error) error {
-	if !isUnknown(err) {
-		return err
-	}
-	return fmt.Errorf("%w (it is not known whether it took effect)", err)
-}
-
-// readBackFor is how long a verb whose answer was lost tries to find out what has become of it.
-const readBackFor = time.Second
-
-// next returns the first of a number of generations in a row. The member in their last bits keeps apart what
-// nodes add at the same instant.
-func (n *node) next(most int) uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	low := uint64(0)
-	if n.term != nil {
-		low = uint64(n.term.id)
-	}
-	first := max(n.generation+1, generationAt(n.now(), low))
-	n.generation = first + uint64(most) - 1
-	return first
 }

@@ -288,19 +288,6 @@ func at(due int64, key string) *engine.Stored {
 	return &engine.Stored{Record: engine.Record{Due: due, Key: key}}
 }
 
-// Count makes the engine an [engine.Counter].
-func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
-	if err := e.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer e.mu.Unlock()
-	kinds := make(engine.Tally)
-	for _, s := range e.tasks {
-		kinds.Add(s.Kind, s.Due, e.failing.Has(s), 1)
-	}
-	return kinds.Kinds(), nil
-}
-
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	if err := e.lock(ctx); err != nil {
 		return 0, 0, err

@@ -32,13 +32,10 @@ type alone struct {
 	broken   error // of a Commit whose effect is unknown; every later call returns it
 }
 
-// A state is how a task has changed since its row was written. Only a start changes a state; everything else replaces it.
+// A state is a task of which memory knows more than its row. Only a start changes a state; everything else replaces it.
 type state struct {
-	by       engine.MemberID // the member that holds it, or 0
-	revision int64
-	starts   int
-	started  int64
-	row      *row // the task without its data; nil if it is deleted
+	row        // without its data; without a revision if it is deleted
+	kept int64 // the revision with which its row is written
 
 	writing bool   // it is the state after the Commit in progress, until whose end the task is neither claimed nor started
 	before  *state // and this is the state before that Commit, or nil
@@ -51,6 +48,9 @@ type mate struct {
 	until  int64
 	report []byte
 }
+
+// Exclusive marks the engine.
+func (e *alone) Exclusive() {}
 
 // revisions is how many revisions a process reserves at once. One that dies loses the rest.
 const revisions = 1 << 40
@@ -129,45 +129,58 @@ func (e *alone) isFree(key string) bool {
 	return e.states[key].free()
 }
 
-func (s *state) free() bool { return s == nil || s.by == 0 && !s.writing }
+func (s *state) free() bool { return s == nil || s.Owner == 0 && !s.writing }
 
 // of sets the holder, revision and starts of the row, and reports whether the state belongs to that row.
 func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
-		if s.row != nil && s.row.Revision == r.Revision {
-			r.Owner, r.Revision, r.Starts, r.Started = s.by, s.revision, s.starts, s.started
+		if s.kept == r.Revision {
+			r.Owner, r.Revision, r.Starts, r.Started = s.Owner, s.Revision, s.Starts, s.Started
 			return true
 		}
 	}
 	return false
 }
 
-// known returns the rows of the keys for a Commit, during which none changes. It reads those of which memory has neither
-// the row nor that there is none.
-func (e *alone) known(ctx context.Context, keys []string) (map[string]*row, error) {
-	known, unknown := make(map[string]*row, len(keys)), make([]string, 0, len(keys))
+// A known is what a Commit has read: rows without their data.
+type known struct {
+	rows map[string]*row // nil if the key has none
+	seen *changed        // which have changed since
+}
+
+// learn reads the tasks of the batches of which memory has neither the row nor that there is none, and that were not read
+// or have changed since. It may leave out those that are to be new: of them memory knows as a rule.
+func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, added bool) error {
+	var keys []string
 	e.mu.Lock()
 	if e.broken != nil {
 		e.mu.Unlock()
-		return nil, e.broken
+		return e.broken
 	}
-	for _, key := range keys {
-		if s := e.states[key]; s != nil {
-			r := *s.row
-			known[key] = &r
-		} else if !e.all.isAbsent(key) {
-			unknown = append(unknown, key)
+	for _, batch := range batches {
+		for _, w := range batch {
+			if w.Note || w.If == engine.IfAbsent && !added || e.states[w.Key] != nil {
+				continue
+			}
+			if e.all.isAbsent(w.Key) {
+				delete(k.rows, w.Key) // it may have been read before it was removed
+			} else if _, read := k.rows[w.Key]; !read || k.seen.has(w.Key) {
+				keys = append(keys, w.Key)
+			}
 		}
 	}
+	if len(keys) > 0 && k.seen == nil {
+		k.rows, k.seen = make(map[string]*row, len(keys)), e.watch()
+	}
 	e.mu.Unlock()
-	if len(unknown) == 0 {
-		return known, nil
+	if len(keys) == 0 {
+		return nil
 	}
-	read, err := e.rows(ctx, unknown)
-	for key, r := range read {
-		known[key] = r
+	read, err := e.rows(ctx, keys)
+	for _, key := range keys {
+		k.rows[key] = read[key]
 	}
-	return known, err
+	return err
 }
 
 // Commit does all batches in one Commit of the KV. It checks no versions: there is no other writer.
@@ -175,14 +188,22 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
 	}
+	var k known
+	defer func() { e.unwatch(k.seen) }()
+	if err := e.learn(ctx, batches, &k, false); err != nil { // most of it while another Commit is in progress
+		return nil, err
+	}
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	tasks, notes, _, err := e.present(ctx, batches, e.known)
+	if err := e.learn(ctx, batches, &k, true); err != nil {
+		return nil, err
+	}
+	notes, err := e.notesOf(ctx, batches)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]engine.Result, len(batches))
-	plans, txs, err := e.plan(ctx, by, batches, tasks, notes, results)
+	plans, txs, err := e.plan(ctx, by, batches, k.rows, notes, results)
 	if err != nil || len(txs) == 0 {
 		return results, err
 	}
@@ -217,30 +238,33 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 	if holder != nil && at.now >= holder.until {
 		holder = nil
 	}
-	for key, r := range tasks {
-		if s := e.states[key]; s != nil {
-			r.Revision, r.Starts = s.revision, s.starts
+	present := func(w engine.Write) *row {
+		if w.Note {
+			return notes[w.Key]
 		}
+		if s := e.states[w.Key]; s != nil {
+			return &s.row
+		}
+		return tasks[w.Key]
 	}
+	plans, txs = make([]*plan, 0, len(batches)), make([]engine.Tx, 0, len(batches)+1)
 	for i, batch := range batches {
 		p := &plan{number: i}
-		if results[i].Unmet = p.unmet(batch, tasks, notes); results[i].Unmet != nil {
+		if results[i].Unmet = p.unmet(batch, present); results[i].Unmet != nil {
 			continue
 		}
-		nexts := make([]*state, len(batch))
+		states := make([]*state, len(batch))
 		for j, w := range batch {
-			nexts[j] = &state{writing: true, before: e.states[w.Key]}
+			var revision int64
 			if w.Data != nil {
-				nexts[j].revision = e.next()
+				revision = e.next()
 			}
-			if holder != nil && w.Hold && w.Data != nil {
-				nexts[j].by = by
+			s := &state{row: e.put(p, w, 0, revision), kept: revision, writing: true, before: e.states[w.Key]}
+			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
+				s.Owner = by
 			}
-			next := e.put(p, w, p.was[j], 0, nexts[j].revision)
-			p.written[j].Revision, p.written[j].Held = nexts[j].revision, nexts[j].by != 0
-			if next != nil {
-				nexts[j].row = next.pointer()
-			}
+			states[j] = s
+			p.written[j].Revision, p.written[j].Held = revision, s.Owner != 0
 		}
 		if err := e.fits(p.tx); err != nil {
 			e.settle(batches, plans, true)
@@ -248,7 +272,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 		}
 		for j, w := range batch {
 			if !w.Note {
-				e.states[w.Key] = nexts[j]
+				e.states[w.Key] = states[j]
 			}
 		}
 		plans, txs = append(plans, p), append(txs, p.tx)
@@ -266,20 +290,29 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			if w.Note {
 				continue
 			}
+			s := e.states[w.Key]
 			if !undone {
-				e.all.note(w.Key, p.was[j], e.states[w.Key].row)
+				e.all.note(w.Key, p.was[j], s.task())
 			}
 			for c := range e.reads {
 				c.keys[w.Key] = struct{}{}
 			}
-			switch s := e.states[w.Key]; {
+			switch {
 			case undone && s.before != nil:
 				e.states[w.Key] = s.before
-			case undone || s.by == 0:
+			case undone || s.Owner == 0:
 				delete(e.states, w.Key)
 			default:
 				s.writing, s.before = false, nil
 			}
 		}
 	}
+}
+
+// task returns the task, or nil if it is deleted.
+func (s *state) task() *row {
+	if s.kept == 0 {
+		return nil
+	}
+	return &s.row
 }

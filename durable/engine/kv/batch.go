@@ -5,34 +5,25 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// present returns the tasks and the notes of the batches, and whether any write is to be held.
-func (b *base) present(ctx context.Context, batches []engine.Batch,
-	look func(context.Context, []string) (map[string]*row, error),
-) (tasks, notes map[string]*row, holds bool, err error) {
-	var keys, names []string
+// notesOf returns the notes of the batches.
+func (b *base) notesOf(ctx context.Context, batches []engine.Batch) (map[string]*row, error) {
+	var names []string
 	for _, batch := range batches {
 		for _, w := range batch {
 			if w.Note {
 				names = append(names, w.Key)
-			} else {
-				keys = append(keys, w.Key)
 			}
-			holds = holds || w.Hold
 		}
 	}
-	if len(names) > 0 {
-		if notes, err = b.readNotes(ctx, names); err != nil {
-			return nil, nil, false, err
-		}
+	if len(names) == 0 {
+		return nil, nil
 	}
-	if len(keys) > 0 {
-		tasks, err = look(ctx, keys)
-	}
-	return tasks, notes, holds, err
+	return b.readNotes(ctx, names)
 }
 
 // readNotes returns the notes of the names.
@@ -54,30 +45,6 @@ func (b *base) readNotes(ctx context.Context, names []string) (map[string]*row, 
 	return found, nil
 }
 
-// A plan is a batch whose conditions hold.
-type plan struct {
-	number  int // of the batch
-	tx      engine.Tx
-	rows    []int // of each write, where its row is in tx.Put, or -1
-	written []engine.Written
-	was     []*row // that each write replaces; nil if there is none
-}
-
-// unmet returns the keys whose condition does not hold, and sets p.was.
-func (p *plan) unmet(batch engine.Batch, tasks, notes map[string]*row) (unmet []string) {
-	for _, w := range batch {
-		old := tasks[w.Key]
-		if w.Note {
-			old = notes[w.Key]
-		}
-		p.was = append(p.was, old)
-		if !w.Holds(old.stored()) {
-			unmet = append(unmet, w.Key)
-		}
-	}
-	return unmet
-}
-
 // rowOf returns the prefix of the row that the write is for.
 func rowOf(w engine.Write) string {
 	if w.Note {
@@ -86,27 +53,47 @@ func rowOf(w engine.Write) string {
 	return taskRow
 }
 
-// put adds the rows of a write to its plan. It returns the task or note that the write puts, or nil.
-func (b *base) put(p *plan, w engine.Write, old *row, owner engine.MemberID, revision int64) (next *row) {
+// A plan is a batch whose conditions hold.
+type plan struct {
+	number  int // of the batch
+	tx      engine.Tx
+	written []engine.Written
+	was     []*row // what each write replaces; nil if there is none
+}
+
+// unmet returns the keys whose condition does not hold, and sets p.was.
+func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet []string) {
+	p.was, p.written = make([]*row, 0, len(batch)), make([]engine.Written, 0, len(batch))
+	for _, w := range batch {
+		old := present(w)
+		p.was = append(p.was, old)
+		if !w.Holds(old.stored()) {
+			unmet = append(unmet, w.Key)
+		}
+	}
+	return unmet
+}
+
+// put adds the rows of the next write to its plan, that of the task or note first. It returns what the write puts.
+func (b *base) put(p *plan, w engine.Write, owner engine.MemberID, revision int64) (next row) {
+	old := p.was[len(p.written)]
 	p.written = append(p.written, engine.Written{Held: owner != 0, Replaced: old != nil})
 	if w.Data == nil {
-		p.rows = append(p.rows, -1)
-		p.tx.Delete = append(p.tx.Delete, rowOf(w)+w.Key)
+		p.tx.Delete = append(slices.Grow(p.tx.Delete, 2), rowOf(w)+w.Key)
 		if !w.Note {
 			b.change(&p.tx, old, nil)
 		}
-		return nil
+		return next
 	}
-	next = &row{Stored: engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}, failing: w.Failing}
+	next = row{Stored: engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}, failing: w.Failing}
 	next.Owner, next.Revision = owner, revision
-	p.rows = append(p.rows, len(p.tx.Put))
 	kept := next
 	if b.alone && !w.Note {
-		kept = next.pointer()
+		kept.Data = nil
 	}
-	p.tx.Put = append(p.tx.Put, engine.Entry{Key: rowOf(w) + w.Key, Value: kept.encode()})
+	p.tx.Put = append(slices.Grow(p.tx.Put, 2), engine.Entry{Key: rowOf(w) + w.Key, Value: kept.encode()})
 	if !w.Note {
-		b.change(&p.tx, old, next)
+		b.change(&p.tx, old, &next)
 	}
 	return next
 }

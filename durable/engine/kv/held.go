@@ -48,10 +48,11 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
 			continue
 		}
-		next := &state{by: r.By, revision: e.next(), row: task.pointer()}
+		next := &state{row: *task, kept: task.Revision}
 		if s != nil {
-			next.starts, next.started = s.starts, s.started
+			next.Starts, next.Started = s.Starts, s.Started
 		}
+		next.Data, next.Owner, next.Revision = nil, r.By, e.next()
 		e.states[task.Key] = next
 		next.of(task)
 		got = append(got, task.Stored)
@@ -61,7 +62,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 
 // holds returns the state of the claim, or nil if the member does not hold it at that revision.
 func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
-	if s := e.states[c.Key]; s != nil && s.by == by && s.revision == c.Revision && !s.writing {
+	if s := e.states[c.Key]; s != nil && s.Owner == by && s.Revision == c.Revision && !s.writing {
 		return s
 	}
 	return nil
@@ -77,7 +78,7 @@ func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 	held = make([]bool, len(claims))
 	for i, c := range claims {
 		if s := e.holds(by, c); s != nil && at.now < m.until {
-			s.starts, s.started = c.Starts+1, at.now
+			s.Starts, s.Started = c.Starts+1, at.now
 			held[i] = true
 		}
 	}
@@ -90,7 +91,7 @@ func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine
 	}
 	defer e.mu.Unlock()
 	for _, c := range claims {
-		if s := e.holds(by, c); s != nil && s.starts == c.Starts {
+		if s := e.holds(by, c); s != nil && s.Starts == c.Starts {
 			e.release(c.Key, s)
 		}
 	}
@@ -100,11 +101,11 @@ func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine
 // release makes the task free.
 func (e *alone) release(key string, s *state) {
 	if s.writing { // Commit settles it
-		s.by = 0
+		s.Owner = 0
 		return
 	}
 	next := *s
-	next.by, next.revision = 0, e.next()
+	next.Owner, next.Revision = 0, e.next()
 	e.states[key] = &next
 }
 
@@ -159,7 +160,7 @@ func (e *alone) Leave(ctx context.Context, id engine.MemberID) error {
 func (e *alone) end(id engine.MemberID) {
 	delete(e.members, id)
 	for key, s := range e.states {
-		if s.by == id {
+		if s.Owner == id {
 			e.release(key, s)
 		}
 	}
@@ -189,7 +190,7 @@ func (e *alone) held(ctx context.Context, by engine.MemberID) iter.Seq2[engine.S
 		}
 		rows := make([]string, 0, len(e.states))
 		for key, s := range e.states {
-			if s.by == by {
+			if s.Owner == by {
 				rows = append(rows, taskRow+key)
 			}
 		}

@@ -215,7 +215,15 @@ func end(prefix string) string {
 
 // freeOf returns the prefix of the free rows of a kind: of its tasks with a group, or without one.
 func freeOf(kind string, grouped bool) string {
-	return freeRow + escaped(kind) + string([]byte{bit(grouped)})
+	return string(appendFree(make([]byte, 0, len(kind)+4), kind, grouped))
+}
+
+func appendFree(b []byte, kind string, grouped bool) []byte {
+	b = append(b, freeRow...)
+	if strings.IndexByte(kind, 0) >= 0 {
+		kind = strings.ReplaceAll(kind, "\x00", "\x00\xff")
+	}
+	return append(append(b, kind...), 0, 1, bit(grouped))
 }
 
 func turnsOf(kind, group string) string { return turnRow + escaped(kind) + escaped(group) }
@@ -234,16 +242,15 @@ func between(prefix string, after, until int64) (from, to string) {
 	return from, to
 }
 
-// index returns the other rows of a task.
-func (b *base) index(r *row) []engine.Entry {
-	rows := make([]engine.Entry, 0, 4)
+// appendIndex appends the other rows of a task.
+func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
 	if !b.alone {
-		rows = append(rows, engine.Entry{Key: rowAt(dueRow, r)})
+		rows = append(rows, engine.Entry{Key: rowAt([]byte(dueRow), r)})
 	}
 	if r.failing {
 		rows = append(rows, engine.Entry{Key: failingRow + r.Key})
 	}
-	if r.Owner != 0 {
+	if r.Owner != 0 && !b.alone {
 		return append(rows, engine.Entry{Key: heldBy(r.Owner) + r.Key})
 	}
 	var version []byte
@@ -256,7 +263,7 @@ func (b *base) index(r *row) []engine.Entry {
 	}
 	rows = append(rows, free)
 	if r.Group != "" {
-		rows = append(rows, engine.Entry{Key: rowAt(turnsOf(r.Kind, r.Group), r), Value: version})
+		rows = append(rows, engine.Entry{Key: rowAt([]byte(turnsOf(r.Kind, r.Group)), r), Value: version})
 	}
 	return rows
 }
@@ -269,24 +276,31 @@ func freeRowOf(turn string) string {
 }
 
 // freeRow returns the key of the row of f of the task.
-func (r *row) freeRow() string { return rowAt(freeOf(r.Kind, r.Group != ""), r) }
+func (r *row) freeRow() string {
+	var b [usual]byte
+	return rowAt(appendFree(b[:0], r.Kind, r.Group != ""), r)
+}
+
+// usual is more than the length of most rows' keys.
+const usual = 128
 
 // rowAt returns the prefix with the due time and the key of the task.
-func rowAt(prefix string, r *row) string {
-	b := make([]byte, 0, len(prefix)+8+len(r.Key))
-	b = append(b, prefix...)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.Due)^1<<63)
-	return string(append(b, r.Key...))
+func rowAt(prefix []byte, r *row) string {
+	return string(append(binary.BigEndian.AppendUint64(prefix, uint64(r.Due)^1<<63), r.Key...))
 }
+
+// mostIndex is how many other rows a task has at most.
+const mostIndex = 4
 
 // change adds to the Tx the index rows that differ between the states of a task, either of which may be nil.
 func (b *base) change(tx *engine.Tx, from, to *row) {
 	var was, is []engine.Entry
+	var some, others [mostIndex]engine.Entry
 	if from != nil {
-		was = b.index(from)
+		was = b.appendIndex(some[:0], from)
 	}
 	if to != nil {
-		is = b.index(to)
+		is = b.appendIndex(others[:0], to)
 	}
 	for _, row := range was {
 		if find(is, row.Key) == nil {

@@ -99,6 +99,23 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, nil
 }
 
+// present returns the tasks and the notes of the batches, and whether any write is to be held.
+func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, notes map[string]*row, holds bool, err error) {
+	var keys []string
+	for _, batch := range batches {
+		for _, w := range batch {
+			if !w.Note {
+				keys = append(keys, w.Key)
+			}
+			holds = holds || w.Hold
+		}
+	}
+	if notes, err = e.notesOf(ctx, batches); err == nil && len(keys) > 0 {
+		tasks, err = e.read(ctx, keys)
+	}
+	return tasks, notes, holds, err
+}
+
 // try commits the batches of those numbers and sets their results. It returns the numbers of the batches
 // whose rows have changed since they were read.
 func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
@@ -107,7 +124,7 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 	for i, n := range todo {
 		some[i] = batches[n]
 	}
-	tasks, notes, holds, err := e.present(ctx, some, e.read)
+	tasks, notes, holds, err := e.present(ctx, some)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +138,17 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 			holder = nil
 		}
 	}
+	present := func(w engine.Write) *row {
+		if w.Note {
+			return notes[w.Key]
+		}
+		return tasks[w.Key]
+	}
 	var plans []*plan
 	var txs []engine.Tx
 	for i, batch := range some {
 		p := &plan{number: todo[i]}
-		if results[p.number].Unmet = p.unmet(batch, tasks, notes); results[p.number].Unmet != nil {
+		if results[p.number].Unmet = p.unmet(batch, present); results[p.number].Unmet != nil {
 			continue
 		}
 		for _, w := range batch {
@@ -151,9 +174,9 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 			again = append(again, p.number)
 			continue
 		}
-		for j, at := range p.rows {
-			if at >= 0 {
-				p.written[j].Revision = txs[i].Put[at].Version
+		for j, w := range batches[p.number] {
+			if w.Data != nil {
+				p.written[j].Revision = find(txs[i].Put, rowOf(w)+w.Key).Version
 			}
 		}
 		results[p.number].Written = p.written
@@ -179,7 +202,7 @@ func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 		owner = holder.id
 	}
 	p.tx.If = append(p.tx.If, engine.Check{Key: rowOf(w) + w.Key, Version: version})
-	e.put(p, w, old, owner, 0)
+	e.put(p, w, owner, 0)
 }
 
 // own adds to the Tx that a task gets another owner, or none.

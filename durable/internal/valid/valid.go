@@ -15,7 +15,11 @@ func Batches(batches []engine.Batch) error {
 		key  string
 		note bool
 	}
-	keys := make(map[key]bool)
+	n := 0
+	for _, batch := range batches {
+		n += len(batch)
+	}
+	keys := make(map[key]bool, n)
 	for _, batch := range batches {
 		for _, w := range batch {
 			switch {

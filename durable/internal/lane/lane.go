@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+// Package lane gathers requests and makes them in groups.
+package lane
 
 import (
 	"sync"
 	"time"
 )
 
-// A lane gathers requests to the engine and makes them in groups. While one group is under way the next one
+// A Lane gathers requests to the engine and makes them in groups. While one group is under way the next one
 // forms, so that a lone request does not wait, and many share a call. At most two groups are under way at a
 // time. One request alone that takes long, for it may have met a lock, does not count, so that no other waits
 // for it.
-type lane[T any] struct {
-	split func(waiting []T) (group, left []T) // what comes next; the group is not empty
+type Lane[T any] struct {
+	split func(waiting []T) (group, left []T)
 	do    func(group []T)
 
 	mu       sync.Mutex // protects below
@@ -22,27 +23,28 @@ type lane[T any] struct {
 	calls    int
 }
 
-func newLane[T any](split func([]T) (group, left []T), do func([]T)) *lane[T] {
-	l := &lane[T]{split: split, do: do}
+// New returns a Lane that makes a group with do. split takes a group, which is not empty, from what waits.
+func New[T any](split func([]T) (group, left []T), do func([]T)) *Lane[T] {
+	l := &Lane[T]{split: split, do: do}
 	l.idle = sync.NewCond(&l.mu)
 	return l
 }
 
 const (
-	laneWide    = 2
-	laneWaiting = 10 * time.Millisecond // for one request alone
+	wide    = 2
+	waiting = 10 * time.Millisecond // for one request alone
 )
 
-// post makes the request, soon, on another goroutine.
-func (l *lane[T]) post(r T) {
+// Post makes the request, soon, on another goroutine.
+func (l *Lane[T]) Post(r T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, r)
 	l.nextLocked()
 }
 
-func (l *lane[T]) nextLocked() {
-	for l.underWay < laneWide && len(l.waiting) > 0 {
+func (l *Lane[T]) nextLocked() {
+	for l.underWay < wide && len(l.waiting) > 0 {
 		var group []T
 		group, l.waiting = l.split(l.waiting)
 		l.underWay++
@@ -50,7 +52,7 @@ func (l *lane[T]) nextLocked() {
 	}
 }
 
-func (l *lane[T]) call(group []T) {
+func (l *Lane[T]) call(group []T) {
 	over := sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -59,20 +61,20 @@ func (l *lane[T]) call(group []T) {
 	})
 	defer over()
 	if len(group) == 1 {
-		timer := time.AfterFunc(laneWaiting, over)
+		timer := time.AfterFunc(waiting, over)
 		defer timer.Stop()
 	}
 	l.do(group)
 }
 
-// aside makes a call that belongs to no group.
-func (l *lane[T]) aside(call func()) {
+// Aside makes a call that belongs to no group.
+func (l *Lane[T]) Aside(call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asideLocked(call)
 }
 
-func (l *lane[T]) asideLocked(call func()) {
+func (l *Lane[T]) asideLocked(call func()) {
 	l.calls++
 	go func() {
 		defer func() {
@@ -86,8 +88,8 @@ func (l *lane[T]) asideLocked(call func()) {
 	}()
 }
 
-// wait returns when nothing waits or is under way.
-func (l *lane[T]) wait() {
+// Wait returns when nothing waits or is under way.
+func (l *Lane[T]) Wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.calls > 0 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-package durable
+package clock
 
 import (
 	"math/rand/v2"
 	"testing"
 )
 
-func TestEngineClock_heard(t *testing.T) {
+func TestClock_heard(t *testing.T) {
 	type answer struct{ asked, answered, engine int64 }
 	for name, c := range map[string]struct {
 		answers     []answer
@@ -28,11 +28,11 @@ func TestEngineClock_heard(t *testing.T) {
 			[]answer{{0, 0, 0}, {1_000_000, 1_001_000, 1_000_500}}, 1_001_000, 1_000_800, 1_001_200},
 		"answers in another order": {[]answer{{30, 32, 1031}, {10, 20, 1015}}, 40, 1039, 1041},
 	} {
-		var clock engineClock
+		var clock Clock
 		for _, a := range c.answers {
-			clock.heard(a.asked, a.answered, a.engine)
+			clock.Heard(a.asked, a.answered, a.engine)
 		}
-		if least, most := clock.earliest(c.own), clock.latest(c.own); least != c.least || most != c.most {
+		if least, most := clock.Earliest(c.own), clock.Latest(c.own); least != c.least || most != c.most {
 			t.Errorf("%s: the clock shows %d to %d, want %d to %d", name, least, most, c.least, c.most)
 		}
 	}
@@ -40,12 +40,12 @@ func TestEngineClock_heard(t *testing.T) {
 
 // Whatever the answers, the bounds hold the engine's time, as long as no clock is set and they drift apart
 // slowly.
-func TestEngineClock_boundsHold(t *testing.T) {
+func TestClock_boundsHold(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		var clock engineClock
+		var clock Clock
 		offset := rnd.Int64N(1e15) - 5e14
-		drift := float64(rnd.Int64N(2*1e9/driftOf)-1e9/driftOf) / 1e9
+		drift := float64(rnd.Int64N(2*1e9/DriftOf)-1e9/DriftOf) / 1e9
 		engine := func(own int64) int64 { return own + offset + int64(drift*float64(own)) }
 		own := int64(0)
 		for range 100 {
@@ -53,11 +53,11 @@ func TestEngineClock_boundsHold(t *testing.T) {
 			asked := own
 			read := asked + rnd.Int64N(1+rnd.Int64N(1e8))
 			own = read + rnd.Int64N(1+rnd.Int64N(1e8))
-			clock.heard(asked, own, engine(read))
+			clock.Heard(asked, own, engine(read))
 			const rounding = 4
-			if is := engine(own); clock.earliest(own) > is+rounding || clock.latest(own) < is-rounding {
+			if is := engine(own); clock.Earliest(own) > is+rounding || clock.Latest(own) < is-rounding {
 				t.Fatalf("seed %d: the clock shows %d, and the bounds are %d and %d later",
-					seed, is, clock.earliest(own)-is, clock.latest(own)-is)
+					seed, is, clock.Earliest(own)-is, clock.Latest(own)-is)
 			}
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -88,84 +86,4 @@ func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
 	if c := set("7", "a", engine.Always, gone); c.living() != nil {
 		t.Error("a change is made whose caller has gone")
 	}
-}
-
-// Two groups are under way at a time, and the rest forms one. A lone request that takes long delays no other.
-func TestLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var groups []string
-		finish := make(chan struct{})
-		started := make(chan string, 10)
-		all := func(waiting []string) (group, left []string) { return waiting, nil }
-		l := newLane(all, func(group []string) {
-			started <- fmt.Sprint(group)
-			<-finish
-		})
-		see := func(want ...string) {
-			t.Helper()
-			synctest.Wait()
-			for range len(started) {
-				groups = append(groups, <-started)
-			}
-			if got := fmt.Sprint(groups); got != fmt.Sprint(want) {
-				t.Fatalf("the groups are %s, want %v", got, want)
-			}
-		}
-		for _, r := range []string{"a", "b", "c", "d"} {
-			l.post(r)
-			synctest.Wait()
-		}
-		see("[a]", "[b]")
-		finish <- struct{}{}
-		see("[a]", "[b]", "[c d]")
-		l.post("e")
-		see("[a]", "[b]", "[c d]")
-		time.Sleep(laneWaiting) // b or a, alone, takes long
-		see("[a]", "[b]", "[c d]", "[e]")
-		l.post("f")
-		l.post("g")
-		see("[a]", "[b]", "[c d]", "[e]")
-		finish <- struct{}{} // one of three: c and d, b or a, or e
-		finish <- struct{}{}
-		finish <- struct{}{}
-		see("[a]", "[b]", "[c d]", "[e]", "[f g]")
-		waited := make(chan struct{})
-		go func() { l.wait(); close(waited) }()
-		synctest.Wait()
-		select {
-		case <-waited:
-			t.Error("wait has returned while groups are under way")
-		default:
-		}
-		close(finish)
-		<-waited
-	})
-}
-
-// Requests that have taken long alone do not make it more than two groups at a time when they have ended.
-func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var groups []string
-		all := func(waiting []string) (group, left []string) { return waiting, nil }
-		l := newLane(all, func(group []string) {
-			if group[0] == "slow" {
-				time.Sleep(2 * laneWaiting)
-				return
-			}
-			groups = append(groups, fmt.Sprint(group))
-			time.Sleep(laneWaiting / 2)
-		})
-		for range 10 {
-			l.post("slow")
-			l.wait()
-		}
-		for _, r := range []string{"a", "b", "c", "d"} {
-			l.post(r)
-			synctest.Wait()
-		}
-		l.wait()
-		if got := fmt.Sprint(groups); got != "[[a] [b] [c d]]" {
-			t.Errorf("the groups are %s", got)
-		}
-	})
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
+// and not from the beginning, where an engine may have to pass over what it has deleted, and over what is paused
+// or has no handler here. Each scanEvery they are claimed from the beginning, to find what has been committed or
+// given back late; or less often, if that takes long.
+type cursor struct {
+	at    int64 // up to which due time; None to begin at once
+	since int64 // when it was at the beginning, by the node's own time
+	scan  int64 // how long it took to claim from there
+}
+
+const (
+	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
+	beginning = engine.None + 1
+
+	// scanShare bounds what claims from the beginning take: one part of the time in this many.
+	scanEvery = 250 * time.Millisecond
+	scanShare = 10
+)
+
+// from returns after which due time to claim.
+func (n *node) from(c *cursor) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
+		c.at, c.since = beginning, now
+	}
+	return c.at
+}
+
+// to notes what a claim has given, of what was overdue by then at most, or that the engine has not answered to a
+// claim from the beginning, which may be because there is too much to pass over.
+func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if after == beginning {
+		c.scan = n.own() - c.since
+	}
+	if c.at != after {
+		return // another is wanted from the beginning
+	}
+	c.at = over // that was all
+	if len(got) == most {
+		c.at = min(over, got[most-1].Due-1) // there may be more of that time
+	}
+}
+
+// rewindLocked has everything overdue claimed from the beginning.
+func (n *node) rewindLocked() {
+	n.overdue.at, n.slow.at = engine.None, engine.None
+	for _, k := range n.kinds.allLimited() {
+		k.claimed.at = engine.None
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package lane
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two groups are under way at a time, and the rest forms one. A lone request that takes long delays no other.
+func TestLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups []string
+		finish := make(chan struct{})
+		started := make(chan string, 10)
+		all := func(some []string) (group, left []string) { return some, nil }
+		l := New(all, func(group []string) {
+			started <- fmt.Sprint(group)
+			<-finish
+		})
+		see := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for range len(started) {
+				groups = append(groups, <-started)
+			}
+			if got := fmt.Sprint(groups); got != fmt.Sprint(want) {
+				t.Fatalf("the groups are %s, want %v", got, want)
+			}
+		}
+		for _, r := range []string{"a", "b", "c", "d"} {
+			l.Post(r)
+			synctest.Wait()
+		}
+		see("[a]", "[b]")
+		finish <- struct{}{}
+		see("[a]", "[b]", "[c d]")
+		l.Post("e")
+		see("[a]", "[b]", "[c d]")
+		time.Sleep(waiting) // b or a, alone, takes long
+		see("[a]", "[b]", "[c d]", "[e]")
+		l.Post("f")
+		l.Post("g")
+		see("[a]", "[b]", "[c d]", "[e]")
+		finish <- struct{}{} // one of three: c and d, b or a, or e
+		finish <- struct{}{}
+		finish <- struct{}{}
+		see("[a]", "[b]", "[c d]", "[e]", "[f g]")
+		waited := make(chan struct{})
+		go func() { l.Wait(); close(waited) }()
+		synctest.Wait()
+		select {
+		case <-waited:
+			t.Error("wait has returned while groups are under way")
+		default:
+		}
+		close(finish)
+		<-waited
+	})
+}
+
+// Requests that have taken long alone do not make it more than two groups at a time when they have ended.
+func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups []string
+		all := func(some []string) (group, left []string) { return some, nil }
+		l := New(all, func(group []string) {
+			if group[0] == "slow" {
+				time.Sleep(2 * waiting)
+				return
+			}
+			groups = append(groups, fmt.Sprint(group))
+			time.Sleep(waiting / 2)
+		})
+		for range 10 {
+			l.Post("slow")
+			l.Wait()
+		}
+		for _, r := range []string{"a", "b", "c", "d"} {
+			l.Post(r)
+			synctest.Wait()
+		}
+		l.Wait()
+		if got := fmt.Sprint(groups); got != "[[a] [b] [c d]]" {
+			t.Errorf("the groups are %s", got)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/lane"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/internal/recent"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
+// the engine at once, and does every verb. Once it is started it runs tasks of the kinds that it handles.
+// Shutdown ends the membership, and other nodes take its tasks over at once. The engine stays the caller's:
+// several nodes may share it, and it is to be closed after their Shutdown.
+//
+// An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
+// is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
+// cancelled, with ErrFenced as the cause, because another node may take over their tasks.
+func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
+	s, n, err := reach(ctx, engine, opts, (*node).join)
+	if err != nil {
+		return nil, err
+	}
+	n.helper.Go(n.keepMember)
+	n.helper.Go(n.keepClaims)
+	n.helper.Go(n.keepLookout)
+	return s, nil
+}
+
+// Connect returns a scheduler that does every verb on the tasks of the engine and answers every question about
+// them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
+// that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
+//
+// AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
+// adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
+func Connect(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
+	s, n, err := reach(ctx, engine, opts, (*node).askTime)
+	if err != nil {
+		return nil, err
+	}
+	n.client = true
+	n.helper.Go(n.keepTime)
+	return s, nil
+}
+
+// reach returns a scheduler over the engine, after a first call of that. It knows what is paused.
+func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
+) (*Scheduler, *node, error) {
+	if engine == nil {
+		return nil, nil, errors.New("durable: engine is nil")
+	}
+	s, cfg, err := newScheduler(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := newNode(engine, s.wheel, &s.kinds, cfg)
+	err = first(n, ctx)
+	if err == nil {
+		_, _, err = n.readSettings(ctx)
+	}
+	if err != nil {
+		n.stop()
+		n.leave()
+		s.wheel.Stop()
+		n.end()
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	n.helper.Go(n.keepSettings)
+	s.below = n
+	return s, n, nil
+}
+
+func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
+	n := &node{
+		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
+		signals: signals{wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1)},
+		joining: make(chan struct{}, 1),
+		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:  recent.Of[Counts]{Limit: countTimeout},
+	}
+	n.life, n.end = context.WithCancel(context.Background())
+	n.sends, n.endSends = context.WithCancel(n.life)
+	n.asks, n.endAsks = context.WithCancel(n.life)
+	n.runs, n.endRuns = context.WithCancel(context.Background())
+	n.writes = lane.New(splitChanges, n.commit)
+	n.starts = lane.New(splitStarts, n.confirm)
+	queue := min(limit.MostQueued, 2*cfg.poolSize) // another can run the rest
+	if _, n.alone = e.(engine.Exclusive); n.alone {
+		queue = max(limit.MostQueued, 4*cfg.poolSize)
+	}
+	n.backlog = newBacklog(wheel, kinds, cfg, queue, 0, n.wake)
+	n.free.Store(engine.None)
+	return n
+}

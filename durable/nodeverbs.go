@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+func (n *node) do(ctx context.Context, v *verb) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.verbs.enter() {
+		return ErrStopped
+	}
+	defer n.verbs.leave()
+	switch v.what {
+	case toAdd:
+		return n.add(ctx, v)
+	case toSet:
+		return n.set(ctx, v)
+	case toMove, toPause, toResume:
+		return n.move(ctx, v)
+	}
+	return n.remove(ctx, v)
+}
+
+func (n *node) remove(ctx context.Context, v *verb) error {
+	for found := v.found; ; {
+		w := engine.Write{Record: engine.Record{Key: v.key}, If: engine.IfPresent}
+		if v.same {
+			w.If, w.Revision = engine.IfUnchanged, found.revision
+		}
+		r, err := n.send(newChange(ctx, w, nil, v.size))
+		switch {
+		case err != nil:
+			return unknown(err)
+		case len(r.Unmet) == 0:
+			n.count.removed.Add(1)
+			return nil
+		case !v.same:
+			return notFound(v.key)
+		}
+		if found, err = n.find(ctx, v); err != nil {
+			return err
+		}
+	}
+}
+
+// find returns the task that the verb is for.
+func (n *node) find(ctx context.Context, v *verb) (*view, error) {
+	stored, ok, err := n.stored(ctx, v.key)
+	if err != nil {
+		return nil, n.unavailable(ctx, err)
+	}
+	if !ok {
+		return nil, notFound(v.key)
+	}
+	rec, err := task.Decode(stored.Record)
+	if err != nil {
+		return nil, err
+	}
+	if !v.fits(rec) {
+		return nil, notFound(v.key)
+	}
+	return &view{rec: rec, revision: stored.Revision}, nil
+}
+
+// send makes a change, and waits for it.
+func (n *node) send(c *change) (engine.Result, error) {
+	c.answered = make(chan struct{})
+	n.hold(c)
+	n.writes.Post(c)
+	select {
+	case <-c.answered:
+		switch {
+		case c.err == nil:
+			return c.r, nil
+		case c.ctx.Err() != nil:
+			return c.r, c.ctx.Err()
+		}
+		return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
+	case <-c.ctx.Done():
+		return engine.Result{}, c.ctx.Err()
+	}
+}
+
+func (n *node) add(ctx context.Context, v *verb) error {
+	if v.twice != nil {
+		return n.refuse(ctx, v)
+	}
+	v.number(n.next(len(v.records)))
+	c := &change{ctx: ctx, recs: v.records, size: v.size}
+	c.batch = c.one.batch[:0]
+	if len(v.records) > 1 {
+		c.batch = make(engine.Batch, 0, len(v.records))
+	}
+	for _, rec := range v.records {
+		c.batch = append(c.batch, rec.Write(engine.IfAbsent, 0))
+	}
+	r, err := n.send(c)
+	if err != nil {
+		err = n.readBack(ctx, v, err)
+	}
+	if err == nil && len(r.Unmet) > 0 {
+		err = &DuplicateKeysError{r.Unmet}
+	}
+	if err == nil {
+		n.count.added.Add(uint64(len(v.records)))
+	}
+	return err
+}
+
+// refuse returns the error of an add with keys that occur more than once.
+func (n *node) refuse(ctx context.Context, v *verb) error {
+	var taken []string
+	for _, rec := range v.records {
+		if !v.twice[rec.Key] {
+			_, ok, err := n.get(ctx, rec.Key)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+		}
+		taken = append(taken, rec.Key)
+	}
+	return &DuplicateKeysError{taken}
+}
+
+func (n *node) set(ctx context.Context, v *verb) error {
+	v.number(n.next(1))
+	first := v.records[0]
+	var called int64
+	if first.Deadline != 0 {
+		called = n.now()
+		unlock, err := n.bursts.lock(ctx, first.Key)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	for {
+		rec := first
+		if rec.Deadline != 0 {
+			rec = rec.PutOff(n.now() - called)
+		}
+		rec, w, err := n.replacing(ctx, rec)
+		if err != nil {
+			return err
+		}
+		r, err := n.send(newChange(ctx, w, rec, v.size))
+		if err != nil {
+			err = n.readBack(ctx, v, err)
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Unmet) > 0 {
+			continue
+		}
+		n.count.added.Add(1)
+		if len(r.Written) > 0 && r.Written[0].Replaced {
+			n.count.removed.Add(1)
+		}
+		return nil
+	}
+}
+
+// replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
+// what is there.
+func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, engine.Write, error) {
+	if rec.Deadline == 0 {
+		return rec, engine.Write{Record: engine.Record{Key: rec.Key}, If: engine.Always}, nil // commit encodes it
+	}
+	stored, ok, err := n.stored(ctx, rec.Key)
+	if err != nil {
+		return nil, engine.Write{}, n.unavailable(ctx, err)
+	}
+	if !ok {
+		return rec, rec.Write(engine.IfAbsent, 0), nil
+	}
+	on := engine.IfUnstarted
+	if stored.Starts > 0 {
+		on = engine.IfUnchanged
+	}
+	old, _ := task.Decode(stored.Record) // what cannot be read is replaced
+	rec = rec.Following(old, stored.Starts > 0, n.now())
+	return rec, rec.Write(on, stored.Revision), nil
+}
+
+func (n *node) move(ctx context.Context, v *verb) error {
+	found := v.found
+	for {
+		if found == nil {
+			var err error
+			if found, err = n.find(ctx, v); err != nil {
+				return err
+			}
+		}
+		next := v.change(found.rec)
+		if next == found.rec {
+			return nil
+		}
+		w := next.Write(engine.IfUnchanged, found.revision)
+		r, err := n.send(newChange(ctx, w, next, v.size))
+		if err != nil {
+			return n.readBackAs(ctx, v.key, err, func(now engine.Record) bool {
+				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
+			})
+		}
+		if len(r.Unmet) == 0 {
+			return nil
+		}
+		found = nil
+	}
+}
+
+// readBack returns nil if the records of a verb whose answer was lost are there, and else the error. Their
+// generation is no other's. Nothing is written again: what is not there may have been there, and
+// removed by somebody since.
+func (n *node) readBack(ctx context.Context, v *verb, err error) error {
+	const most = 8 // they are there together; but some may have been removed, or have run, since
+	within, cancel := context.WithTimeout(ctx, readBackFor)
+	defer cancel()
+	for _, rec := range v.records[:min(len(v.records), most)] {
+		found := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
+			found, err := task.Decode(now)
+			return err == nil && found.Generation == rec.Generation
+		})
+		if found == nil {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return unknown(err)
+}
+
+// readBackAs returns nil if the key has what a write should have put there, and else the error.
+func (n *node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
+	if ctx.Err() != nil || !isUnknown(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readBackFor)
+	defer cancel()
+	for {
+		stored, ok, failed := n.stored(ctx, key)
+		if failed == nil && ok && is(stored.Record) {
+			return nil
+		}
+		if failed == nil {
+			return unknown(err)
+		}
+		select {
+		case <-time.After(notDoneEvery):
+		case <-ctx.Done():
+			return unknown(err)
+		}
+	}
+}
+
+// isUnknown reports whether a verb with that error may have taken effect.
+func isUnknown(err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, engine.ErrNotDone)
+}
+
+// unknown returns the error of a verb, and says so if the verb may have taken effect.
+func unknown(err error) error {
+	if !isUnknown(err) {
+		return err
+	}
+	return fmt.Errorf("%w (it is not known whether it took effect)", err)
+}
+
+// readBackFor is how long a verb whose answer was lost tries to find out what has become of it.
+const readBackFor = time.Second
+
+// next returns the first of a number of generations in a row. The member in their last bits keeps apart what
+// nodes add at the same instant.
+func (n *node) next(most int) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	low := uint64(0)
+	if n.term != nil {
+		low = uint64(n.term.id)
+	}
+	first := max(n.generation+1, generationAt(n.now(), low))
+	n.generation = first + uint64(most) - 1
+	return first
+}
