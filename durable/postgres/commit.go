@@ -213,7 +213,9 @@ type write struct {
 func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
 	writes := make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
-	b.Queue(g.e.sql.setLockTimeout)
+	if !g.e.direct {
+		b.Queue(g.e.sql.setLockTimeout)
+	}
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var w write
 		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}

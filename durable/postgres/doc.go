@@ -29,11 +29,19 @@
 //
 // # Connections
 //
-// An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It keeps no state
-// in a session: no LISTEN, no temporary table, and settings and locks are for one transaction. So it works behind
-// a pooler in transaction mode. By default it uses no named prepared statements either. A URL with
-// default_query_exec_mode=cache_statement makes it use them, for a direct connection or a pooler that knows
-// them.
+// An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It uses no LISTEN, no
+// temporary table and no lock of a session.
+//
+// On a direct connection the statements are prepared once, and the settings of the planner are those of the
+// connection. Behind a pooler in transaction mode, such as PgBouncer, the engine keeps nothing in a session: its
+// statements have no names, and the settings are for one transaction. The server then plans each statement at every
+// call, which takes several times its CPU. [Open] knows a pooler by the process number of the connection: a pooler
+// gives its clients numbers of its own, and pg_backend_pid returns another. A pooler in session mode counts as one in
+// transaction mode.
+//
+// A URL with default_query_exec_mode=cache_statement makes the engine use named statements behind a pooler that knows
+// them, such as PgBouncer 1.21 or later with max_prepared_statements. One with default_query_exec_mode=cache_describe
+// makes it use none. [OpenPool] keeps the mode of the pool: without a choice that is cache_statement.
 //
 // # What to know of the server
 //

@@ -44,8 +44,8 @@ func DueSQL(e *Engine) string { return e.sql.due }
 // ConfirmSQL returns the statement of a confirmation.
 func ConfirmSQL(e *Engine) string { return e.sql.confirm }
 
-// SetSQL returns the statements before that in its transaction.
-func SetSQL(e *Engine) []string { return []string{e.sql.set, e.sql.setOrdered} }
+// SetSQL returns the statement before that in its transaction.
+func SetSQL(e *Engine) string { return e.sql.set }
 
 // swap replaces a part of a statement.
 func (e *Engine) swap(in *string, what, with string) {
@@ -65,7 +65,7 @@ func (e *Engine) Break(detail string) {
 	switch detail {
 	case "2 the fence checks neither owner nor lease":
 		swap(&e.sql.confirm, "AND t.owner IS NOT DISTINCT FROM $1", "")
-		swap(&e.sql.confirm, "EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)", "$1::bigint > 0")
+		swap(&e.sql.confirm, "WHERE (SELECT leased FROM me)", "WHERE $1::bigint > 0")
 	case "6 a claim does not lock its member":
 		swap(&e.sql.claim, "FOR KEY SHARE", "")
 	case "a slow reaper": // some time passes after the snapshot of its first statement
@@ -78,7 +78,7 @@ freed AS (
 	UPDATE $schema.task t SET owner = NULL, revision = $next FROM dead WHERE t.owner = dead.id)
 DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 	case "8 changes lock in any order":
-		swap(&e.sql.commit, "ORDER BY t.key FOR UPDATE OF t", "FOR UPDATE OF t")
+		swap(&e.sql.commit, "grp, n) ORDER BY q.key", "grp, n)")
 	case "8 adds lock in any order":
 		swap(&e.sql.commit, "AND data IS NOT NULL ORDER BY key", "AND data IS NOT NULL")
 	case "10 reaping right after an outage":
@@ -150,9 +150,11 @@ WITH me AS MATERIALIZED (
 	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
 		AND substr(t.data, 1, 1) <= $6 AND EXISTS (SELECT FROM me)
 	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
+), given AS (
+	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
+	WHERE t.key = free.key RETURNING $row
 )
-UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
-WHERE t.key = free.key RETURNING $row`)
+SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`)
 	e.sql.due = sql(`
 SELECT $row FROM (
 	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
@@ -214,3 +216,8 @@ func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Opt
 
 // NotesSQL returns the statement of a page of a walk over the notes.
 func NotesSQL(e *Engine) string { return e.sql.notes }
+
+// Session reads the row of a statement on a connection for commits.
+func Session(ctx context.Context, e *Engine, sql string, into ...any) error {
+	return e.verbs.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(into...)
+}

@@ -168,13 +168,21 @@ func readsOf(t *testing.T, e *postgres.Engine, conn *pgx.Conn, sql string, args 
 	tx, err := conn.Begin(t.Context())
 	check(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	for _, set := range postgres.SetSQL(e) {
-		_, err = tx.Exec(t.Context(), set)
+	exec := func(sql string) {
+		t.Helper()
+		_, err := tx.Exec(t.Context(), sql)
 		check(t, err)
 	}
+	exec(postgres.SetSQL(e))
+	exec("PREPARE measured AS " + sql)
+	defer exec("DEALLOCATE measured")
+	params := make([]string, len(args))
+	for i := range args {
+		params[i] = fmt.Sprintf("$%d", i+1)
+	}
 	var text []byte
-	check(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql,
-		append([]any{pgx.QueryExecModeCacheDescribe}, args...)...).Scan(&text))
+	check(t, tx.QueryRow(t.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE measured(%s)",
+		strings.Join(params, ", ")), append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...).Scan(&text))
 	var plans []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`
