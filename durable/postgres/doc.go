@@ -51,6 +51,6 @@
 // A standby that takes over must have every commit, that is, be a synchronous one. One that lacks commits may
 // use a revision again, and a fence of an earlier run would be that of a later one.
 //
-// The server's planner must know the table: autovacuum must be on. A transaction that stays open for hours
-// holds back vacuum, and costs disk space.
+// Autovacuum must be on, and removes the rows that changes leave. A transaction that stays open for hours holds back
+// vacuum, and costs disk space. No plan depends on the statistics of the tables.
 package postgres

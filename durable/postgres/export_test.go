@@ -221,3 +221,18 @@ func NotesSQL(e *Engine) string { return e.sql.notes }
 func Session(ctx context.Context, e *Engine, sql string, into ...any) error {
 	return e.verbs.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(into...)
 }
+
+// Statements returns the statements by name.
+func Statements(e *Engine) map[string]string {
+	s := &e.sql
+	return map[string]string{
+		"commit": s.commit, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
+		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
+		"anythingDead": s.anythingDead, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
+		"deleteGone": s.deleteGone, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
+		"stillHeld": s.stillHeld, "status": s.status,
+	}
+}
+
+// SetSession returns the settings of a direct connection, as a statement.
+func SetSession(e *Engine) string { return strings.ReplaceAll(e.sql.set, "true", "false") }

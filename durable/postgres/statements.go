@@ -256,7 +256,8 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM free WHERE t.ctid 
 
 		deleteGone: sql(`
 DELETE FROM $schema.member WHERE id IN (
-	SELECT m.id FROM $schema.member m WHERE m.gone AND NOT EXISTS (SELECT FROM $schema.task t WHERE t.owner = m.id)
+	SELECT m.id FROM $schema.member m WHERE m.gone
+		AND (SELECT true FROM $schema.task t WHERE t.owner = m.id ORDER BY t.due, t.key LIMIT 1) IS NULL
 	ORDER BY m.id FOR UPDATE SKIP LOCKED)`),
 
 		// Each range is walked by itself, for no index has several in order of due time. The order begins with
@@ -303,8 +304,8 @@ WITH me AS MATERIALIZED (
 		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
 	LIMIT (SELECT coalesce(n, 0) FROM missing)
 ), given AS (
-	UPDATE $schema.task t SET owner = me.id, revision = $next
-	FROM (SELECT at FROM free UNION ALL SELECT at FROM more) c, me WHERE t.ctid = c.at RETURNING $row
+	UPDATE $schema.task t SET owner = $1, revision = $next
+	FROM (SELECT at FROM free UNION ALL SELECT at FROM more) c WHERE t.ctid = c.at RETURNING $row
 )
 SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`),
 
@@ -352,7 +353,7 @@ WITH RECURSIVE me AS MATERIALIZED (
 				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
 		LIMIT (SELECT n FROM last)) t
 ), given AS (
-	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me WHERE t.ctid = free.at RETURNING $row
+	UPDATE $schema.task t SET owner = $1, revision = $next FROM free WHERE t.ctid = free.at RETURNING $row
 )
 SELECT * FROM given
 UNION ALL SELECT coalesce((SELECT coalesce(grp, '') FROM last), $3), $now, '', '', 0, $isMember, 0, '', 0`),
