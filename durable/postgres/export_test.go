@@ -120,8 +120,20 @@ var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;
 // Schema5 is the SQL that makes the schema of version 5.
 var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
 
+// BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone.
+func (e *Engine) BeVersion6() {
+	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
+		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
+	}
+	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
+	e.swap(&e.sql.renew, "\nWHERE id = $1 AND until >= (SELECT until FROM ($member) m)", " WHERE id = $1")
+	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
+	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
+}
+
 // BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
 func (e *Engine) BeVersion5() {
+	e.BeVersion6()
 	note, rest, found := strings.Cut(e.sql.notes, "UNION ALL\n")
 	if !found || !strings.Contains(note, e.Text("$schema.note")) {
 		panic("the statement is another")
@@ -198,6 +210,14 @@ func OpenVersion4(ctx context.Context, url string, opts ...Option) (*Engine, err
 // OpenVersion5 opens an engine of a program of version 5 on a schema that it makes.
 func OpenVersion5(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	return openOld(ctx, url, Schema5, (*Engine).BeVersion5, opts...)
+}
+
+// Schema6 is the SQL that makes the schema of version 6.
+var Schema6 = Schema5 + migrations[5] + "UPDATE $schema.version SET version = 6;"
+
+// OpenVersion6 opens an engine of a program of version 6 on a schema that it makes.
+func OpenVersion6(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, Schema6, (*Engine).BeVersion6, opts...)
 }
 
 func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {

@@ -34,7 +34,15 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	if err := valid.Report(report); err != nil {
 		return nil, 0, err
 	}
-	scanNow := func(row pgx.Row) error { return row.Scan(&now) }
+	renewed := false
+	scanNow := func(row pgx.Row) error {
+		err := row.Scan(&now)
+		renewed = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
 	var b *pgx.Batch
 	if by == 0 {
 		b = e.batch()
@@ -55,12 +63,15 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	})
 	err = e.control.SendBatch(ctx, b).Close()
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, 0, gone(by)
 	case err != nil:
 		return nil, 0, explain("renew", err)
+	case renewed:
+		return members, now, nil
+	// Another renewal of the member has made its lease shorter at the same time, because the server's clock was set back.
+	case slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
+		return e.Renew(ctx, by, report)
 	}
-	return members, now, nil
+	return nil, 0, gone(by)
 }
 
 func gone(id engine.MemberID) error {

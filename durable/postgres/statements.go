@@ -15,7 +15,8 @@ import (
 // reads of a task, $failing whether it is failing, and $now the server's time. A range is the free tasks of a
 // kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
 // which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
-// $isMember is the id of the member $1, or 0 if it is gone.
+// $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of the row,
+// and a transaction that stays open keeps the old ones. The index has the newest first, and LIMIT ends the search there.
 //
 // The plan of a statement is made once for each connection, whatever its arguments and the number of tasks are. So no
 // statement leaves the planner a choice that is good for a few tasks only. The settings take away whole-table scans, and
@@ -63,6 +64,7 @@ type statements struct {
 
 // statement returns the statement of a text.
 func (c config) statement(text string) string {
+	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
 	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
@@ -74,8 +76,8 @@ func (c config) statement(text string) string {
 		"$rangeOrder", "t.kind, t.grp IS NULL, t.due, t.key",
 		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
 		"$groupOrder", "t.kind, t.grp, t.due, t.key",
-		"$isMember", "coalesce((SELECT id FROM me), "+
-			"(SELECT id FROM "+pgx.Identifier{c.schema}.Sanitize()+".member WHERE id = $1 AND NOT gone), 0)",
+		"$member", member,
+		"$isMember", "coalesce((SELECT id FROM me), (SELECT id FROM ("+member+") m WHERE NOT gone), 0)",
 	).Replace(text)
 }
 
@@ -120,7 +122,8 @@ func (c config) statements() statements {
 		// since the statement began.
 		commit: sql(`
 WITH me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
+	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
+	WHERE until > $now
 ), todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
 		SELECT q.*, old.at, CASE q.cond
@@ -224,13 +227,28 @@ INSERT INTO $schema.member (name, lease, until)
 SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
 
 		renew: sql(`
-UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2) WHERE id = $1 AND NOT gone
+UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2)
+WHERE id = $1 AND until >= (SELECT until FROM ($member) m) AND NOT gone
 RETURNING until - lease`),
 
+		// From member to member, with the newest version of each.
 		members: sql(`
-SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone`),
+WITH RECURSIVE m AS (
+	(SELECT * FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	UNION ALL
+	SELECT n.* FROM m, LATERAL (
+		SELECT * FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+)
+SELECT id, name, lease, until, report FROM m WHERE NOT gone`),
 
-		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
+		anythingDead: sql(`
+WITH RECURSIVE m AS (
+	(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	UNION ALL
+	SELECT n.* FROM m, LATERAL (
+		SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+)
+SELECT EXISTS (SELECT FROM m WHERE until < $now)`),
 
 		// No member is reaped before the server has been up for longer than its lease.
 		markDead: sql(`
@@ -255,10 +273,11 @@ WITH free AS MATERIALIZED (
 UPDATE $schema.task t SET owner = NULL, revision = $next FROM free WHERE t.ctid = free.at`),
 
 		deleteGone: sql(`
-DELETE FROM $schema.member WHERE id IN (
-	SELECT m.id FROM $schema.member m WHERE m.gone
+WITH done AS MATERIALIZED (
+	SELECT m.ctid AS at FROM $schema.member m WHERE m.gone
 		AND (SELECT true FROM $schema.task t WHERE t.owner = m.id ORDER BY t.due, t.key LIMIT 1) IS NULL
-	ORDER BY m.id FOR UPDATE SKIP LOCKED)`),
+	ORDER BY m.id FOR UPDATE SKIP LOCKED)
+DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
 		// Each range is walked by itself, for no index has several in order of due time. The order begins with
 		// columns that are the same in a range, because the planner then finds it in the index. The lower bound
@@ -275,7 +294,7 @@ DELETE FROM $schema.member WHERE id IN (
 		//	more     as many others
 		claim: sql(`
 WITH me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
 ), r AS MATERIALIZED (
 	SELECT r.* FROM me, (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
 		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t
@@ -318,7 +337,7 @@ SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`),
 		//	free  these tasks, locked
 		turns: sql(`
 WITH RECURSIVE me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
 ), walk(grp, kinds, looked, found) AS (
 	SELECT $3::bytea, '{}'::bytea[], 0, 0 FROM me WHERE $5 > 0
 	UNION ALL
@@ -366,7 +385,7 @@ UNION ALL SELECT coalesce((SELECT coalesce(grp, '') FROM last), $3), $now, '', '
 		// The last row has no key, but the time, and 1 if the member is one.
 		confirm: sql(`
 WITH me AS MATERIALIZED (
-	SELECT until > $now AS leased FROM $schema.member WHERE id = $1 AND NOT gone
+	SELECT until > $now AS leased FROM ($member) m WHERE NOT gone
 ), held AS MATERIALIZED (
 	SELECT t.at, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
 		SELECT t.ctid AS at FROM $schema.task t
@@ -383,7 +402,7 @@ UNION ALL SELECT NULL, $now, (SELECT count(*) FROM me)::int FROM set_config('syn
 		stillHeld: sql(`
 SELECT q.key, q.revision, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
 	SELECT FROM $schema.task t WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1 LIMIT 1) t
-WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)`),
+WHERE EXISTS (SELECT FROM ($member) m WHERE until > $now)`),
 
 		release: sql(`
 WITH held AS MATERIALIZED (
@@ -394,7 +413,7 @@ WITH held AS MATERIALIZED (
 )
 UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid = held.at`),
 
-		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
+		status: sql(`SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone)`),
 
 		// In a transaction of the user. The arguments are bytes, int64 and strings alone, as every driver has them.
 		now: sql(`SELECT $now`),
