@@ -68,7 +68,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, named bool, opts []Option) (
 	if err != nil {
 		return nil, err
 	}
-	if named && direct {
+	if named && direct && cfg.ConnConfig.StatementCacheCapacity > 0 {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	e := &Engine{config: c, sql: c.statements(), direct: direct, waiting: make(chan struct{}, 2)}

@@ -246,7 +246,7 @@ func Session(ctx context.Context, e *Engine, sql string, into ...any) error {
 func Statements(e *Engine) map[string]string {
 	s := &e.sql
 	return map[string]string{
-		"commit": s.commit, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
+		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
 		"anythingDead": s.anythingDead, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
 		"deleteGone": s.deleteGone, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,

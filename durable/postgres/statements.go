@@ -28,6 +28,7 @@ type statements struct {
 	setLockTimeout string
 
 	commit      string
+	remove      string
 	commitNotes string
 	get         string
 	due         string
@@ -170,6 +171,21 @@ FROM (
 		UNION ALL
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
 	GROUP BY key) write`),
+
+		// A commit of removals alone, each a batch with the condition unchanged or present. Most runs end so, and it takes
+		// half of the time. It has a row for each write, and another for each that is done.
+		remove: sql(`
+WITH old AS MATERIALIZED (
+	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
+		AS q(key, cond, revision, n) ORDER BY q.key) q
+	LEFT JOIN LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
+		LIMIT 1 FOR UPDATE OF t) t ON true
+), del AS (
+	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at RETURNING old.n
+)
+SELECT n, at IS NULL, false, 0::bigint, false, true FROM old
+UNION ALL SELECT n, false, true, 0, false, true FROM del`),
 
 		commitNotes: sql(commitNotesSQL),
 		notes:       sql(notesSQL),
