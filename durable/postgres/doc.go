@@ -41,7 +41,8 @@
 //
 // A URL with default_query_exec_mode=cache_statement makes the engine use named statements behind a pooler that knows
 // them, such as PgBouncer 1.21 or later with max_prepared_statements. One with default_query_exec_mode=cache_describe
-// makes it use none. [OpenPool] keeps the mode of the pool: without a choice that is cache_statement.
+// makes it keep nothing in a session of a direct connection either. [OpenPool] keeps the mode of the pool: without a
+// choice that is cache_statement.
 //
 // # What to know of the server
 //

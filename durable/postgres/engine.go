@@ -25,7 +25,7 @@ const oldest = 150000
 type Engine struct {
 	config
 	sql    statements
-	direct bool // no pooler is between the engine and the server, so the settings are those of its connections
+	direct bool // there is no pooler, so the statements have names and the settings are those of the connections
 
 	verbs   *pgxpool.Pool // for commits and reads
 	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
@@ -42,21 +42,21 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: the URL is wrong: %w", err)
 	}
-	byURL := strings.Contains(url, "default_query_exec_mode")
-	if !byURL {
+	chosen := strings.Contains(url, "default_query_exec_mode")
+	if !chosen {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	return open(ctx, cfg, !byURL, opts)
+	return open(ctx, cfg, chosen, opts)
 }
 
 // OpenPool is Open with the server and the settings of a pool. It opens connections of its own, and leaves
 // those of the pool alone: a handler that takes all of them delays no claim.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Engine, error) {
-	return open(ctx, pool.Config(), false, opts)
+	return open(ctx, pool.Config(), true, opts)
 }
 
-// open opens an engine. With named it uses named statements if the connection is direct, whatever cfg says.
-func open(ctx context.Context, cfg *pgxpool.Config, named bool, opts []Option) (*Engine, error) {
+// open opens an engine. Without a choice by the user it uses named statements where there is no pooler.
+func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) (*Engine, error) {
 	c, err := newConfig(opts)
 	if err != nil {
 		return nil, err
@@ -68,10 +68,14 @@ func open(ctx context.Context, cfg *pgxpool.Config, named bool, opts []Option) (
 	if err != nil {
 		return nil, err
 	}
-	if named && direct && cfg.ConnConfig.StatementCacheCapacity > 0 {
+	if direct && !chosen && cfg.ConnConfig.StatementCacheCapacity > 0 {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
+	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
 	e := &Engine{config: c, sql: c.statements(), direct: direct, waiting: make(chan struct{}, 2)}
+	if direct {
+		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
+	}
 	own := c.connections / 4
 	if e.control, err = newPool(ctx, cfg, own); err != nil {
 		return nil, err
@@ -120,10 +124,7 @@ func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (direct bool, e
 		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed" // the statements rely on it
 	}
 	// A pooler gives its clients numbers of its own, because the server's process changes.
-	if direct = pid == conn.PgConn().PID(); direct {
-		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
-	}
-	return direct, c.open(ctx, conn)
+	return pid == conn.PgConn().PID(), c.open(ctx, conn)
 }
 
 // open checks the schema or migrates it.

@@ -320,10 +320,12 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 }
 
 // No statement on the way of a task, nor one that an idle node repeats, reads more after a transaction that was forgotten
-// has held back vacuum, while the member has renewed its lease 50,000 times. That is less than a day.
+// has held back vacuum, while two members have renewed their leases 50,000 times. That is less than a day.
 func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	e := open(t)
 	const renewals = 50000
+	other, _, err := e.Join(t.Context(), "other", time.Hour)
+	check(t, err)
 	id, now, err := e.Join(t.Context(), "node", time.Hour)
 	check(t, err)
 	conn, forgotten := connect(t, shared.URL()), connect(t, shared.URL())
@@ -368,12 +370,15 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	before := reads()
 	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
-	exec(t, conn, e.Text("DO $do$ DECLARE at tid; BEGIN SELECT ctid INTO at FROM $schema.member; FOR i IN 1.."+fmt.Sprint(renewals)+
-		" LOOP UPDATE $schema.member SET until = until + 1 WHERE ctid = at RETURNING ctid INTO at; END LOOP; END $do$"))
+	for _, member := range []engine.MemberID{id, other} { // each keeps track of its row, since to find it takes ever longer
+		exec(t, conn, e.Text(fmt.Sprintf("DO $do$ DECLARE at tid; BEGIN SELECT ctid INTO at FROM $schema.member WHERE id = %d; "+
+			"FOR i IN 1..%d LOOP UPDATE $schema.member SET until = until + 1 WHERE ctid = at RETURNING ctid INTO at; END LOOP; "+
+			"END $do$", member, renewals)))
+	}
 	exec(t, conn, e.Text("VACUUM ANALYZE $schema.member"))
 	for what, n := range reads() {
 		t.Logf("%s reads %d blocks, and %d after %d renewals", what, before[what], n, renewals)
-		if n > 2*before[what]+5 { // every way through a tree is longer
+		if n > 2*before[what]+8 { // every way through a tree is longer
 			t.Errorf("%s reads %d blocks, and %d after %d renewals", what, before[what], n, renewals)
 		}
 	}

@@ -33,8 +33,8 @@ func TestOpen_poolerInBetween_keepsNothingInTheSession(t *testing.T) {
 		want session
 	}{
 		"direct":                                  {direct, session{true, set}},
-		"direct, without named statements":        {direct + unnamed, session{false, set}},
-		"direct, without a cache for them":        {direct + "&statement_cache_capacity=0", session{false, set}},
+		"direct, without named statements":        {direct + unnamed, session{false, unset}},
+		"direct, without a cache for them":        {direct + "&statement_cache_capacity=0", session{false, unset}},
 		"by a pooler":                             {pooled, session{false, unset}},
 		"by a pooler that knows named statements": {pooled + named, session{true, unset}},
 	} {
