@@ -180,9 +180,11 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 		holds, failing             []bool
 	)
 	single = true
+	removals := true
 	for _, i := range these {
 		single = single && len(g.batches[i]) <= 1
 		for _, w := range g.batches[i] {
+			removals = removals && w.Data == nil && (w.If == engine.IfUnchanged || w.If == engine.IfPresent)
 			keys = append(keys, []byte(w.Key))
 			batches = append(batches, int32(i))
 			conditions = append(conditions, int32(w.If))
@@ -197,6 +199,9 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	}
 	if first := g.batches[these[0]]; len(first) > 0 && first[0].Note {
 		return g.e.sql.commitNotes, []any{keys, batches, conditions, revisions, datas}, single
+	}
+	if single && removals {
+		return g.e.sql.remove, []any{keys, conditions, revisions}, true
 	}
 	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups}
 	return g.e.sql.commit, args, single
@@ -213,12 +218,16 @@ type write struct {
 func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
 	writes := make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
-	b.Queue(g.e.sql.setLockTimeout)
+	if !g.e.direct {
+		b.Queue(g.e.sql.setLockTimeout)
+	}
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var w write
 		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}
 		_, err := pgx.ForEachRow(rows, into, func() error {
-			writes[w.n-1] = w
+			if !writes[w.n-1].done {
+				writes[w.n-1] = w
+			}
 			return nil
 		})
 		return err

@@ -29,11 +29,20 @@
 //
 // # Connections
 //
-// An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It keeps no state
-// in a session: no LISTEN, no temporary table, and settings and locks are for one transaction. So it works behind
-// a pooler in transaction mode. By default it uses no named prepared statements either. A URL with
-// default_query_exec_mode=cache_statement makes it use them, for a direct connection or a pooler that knows
-// them.
+// An engine opens connections of its own, 16 at most unless [WithConnections] says otherwise. It uses no LISTEN, no
+// temporary table and no lock of a session.
+//
+// On a direct connection the statements are prepared once, and the settings of the planner are those of the
+// connection. Behind a pooler in transaction mode, such as PgBouncer, the engine keeps nothing in a session: its
+// statements have no names, and the settings are for one transaction. The server then plans each statement at every
+// call, which takes several times its CPU. [Open] knows a pooler by the process number of the connection: a pooler
+// gives its clients numbers of its own, and pg_backend_pid returns another. A pooler in session mode counts as one in
+// transaction mode.
+//
+// A URL with default_query_exec_mode=cache_statement makes the engine use named statements behind a pooler that knows
+// them, such as PgBouncer 1.21 or later with max_prepared_statements. One with default_query_exec_mode=cache_describe
+// makes it keep nothing in a session of a direct connection either. [OpenPool] keeps the mode of the pool: without a
+// choice that is cache_statement.
 //
 // # What to know of the server
 //
@@ -43,6 +52,6 @@
 // A standby that takes over must have every commit, that is, be a synchronous one. One that lacks commits may
 // use a revision again, and a fence of an earlier run would be that of a later one.
 //
-// The server's planner must know the table: autovacuum must be on. A transaction that stays open for hours
-// holds back vacuum, and costs disk space.
+// Autovacuum must be on, and removes the rows that changes leave. A transaction that stays open for hours holds back
+// vacuum, and costs disk space. No plan depends on the statistics of the tables.
 package postgres

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,7 +24,8 @@ const oldest = 150000
 // [OpenPool]. Any number of schedulers may share it. Close it after they have been shut down.
 type Engine struct {
 	config
-	sql statements
+	sql    statements
+	direct bool // there is no pooler, so the statements have names and the settings are those of the connections
 
 	verbs   *pgxpool.Pool // for commits and reads
 	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
@@ -39,19 +42,21 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: the URL is wrong: %w", err)
 	}
-	if !strings.Contains(url, "default_query_exec_mode") {
+	chosen := strings.Contains(url, "default_query_exec_mode")
+	if !chosen {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	return open(ctx, cfg, opts)
+	return open(ctx, cfg, chosen, opts)
 }
 
 // OpenPool is Open with the server and the settings of a pool. It opens connections of its own, and leaves
 // those of the pool alone: a handler that takes all of them delays no claim.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Engine, error) {
-	return open(ctx, pool.Config(), opts)
+	return open(ctx, pool.Config(), true, opts)
 }
 
-func open(ctx context.Context, cfg *pgxpool.Config, opts []Option) (*Engine, error) {
+// open opens an engine. Without a choice by the user it uses named statements where there is no pooler.
+func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) (*Engine, error) {
 	c, err := newConfig(opts)
 	if err != nil {
 		return nil, err
@@ -59,53 +64,71 @@ func open(ctx context.Context, cfg *pgxpool.Config, opts []Option) (*Engine, err
 	if cfg.ConnConfig.ValidateConnect == nil {
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // a standby may be behind
 	}
-	if err := prepare(ctx, c, cfg); err != nil {
+	direct, err := prepare(ctx, c, cfg)
+	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: c, sql: c.statements(), waiting: make(chan struct{}, 2)}
+	if direct && !chosen && cfg.ConnConfig.StatementCacheCapacity > 0 {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	}
+	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+	e := &Engine{config: c, sql: c.statements(), direct: direct, waiting: make(chan struct{}, 2)}
+	if direct {
+		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
+	}
 	own := c.connections / 4
-	if e.verbs, err = newPool(ctx, cfg, c.connections-own); err != nil {
+	if e.control, err = newPool(ctx, cfg, own); err != nil {
 		return nil, err
 	}
-	if e.control, err = newPool(ctx, cfg, own); err != nil {
-		e.verbs.Close()
+	if direct {
+		cfg.ConnConfig.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
+	}
+	if e.verbs, err = newPool(ctx, cfg, c.connections-own); err != nil {
+		e.control.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
 // prepare checks the server, and checks the schema or migrates it. It completes the settings of the
-// connections.
-func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (err error) {
+// connections, and reports whether they are direct.
+func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (direct bool, err error) {
 	connCfg := cfg.ConnConfig.Copy()
 	if cfg.BeforeConnect != nil {
 		if err := cfg.BeforeConnect(ctx, connCfg); err != nil {
-			return fmt.Errorf("postgres: connect: %w", err)
+			return false, fmt.Errorf("postgres: connect: %w", err)
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, connCfg)
 	if err != nil {
-		return explain("connect", err)
+		return false, explain("connect", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	if cfg.AfterConnect != nil {
 		if err := cfg.AfterConnect(ctx, conn); err != nil {
-			return explain("connect", err)
+			return false, explain("connect", err)
 		}
 	}
 	var number int
+	var pid uint32
 	var version, isolation string
-	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, "+
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::bigint, "+
 		"current_setting('server_version'), current_setting('default_transaction_isolation')").
-		Scan(&number, &version, &isolation)
+		Scan(&number, &pid, &version, &isolation)
 	switch {
 	case err != nil:
-		return explain("connect", err)
+		return false, explain("connect", err)
 	case number < oldest:
-		return fmt.Errorf("postgres: the server has version %s; %d is the oldest that works", version, oldest/10000)
+		return false, fmt.Errorf("postgres: the server has version %s; %d is the oldest that works", version, oldest/10000)
 	case isolation != "read committed":
 		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed" // the statements rely on it
 	}
+	// A pooler gives its clients numbers of its own, because the server's process changes.
+	return pid == conn.PgConn().PID(), c.open(ctx, conn)
+}
+
+// open checks the schema or migrates it.
+func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 	have, err := c.check(ctx, conn)
 	switch {
 	case err != nil:

@@ -44,8 +44,8 @@ func DueSQL(e *Engine) string { return e.sql.due }
 // ConfirmSQL returns the statement of a confirmation.
 func ConfirmSQL(e *Engine) string { return e.sql.confirm }
 
-// SetSQL returns the statements before that in its transaction.
-func SetSQL(e *Engine) []string { return []string{e.sql.set, e.sql.setOrdered} }
+// SetSQL returns the statement before that in its transaction.
+func SetSQL(e *Engine) string { return e.sql.set }
 
 // swap replaces a part of a statement.
 func (e *Engine) swap(in *string, what, with string) {
@@ -65,7 +65,7 @@ func (e *Engine) Break(detail string) {
 	switch detail {
 	case "2 the fence checks neither owner nor lease":
 		swap(&e.sql.confirm, "AND t.owner IS NOT DISTINCT FROM $1", "")
-		swap(&e.sql.confirm, "EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)", "$1::bigint > 0")
+		swap(&e.sql.confirm, "WHERE (SELECT leased FROM me)", "WHERE $1::bigint > 0")
 	case "6 a claim does not lock its member":
 		swap(&e.sql.claim, "FOR KEY SHARE", "")
 	case "a slow reaper": // some time passes after the snapshot of its first statement
@@ -78,7 +78,7 @@ freed AS (
 	UPDATE $schema.task t SET owner = NULL, revision = $next FROM dead WHERE t.owner = dead.id)
 DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 	case "8 changes lock in any order":
-		swap(&e.sql.commit, "ORDER BY t.key FOR UPDATE OF t", "FOR UPDATE OF t")
+		swap(&e.sql.commit, "grp, n) ORDER BY q.key", "grp, n)")
 	case "8 adds lock in any order":
 		swap(&e.sql.commit, "AND data IS NOT NULL ORDER BY key", "AND data IS NOT NULL")
 	case "10 reaping right after an outage":
@@ -120,8 +120,20 @@ var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;
 // Schema5 is the SQL that makes the schema of version 5.
 var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
 
+// BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone.
+func (e *Engine) BeVersion6() {
+	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
+		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
+	}
+	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
+	e.swap(&e.sql.renew, "\nWHERE id = $1 AND until >= (SELECT until FROM ($member) m)", " WHERE id = $1")
+	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
+	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
+}
+
 // BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
 func (e *Engine) BeVersion5() {
+	e.BeVersion6()
 	note, rest, found := strings.Cut(e.sql.notes, "UNION ALL\n")
 	if !found || !strings.Contains(note, e.Text("$schema.note")) {
 		panic("the statement is another")
@@ -150,9 +162,11 @@ WITH me AS MATERIALIZED (
 	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
 		AND substr(t.data, 1, 1) <= $6 AND EXISTS (SELECT FROM me)
 	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
+), given AS (
+	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
+	WHERE t.key = free.key RETURNING $row
 )
-UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
-WHERE t.key = free.key RETURNING $row`)
+SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`)
 	e.sql.due = sql(`
 SELECT $row FROM (
 	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
@@ -198,6 +212,14 @@ func OpenVersion5(ctx context.Context, url string, opts ...Option) (*Engine, err
 	return openOld(ctx, url, Schema5, (*Engine).BeVersion5, opts...)
 }
 
+// Schema6 is the SQL that makes the schema of version 6.
+var Schema6 = Schema5 + migrations[5] + "UPDATE $schema.version SET version = 6;"
+
+// OpenVersion6 opens an engine of a program of version 6 on a schema that it makes.
+func OpenVersion6(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, Schema6, (*Engine).BeVersion6, opts...)
+}
+
 func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {
 	e, err := Open(ctx, url, opts...)
 	if err != nil {
@@ -214,3 +236,23 @@ func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Opt
 
 // NotesSQL returns the statement of a page of a walk over the notes.
 func NotesSQL(e *Engine) string { return e.sql.notes }
+
+// Session reads the row of a statement on a connection for commits.
+func Session(ctx context.Context, e *Engine, sql string, into ...any) error {
+	return e.verbs.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(into...)
+}
+
+// Statements returns the statements by name.
+func Statements(e *Engine) map[string]string {
+	s := &e.sql
+	return map[string]string{
+		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
+		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
+		"anythingDead": s.anythingDead, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
+		"deleteGone": s.deleteGone, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
+		"stillHeld": s.stillHeld, "status": s.status,
+	}
+}
+
+// SetSession returns the settings of a direct connection, as a statement.
+func SetSession(e *Engine) string { return strings.ReplaceAll(e.sql.set, "true", "false") }

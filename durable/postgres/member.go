@@ -34,7 +34,15 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	if err := valid.Report(report); err != nil {
 		return nil, 0, err
 	}
-	scanNow := func(row pgx.Row) error { return row.Scan(&now) }
+	renewed := false
+	scanNow := func(row pgx.Row) error {
+		err := row.Scan(&now)
+		renewed = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
 	var b *pgx.Batch
 	if by == 0 {
 		b = e.batch()
@@ -55,12 +63,15 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	})
 	err = e.control.SendBatch(ctx, b).Close()
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, 0, gone(by)
 	case err != nil:
 		return nil, 0, explain("renew", err)
+	case renewed:
+		return members, now, nil
+	// Another renewal of the member has made its lease shorter at the same time, because the server's clock was set back.
+	case slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
+		return e.Renew(ctx, by, report)
 	}
-	return members, now, nil
+	return nil, 0, gone(by)
 }
 
 func gone(id engine.MemberID) error {
@@ -101,26 +112,37 @@ func (e *Engine) end(ctx context.Context, mark string, args ...any) (names []str
 // batch returns the beginning of a transaction.
 func (e *Engine) batch() *pgx.Batch {
 	b := &pgx.Batch{}
-	b.Queue(e.sql.set)
+	if !e.direct {
+		b.Queue(e.sql.set)
+	}
 	return b
 }
 
-// as runs statements for a member, in one transaction, and returns the server's time after them. The error is
-// ErrMemberGone if the member is gone.
-func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx.Batch,
+// A status is what the server says of a member: the time, and whether it is one.
+type status struct {
+	now    int64
+	member bool
+}
+
+// as runs statements for a member, in one transaction, and returns the server's time. The statements set the status. The
+// error is ErrMemberGone if the member is gone.
+func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx.Batch, s *status,
 ) (now int64, err error) {
-	var member bool
 	sent := time.Now()
-	b.Queue(e.sql.status, int64(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &member) })
 	err = e.control.SendBatch(ctx, b).Close()
 	switch {
 	case err != nil:
 		return 0, explain(what, err)
-	case !member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
+	case !s.member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
 		return 0, gone(id)
 	}
-	e.saw(sent, now)
-	return now, nil
+	e.saw(sent, s.now)
+	return s.now, nil
+}
+
+// queueStatus adds a statement that sets the status.
+func (e *Engine) queueStatus(b *pgx.Batch, id engine.MemberID, s *status) {
+	b.Queue(e.sql.status, int64(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&s.now, &s.member) })
 }
 
 // A reading is the server's time in an answer to what was sent at a time of this process.
@@ -164,21 +186,18 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Cla
 		statement, args = e.sql.turns, []any{by, kinds, []byte(r.Group), r.Until, most, readable}
 	}
 	b := e.batch()
-	b.Queue(e.sql.setOrdered)
+	var s status
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		c.Tasks, err = pgx.CollectRows(rows, scanOne)
-		return err
-	})
-	if c.Now, err = e.as(ctx, r.By, "claim", b); err != nil {
-		return engine.Claims{}, err
-	}
-	if r.Fair {
-		c.Next = r.Group // if the member's lease has run out
-		i := slices.IndexFunc(c.Tasks, func(s engine.Stored) bool { return s.Revision == 0 })
-		if i >= 0 {
-			c.Next = c.Tasks[i].Key
-			c.Tasks = slices.Delete(c.Tasks, i, i+1)
+		if c.Tasks, err = pgx.CollectRows(rows, scanOne); err != nil {
+			return err
 		}
+		end := len(c.Tasks) - 1
+		last := c.Tasks[end]
+		c.Tasks, c.Next, s = c.Tasks[:end], last.Key, status{last.Due, last.Owner != 0}
+		return nil
+	})
+	if c.Now, err = e.as(ctx, r.By, "claim", b, &s); err != nil {
+		return engine.Claims{}, err
 	}
 	slices.SortFunc(c.Tasks, func(a, b engine.Stored) int {
 		return cmp.Or(cmp.Compare(a.Due, b.Due), strings.Compare(a.Key, b.Key))
@@ -231,15 +250,20 @@ func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engin
 	confirmed map[engine.Claim]bool,
 ) (now int64, err error) {
 	b := e.batch()
-	b.Queue(e.sql.setNoSync)
+	var s status
 	b.Queue(e.sql.confirm, arguments(by, claims)...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scanClaim)
-		for _, c := range found {
+		if err != nil {
+			return err
+		}
+		end := len(found) - 1
+		for _, c := range found[:end] {
 			confirmed[c] = true
 		}
-		return err
+		s = status{found[end].Revision, found[end].Starts == 1}
+		return nil
 	})
-	return e.as(ctx, by, "confirm", b)
+	return e.as(ctx, by, "confirm", b, &s)
 }
 
 // stillHeld returns the claims that the member holds, but for those that have been confirmed.
@@ -263,8 +287,10 @@ func scanClaim(row pgx.CollectableRow) (c engine.Claim, err error) {
 // Release gives up claims, but for those of tasks that another transaction has locked. See engine.Engine.
 func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	b := e.batch()
+	var s status
 	b.Queue(e.sql.release, arguments(by, claims)...)
-	_, err := e.as(ctx, by, "release", b)
+	e.queueStatus(b, by, &s)
+	_, err := e.as(ctx, by, "release", b, &s)
 	return err
 }
 

@@ -42,3 +42,45 @@ func TestRenew_atTheSameTime_oneSeesTheOther(t *testing.T) {
 		}
 	}
 }
+
+// The end of a run is done, also if its start is confirmed once more at the same time. A confirmation moves the task's row and
+// leaves its revision.
+func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
+	e := open(t)
+	id, now, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	const tasks = 20
+	for round := range 20 {
+		var adds []engine.Write
+		for i := range tasks {
+			adds = append(adds, add(fmt.Sprint(round, " ", i), now))
+		}
+		commit(t, e, 0, adds...)
+		var claims []engine.Claim
+		var ends []engine.Batch
+		for i, s := range claim(t, e, id, now, tasks) {
+			claims = append(claims, engine.Claim{Key: s.Key, Revision: s.Revision})
+			w := engine.Write{Record: engine.Record{Key: s.Key}, If: engine.IfUnchanged, Revision: s.Revision}
+			if i%2 == 0 && round%2 == 0 {
+				w.Due, w.Data, w.Kind = now+int64(time.Hour), []byte("data"), "kind"
+			}
+			ends = append(ends, engine.Batch{w})
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if _, _, err := e.Confirm(t.Context(), id, claims); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		results, err := e.Commit(t.Context(), id, ends)
+		all.Wait()
+		check(t, err)
+		for i, r := range results {
+			if len(r.Unmet) > 0 || len(r.Written) != 1 && !r.Busy {
+				t.Errorf("the end of %q is %+v", ends[i][0].Key, r)
+			}
+		}
+	}
+}

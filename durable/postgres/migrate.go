@@ -92,6 +92,12 @@ CREATE TABLE IF NOT EXISTS $schema.note (
 	revision bigint NOT NULL,
 	data     bytea  NOT NULL
 );
+`, `
+-- The index has the newest version of a member's row before those that its renewals have left. With a unique index each
+-- renewal would look at all of them. The numbers of members are unique without it, since the server gives them.
+CREATE INDEX IF NOT EXISTS member_lease ON $schema.member (id, until);
+ALTER TABLE $schema.member REPLICA IDENTITY FULL;
+ALTER TABLE $schema.member DROP CONSTRAINT IF EXISTS member_pkey;
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.
@@ -173,10 +179,10 @@ func wait(ctx context.Context) error {
 	}
 }
 
-// addition is a column that a migration adds, or an index and its name.
+// addition is a column or another change of a table by a migration, or an index and its name.
 var addition = regexp.MustCompile(`(?m)^(?:ALTER TABLE .*?|CREATE INDEX IF NOT EXISTS (\w+) ON .*?);`)
 
-// addAhead adds the columns and the indexes of the migrations that a schema with tasks lacks, so that the nodes wait
+// addAhead makes the changes of tables and the indexes of the migrations that a schema with tasks lacks, so that the nodes wait
 // for no index. An index is made with CONCURRENTLY, which waits for the transactions that are open, and must not be
 // in a transaction itself. If it fails it leaves an index that is not valid.
 func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
@@ -215,7 +221,7 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// add adds a column, or an index if there is a name.
+// add changes a table, or adds an index if there is a name.
 func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) error {
 	if index == "" {
 		_, err := conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; ", migrateWait)+c.sql(text),

@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -273,4 +274,68 @@ func TestOpen_databaseWithAnotherIsolation_works(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// Programs of version 6 renew, claim, start and end next to those of this version, during the migration and afterwards.
+// Each sees the members of the other, and reaps them.
+func TestMigrate_fromVersion6_withProgramsOfIt(t *testing.T) {
+	ctx, at := t.Context(), schema()
+	old, err := postgres.OpenVersion6(ctx, server(t), at)
+	check(t, err)
+	t.Cleanup(old.Close)
+	join := func(e engine.Engine, name string, lease time.Duration) engine.MemberID {
+		t.Helper()
+		id, _, err := e.Join(ctx, name, lease)
+		check(t, err)
+		return id
+	}
+	before := join(old, "before", time.Hour)
+	commit(t, old, 0, add("before", 1))
+	e := open(t, at) // which migrates
+	after := join(e, "after", time.Hour)
+	commit(t, e, 0, add("after", 2))
+	for _, node := range []struct {
+		engine.Engine
+		id  engine.MemberID
+		key string
+	}{{old, before, "before"}, {e, after, "after"}} {
+		members, _, err := node.Renew(ctx, node.id, []byte("report"))
+		if err != nil || len(members) != 2 {
+			t.Errorf("the members are %+v, %v", members, err)
+		}
+		held := claim(t, node, node.id, 10, 1)
+		if len(held) != 1 || held[0].Key != node.key {
+			t.Fatalf("claimed are %+v", held)
+		}
+		started, _, err := node.Confirm(ctx, node.id, []engine.Claim{{Key: node.key, Revision: held[0].Revision}})
+		if err != nil || !started[0] {
+			t.Errorf("started: %v, %v", started, err)
+		}
+		w := remove(node.key)
+		w.If, w.Revision = engine.IfUnchanged, held[0].Revision
+		commit(t, node, node.id, w)
+	}
+	for of, by := range map[engine.Engine]engine.Engine{old: e, e: old} {
+		commit(t, e, 0, add("left", 1))
+		brief := join(of, "brief", 200*time.Millisecond)
+		if held := claim(t, of, brief, 10, 1); len(held) != 1 {
+			t.Fatalf("claimed are %+v", held)
+		}
+		await(t, func() error {
+			if names, err := by.Reap(ctx); err != nil || len(names) == 0 {
+				return fmt.Errorf("reaped are %q, %v", names, err)
+			}
+			return nil
+		})
+		commit(t, e, 0, remove("left"))
+		if _, _, err := of.Renew(ctx, brief, nil); !errors.Is(err, engine.ErrMemberGone) {
+			t.Errorf("a member that was reaped renews: %v", err)
+		}
+	}
+	var unique int
+	check(t, connect(t, shared.URL()).QueryRow(ctx, "SELECT count(*) FROM pg_index WHERE indrelid = to_regclass($1) "+
+		"AND indisunique", e.Text("$schema.member")).Scan(&unique))
+	if unique > 0 {
+		t.Error("each renewal looks at all versions of the row that are left")
+	}
 }

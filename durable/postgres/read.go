@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,17 +27,34 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
+// unlocked calls read until no lock of a whole table is in the way. The connections for commits wait for lockTimeout only.
+func unlocked(ctx context.Context, read func() error) error {
+	for {
+		err := read()
+		if !isLock(err) {
+			return err
+		}
+		select {
+		case <-time.After(lockTimeout):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
 // Get reads the tasks of the keys with one statement. See engine.Engine.
 func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
-	b := &pgx.Batch{}
-	if len(keys) > 1 { // one key has the same plan without the settings
-		b = e.batch()
-	}
-	b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, scanOne)
-		return err
+	err = unlocked(ctx, func() error {
+		b := &pgx.Batch{}
+		if len(keys) > 1 { // one key has the same plan without the settings
+			b = e.batch()
+		}
+		b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
+			found, err = pgx.CollectRows(rows, scanOne)
+			return err
+		})
+		return e.verbs.SendBatch(ctx, b).Close()
 	})
-	err = e.verbs.SendBatch(ctx, b).Close()
 	return found, explain("get", err)
 }
 
@@ -75,11 +93,13 @@ func (e *Engine) walkHeld(ctx context.Context, by engine.MemberID) iter.Seq2[eng
 	return func(yield func(engine.Stored, error) bool) {
 		var held []engine.Stored
 		b := e.batch()
+		var st status
 		b.Queue(e.sql.held, int64(by)).Query(func(rows pgx.Rows) (err error) {
 			held, err = pgx.CollectRows(rows, scanOne)
 			return err
 		})
-		if _, err := e.as(ctx, by, "read claims", b); err != nil {
+		e.queueStatus(b, by, &st)
+		if _, err := e.as(ctx, by, "read claims", b, &st); err != nil {
 			yield(engine.Stored{}, err)
 			return
 		}
@@ -102,13 +122,15 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 		args := page
 		for limit := firstRows; ; {
 			var tasks []engine.Stored
-			b := e.batch()
-			b.Queue(e.sql.setOrdered)
-			b.Queue(statement, append(slices.Clone(args), limit)...).Query(func(rows pgx.Rows) (err error) {
-				tasks, err = pgx.CollectRows(rows, scanOne)
-				return err
+			err := unlocked(ctx, func() error {
+				b := e.batch()
+				b.Queue(statement, append(slices.Clone(args), limit)...).Query(func(rows pgx.Rows) (err error) {
+					tasks, err = pgx.CollectRows(rows, scanOne)
+					return err
+				})
+				return on.SendBatch(ctx, b).Close()
 			})
-			if err := on.SendBatch(ctx, b).Close(); err != nil {
+			if err != nil {
 				yield(engine.Stored{}, explain("walk", err))
 				return
 			}
@@ -129,16 +151,19 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 }
 
 // Count counts the tasks: the server reads all of them for it. See engine.Counter.
-func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
-	rows, err := e.verbs.Query(ctx, e.sql.count)
-	if err != nil {
-		return nil, explain("count tasks", err)
-	}
-	kinds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k engine.KindCount, err error) {
-		var kind []byte
-		err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked, &k.Paused)
-		k.Kind = string(kind)
-		return k, err
+func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
+	err = unlocked(ctx, func() error {
+		rows, err := e.verbs.Query(ctx, e.sql.count)
+		if err != nil {
+			return err
+		}
+		kinds, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k engine.KindCount, err error) {
+			var kind []byte
+			err = row.Scan(&kind, &k.Tasks, &k.Failing, &k.Parked, &k.Paused)
+			k.Kind = string(kind)
+			return k, err
+		})
+		return err
 	})
 	return kinds, explain("count tasks", err)
 }
@@ -147,7 +172,9 @@ func (e *Engine) Count(ctx context.Context) ([]engine.KindCount, error) {
 // the engine is a member of pg_read_all_stats.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
-	err = e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size)
+	err = unlocked(ctx, func() error {
+		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size)
+	})
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
 	return h, explain("read health", err)
 }

@@ -4,6 +4,8 @@ package postgres
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,13 +15,20 @@ import (
 // reads of a task, $failing whether it is failing, and $now the server's time. A range is the free tasks of a
 // kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
 // which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
+// $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of the row,
+// and a transaction that stays open keeps the old ones. The index has the newest first, and LIMIT ends the search there.
+//
+// The plan of a statement is made once for each connection, whatever its arguments and the number of tasks are. So no
+// statement leaves the planner a choice that is good for a few tasks only. The settings take away whole-table scans, and
+// sorts where an index has the order. LATERAL with LIMIT looks up each key by itself. A task is updated at the place
+// (ctid) where it was locked. If another transaction has changed it since the statement began, there is no such place in
+// the statement's snapshot, and the task is left as it is, as if it were still locked.
 type statements struct {
 	set            string
 	setLockTimeout string
-	setOrdered     string
-	setNoSync      string
 
 	commit      string
+	remove      string
 	commitNotes string
 	get         string
 	due         string
@@ -56,6 +65,7 @@ type statements struct {
 
 // statement returns the statement of a text.
 func (c config) statement(text string) string {
+	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
 	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
@@ -67,6 +77,8 @@ func (c config) statement(text string) string {
 		"$rangeOrder", "t.kind, t.grp IS NULL, t.due, t.key",
 		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
 		"$groupOrder", "t.kind, t.grp, t.due, t.key",
+		"$member", member,
+		"$isMember", "coalesce((SELECT id FROM me), (SELECT id FROM ("+member+") m WHERE NOT gone), 0)",
 	).Replace(text)
 }
 
@@ -77,77 +89,103 @@ const (
 	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
 )
 
+// planning are the settings of every statement, by name. Compiling a statement takes longer than running it.
+var planning = map[string]string{
+	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off",
+	"plan_cache_mode": "force_generic_plan",
+}
+
+// setSQL returns the statement that makes the settings, for a transaction.
+func setSQL() string {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(planning)) {
+		calls = append(calls, fmt.Sprintf("set_config('%s', '%s', true)", name, planning[name]))
+	}
+	return "SELECT " + strings.Join(calls, ", ")
+}
+
 func (c config) statements() statements {
 	sql := c.statement
 	return statements{
-		// For the transaction, and so behind a pooler, too. Compiling a statement takes longer than running it. A
-		// plan that is not made for the number of writes is slow for many. So is one that reads the whole table.
-		set: sql(`SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
-	set_config('plan_cache_mode', 'force_custom_plan', true)`),
-		setLockTimeout: sql(fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds())),
-		// A table that was never analyzed looks to the planner as if few of its tasks had no owner. It would then
-		// sort what an index has in order. If few tasks are left of many, it would read all of them for a join.
-		setOrdered: sql(`SELECT set_config('enable_bitmapscan', 'off', true),
-	set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
-	set_config('enable_mergejoin', 'off', true)`),
-		setNoSync: sql(`SELECT set_config('synchronous_commit', 'off', true)`),
+		set:            setSQL(), // for the transaction, and so behind a pooler, too
+		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),
 
 		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
 		// 5 unstarted.
 		//
-		//	q     the writes
 		//	me    the member, if its lease has not run out. It cannot be reaped before the end of the transaction
-		//	old   the tasks that are to be there, locked in the order of the keys
-		//	todo  the writes. Those of a batch with an unmet condition are refused
+		//	todo  the writes, and the tasks that are to be there, locked in the order of the keys. Those of a batch with
+		//	      an unmet condition are refused
+		//	done  the writes that are done
 		//
 		// Whether a task is absent shows as it is inserted, which waits if a transaction has removed the key and not
-		// ended. A write with the condition always may find neither a task to update nor the key free: another
-		// transaction has added the key since the statement began. Then the write is neither done nor unmet.
-		//
-		// Sets that the planner knows nothing about are joined once each, and by key.
+		// ended. A write may be neither done nor unmet: another transaction has added the key, or changed the task,
+		// since the statement began.
 		commit: sql(`
-WITH q AS MATERIALIZED (
-	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
-		$8::bool[], $10::bool[], $11::bytea[]) WITH ORDINALITY
-		AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, n)
-), me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $9 AND until > $now FOR KEY SHARE
-), old AS MATERIALIZED (
-	SELECT t.key, t.revision, t.starts FROM q JOIN $schema.task t ON t.key = q.key WHERE q.cond <> 1
-	ORDER BY t.key FOR UPDATE OF t
+WITH me AS MATERIALIZED (
+	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
+	WHERE until > $now
 ), todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
-		SELECT q.*, old.key IS NOT NULL AS there, CASE q.cond
+		SELECT q.*, old.at, CASE q.cond
 			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
-			WHEN 2 THEN old.key IS NULL
+			WHEN 2 THEN old.at IS NULL
 			WHEN 3 THEN old.revision IS DISTINCT FROM q.revision
 			WHEN 5 THEN old.revision IS DISTINCT FROM q.revision OR old.starts > 0
 			ELSE false END AS unmet
-		FROM q LEFT JOIN old ON old.key = q.key) c
+		FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
+			$8::bool[], $10::bool[], $11::bytea[]) WITH ORDINALITY
+			AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, n) ORDER BY q.key) q
+		LEFT JOIN LATERAL (
+			SELECT t.ctid AS at, t.revision, t.starts FROM $schema.task t WHERE t.key = q.key AND q.cond <> 1
+			LIMIT 1 FOR UPDATE OF t) old ON true) c
 ), ins AS (
 	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing, grp)
 	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, CASE WHEN failing THEN due END,
 		nullif(grp, '')
-	FROM todo WHERE NOT refused AND NOT there AND data IS NOT NULL ORDER BY key
+	FROM todo WHERE NOT refused AND at IS NULL AND data IS NOT NULL ORDER BY key
 	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
 ), upd AS (
 	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
 		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END,
 		failing = CASE WHEN todo.failing THEN todo.due END, grp = nullif(todo.grp, '')
-	FROM todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NOT NULL
+	FROM todo WHERE t.ctid = todo.at AND NOT refused AND todo.data IS NOT NULL
 	RETURNING t.key, t.revision, t.owner
 ), del AS (
-	DELETE FROM $schema.task t USING todo WHERE t.key = todo.key AND NOT refused AND there AND todo.data IS NULL
+	DELETE FROM $schema.task t USING todo WHERE t.ctid = todo.at AND NOT refused AND todo.data IS NULL
 	RETURNING t.key
 ), done AS (
 	SELECT key, revision, owner FROM ins UNION ALL SELECT key, revision, owner FROM upd
 	UNION ALL SELECT key, 0, NULL FROM del
-	UNION ALL SELECT key, 0, NULL FROM todo WHERE NOT refused AND NOT there AND data IS NULL
+	UNION ALL SELECT key, 0, NULL FROM todo WHERE NOT refused AND at IS NULL AND data IS NULL
 )
-SELECT todo.n, unmet OR cond = 1 AND done.key IS NULL
-		AND (NOT refused OR (SELECT true FROM $schema.task t WHERE t.key = todo.key) IS NOT NULL),
-	done.key IS NOT NULL, coalesce(done.revision, 0), done.owner IS NOT NULL, there
-FROM todo LEFT JOIN done ON done.key = todo.key`),
+SELECT n, unmet OR absent AND NOT done
+		AND (NOT refused OR (SELECT true FROM $schema.task t WHERE t.key = write.key) IS NOT NULL),
+	done, coalesce(revision, 0), owner IS NOT NULL, there
+FROM (
+	SELECT key, max(n) AS n, bool_or(unmet) AS unmet, bool_or(absent) AS absent, bool_or(refused) AS refused,
+		bool_or(done) AS done, max(revision) AS revision, max(owner) AS owner, bool_or(there) AS there
+	FROM (
+		SELECT key, n, unmet, cond = 1 AS absent, refused, at IS NOT NULL AS there, false AS done, NULL::bigint AS revision,
+			NULL::bigint AS owner FROM todo
+		UNION ALL
+		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
+	GROUP BY key) write`),
+
+		// A commit of removals alone, each a batch with the condition unchanged or present. Most runs end so, and it takes
+		// half of the time. It has a row for each write, and another for each that is done.
+		remove: sql(`
+WITH old AS MATERIALIZED (
+	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
+		AS q(key, cond, revision, n) ORDER BY q.key) q
+	LEFT JOIN LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
+		LIMIT 1 FOR UPDATE OF t) t ON true
+), del AS (
+	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at RETURNING old.n
+)
+SELECT n, at IS NULL, false, 0::bigint, false, true FROM old
+UNION ALL SELECT n, false, true, 0, false, true FROM del`),
 
 		commitNotes: sql(commitNotesSQL),
 		notes:       sql(notesSQL),
@@ -166,15 +204,15 @@ WITH RECURSIVE r(kind, plain) AS (
 		SELECT t.kind, t.grp IS NULL FROM $schema.task t
 		WHERE t.owner IS NULL AND (t.kind, t.grp IS NULL) > (r.kind, r.plain) ORDER BY $rangeOrder LIMIT 1) n
 ), page AS MATERIALIZED (
-	SELECT due, key FROM (
+	SELECT due, key, at FROM (
 		SELECT t.* FROM r, LATERAL (
-			SELECT t.due, t.key FROM $schema.task t WHERE $inRange AND (t.due, t.key) > ($1, $2) AND t.due <= $3
+			SELECT t.due, t.key, t.ctid AS at FROM $schema.task t WHERE $inRange AND (t.due, t.key) > ($1, $2) AND t.due <= $3
 			ORDER BY $rangeOrder LIMIT $4) t
 		UNION ALL
-		SELECT due, key FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3) t
+		SELECT due, key, ctid FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3) t
 	ORDER BY due, key LIMIT $4
 )
-SELECT $row FROM page JOIN $schema.task t ON t.key = page.key ORDER BY t.due, t.key`),
+SELECT $row FROM page JOIN $schema.task t ON t.ctid = page.at ORDER BY t.due, t.key`),
 
 		byKey: sql(`SELECT $row FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2`),
 
@@ -205,13 +243,28 @@ INSERT INTO $schema.member (name, lease, until)
 SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
 
 		renew: sql(`
-UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2) WHERE id = $1 AND NOT gone
+UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2)
+WHERE id = $1 AND until >= (SELECT until FROM ($member) m) AND NOT gone
 RETURNING until - lease`),
 
+		// From member to member, with the newest version of each.
 		members: sql(`
-SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone`),
+WITH RECURSIVE m AS (
+	(SELECT * FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	UNION ALL
+	SELECT n.* FROM m, LATERAL (
+		SELECT * FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+)
+SELECT id, name, lease, until, report FROM m WHERE NOT gone`),
 
-		anythingDead: sql(`SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)`),
+		anythingDead: sql(`
+WITH RECURSIVE m AS (
+	(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	UNION ALL
+	SELECT n.* FROM m, LATERAL (
+		SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+)
+SELECT EXISTS (SELECT FROM m WHERE until < $now)`),
 
 		// No member is reaped before the server has been up for longer than its lease.
 		markDead: sql(`
@@ -229,19 +282,25 @@ UPDATE $schema.member m SET gone = true, until = 0 FROM left_now WHERE m.id = le
 		// every claim of theirs. What a user's transaction has locked is left to a later call.
 		freeOfGone: sql(`
 WITH free AS MATERIALIZED (
-	SELECT t.key FROM $schema.task t JOIN $schema.member m ON m.id = t.owner AND m.gone
-	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED)
-UPDATE $schema.task t SET owner = NULL, revision = $next FROM free WHERE t.key = free.key`),
+	SELECT t.at FROM $schema.member m, LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t WHERE t.owner = m.id
+		ORDER BY t.due, t.key FOR NO KEY UPDATE SKIP LOCKED) t
+	WHERE m.gone)
+UPDATE $schema.task t SET owner = NULL, revision = $next FROM free WHERE t.ctid = free.at`),
 
 		deleteGone: sql(`
-DELETE FROM $schema.member WHERE id IN (
-	SELECT m.id FROM $schema.member m WHERE m.gone AND NOT EXISTS (SELECT FROM $schema.task t WHERE t.owner = m.id)
-	ORDER BY m.id FOR UPDATE SKIP LOCKED)`),
+WITH done AS MATERIALIZED (
+	SELECT m.ctid AS at FROM $schema.member m WHERE m.gone
+		AND (SELECT true FROM $schema.task t WHERE t.owner = m.id ORDER BY t.due, t.key LIMIT 1) IS NULL
+	ORDER BY m.id FOR UPDATE SKIP LOCKED)
+DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
 		// Each range is walked by itself, for no index has several in order of due time. The order begins with
 		// columns that are the same in a range, because the planner then finds it in the index. The lower bound
 		// keeps the claim away from the index entries of tasks that are gone. No more tasks are locked than claimed,
 		// for a lock writes to the task.
+		//
+		// The last row is no task, and has no revision. It has the time, and the member as its owner, or 0 if that is gone.
 		//
 		//	me       the member, as in commit. It is locked before the tasks
 		//	r        the ranges in which a task is due
@@ -251,7 +310,7 @@ DELETE FROM $schema.member WHERE id IN (
 		//	more     as many others
 		claim: sql(`
 WITH me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
 ), r AS MATERIALIZED (
 	SELECT r.* FROM me, (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
 		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t
@@ -266,24 +325,26 @@ WITH me AS MATERIALIZED (
 		WHERE (SELECT count(*) FROM r) > 1 ORDER BY t.due, t.key LIMIT $5) first
 	GROUP BY kind, plain
 ), free AS MATERIALIZED (
-	SELECT t.key FROM share r, LATERAL (
-		SELECT t.key FROM $schema.task t
+	SELECT t.key, t.at FROM share r, LATERAL (
+		SELECT t.key, t.ctid AS at FROM $schema.task t
 		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 		ORDER BY $rangeOrder LIMIT r.n FOR NO KEY UPDATE SKIP LOCKED) t
 ), missing AS MATERIALIZED (
 	SELECT sum(n) - (SELECT count(*) FROM free) AS n FROM share WHERE (SELECT count(*) FROM r) > 1
 ), more AS MATERIALIZED (
-	SELECT t.key FROM r, LATERAL (
-		SELECT t.key FROM $schema.task t
+	SELECT t.at FROM r, LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t
 		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			AND t.key NOT IN (SELECT key FROM free)
 		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
 	LIMIT (SELECT coalesce(n, 0) FROM missing)
+), given AS (
+	UPDATE $schema.task t SET owner = $1, revision = $next
+	FROM (SELECT at FROM free UNION ALL SELECT at FROM more) c WHERE t.ctid = c.at RETURNING $row
 )
-UPDATE $schema.task t SET owner = me.id, revision = $next
-FROM (SELECT key FROM free UNION ALL SELECT key FROM more) c, me WHERE t.key = c.key RETURNING $row`),
+SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`),
 
-		// The last row is no task, and has no revision. Its key is the group that the walk has come to.
+		// The key of the last row is the group that the walk has come to, or $3 if the member's lease has run out.
 		//
 		//	walk  a row for each group: its name, NULL for the tasks without one, which are the last group; the kinds
 		//	      of which it has a task that is due, the earliest first; how many groups have been looked at; and
@@ -292,7 +353,7 @@ FROM (SELECT key FROM free UNION ALL SELECT key FROM more) c, me WHERE t.key = c
 		//	free  these tasks, locked
 		turns: sql(`
 WITH RECURSIVE me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
+	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
 ), walk(grp, kinds, looked, found) AS (
 	SELECT $3::bytea, '{}'::bytea[], 0, 0 FROM me WHERE $5 > 0
 	UNION ALL
@@ -314,51 +375,61 @@ WITH RECURSIVE me AS MATERIALIZED (
 	SELECT grp, CASE WHEN $3::bytea = '' AND grp IS NULL THEN greatest($5 / greatest(found, 1), 1) ELSE 1 END AS n
 	FROM walk ORDER BY looked DESC LIMIT 1
 ), free AS MATERIALIZED (
-	SELECT t.key FROM walk, LATERAL (
-		SELECT t.key FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
+	SELECT t.at FROM walk, LATERAL (
+		SELECT t.at FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
 			SELECT * FROM (
-				SELECT t.key FROM $schema.task t
+				SELECT t.ctid AS at FROM $schema.task t
 				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $groupOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t
 			UNION ALL
 			SELECT * FROM (
-				SELECT t.key FROM $schema.task t
+				SELECT t.ctid AS at FROM $schema.task t
 				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
 		LIMIT (SELECT n FROM last)) t
 ), given AS (
-	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me WHERE t.key = free.key RETURNING $row
+	UPDATE $schema.task t SET owner = $1, revision = $next FROM free WHERE t.ctid = free.at RETURNING $row
 )
-SELECT * FROM given UNION ALL SELECT coalesce(grp, ''), 0, '', '', 0, 0, 0, '', 0 FROM last`),
+SELECT * FROM given
+UNION ALL SELECT coalesce((SELECT coalesce(grp, '') FROM last), $3), $now, '', '', 0, $isMember, 0, '', 0`),
 
-		// Each task is looked up by its key. As a plain join it may be found by its owner, or with a walk over all
-		// keys: after many tasks since the last vacuum that reads the index entries of all of them.
+		// It does not wait for the disk: see Confirm.
+		//
+		//	me    the member, and whether its lease has not run out
+		//	held  what it holds of the claims, locked
+		//
+		// The last row has no key, but the time, and 1 if the member is one.
 		confirm: sql(`
-WITH held AS MATERIALIZED (
-	SELECT t.key, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
-		SELECT t.key FROM $schema.task t
+WITH me AS MATERIALIZED (
+	SELECT until > $now AS leased FROM ($member) m WHERE NOT gone
+), held AS MATERIALIZED (
+	SELECT t.at, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t
 		WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
-	WHERE EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)
+	WHERE (SELECT leased FROM me)
+), started AS (
+	UPDATE $schema.task t SET starts = held.starts + 1, started = $now FROM held WHERE t.ctid = held.at
+	RETURNING t.key, t.revision, held.starts
 )
-UPDATE $schema.task t SET starts = held.starts + 1, started = $now FROM held WHERE t.key = held.key
-RETURNING t.key, t.revision, held.starts`),
+SELECT * FROM started
+UNION ALL SELECT NULL, $now, (SELECT count(*) FROM me)::int FROM set_config('synchronous_commit', 'off', true)`),
 
 		stillHeld: sql(`
-SELECT t.key, t.revision, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts)
-JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision
-WHERE t.owner IS NOT DISTINCT FROM $1 AND EXISTS (SELECT FROM $schema.member WHERE id = $1 AND until > $now)`),
+SELECT q.key, q.revision, q.starts FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
+	SELECT FROM $schema.task t WHERE t.key = q.key AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1 LIMIT 1) t
+WHERE EXISTS (SELECT FROM ($member) m WHERE until > $now)`),
 
 		release: sql(`
 WITH held AS MATERIALIZED (
-	SELECT t.key FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts)
-	JOIN $schema.task t ON t.key = q.key AND t.revision = q.revision AND t.starts = q.starts
-	WHERE t.owner IS NOT DISTINCT FROM $1
-	ORDER BY t.key FOR NO KEY UPDATE OF t SKIP LOCKED
+	SELECT t.at FROM unnest($2::bytea[], $3::bigint[], $4::int[]) q(key, revision, starts), LATERAL (
+		SELECT t.ctid AS at FROM $schema.task t
+		WHERE t.key = q.key AND t.revision = q.revision AND t.starts = q.starts AND t.owner IS NOT DISTINCT FROM $1
+		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 )
-UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.key = held.key`),
+UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid = held.at`),
 
-		status: sql(`SELECT $now, EXISTS (SELECT FROM $schema.member WHERE id = $1 AND NOT gone)`),
+		status: sql(`SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone)`),
 
 		// In a transaction of the user. The arguments are bytes, int64 and strings alone, as every driver has them.
 		now: sql(`SELECT $now`),
