@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -50,19 +50,19 @@ func untilCancelled(n *atomic.Int64) durable.Handler {
 
 // Any number of runs on all nodes are cancelled by one question, and its answer takes no longer than that for one key.
 func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		var questions, slow, other atomic.Int64
-		asks := c.joinOver(func(to engine.Engine) engine.Engine { return askedEngine{to, &questions} }, "note")
-		c.handle("slow", func(*member) durable.Handler { return untilCancelled(&slow) })
-		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
+		asks := k.Join(func(to engine.Engine) engine.Engine { return askedEngine{to, &questions} }).Start()
+		k.Handle("slow", untilCancelled(&slow))
+		k.Handle("other", untilCancelled(&other))
 		const runs = 40
 		for i := range runs {
-			adds := c.nodes[i%len(c.nodes)] // and holds, and runs
-			adds.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
+			adds := k.Nodes[i%len(k.Nodes)] // and holds, and runs
+			adds.Add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
 		}
-		asks.add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
+		asks.Add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
 			durable.Task{Key: "slow:later", Kind: "slow", Delay: time.Hour})
-		time.Sleep(3 * time.Second)
+		k.After(3 * time.Second)
 		bulk := func(q durable.Query, want int) {
 			t.Helper()
 			began := time.Now()
@@ -100,8 +100,8 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 			t.Errorf("cancelled are %d of the kind, and %d of another", slow.Load(), other.Load())
 		}
 		bulk(durable.Query{}, 1)
-		c.exists("slow:later", true)
-		c.unasked()
+		k.Info("slow:later")
+		unasked(k)
 	})
 }
 
@@ -134,24 +134,24 @@ func TestBulk_cancel_onAStore(t *testing.T) {
 
 // A node of version 0.1 answers the question, but does not know what it asks for.
 func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		id, _, err := c.engine.Join(ctx, "old", time.Hour)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		id, _, err := k.Engine.Join(ctx, "old", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
 			time.Sleep(time.Second)
-			asked, err := notesOf(c.engine, "ask/")
+			asked, err := notesOf(k.Engine, "ask/")
 			if err != nil || len(asked) != 1 {
 				t.Errorf("asked are %v, %v", asked, err)
 				return
 			}
 			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "ask/"), "/", id)
-			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
+			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
 				t.Error(err)
 			}
 		}()
-		n, err := c.nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
+		n, err := k.Nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
 		if n != 0 || err == nil || !strings.Contains(err.Error(), `node "old" has an earlier version`) {
 			t.Errorf("Bulk: %d, %v", n, err)
 		}

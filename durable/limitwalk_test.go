@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -162,7 +163,7 @@ func (w *limitWalk) run(ctx context.Context, node int, run durable.Run) (err err
 		return ctx.Err()
 	}
 	if rnd.IntN(20) == 0 {
-		return errFail
+		return kit.ErrFail
 	}
 	return nil
 }

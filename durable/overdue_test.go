@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -148,22 +148,20 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 
 // Shutdown waits for the runs in progress, and leaves the rest of a backlog to the next process.
 func TestOverdue_atShutdown_isLeft(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 500
-		r.crash("note")
-		r.handle("note", sleeper(100*time.Millisecond))
+		k.Crash("note")
+		k.Handle("note", sleeper(100*time.Millisecond))
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note"})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note"})
 		}
-		time.Sleep(time.Second)
-		r.start()
-		time.Sleep(time.Second)
-		if err := r.Shutdown(ctx); err != nil {
-			t.Fatal(err)
-		}
-		calls := len(r.runs())
-		r.crash()
-		if left := r.Len(); calls == 0 || calls > 50 || calls+left != tasks {
+		k.After(time.Second)
+		k.Start()
+		k.After(time.Second)
+		k.Must(k.Shutdown(ctx))
+		calls := len(k.Runs())
+		k.Crash()
+		if left := k.Len(); calls == 0 || calls > 50 || calls+left != tasks {
 			t.Errorf("%d runs within a second and Shutdown, and %d tasks are left of %d", calls, left, tasks)
 		}
 	}, durable.WithPoolSize(3))
@@ -172,29 +170,27 @@ func TestOverdue_atShutdown_isLeft(t *testing.T) {
 // A task that has used up attempts by ending its process has all of them again after Reschedule, also if nothing
 // has looked at it since.
 func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
-			r.handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
+			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
 		}
 		kills()
-		r.add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second})
+		k.Add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second})
 		for range 3 { // the first start is on time, and not counted
-			time.Sleep(2 * time.Second)
-			r.crash()
+			k.After(2 * time.Second)
+			k.Crash()
 			kills()
-			r.start()
+			k.Start()
 		}
-		time.Sleep(2 * time.Second)
-		r.runs()
-		r.crash() // and no handler looks at the task
-		r.start()
-		if err := r.Reschedule(ctx, "a", time.Second); err != nil {
-			t.Fatal(err)
-		}
-		r.handle("kills", sleeper(0))
-		time.Sleep(2 * time.Second)
-		if calls := r.runs(); len(calls) != 1 || calls[0].Attempt != 1 {
-			t.Errorf("the attempts are %v, the first number %d", brief(calls), calls[0].Attempt)
+		k.After(2 * time.Second)
+		k.Runs()
+		k.Crash() // and no handler looks at the task
+		k.Start()
+		k.Must(k.Reschedule(ctx, "a", time.Second))
+		k.Handle("kills", sleeper(0))
+		k.After(2 * time.Second)
+		if calls := k.Runs(); len(calls) != 1 || calls[0].Attempt != 1 {
+			t.Errorf("the attempts are %v, the first number %d", calls, calls[0].Attempt)
 		}
 	})
 }
@@ -202,21 +198,21 @@ func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 // The runs of a kind with a limit wait for that, and one worker does one after the other. The other worker has a long
 // run. A third kind has its turn all the same.
 func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("long", sleeper(hour))
-		r.handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("long", sleeper(hour))
+		k.Handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
 		for i := range 1000 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 2 * time.Second})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 2 * time.Second})
 		}
-		r.add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
+		k.Add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
 			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
-		time.Sleep(4 * time.Second)
-		calls := r.runs()
-		if !slices.ContainsFunc(calls, func(c call) bool { return c.Key == "third" }) {
-			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
+		k.After(4 * time.Second)
+		calls := k.Runs()
+		if !slices.ContainsFunc(calls, func(c kit.Call) bool { return c.Key == "third" }) {
+			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), k.Stats())
 		}
-		time.Sleep(time.Minute)
-		if calls = append(calls, r.runs()...); len(calls) != 1002 {
+		k.After(time.Minute)
+		if calls = append(calls, k.Runs()...); len(calls) != 1002 {
 			t.Errorf("after a minute there were %d runs", len(calls))
 		}
 	}, durable.WithPoolSize(2))

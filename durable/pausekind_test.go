@@ -16,39 +16,32 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
 
-func (r *rig) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // A kind that is paused is paused in the next process, too, from its first moment.
 func TestPauseKind_outlivesTheProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
-		r.must(r.PauseKind(ctx, "note"))
-		time.Sleep(time.Hour)
-		r.crash()
-		r.start()
-		time.Sleep(time.Hour)
-		if p, err := r.Paused(ctx); err != nil || !p.Has("note") || p.Has("fail") || len(r.runs()) != 0 {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
+		k.Must(k.PauseKind(ctx, "note"))
+		k.After(time.Hour)
+		k.Crash()
+		k.Start()
+		k.After(time.Hour)
+		if p, err := k.Paused(ctx); err != nil || !p.Has("note") || p.Has("fail") || len(k.Runs()) != 0 {
 			t.Errorf("%+v, %v", p, err)
 		}
-		r.unhandled(0)
-		r.must(r.ResumeKind(ctx, "note"))
-		time.Sleep(2 * tick)
-		if calls := r.runs(); len(calls) != 1 || calls[0].Due != r.begin.Add(time.Minute) || calls[0].Attempt != 1 {
-			t.Errorf("%v", brief(calls))
+		unhandled(k, 0)
+		k.Must(k.ResumeKind(ctx, "note"))
+		k.After(2 * tick)
+		if calls := k.Runs(); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) || calls[0].Attempt != 1 {
+			t.Errorf("%v", calls)
 		}
 	})
 }
@@ -100,8 +93,8 @@ func TestResumeKind_makesNoFlood(t *testing.T) {
 
 // The overdue tasks of a kind that is paused take nothing of the rate from those of the others.
 func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("late", sleeper(0))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("late", sleeper(0))
 		var tasks []durable.Task
 		for i := range 100 {
 			tasks = append(tasks, durable.Task{Key: fmt.Sprint("late", i), Kind: "late", Delay: sec + time.Duration(i)})
@@ -109,24 +102,24 @@ func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 		for i := range 10 {
 			tasks = append(tasks, durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: 2 * sec})
 		}
-		r.add(tasks...)
-		r.crash()
-		time.Sleep(10 * sec)
-		r.handle("late", sleeper(0))
-		r.start()
-		time.Sleep(5500 * time.Millisecond)
+		k.Add(tasks...)
+		k.Crash()
+		k.After(10 * sec)
+		k.Handle("late", sleeper(0))
+		k.Start()
+		k.After(5500 * time.Millisecond)
 		before := map[string]int{}
-		for _, c := range r.runs() { // they take turns
+		for _, c := range k.Runs() { // they take turns
 			before[c.Kind]++
 		}
-		r.must(r.PauseKind(ctx, "late"))
-		time.Sleep(12 * sec)
-		if calls := r.runs(); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
-			t.Errorf("%v have run before the pause, then %v", before, brief(calls))
+		k.Must(k.PauseKind(ctx, "late"))
+		k.After(12 * sec)
+		if calls := k.Runs(); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
+			t.Errorf("%v have run before the pause, then %v", before, calls)
 		}
-		r.must(r.ResumeKind(ctx, "late"))
-		time.Sleep(110 * sec)
-		if calls := r.runs(); len(calls) != 100-before["late"] {
+		k.Must(k.ResumeKind(ctx, "late"))
+		k.After(110 * sec)
+		if calls := k.Runs(); len(calls) != 100-before["late"] {
 			t.Errorf("%v have run before the pause, %d after it", before, len(calls))
 		}
 	}, durable.WithCatchUp(1))
@@ -142,26 +135,26 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 			lines = append(lines, fmt.Sprint(e.Data["kind"], " ", e.Data["tasks"]))
 		}
 	}))
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "a", Kind: "note", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: hour},
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: hour},
 			durable.Task{Key: "c", Kind: "fail", Delay: sec})
-		r.must(r.PauseKind(ctx, "note"))
-		r.crash("note", "fail")
-		time.Sleep(10 * sec)
-		r.start()
-		time.Sleep(10 * sec)
-		r.unhandled(1)
-		r.must(r.PauseKind(ctx, "fail")) // an alarm that was heard
-		time.Sleep(2 * hour)
-		r.unhandled(0)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Crash("note", "fail")
+		k.After(10 * sec)
+		k.Start()
+		k.After(10 * sec)
+		unhandled(k, 1)
+		k.Must(k.PauseKind(ctx, "fail")) // an alarm that was heard
+		k.After(2 * hour)
+		unhandled(k, 0)
 		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1" {
 			t.Errorf("these were logged: %s", got)
 		}
-		r.must(r.ResumeKind(ctx, "note"))
-		r.must(r.ResumeKind(ctx, "fail"))
-		time.Sleep(sec)
-		r.unhandled(3)
+		k.Must(k.ResumeKind(ctx, "note"))
+		k.Must(k.ResumeKind(ctx, "fail"))
+		k.After(sec)
+		unhandled(k, 3)
 		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1, note 2" {
 			t.Errorf("these were logged: %s", got)
@@ -174,18 +167,18 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
 	for seed := range 30 {
-		inBubble(t, func(t *testing.T, r *rig) {
+		inBubble(t, func(t *testing.T, k *kit.Kit) {
 			rnd := rand.New(rand.NewPCG(uint64(seed), 8))
 			kinds := []string{"a", "b", "c"}
 			for _, kind := range kinds {
-				r.handle(kind, sleeper(0))
+				k.Handle(kind, sleeper(0))
 			}
 			for i := range 200 {
-				r.add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
+				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
 			}
-			r.crash()
-			testkit.Settle(time.Duration(rnd.Int64N(int64(2 * hour))))
-			r.start()
+			k.Crash()
+			k.After(time.Duration(rnd.Int64N(int64(2 * hour))))
+			k.Start()
 			handled := map[string]bool{}
 			seen := map[durable.Token]bool{}
 			for range 80 {
@@ -193,33 +186,33 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 				var err error
 				switch rnd.IntN(12) {
 				case 0, 1:
-					err = r.RemoveTask(ctx, key)
+					err = k.RemoveTask(ctx, key)
 				case 2:
-					err = r.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
+					err = k.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
 				case 3:
 					if !handled[kind] {
 						handled[kind] = true
-						r.handle(kind, sleeper(0))
+						k.Handle(kind, sleeper(0))
 					}
 				case 4, 5:
-					err = r.PauseKind(ctx, kind)
+					err = k.PauseKind(ctx, kind)
 				case 6, 7:
-					err = r.ResumeKind(ctx, kind)
+					err = k.ResumeKind(ctx, kind)
 				case 8:
-					err = r.PauseAll(ctx)
+					err = k.PauseAll(ctx)
 				case 9:
-					err = r.ResumeAll(ctx)
+					err = k.ResumeAll(ctx)
 				default:
-					testkit.Settle(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
+					k.After(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
 				}
 				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
 					t.Fatal(err)
 				}
-				testkit.Settle(sec)
-				paused, err := r.Paused(ctx)
-				r.must(err)
+				k.After(sec)
+				paused, err := k.Paused(ctx)
+				k.Must(err)
 				want := 0
-				for i, err := range r.All(ctx) {
+				for i, err := range k.All(ctx) {
 					switch {
 					case err != nil:
 						t.Fatal(err)
@@ -232,8 +225,8 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 						want++
 					}
 				}
-				r.unhandled(want)
-				for _, c := range r.runs() {
+				unhandled(k, want)
+				for _, c := range k.Runs() {
 					if seen[c.Token] || !handled[c.Kind] {
 						t.Errorf("seed %d: %s ran twice, or without a handler", seed, c.Token)
 					}
@@ -422,93 +415,86 @@ func unstarted(t *testing.T, e *memengine.Engine, key string) {
 	}
 }
 
-func (c *cluster) must(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 // attempted fails the test unless these are the runs since it was asked last, each with its attempt.
-func (c *cluster) attempted(want ...string) {
-	c.t.Helper()
+func attempted(k *kit.Kit, want ...string) {
+	k.T.Helper()
 	var got []string
-	for _, call := range c.runs() {
+	for _, call := range k.Runs() {
 		got = append(got, fmt.Sprint(call.Key, call.Attempt))
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		c.t.Errorf("the attempts are %v, want %v", got, want)
+		k.T.Errorf("the attempts are %v, want %v", got, want)
 	}
 }
 
 // A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		other, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
-		time.Sleep(3 * time.Second)
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
-		time.Sleep(3 * time.Second)
-		c.must(other.PauseKind(ctx, "note"))
-		s.link.SetFaults(nil)
-		time.Sleep(3 * time.Second)
-		unstarted(t, c.engine, "a")
-		c.must(other.ResumeKind(ctx, "note"))
-		time.Sleep(3 * time.Second)
-		c.must(other.Shutdown(ctx))
-		c.attempted("a1")
+		s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		k.After(3 * time.Second)
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
+		k.After(3 * time.Second)
+		k.Must(other.PauseKind(ctx, "note"))
+		s.Link.SetFaults(nil)
+		k.After(3 * time.Second)
+		unstarted(t, k.Engine, "a")
+		k.Must(other.ResumeKind(ctx, "note"))
+		k.After(3 * time.Second)
+		k.Must(other.Shutdown(ctx))
+		attempted(k, "a1")
 	})
 }
 
 // What a node knows of the pauses may become too old while the engine confirms a start. The start does not
 // begin, and is no attempt.
 func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		other, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
-		time.Sleep(600 * time.Millisecond) // it has read the settings, which are good for two seconds
-		s.link.SetFaults(func(method string) memengine.Fault {
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
+		k.After(600 * time.Millisecond) // it has read the settings, which are good for two seconds
+		s.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Confirm" {
 				return memengine.Fault{Delay: 200 * time.Millisecond}
 			}
 			return memengine.Fault{Fail: method == "Walk Notes"}
 		})
-		c.must(other.PauseKind(ctx, "note"))
-		time.Sleep(4 * time.Second)
-		s.link.SetFaults(nil)
-		time.Sleep(time.Second)
-		unstarted(t, c.engine, "a")
-		c.must(other.ResumeKind(ctx, "note"))
-		time.Sleep(3 * time.Second)
-		c.must(other.Shutdown(ctx))
-		c.attempted("a1")
+		k.Must(other.PauseKind(ctx, "note"))
+		k.After(4 * time.Second)
+		s.Link.SetFaults(nil)
+		k.After(time.Second)
+		unstarted(t, k.Engine, "a")
+		k.Must(other.ResumeKind(ctx, "note"))
+		k.After(3 * time.Second)
+		k.Must(other.Shutdown(ctx))
+		attempted(k, "a1")
 	})
 }
 
 // A start whose confirmation was lost, as its kind was paused, is no attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
-		inCluster(t, 1, func(t *testing.T, c *cluster) {
-			s := c.nodes[0]
-			s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
-			s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
-			time.Sleep(500*time.Millisecond + after)
-			c.must(s.PauseKind(ctx, "note"))
-			s.link.SetFaults(nil)
-			time.Sleep(time.Second)
-			unstarted(t, c.engine, "a")
-			c.must(s.ResumeKind(ctx, "note"))
-			time.Sleep(2 * time.Second)
-			c.attempted("a1")
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			s := k.Nodes[0]
+			s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
+			s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
+			k.After(500*time.Millisecond + after)
+			k.Must(s.PauseKind(ctx, "note"))
+			s.Link.SetFaults(nil)
+			k.After(time.Second)
+			unstarted(t, k.Engine, "a")
+			k.Must(s.ResumeKind(ctx, "note"))
+			k.After(2 * time.Second)
+			attempted(k, "a1")
 		})
 	}
 }
@@ -628,41 +614,41 @@ func (l *lateReader) Walk(ctx context.Context, over engine.Range) iter.Seq2[engi
 
 // An answer that comes late ends no pause that was made meanwhile.
 func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		s := c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		s := k.Join(func(to engine.Engine) engine.Engine {
 			return &lateReader{Engine: to, late: 300 * time.Millisecond}
-		}, "note")
-		s.add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
+		}).Start()
+		s.Add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
 		for i := range 30 { // at other times between two readings
-			time.Sleep(3*time.Second + time.Duration(i)*17*time.Millisecond)
-			c.must(s.PauseKind(ctx, "note"))
-			time.Sleep(100 * time.Millisecond) // a run that was confirmed before begins within that
-			if before := len(c.runs()); before == 0 {
+			k.After(3*time.Second + time.Duration(i)*17*time.Millisecond)
+			k.Must(s.PauseKind(ctx, "note"))
+			k.After(100 * time.Millisecond) // a run that was confirmed before begins within that
+			if before := len(k.Runs()); before == 0 {
 				t.Errorf("nothing ran before pause %d", i)
 			}
-			time.Sleep(2 * time.Second)
-			if after := c.runs(); len(after) != 0 {
-				t.Errorf("pause %d: %d runs, the first at %v", i, len(after), after[0].at)
+			k.After(2 * time.Second)
+			if after := k.Runs(); len(after) != 0 {
+				t.Errorf("pause %d: %d runs, the first at %v", i, len(after), after[0].At)
 			}
-			c.must(s.ResumeKind(ctx, "note"))
+			k.Must(s.ResumeKind(ctx, "note"))
 		}
 	})
 }
 
 // An engine that was restored from a copy has older settings. They hold.
 func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var over *lateReader
-		s := c.joinOver(func(to engine.Engine) engine.Engine {
+		s := k.Join(func(to engine.Engine) engine.Engine {
 			over = &lateReader{Engine: to}
 			return over
-		}, "note")
-		c.must(s.PauseKind(ctx, "note"))
-		s.add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
-		time.Sleep(5 * time.Second)
+		}).Start()
+		k.Must(s.PauseKind(ctx, "note"))
+		s.Add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
+		k.After(5 * time.Second)
 		over.restored.Store(true)
-		time.Sleep(10 * time.Second)
-		if n := len(c.runs()); n < 5 {
+		k.After(10 * time.Second)
+		if n := len(k.Runs()); n < 5 {
 			t.Errorf("%d runs after the engine was restored", n)
 		}
 	})
@@ -723,22 +709,22 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 // A start that the engine has confirmed as its kind was paused does not begin, and is no attempt. The node gives back
 // what it holds.
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		s.link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		s.Link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
-		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
-		c.must(s.PauseKind(ctx, "note"))
-		time.Sleep(70 * time.Millisecond) // b is not due yet
+		k.After(520 * time.Millisecond) // the start of a is being confirmed
+		k.Must(s.PauseKind(ctx, "note"))
+		k.After(70 * time.Millisecond) // b is not due yet
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		unstarted(t, c.engine, "a")
-		time.Sleep(time.Minute)
-		c.must(s.ResumeKind(ctx, "note"))
-		time.Sleep(2 * time.Second)
-		c.attempted("a1", "b1")
+		unstarted(t, k.Engine, "a")
+		k.After(time.Minute)
+		k.Must(s.ResumeKind(ctx, "note"))
+		k.After(2 * time.Second)
+		attempted(k, "a1", "b1")
 	})
 }
 
@@ -885,12 +871,12 @@ func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
 
 // A name that no kind can have is the caller's mistake.
 func TestPauseKind_ofAWrongName_isInvalid(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for _, kind := range []string{"", strings.Repeat("k", durable.MaxKind+1), "k\x1f2"} {
-			if err := r.PauseKind(ctx, kind); !errors.Is(err, durable.ErrInvalidTask) {
+			if err := k.PauseKind(ctx, kind); !errors.Is(err, durable.ErrInvalidTask) {
 				t.Errorf("PauseKind(%q): %v", kind, err)
 			}
-			if err := r.Handle(kind, ok); !errors.Is(err, durable.ErrInvalidTask) {
+			if err := k.Scheduler.Handle(kind, ok); !errors.Is(err, durable.ErrInvalidTask) {
 				t.Errorf("Handle(%q): %v", kind, err)
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -89,9 +89,9 @@ func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 // When all tasks of a step are removed by something else before it is done, the steps after it are done all the
 // same.
 func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks, gone = 1500, 1200
-		s := c.nodes[0]
+		s := k.Nodes[0]
 		var all []durable.Task
 		var removals engine.Batch
 		for i := range tasks {
@@ -100,12 +100,12 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 				removals = append(removals, engine.Write{Record: engine.Record{Key: task.Key}, If: engine.Always})
 			}
 		}
-		s.add(all...)
+		s.Add(all...)
 		removed := false
-		s.link.SetFaults(func(method string) memengine.Fault {
+		s.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Commit" && !removed {
 				removed = true
-				if _, err := c.engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
+				if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
 					t.Error(err)
 				}
 			}

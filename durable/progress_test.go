@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -73,34 +74,34 @@ func TestStats_runsInProgress(t *testing.T) {
 
 // A task that is running says since when.
 func TestInfo_started(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
-		r.handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
-		r.add(durable.Task{Key: "k", Kind: "hang", Interval: time.Second, Times: 2}, durable.Task{Key: "later", Kind: "hang", Delay: time.Hour})
-		if i := r.info("k"); !i.Started.IsZero() {
+		k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
+		k.Add(durable.Task{Key: "k", Kind: "hang", Interval: time.Second, Times: 2}, durable.Task{Key: "later", Kind: "hang", Delay: time.Hour})
+		if i := k.Info("k"); !i.Started.IsZero() {
 			t.Errorf("before its run it is %v", i)
 		}
-		time.Sleep(10 * time.Second)
-		at := r.begin.Add(time.Second)
+		k.After(10 * time.Second)
+		at := k.Begin.Add(time.Second)
 		is := func(what string, i durable.Info) {
 			t.Helper()
 			if i.State != durable.Running || !near(i.Started.Sub(at), 0) {
 				t.Errorf("%s is %v", what, i)
 			}
 		}
-		is("the task", r.info("k"))
-		found, err := r.Find(ctx, durable.Query{State: durable.Running})
+		is("the task", k.Info("k"))
+		found, err := k.Find(ctx, durable.Query{State: durable.Running})
 		must(t, err)
 		if len(found.Tasks) != 1 {
 			t.Fatalf("running are %v", found.Tasks)
 		}
 		is("what is found", found.Tasks[0])
-		if i := r.info("later"); !i.Started.IsZero() {
+		if i := k.Info("later"); !i.Started.IsZero() {
 			t.Errorf("what is not running is %v", i)
 		}
 		end <- struct{}{}
 		synctest.Wait()
-		if i := r.info("k"); i.Times != 1 || i.State == durable.Running && i.Started.Sub(at) < 8*time.Second {
+		if i := k.Info("k"); i.Times != 1 || i.State == durable.Running && i.Started.Sub(at) < 8*time.Second {
 			t.Errorf("after its run it is %v", i)
 		}
 		close(end)
@@ -109,30 +110,30 @@ func TestInfo_started(t *testing.T) {
 
 // Every node says since when a task is running, by the engine's clock, and where.
 func TestInfo_started_onANode(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		end := make(chan struct{})
-		a.handle("hang", func(context.Context, durable.Run) error { <-end; return errFail }, durable.WithRetry(2, time.Hour, time.Hour))
-		c.engine.Step(time.Hour)
-		time.Sleep(lease) // until the nodes know that
-		a.add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
+		a.Handle("hang", func(context.Context, durable.Run) error { <-end; return kit.ErrFail }, durable.WithRetry(2, time.Hour, time.Hour))
+		k.Engine.Step(time.Hour)
+		k.After(lease) // until the nodes know that
+		a.Add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
 		at := time.Now().Add(time.Hour + time.Second)
-		time.Sleep(500 * time.Millisecond)
+		k.After(500 * time.Millisecond)
 		if i, _, err := b.Get(ctx, "k"); err != nil || !i.Started.IsZero() {
 			t.Errorf("before its run it is %v, %v", i, err)
 		}
-		time.Sleep(10 * time.Second)
+		k.After(10 * time.Second)
 		found, err := b.Find(ctx, durable.Query{State: durable.Running})
 		must(t, err)
 		one, _, err := b.Get(ctx, "k")
 		must(t, err)
 		for _, i := range append(found.Tasks, one) {
-			if i.State != durable.Running || i.Node != a.name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
+			if i.State != durable.Running || i.Node != a.Name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
 				t.Errorf("while it is running it is %v, and should have been since %v", i, at)
 			}
 		}
 		close(end)
-		time.Sleep(time.Second)
+		k.After(time.Second)
 		if i, _, err := b.Get(ctx, "k"); err != nil || i.State != durable.Retrying || !i.Started.IsZero() {
 			t.Errorf("after its run it is %v, %v", i, err)
 		}

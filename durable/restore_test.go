@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -53,35 +53,30 @@ func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)
 // periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
 // an hour.
 func leftBehind(t *testing.T) (all []engine.Record) {
-	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
-	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
-	r.open("fail")
-	fails := func(context.Context, durable.Run) error { return errFail }
-	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
-	r.handle("done", completing("a note"))
-	r.start()
-	r.must(r.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
-	r.add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})
-	r.must(r.Reschedule(ctx, "noted", tick))
-	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
+	k := &kit.Kit{T: t, Store: memstore.New(), Begin: time.Now()}
+	k.Open(k.Store, "fail")
+	fails := func(context.Context, durable.Run) error { return kit.ErrFail }
+	k.Handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
+	k.Handle("done", completing("a note"))
+	k.Start()
+	k.Must(k.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
+	k.Add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})
+	k.Must(k.Reschedule(ctx, "noted", tick))
+	k.Add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
 		durable.Task{Key: "later", Kind: "note", Delay: hour},
-		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: r.begin.Add(-90 * sec)},
+		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: k.Begin.Add(-90 * sec)},
 		durable.Task{Key: "calendar", Kind: "note", Cron: "CRON_TZ=Europe/Berlin 0 3 * * *", Times: durable.Forever},
 		durable.Task{Key: "paused", Kind: "note", Delay: hour})
-	if err := r.Pause(ctx, "paused"); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Settle(5 * sec)
-	r.add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
-	testkit.Settle(3 * tick)
-	if i := r.info("retried"); i.Attempts != 1 || !r.info("parked").Parked || r.info("missed").Missed == 0 ||
-		r.info("noted").Note == "" {
+	k.Must(k.Pause(ctx, "paused"))
+	k.After(5 * sec)
+	k.Add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
+	k.After(3 * tick)
+	if i := k.Info("retried"); i.Attempts != 1 || !k.Info("parked").Parked || k.Info("missed").Missed == 0 ||
+		k.Info("noted").Note == "" {
 		t.Fatalf("the tasks are not as they should be: %+v", i)
 	}
-	left := r.store.Reopen()
-	if err := r.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	left := k.Store.Reopen()
+	k.End()
 	for one, err := range left.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			t.Fatal(err)
@@ -252,14 +247,14 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 
 // SetTask gives a task a greater generation than that of the task that it replaces, also if that is ahead of the clock.
 func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
 		w, err := durable.NewWrite(task, time.Now().Add(24*hour).UnixNano())
-		r.must(err)
-		r.must(r.Restore(ctx, w.Record))
-		restored := r.info("a").Generation
-		r.must(r.SetTask(ctx, task))
-		if set := r.info("a").Generation; set <= restored {
+		k.Must(err)
+		k.Must(k.Restore(ctx, w.Record))
+		restored := k.Info("a").Generation
+		k.Must(k.SetTask(ctx, task))
+		if set := k.Info("a").Generation; set <= restored {
 			t.Errorf("the generation of the restored task is %x, that of the one in its place %x", restored, set)
 		}
 	})
@@ -267,29 +262,29 @@ func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T)
 
 // The caller of Restore may use its bytes again.
 func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: r.begin.Add(sec)})
-		r.must(r.Restore(ctx, rec))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: k.Begin.Add(sec)})
+		k.Must(k.Restore(ctx, rec))
 		clear(rec.Data)
-		testkit.Settle(2 * sec)
-		if calls := r.runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
-			t.Errorf("%v", brief(calls))
+		k.After(2 * sec)
+		if calls := k.Runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
+			t.Errorf("%v", calls)
 		}
 	})
 }
 
 // Restore refuses more than MaxBatch at once, and then restores nothing.
 func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
 		recs := make([]engine.Record, durable.MaxBatch/durable.MaxPayload)
 		for i := range recs {
 			rec.Key = fmt.Sprint(i)
 			recs[i] = rec
 		}
-		if err := r.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || r.Len() != 0 {
-			t.Errorf("%v, and there are %d tasks", err, r.Len())
+		if err := k.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || k.Len() != 0 {
+			t.Errorf("%v, and there are %d tasks", err, k.Len())
 		}
-		r.must(r.Restore(ctx, recs[1:]...))
+		k.Must(k.Restore(ctx, recs[1:]...))
 	})
 }

@@ -20,9 +20,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -286,19 +286,19 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	}
 	switch p := rnd.IntN(100); {
 	case p < 8:
-		return errFail
+		return kit.ErrFail
 	case p < 10:
 		e.park = true
 		if s.fault == "22 parked, and tried again" {
-			return errFail
+			return kit.ErrFail
 		}
-		return durable.Park(errFail)
+		return durable.Park(kit.ErrFail)
 	case p < 15:
 		e.wait = time.Millisecond + time.Duration(rnd.Int64N(int64(300*time.Millisecond)))
 		if s.fault == "23 tried again too early" {
-			return errFail
+			return kit.ErrFail
 		}
-		return durable.RetryAfter(e.wait, errFail)
+		return durable.RetryAfter(e.wait, kit.ErrFail)
 	case p < 20:
 		e.done = true
 		run.Complete("it is done already")

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -87,16 +87,16 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 
 // A commit that fails is none.
 func TestStats_failedCommits_areNotCounted(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.link.Next("Commit", memengine.Fault{Fail: true})
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Link.Next("Commit", memengine.Fault{Fail: true})
 		if a.AddTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: time.Hour}) == nil {
 			t.Error("an add that fails returns nil")
 		}
 		if got := a.Stats(); got.Commits.Count != 0 || got.Changes != 0 || got.Node.CallsFailed != 1 {
 			t.Errorf("the accounts are %+v, %+v", got, got.Node)
 		}
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: time.Hour})
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: time.Hour})
 		if got := a.Stats(); got.Commits.Count != 1 || got.Changes != 1 {
 			t.Errorf("the accounts are %+v", got)
 		}
@@ -104,12 +104,12 @@ func TestStats_failedCommits_areNotCounted(t *testing.T) {
 }
 
 func TestStats_ofANode_leaseAndCalls(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
-		time.Sleep(lease)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+		k.After(lease)
 		before := a.Stats().Node
-		time.Sleep(10 * lease)
+		k.After(10 * lease)
 		got := a.Stats().Node
 		if got.Lease != lease || got.LeaseAge > lease/4+reapEvery || got.Away {
 			t.Errorf("all is well, and the node is %+v", got)
@@ -123,23 +123,23 @@ func TestStats_ofANode_leaseAndCalls(t *testing.T) {
 			got.Calls.Buckets[bucketOf(3*time.Millisecond)]-before.Calls.Buckets[bucketOf(3*time.Millisecond)] != calls {
 			t.Errorf("%d calls took %v: %+v", calls, took, got.Calls)
 		}
-		a.link.SetDown(true)
-		time.Sleep(10 * lease)
+		a.Link.SetDown(true)
+		k.After(10 * lease)
 		got = a.Stats().Node
 		if got.LeaseAge < 10*lease-lease/4 || got.LeaseAge > 10*lease+reapEvery || !got.Away || got.CallsFailed < 10 {
 			t.Errorf("the engine has been away for %v, and the node is %+v", 10*lease, got)
 		}
-		a.link.SetDown(false)
-		time.Sleep(lease)
+		a.Link.SetDown(false)
+		k.After(lease)
 		if got = a.Stats().Node; got.LeaseAge > lease/4+reapEvery || got.Away {
 			t.Errorf("the engine is back, and the node is %+v", got)
 		}
 		must(t, a.Shutdown(ctx))
-		time.Sleep(10 * lease)
+		k.After(10 * lease)
 		if got = a.Stats().Node; got.LeaseAge != 0 || got.Away {
 			t.Errorf("after Shutdown the node is %+v", got)
 		}
-		c.nodes = nil
+		k.Nodes = nil
 	})
 }
 
@@ -148,15 +148,13 @@ const reapEvery = 250 * time.Millisecond
 
 // What a node claims, takes over, and is refused.
 func TestStats_ofANode_claims(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		c.handle("long", func(*member) durable.Handler {
-			return func(ctx context.Context, _ durable.Run) error {
-				time.Sleep(time.Second)
-				return nil
-			}
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			time.Sleep(time.Second)
+			return nil
 		})
-		is := func(of *member, claimed, taken, starts, ends uint64) {
+		is := func(of *kit.Node, claimed, taken, starts, ends uint64) {
 			t.Helper()
 			n := of.Stats().Node
 			if starts > 0 { // it is asked again and again, until the claims have been checked between
@@ -165,33 +163,33 @@ func TestStats_ofANode_claims(t *testing.T) {
 			if got := []uint64{n.Claimed, n.TakenOver, n.StartsRefused, n.EndsRefused}; !slices.Equal(got,
 				[]uint64{claimed, taken, starts, ends}) {
 				t.Errorf("%s: claimed, taken over, starts and ends refused are %d, want %d, %d, %d, %d",
-					of.name, got, claimed, taken, starts, ends)
+					of.Name, got, claimed, taken, starts, ends)
 			}
 		}
 		is(a, 0, 0, 0, 0)
 		// Removed by another node after it was claimed, and while it is running.
-		a.add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
+		a.Add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
 		must(t, b.RemoveTask(ctx, "claimed"))
-		a.add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
-		time.Sleep(time.Second)
+		a.Add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
+		k.After(time.Second)
 		must(t, b.RemoveTask(ctx, "runs"))
-		time.Sleep(time.Second)
+		k.After(time.Second)
 		is(a, 0, 0, 1, 1)
 		// Claimed, and taken over from a node that is cut off.
-		a.add(durable.Task{Key: "far", Kind: "note", Delay: lease + 3*time.Second})
-		time.Sleep(lease)
-		a.link.SetDown(true)
-		time.Sleep(4*time.Second + lease)
+		a.Add(durable.Task{Key: "far", Kind: "note", Delay: lease + 3*time.Second})
+		k.After(lease)
+		a.Link.SetDown(true)
+		k.After(4*time.Second + lease)
 		is(b, 1, 1, 0, 0)
-		a.link.SetDown(false)
-		time.Sleep(time.Second)
+		a.Link.SetDown(false)
+		k.After(time.Second)
 		// An end that comes after the lease is refused without a call.
-		b.add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
-		time.Sleep(500 * time.Millisecond)
-		b.link.SetDown(true)
-		time.Sleep(2 * lease)
-		b.link.SetDown(false)
-		time.Sleep(time.Second)
+		b.Add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
+		k.After(500 * time.Millisecond)
+		b.Link.SetDown(true)
+		k.After(2 * lease)
+		b.Link.SetDown(false)
+		k.After(time.Second)
 		if n := b.Stats().Node; n.EndsRefused != 1 {
 			t.Errorf("after a run that has ended late the node is %+v", n)
 		}
@@ -213,7 +211,7 @@ func TestStats_stuckWorkers_andShutdown(t *testing.T) {
 		must(t, err)
 		end := make(chan struct{})
 		must(t, s.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil }))
-		must(t, s.Handle("fail", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, time.Second, time.Second)))
+		must(t, s.Handle("fail", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, time.Second, time.Second)))
 		must(t, s.Start())
 		for i := range 5 {
 			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second}))

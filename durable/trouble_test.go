@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
@@ -414,14 +414,14 @@ func (h callingHook) Fire(e *logrus.Entry) error { h(e); return nil }
 func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 	log := testkit.Quiet()
 	log.SetLevel(logrus.DebugLevel)
-	var r *rig
+	var k *kit.Kit
 	var parked, added atomic.Int32
 	log.AddHook(callingHook(func(e *logrus.Entry) {
 		n := int32(0)
 		if strings.Contains(e.Message, "parked") {
 			n = parked.Add(1)
 		}
-		if err := r.AddTask(ctx, durable.Task{Key: fmt.Sprint(e.Message, n), Kind: "note", Delay: hour}); err == nil {
+		if err := k.AddTask(ctx, durable.Task{Key: fmt.Sprint(e.Message, n), Kind: "note", Delay: hour}); err == nil {
 			added.Add(1)
 		}
 		switch n {
@@ -433,14 +433,14 @@ func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 			runtime.Goexit()
 		}
 	}))
-	inOneBubble(t, func(t *testing.T, rig *rig) {
-		r = rig
-		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+	kit.OnStore(t, func(t *testing.T, rig *kit.Kit) {
+		k = rig
+		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
 		for i := range 20 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
 		}
-		testkit.Settle(25 * sec)
-		if s := r.Stats(); s.ParkedTotal != 20 {
+		rig.After(25 * sec)
+		if s := k.Stats(); s.ParkedTotal != 20 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		// The first notice takes ten seconds. What comes up in these is one more, and so in the next ten.
@@ -485,7 +485,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		change(&t)
 		return t
 	}
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for name, c := range map[string]struct {
 			task durable.Task
 			want error
@@ -506,30 +506,30 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 			"at in the year 1969":   {with(func(t *durable.Task) { t.At = time.Unix(-1, 0) }), durable.ErrInvalidTask},
 			"at in the year 2300":   {with(func(t *durable.Task) { t.At = time.Unix(10413792000, 0) }), durable.ErrInvalidTask},
 		} {
-			for verb, err := range map[string]error{"AddTask": r.AddTask(ctx, c.task), "SetTask": r.SetTask(ctx, c.task)} {
+			for verb, err := range map[string]error{"AddTask": k.AddTask(ctx, c.task), "SetTask": k.SetTask(ctx, c.task)} {
 				if !errors.Is(err, c.want) {
 					t.Errorf("%s, %s: %v", name, verb, err)
 				}
 			}
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
 		many := make([]durable.Task, 65)
 		for i := range many {
 			many[i] = with(func(t *durable.Task) { t.Key, t.Payload = strings.Repeat("k", i+1), make([]byte, durable.MaxPayload) })
 		}
-		if err := r.AddTask(ctx, many...); !errors.Is(err, durable.ErrInvalidTask) {
+		if err := k.AddTask(ctx, many...); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("more than MaxBatch at once: %v", err)
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
 		// As large as it may be.
-		r.add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
+		k.Add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
-		testkit.Settle(2 * hour)
-		if calls := r.runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
+		k.After(2 * hour)
+		if calls := k.Runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
 			t.Errorf("these ran: %d", len(calls))
 		}
 	})
@@ -547,18 +547,18 @@ func TestOptions_bad_areRefused(t *testing.T) {
 	if _, err := durable.New(nil); err == nil {
 		t.Error("no error for a nil store")
 	}
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		h := func(context.Context, durable.Run) error { return nil }
 		for name, err := range map[string]error{
-			"no name":    r.Handle("", h),
-			"long name":  r.Handle(strings.Repeat("x", durable.MaxKind+1), h),
-			"no handler": r.Handle("x", nil),
-			"nil option": r.Handle("x", h, nil),
-			"attempts":   r.Handle("x", h, durable.WithRetry(0, sec, sec)),
-			"least":      r.Handle("x", h, durable.WithRetry(1, 0, sec)),
-			"most":       r.Handle("x", h, durable.WithRetry(1, sec, sec-1)),
-			"policy":     r.Handle("x", h, durable.WithMissed(3)),
-			"again":      r.Handle("note", h),
+			"no name":    k.Scheduler.Handle("", h),
+			"long name":  k.Scheduler.Handle(strings.Repeat("x", durable.MaxKind+1), h),
+			"no handler": k.Scheduler.Handle("x", nil),
+			"nil option": k.Scheduler.Handle("x", h, nil),
+			"attempts":   k.Scheduler.Handle("x", h, durable.WithRetry(0, sec, sec)),
+			"least":      k.Scheduler.Handle("x", h, durable.WithRetry(1, 0, sec)),
+			"most":       k.Scheduler.Handle("x", h, durable.WithRetry(1, sec, sec-1)),
+			"policy":     k.Scheduler.Handle("x", h, durable.WithMissed(3)),
+			"again":      k.Scheduler.Handle("note", h),
 		} {
 			if err == nil {
 				t.Errorf("%s: no error from Handle", name)
@@ -569,12 +569,12 @@ func TestOptions_bad_areRefused(t *testing.T) {
 
 // The error of a time that no task can have names it, and what is allowed.
 func TestInput_timeOutOfRange_namesTheBounds(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		for at, want := range map[time.Time]string{
 			time.Date(2262, 5, 1, 0, 0, 0, 0, time.FixedZone("", 3600)): "2262-04-30T23:00:00Z",
 			time.Unix(-1, 0): "1969-12-31T23:59:59Z",
 		} {
-			err := r.AddTask(ctx, durable.Task{Key: "k", Kind: "note", At: at})
+			err := k.AddTask(ctx, durable.Task{Key: "k", Kind: "note", At: at})
 			want = "durable: invalid task: at " + want + ` of "k" is not between 1970-01-01T00:00:00Z and 2262-04-11T23:47:16Z`
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
