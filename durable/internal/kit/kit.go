@@ -70,7 +70,9 @@ type Call struct {
 	Node string
 }
 
-func (c Call) String() string { return fmt.Sprint(c.Node, " at ", c.At, " ", c.Token, " fence ", c.Fence) }
+func (c Call) String() string {
+	return fmt.Sprint(c.Node, " at ", c.At, " ", c.Token, " fence ", c.Fence)
+}
 
 // In runs the test in a bubble. Nothing is open yet.
 func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
