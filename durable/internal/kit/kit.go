@@ -233,6 +233,12 @@ func (k *Kit) Runs() []Call {
 	return calls
 }
 
+// RunsAfter lets d pass, and returns the runs.
+func (k *Kit) RunsAfter(d time.Duration) []Call {
+	k.After(d)
+	return k.Runs()
+}
+
 // Ran fails the test unless exactly these keys have run since the log was read last, in any order; a key that has run
 // twice is there twice. It returns the runs in the order of their starts.
 func (k *Kit) Ran(keys ...string) []Call {

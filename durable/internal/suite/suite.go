@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/test/contract"
 )
