@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -308,50 +307,37 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 		"large, slow": {200, 1 << 20, 5000, hour, 10, 5 << 20, 450},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				store := &counting{Store: newStore()}
-				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4), durable.WithCatchUp(c.rate))
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4), durable.WithCatchUp(c.rate))).Scheduler
 				var takes atomic.Int64
 				takes.Store(int64(c.takes))
-				err = s.Handle("k", func(context.Context, durable.Run) error {
+				k.Must(s.Handle("k", func(context.Context, durable.Run) error {
 					time.Sleep(time.Duration(takes.Load()))
 					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 				payload := make([]byte, c.payload)
 				tasks := make([]durable.Task, c.tasks)
 				for i := range tasks {
 					tasks[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
 				}
 				for some := range slices.Chunk(tasks, 20) {
-					if err := s.AddTask(ctx, some...); err != nil {
-						t.Fatal(err)
-					}
+					k.Must(s.AddTask(ctx, some...))
 				}
-				time.Sleep(hour)
-				if err := s.Start(); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
+				k.After(hour)
+				k.Must(s.Start())
+				k.After(time.Minute)
 				if n, size := durable.InMemory(s); n < 2 || n > c.most || size > c.size {
 					t.Errorf("%d tasks of %d bytes are in memory, want at most %d of %d", n, size, c.most, c.size)
 				}
-				time.Sleep(29 * time.Minute)
+				k.After(29 * time.Minute)
 				if r := store.records.Load(); r > int64(c.read) || r < 10 {
 					t.Errorf("%d records were read, want at most %d", r, c.read)
 				}
 				takes.Store(0)
-				time.Sleep(12 * hour)
+				k.After(12 * hour)
 				if n := s.Len(); n != 0 {
 					t.Errorf("%d tasks are left", n)
-				}
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
 				}
 			})
 		})

@@ -106,18 +106,13 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 }
 
 func TestBulk_cancel_onAStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))).Scheduler
 		var cancelled atomic.Int64
-		if err := errors.Join(s.Handle("k", untilCancelled(&cancelled)), s.Start(), s.AddTask(ctx,
+		k.Must(s.Handle("k", untilCancelled(&cancelled)), s.Start(), s.AddTask(ctx,
 			durable.Task{Key: "a", Kind: "k"}, durable.Task{Key: "b", Kind: "k"},
-			durable.Task{Key: "c", Kind: "k", Delay: time.Hour})); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
+			durable.Task{Key: "c", Kind: "k", Delay: time.Hour}))
+		k.After(time.Second)
 		n, err := s.Bulk(ctx, durable.Query{Kind: "k"}, durable.DoCancel)
 		synctest.Wait()
 		if n != 2 || err != nil || cancelled.Load() != 2 {
@@ -169,15 +164,10 @@ func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
 	} {
 		for _, state := range []durable.State{durable.AnyState, durable.Scheduled, durable.Waiting} {
 			t.Run(fmt.Sprint(name, " ", state), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s, err := open(durable.WithLogger(testkit.Quiet()))
-					if err != nil {
-						t.Fatal(err)
-					}
+				kit.In(t, func(t *testing.T, k *kit.Kit) {
+					s := k.Use(open(durable.WithLogger(testkit.Quiet()))).Scheduler
 					none := func(context.Context, durable.Run) error { return nil }
-					if err := s.Handle("k", none); err != nil { // and it is not started
-						t.Fatal(err)
-					}
+					k.Must(s.Handle("k", none)) // and it is not started
 					delay := time.Minute
 					if state == durable.Waiting {
 						delay = time.Second
@@ -187,10 +177,8 @@ func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
 						all = append(all, durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: delay})
 					}
 					all = append(all, durable.Task{Key: "paused", Kind: "k", Delay: delay})
-					if err := errors.Join(s.AddTask(ctx, all...), s.Pause(ctx, "paused")); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(2 * time.Second)
+					k.Must(s.AddTask(ctx, all...), s.Pause(ctx, "paused"))
+					k.After(2 * time.Second)
 					calls := 0
 					n, err := s.BulkReschedule(ctx, durable.Query{State: state, Kind: "k"}, func(i int) time.Duration {
 						if i != calls {
@@ -229,9 +217,6 @@ func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
 					}
 					if i, _, err := s.Get(ctx, "k1"); err != nil || time.Until(i.Next) > 0 {
 						t.Errorf("%+v, %v", i, err)
-					}
-					if err := s.Shutdown(ctx); err != nil {
-						t.Error(err)
 					}
 				})
 			})

@@ -5,15 +5,12 @@ package durable_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A backlog that takes seconds to count is never shown as less than it is: it is cut until it is counted whole, and
@@ -28,24 +25,17 @@ func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 				durable.Task{Key: fmt.Sprint("slow", i), Kind: "slow", Delay: 2*sec + time.Duration(i)})
 		}
 		r.After(hour)
-		r.Crash()
-		r.End()
-		s, err := durable.New(drowsy{r.Store.Reopen(), each}, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(20))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Shutdown(ctx) }()
-		var started atomic.Int64
-		h := func(context.Context, durable.Run) error { started.Add(1); return nil }
-		r.Must(s.Handle("note", h))
-		r.Must(s.Handle("slow", h))
-		r.Must(s.Start())
-		exact := 0
+		left := r.Store.Reopen()
+		r.Kill()
+		r.Open(drowsy{left, each})
+		r.Handle("slow", sleeper(0))
+		r.Start()
+		exact, started := 0, 0
 		for second := range 60 {
-			c, err := s.CatchUp(ctx)
+			c, err := r.CatchUp(ctx)
 			r.Must(err)
-			synctest.Wait()
-			left := 2*tasks - int(started.Load())
+			started += len(r.Runs())
+			left := 2*tasks - started
 			switch {
 			case c.Cut:
 				if c.Left > left || c.Left == 0 || second > 10 || exact > 0 || !c.Done.IsZero() {
@@ -69,23 +59,23 @@ func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 					t.Errorf("after %d s the end is %v, and that of the last kind %v", second, c.Done, last)
 				}
 			}
-			time.Sleep(sec)
+			r.After(sec)
 		}
 		if exact < 45 {
 			t.Errorf("of 60 counts %d were exact", exact)
 		}
-		time.Sleep(3 * time.Minute)
-		c, err := s.CatchUp(ctx)
+		r.After(3 * time.Minute)
+		c, err := r.CatchUp(ctx)
 		r.Must(err)
-		want := time.Duration(2*tasks-int(started.Load())) * sec / 20
+		want := time.Duration(2*tasks-started-len(r.Runs())) * sec / 20
 		if len(c.Kinds) != 2 || time.Until(c.Done) < want*8/10 || time.Until(c.Done) > want*12/10 {
 			t.Errorf("the last kind is done in %v, want %v: %+v", time.Until(c.Done), want, c)
 		}
-		time.Sleep(3 * time.Minute)
-		if c, err := s.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 {
+		r.After(3 * time.Minute)
+		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
-	})
+	}, durable.WithCatchUp(20))
 }
 
 // What was counted before an outage is not the present after it, however long it took: counts are begun again at once,

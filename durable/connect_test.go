@@ -136,10 +136,7 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		err := s.Handle("note", func(context.Context, durable.Run) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
 		adds := func(key string, ahead time.Duration) {
 			t.Helper()
 			k.Must(s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Minute}))

@@ -5,10 +5,10 @@ package durable_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -23,11 +23,8 @@ func onEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open(durable.WithLogger(testkit.Quiet()))
-				if err != nil {
-					t.Fatal(err)
-				}
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				s := k.Use(open(durable.WithLogger(testkit.Quiet()))).Scheduler
 				defer func() { _ = s.Shutdown(ctx) }()
 				test(t, s)
 			})
@@ -137,18 +134,11 @@ func TestGroups_ofVeryMany(t *testing.T) {
 
 // A look at groups ends with its time, and says so.
 func TestGroups_cut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Handle("k", sleeper(0)); err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler
+		k.Must(s.Handle("k", sleeper(0)))
 		for i := range 1000 {
-			if err := s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "k", Group: "g", Delay: hour}); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "k", Group: "g", Delay: hour}))
 		}
 		for most, limit := range map[time.Duration]time.Duration{0: 155 * time.Millisecond, 50 * time.Millisecond: 55 * time.Millisecond} {
 			began := time.Now()
@@ -159,9 +149,6 @@ func TestGroups_cut(t *testing.T) {
 		}
 		if g, err := s.Groups(ctx, durable.Query{For: time.Hour}); err != nil || g.Cut || g.Largest[0].Tasks != 1000 {
 			t.Errorf("for an hour: %+v, %v", g, err)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func TestOperate_onAStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) []*durable.Scheduler {
 			s, err := durable.New(memstore.New(), append(opts, durable.WithLogger(testkit.Quiet()))...)
 			if err != nil {
@@ -150,20 +150,16 @@ func TestBulk_whileTasksChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				s := open(t)
 				defer func() { _ = s.Shutdown(ctx) }()
-				if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-					t.Fatal(err)
-				}
+				k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
 				const tasks = 2000
 				task := func(i int) durable.Task {
 					return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
 				}
 				for i := range tasks {
-					if err := s.AddTask(ctx, task(i)); err != nil {
-						t.Fatal(err)
-					}
+					k.Must(s.AddTask(ctx, task(i)))
 				}
 				var others sync.WaitGroup
 				var removed, moved atomic.Int64
@@ -638,24 +634,17 @@ func TestFind_waiting(t *testing.T) {
 
 // Bulk does what it finds while it looks for more, so that what is rare is done before its context is.
 func TestBulk_ofRareTasks_doesThemAsItFindsThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler
 		defer func() { _ = s.Shutdown(ctx) }()
 		note := func(context.Context, durable.Run) error { return nil }
-		if err := errors.Join(s.Handle("note", note), s.Handle("rare", note)); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", note), s.Handle("rare", note))
 		for i := range 4000 {
 			task := durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
 			if i%500 == 0 {
 				task.Kind = "rare"
 			}
-			if err := s.AddTask(ctx, task); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(s.AddTask(ctx, task))
 		}
 		within, cancel := context.WithTimeout(ctx, 2*sec)
 		defer cancel()

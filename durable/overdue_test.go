@@ -36,61 +36,48 @@ func (s *heldStore) Commit(changes []engine.Change) error {
 // An overdue task is removed, and the removal is not durable yet as a worker takes its run. The start is to be
 // counted after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := k.Use(durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))).Scheduler
 		release, ran := make(chan struct{}), make(chan string, 2)
 		first, second := durable.Task{Key: "first", Kind: "k", At: time.Now().Add(-time.Minute)},
 			durable.Task{Key: "second", Kind: "k"}
-		err = errors.Join(s.Handle("k", func(_ context.Context, run durable.Run) error {
+		k.Must(s.Handle("k", func(_ context.Context, run durable.Run) error {
 			ran <- run.Key
 			<-release
 			return nil
 		}), s.AddTask(ctx, first, second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
+		k.After(time.Second)
+		k.Must(s.Start())
 		if key := <-ran; key != "first" { // one worker of two is for overdue tasks
 			t.Fatalf("%s runs first", key)
 		}
 		<-store.turn
 		answered := make(chan error, 1)
 		go func() { answered <- s.RemoveTask(ctx, "second") }()
-		time.Sleep(time.Second) // its commit is held up
-		release <- struct{}{}   // the worker takes the second
-		time.Sleep(time.Second)
+		k.After(time.Second)  // its commit is held up
+		release <- struct{}{} // the worker takes the second
+		k.After(time.Second)
 		store.turn <- struct{}{}
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second)
+		k.After(time.Second)
 		if there, err := s.Exist(ctx, "second"); there || err != nil || len(ran) > 0 {
 			t.Errorf("the removed task is there: %v, %v; %d runs of it", there, err, len(ran))
 		}
 		close(release)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // A verb whose caller gives up while it waits for the store has no effect.
 func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
+		s := k.Open(store)
+		s.Handle("k", ok)
 		<-store.turn
 		answered := make(chan error, 2)
 		add := func(ctx context.Context, key string) {
@@ -118,13 +105,11 @@ func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	testkit.NotForRaces(t)
 	const callers, most = 6000, 4096
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
+		s := k.Open(store)
+		s.Handle("k", ok)
 		<-store.turn
 		var adds sync.WaitGroup
 		for i := range callers {
@@ -137,9 +122,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 		synctest.Wait()
 		store.turn <- struct{}{}
 		adds.Wait()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		s.End()
 		if n := store.Reopen().Len(); n != callers || store.most > most || store.most < most/4 {
 			t.Errorf("there are %d tasks, and a commit had %d", n, store.most)
 		}

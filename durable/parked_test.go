@@ -4,7 +4,6 @@ package durable_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -63,13 +62,10 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 		parked(k, 5, 0) // before Start, too
 		k.Start()
 		k.After(sec)
-		err := errors.Join(
+		k.Must(
 			k.RemoveTask(ctx, "parked0"),
 			k.Reschedule(ctx, "parked1", hour),
 			k.SetTask(ctx, durable.Task{Key: "parked2", Kind: "note", Delay: hour}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		parked(k, 2, 0)
 		k.After(2 * hour)
 		parked(k, 3, 1) // the one that was rescheduled is parked again
@@ -103,12 +99,9 @@ func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 			const tasks = 3000
 			park(k, tasks)
-			k.Must(k.Shutdown(ctx))
-			s, err := durable.New(slowCount{k.Store.Reopen()}, k.Opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			k.Scheduler = s
+			k.Store = k.Store.Reopen()
+			k.Kill()
+			k.Open(slowCount{k.Store}, "note", "fail")
 			once(k)
 			k.Start()
 			rnd := rand.New(rand.NewPCG(seed, 1))

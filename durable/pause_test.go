@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -60,15 +59,10 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 				k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
-				k.Crash("note")
+				left := k.Store.Reopen()
+				k.Kill()
 				k.After(time.Minute)
-				_ = k.Shutdown(ctx)
-				s, err := durable.New(secondsStore{k.Store.Reopen()}, k.Opts...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				k.Scheduler = s
-				k.Handle("note", func(context.Context, durable.Run) error { return nil })
+				k.Open(secondsStore{left})
 				k.After(tick / 2) // so that the run does not begin at once
 				k.Start()
 				var other sync.WaitGroup
@@ -89,7 +83,6 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 				k.Must(k.ResumeKind(ctx, "note"))
 				k.Must(k.ResumeAll(ctx))
 				k.After(2 * time.Hour)
-				synctest.Wait()
 				for _, c := range k.Runs() {
 					if c.Key == "a" && (c.Attempt != 1 || name == "remove") {
 						t.Errorf("%+v", c)
@@ -126,18 +119,11 @@ func TestFind_paused_looksAtNothingElse(t *testing.T) {
 
 // A task that is paused after Bulk has found it is not run: that would bring a paused task forward.
 func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))).Scheduler
 		defer func() { _ = s.Shutdown(ctx) }()
-		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
+		k.Must(s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}))
 		for _, c := range []struct {
 			verb func(context.Context, string) error
 			do   durable.Action
@@ -148,7 +134,7 @@ func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(time.Second / 2)
+			k.After(time.Second / 2)
 			if n, err := s.Bulk(ctx, durable.Query{}, c.do); n != 0 || err != nil {
 				t.Errorf("Bulk(%d) = %d, %v", c.do, n, err)
 			}

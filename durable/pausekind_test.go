@@ -259,13 +259,11 @@ func TestPauseKind_tooMany_isRefused(t *testing.T) {
 
 // Two pauses that are made durable together are both true.
 func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
+		s := k.Open(store)
+		s.Handle("k", ok)
 		<-store.turn
 		answered := make(chan error, 3)
 		call := func(verb func() error) {
@@ -282,128 +280,87 @@ func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 		if p, err := s.Paused(ctx); err != nil || !p.Has("k") || !p.Has("another") {
 			t.Errorf("%+v, %v", p, err)
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // Settings of a later version are not understood, and so nothing starts.
 func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	later := []byte(`{"version":2,"some":"thing"}`)
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		for settings, want := range map[string]error{string(later): durable.ErrVersion, "{": durable.ErrCorrupt} {
-			if err := store.SetSettings([]byte(settings)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := durable.New(store); !errors.Is(err, want) {
-				t.Errorf("New: %v", err)
-			}
-		}
-		memory := memengine.New()
-		log := testkit.Quiet()
-		var logged atomic.Int64
-		log.AddHook(callingHook(func(e *logrus.Entry) {
-			if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
-				logged.Add(1)
-			}
-		}))
-		var n atomic.Int64
-		s, err := durable.Join(ctx, memory, durable.WithLogger(log))
-		err = errors.Join(err, s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
-			s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		if err != nil {
+	store := memstore.New()
+	for settings, want := range map[string]error{string(later): durable.ErrVersion, "{": durable.ErrCorrupt} {
+		if err := store.SetSettings([]byte(settings)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		if err := putSettings(memory, later); err != nil {
-			t.Fatal(err)
+		if _, err := durable.New(store); !errors.Is(err, want) {
+			t.Errorf("New: %v", err)
 		}
-		time.Sleep(time.Second)
-		before := n.Load()
-		time.Sleep(time.Minute)
-		if before == 0 || n.Load() != before || logged.Load() != 1 {
-			t.Errorf("%d runs before, %d after, logged %d times", before, n.Load()-before, logged.Load())
+	}
+	log := testkit.Quiet()
+	var logged atomic.Int64
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
+			logged.Add(1)
 		}
-		if _, err := s.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
+	}))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Interval: 100 * time.Millisecond, Times: durable.Forever})
+		k.After(time.Second)
+		k.Must(putSettings(k.Engine, later))
+		if before := k.RunsAfter(time.Second); len(before) == 0 {
+			t.Error("nothing has run before")
+		}
+		k.After(time.Minute)
+		k.RanNothing()
+		if logged.Load() != 1 {
+			t.Errorf("logged %d times", logged.Load())
+		}
+		if _, err := k.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Paused: %v", err)
 		}
-		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
+		if err := k.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("PauseAll: %v", err)
 		}
-		if _, err := durable.Join(ctx, memory); !errors.Is(err, durable.ErrVersion) {
+		if _, err := durable.Join(ctx, k.Engine); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Join: %v", err)
 		}
-		if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
+		if nodes, err := k.Scheduler.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if err := putSettings(memory, []byte(`{"version":1}`)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		if n.Load() == before {
+		k.Must(putSettings(k.Engine, []byte(`{"version":1}`)))
+		if calls := k.RunsAfter(2 * time.Second); len(calls) == 0 {
 			t.Error("nothing runs any more")
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithLogger(log))
 }
 
 // A node that does not learn for two seconds what is paused starts nothing until it does.
 func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := memengine.New()
-		link := memengine.NewLink(memory)
-		var last atomic.Int64
-		begin := time.Now()
-		join := func(e engine.Engine) *durable.Scheduler {
-			s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		cut, other := join(link), join(memory)
-		err := errors.Join(cut.Handle("k", func(context.Context, durable.Run) error {
-			last.Store(int64(time.Since(begin)))
-			return nil
-		}), cut.Start(), cut.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		other, _ := connect(k)
+		k.Add(durable.Task{Key: "a", Kind: "note", Interval: 100 * time.Millisecond, Times: durable.Forever})
 		for _, fault := range []memengine.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
-			time.Sleep(5 * time.Second)
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			k.After(5 * time.Second)
+			k.Link.SetFaults(func(method string) (f memengine.Fault) {
 				if method == "Walk Notes" {
 					f = fault
 				}
 				return f
 			})
-			if err := other.PauseKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
-			paused := time.Since(begin)
-			time.Sleep(10 * time.Second)
-			if late := time.Duration(last.Load()) - paused; late > 2*time.Second {
-				t.Errorf("%+v: a run starts %v after the pause", fault, late)
-			}
-			if err := other.ResumeKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
-			link.SetFaults(nil)
-			time.Sleep(2 * time.Second)
-			if since := time.Since(begin) - time.Duration(last.Load()); since > time.Second {
-				t.Errorf("%+v: nothing has run for %v", fault, since)
+			k.Must(other.PauseKind(ctx, "note"))
+			k.RunsAfter(2 * time.Second)
+			k.After(8 * time.Second)
+			k.RanNothing()
+			k.Must(other.ResumeKind(ctx, "note"))
+			k.Link.SetFaults(nil)
+			k.After(time.Second)
+			if calls := k.RunsAfter(time.Second); len(calls) == 0 {
+				t.Errorf("%+v: nothing has run for a second", fault)
 			}
 		}
-		if i, ok, err := other.Get(ctx, "a"); err != nil || !ok || i.Attempts != 0 {
-			t.Errorf("%+v, %v", i, err)
+		if i := k.Info("a"); i.Attempts != 0 {
+			t.Errorf("%+v", i)
 		}
-		if err := errors.Join(cut.Shutdown(ctx), other.Shutdown(ctx)); err != nil {
-			t.Error(err)
-		}
+		k.Must(other.Shutdown(ctx))
 	})
 }
 
@@ -513,82 +470,42 @@ func (s slowToCommit) Commit(changes []engine.Change) error {
 // On a store, the start of an overdue run may be counted in the commit that pauses its kind. The run does not begin,
 // and is no attempt.
 func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		var mu sync.Mutex // protects ran
-		var ran []string
-		runs := func() []string {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(ran)
-		}
-		open := func(takes time.Duration) *durable.Scheduler {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		open := func(takes time.Duration) {
 			t.Helper()
-			s, err := durable.New(slowToCommit{store, takes}, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = s.Handle("k", func(_ context.Context, run durable.Run) error {
-				mu.Lock()
-				ran = append(ran, fmt.Sprint(run.Key, run.Attempt))
-				mu.Unlock()
-				time.Sleep(time.Second)
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			k.Open(slowToCommit{k.Store, takes})
+			k.Handle("k", sleeper(time.Second))
 		}
-		s := open(time.Second)
-		if err := s.Handle("other", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
+		open(time.Second)
+		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second}, durable.Task{Key: "b", Kind: "k", Delay: 2 * time.Second})
+		k.After(time.Minute)
+		k.Start()
+		var first []kit.Call
+		for len(first) == 0 {
+			first = k.RunsAfter(10 * time.Millisecond)
 		}
-		err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second},
-			durable.Task{Key: "b", Kind: "k", Delay: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for len(runs()) == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(500 * time.Millisecond)
+		k.After(500 * time.Millisecond)
 		var both sync.WaitGroup
 		both.Go(func() { // the keeper is busy with that when a has run, and the worker comes to b
-			if err := s.AddTask(ctx, durable.Task{Key: "c", Kind: "other", Delay: time.Hour}); err != nil {
+			if err := k.AddTask(ctx, durable.Task{Key: "c", Kind: "note", Delay: time.Hour}); err != nil {
 				t.Error(err)
 			}
 		})
-		time.Sleep(700 * time.Millisecond)
-		if err := s.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		k.After(700 * time.Millisecond)
+		k.Must(k.PauseKind(ctx, "k"))
 		both.Wait()
-		time.Sleep(time.Minute)
-		if want := []string{"a1"}; !slices.Equal(runs(), want) {
-			t.Errorf("%q ran before the pause, want %q", runs(), want)
+		k.After(time.Minute)
+		k.RanNothing()
+		k.Store = k.Store.Reopen() // a crash
+		k.Kill()
+		open(0)
+		k.Start()
+		k.Must(k.ResumeKind(ctx, "k"))
+		k.After(time.Minute)
+		if again := k.Ran("b"); len(first) != 1 || first[0].Key != "a" || again[0].Attempt != 1 {
+			t.Errorf("before the pause %v have run, and then %v", first, again)
 		}
-		store = store.Reopen() // a crash
-		gone, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = s.Shutdown(gone)
-		s = open(0)
-		if err := errors.Join(s.Start(), s.ResumeKind(ctx, "k")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if want := []string{"a1", "b1"}; !slices.Equal(runs(), want) {
-			t.Errorf("%q ran, want %q", runs(), want)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithPoolSize(1))
 }
 
 // A lateReader answers with settings that it has read a while ago.
@@ -656,51 +573,44 @@ func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 
 // A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
 func TestPauseKind_lostAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		k.Join(nil)
 		is := func(want bool) {
 			t.Helper()
-			if p, err := s.Paused(ctx); err != nil || p.Has("k") != want {
+			if p, err := k.Paused(ctx); err != nil || p.Has("k") != want {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
-		link.Next("Commit Notes", memengine.Fault{Lose: true})
-		if err := s.PauseKind(ctx, "k"); err != nil {
+		k.Link.Next("Commit Notes", memengine.Fault{Lose: true})
+		if err := k.PauseKind(ctx, "k"); err != nil {
 			t.Errorf("the answer was lost: %v", err)
 		}
 		is(true)
-		link.Next("Commit Notes", memengine.Fault{Fail: true})
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.Next("Commit Notes", memengine.Fault{Fail: true})
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
 		synctest.Wait() // the node has read again what it has changed
-		link.Next("Walk Notes", memengine.Fault{Fail: true})
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.Next("Walk Notes", memengine.Fault{Fail: true})
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		for _, err := range []error{s.PauseAll(gone), func() error { _, err := s.Paused(gone); return err }()} {
+		for _, err := range []error{k.PauseAll(gone), func() error { _, err := k.Paused(gone); return err }()} {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller has gone: %v", err)
 			}
 		}
-		link.SetDown(true)
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.SetDown(true)
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the engine is away: %v", err)
 		}
-		link.SetDown(false)
+		k.Link.SetDown(false)
 		is(true)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrStopped) {
+		k.End()
+		if err := k.PauseAll(ctx); !errors.Is(err, durable.ErrStopped) {
 			t.Errorf("after Shutdown: %v", err)
 		}
 	})
@@ -730,51 +640,32 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 
 // What a node claims while its kind is being paused is given back, for others to have it when it is resumed.
 func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n atomic.Int64
-		err = s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil })
-		err = errors.Join(err, s.Start(), s.AddTask(ctx, durable.Task{Key: "due", Kind: "k", Delay: 4900 * time.Millisecond},
-			durable.Task{Key: "soon", Kind: "k", Delay: 5250 * time.Millisecond}))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "due", Kind: "note", Delay: 4900 * time.Millisecond},
+			durable.Task{Key: "soon", Kind: "note", Delay: 5250 * time.Millisecond})
 		claims := func(fault memengine.Fault) {
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			k.Link.SetFaults(func(method string) (f memengine.Fault) {
 				if method == "Claim" {
 					f = fault
 				}
 				return f
 			})
 		}
-		time.Sleep(3500 * time.Millisecond)
+		k.After(3500 * time.Millisecond)
 		claims(memengine.Fault{Fail: true})
-		time.Sleep(850 * time.Millisecond)                     // the node claims each tenth of a second, twice
+		k.After(850 * time.Millisecond)                        // the node claims each tenth of a second, twice
 		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
-		time.Sleep(150 * time.Millisecond)
-		if err := s.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		link.SetFaults(nil)
-		time.Sleep(2600 * time.Millisecond)
-		if s.Stats().Node.Claimed == 0 {
+		k.After(150 * time.Millisecond)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Link.SetFaults(nil)
+		k.After(2600 * time.Millisecond)
+		if k.Stats().Node.Claimed == 0 {
 			t.Error("nothing was claimed meanwhile")
 		}
-		for _, key := range []string{"due", "soon"} {
-			unstarted(t, engine, key)
-		}
-		if n.Load() != 0 {
-			t.Errorf("%d have run", n.Load())
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+		unstarted(t, k.Engine, "due")
+		unstarted(t, k.Engine, "soon")
+		k.RanNothing()
+	}, durable.WithLease(5*sec))
 }
 
 // A scanner counts the claims of what is overdue from the beginning on, each of which takes a while: it passes over
@@ -794,79 +685,56 @@ func (e *scanner) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 
 // To pass over what is paused takes a node a tenth of its time at most. When it is resumed it is found at once.
 func TestPauseKind_ofAMillion_costsABoundedPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := &scanner{Engine: memengine.New()}
-		s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		var scans *atomic.Int64
+		k.Join(func(to engine.Engine) engine.Engine {
+			over := &scanner{Engine: to}
+			scans = &over.n
+			return over
+		})
+		k.Handle("many", ok)
+		k.Must(k.PauseKind(ctx, "many"))
+		k.Start()
+		k.Add(durable.Task{Key: "a", Kind: "many", Delay: time.Second})
+		k.After(time.Minute)
+		scans.Store(0)
+		k.After(time.Minute)
+		if n := scans.Load(); n < 5 || n > 13 {
+			t.Errorf("in a minute %d scans of half a second", n)
 		}
-		var n atomic.Int64
-		handle := func(context.Context, durable.Run) error { n.Add(1); return nil }
-		err = errors.Join(s.Handle("many", handle), s.Handle("other", handle), s.PauseKind(ctx, "many"), s.Start(),
-			s.AddTask(ctx, durable.Task{Key: "a", Kind: "many", Delay: time.Second}))
-		if err != nil {
-			t.Fatal(err)
+		for n := scans.Load(); scans.Load() == n; {
+			k.After(10 * time.Millisecond)
 		}
-		time.Sleep(time.Minute)
-		engine.n.Store(0)
-		time.Sleep(time.Minute)
-		if scans := engine.n.Load(); scans < 5 || scans > 13 {
-			t.Errorf("in a minute %d scans of half a second", scans)
-		}
-		for scans := engine.n.Load(); engine.n.Load() == scans; {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := s.ResumeKind(ctx, "many"); err != nil { // during a scan for the others
-			t.Fatal(err)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if n.Load() != 1 {
-			t.Error("what was resumed does not run")
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+		k.Must(k.ResumeKind(ctx, "many")) // during a scan for the others
+		k.After(1500 * time.Millisecond)
+		k.Ran("a")
+	}, durable.WithLease(5*sec))
 }
 
 // What a node learns from the engine's books, for the answer of its claim was lost, is overdue as what it has claimed.
 func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const tasks, rate = 1000, 100
-		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(rate))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n atomic.Int64
+	const tasks, rate = 1000, 100
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var all []durable.Task
 		for i := range tasks {
-			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Duration(i+1) * time.Millisecond})
+			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i+1) * time.Millisecond})
 		}
-		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
-			s.PauseKind(ctx, "k"), s.AddTask(ctx, all...))
-		if err != nil {
-			t.Fatal(err)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Add(all...)
+		k.After(time.Minute)
+		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
+		k.Must(k.ResumeKind(ctx, "note"))
+		k.After(500 * time.Millisecond)
+		k.Link.SetFaults(nil)
+		k.After(2 * time.Second)
+		first := len(k.Runs())
+		if first < rate || first > 3*rate {
+			t.Errorf("%d overdue tasks have run in 2.5 s", first)
 		}
-		time.Sleep(time.Minute)
-		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
-		if err := s.ResumeKind(ctx, "k"); err != nil {
-			t.Fatal(err)
+		if all := first + len(k.RunsAfter(20*time.Second)); all != tasks {
+			t.Errorf("%d have run in all", all)
 		}
-		time.Sleep(500 * time.Millisecond)
-		link.SetFaults(nil)
-		time.Sleep(2 * time.Second)
-		if ran := n.Load(); ran < rate || ran > 3*rate {
-			t.Errorf("%d overdue tasks have run in 2.5 s", ran)
-		}
-		time.Sleep(20 * time.Second)
-		if ran := n.Load(); ran != tasks {
-			t.Errorf("%d have run in all", ran)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithCatchUp(rate), durable.WithLease(5*sec))
 }
 
 // A name that no kind can have is the caller's mistake.

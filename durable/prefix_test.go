@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -37,13 +36,11 @@ func onSlowOnes(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				s := open(t)
 				defer func() { _ = s.Shutdown(ctx) }()
 				note := func(context.Context, durable.Run) error { return nil }
-				if err := errors.Join(s.Handle("note", note), s.Start()); err != nil {
-					t.Fatal(err)
-				}
+				k.Must(s.Handle("note", note), s.Start())
 				test(t, s)
 			})
 		})

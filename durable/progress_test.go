@@ -27,7 +27,7 @@ func TestStats_runsInProgress(t *testing.T) {
 		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New(), opts...) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				s, err := open()
 				must(t, err)
 				end := make(chan struct{})
@@ -38,12 +38,12 @@ func TestStats_runsInProgress(t *testing.T) {
 				if got := s.Stats(); got.LongestRun != 0 || got.SinceStart != 0 {
 					t.Errorf("before the first run the accounts are %+v", got)
 				}
-				time.Sleep(time.Minute)
+				k.After(time.Minute)
 				for i := range 3 {
 					must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Duration(i+1) * time.Second}))
 				}
 				must(t, s.AddTask(ctx, durable.Task{Key: "o", Kind: "other", Delay: 4 * time.Second}))
-				time.Sleep(11 * time.Second)
+				k.After(11 * time.Second)
 				synctest.Wait()
 				if got := s.Stats(); !near(got.LongestRun, 10*time.Second) || !near(got.SinceStart, 7*time.Second) {
 					t.Errorf("the accounts are %+v", got)

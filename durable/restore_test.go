@@ -11,7 +11,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -35,15 +34,9 @@ func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open()
-				if err != nil {
-					t.Fatal(err)
-				}
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				s := k.Use(open()).Scheduler
 				test(t, s)
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -218,12 +211,9 @@ func (b backuper) Backup(_ context.Context, w io.Writer) error {
 func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 	for name, want := range map[string]error{"shutdown": durable.ErrStopped, "context": context.Canceled} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				store := backuper{memstore.New(), make(chan bool)}
-				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()))).Scheduler
 				until, cancel := context.WithCancel(ctx)
 				defer cancel()
 				ended := make(chan error)
@@ -236,9 +226,6 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 				}
 				if err := <-ended; !errors.Is(err, want) {
 					t.Errorf("it returns %v", err)
-				}
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
 				}
 			})
 		})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -16,7 +15,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A slowStore takes 3 ms for a commit, and knows its size until it is closed.
@@ -53,20 +51,18 @@ func bucketOf(d time.Duration) int {
 }
 
 func TestStats_countsCommitsAndRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(&slowStore{Store: memstore.New()}, durable.WithLogger(testkit.Quiet()))
-		must(t, err)
-		must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(&slowStore{Store: k.Store}).Start()
+		k.Handle("kind", func(_ context.Context, run durable.Run) error {
 			if run.Attempt < 3 {
 				return errors.New("on purpose")
 			}
 			return nil
-		}, durable.WithRetry(5, time.Second, time.Second)))
-		must(t, s.Start())
-		must(t, s.AddTask(ctx, durable.Task{Key: "a", Kind: "kind", Delay: time.Second},
-			durable.Task{Key: "far", Kind: "kind", Delay: time.Hour}))
-		time.Sleep(time.Minute)
-		got := s.Stats()
+		}, durable.WithRetry(5, time.Second, time.Second))
+		k.Add(durable.Task{Key: "a", Kind: "kind", Delay: time.Second},
+			durable.Task{Key: "far", Kind: "kind", Delay: time.Hour})
+		k.After(time.Minute)
+		got := k.Stats()
 		if got.Started != 3 || got.Retried != 2 || got.Failed != 2 || got.Succeeded != 1 {
 			t.Errorf("the accounts of the runs are %+v", got)
 		}
@@ -78,8 +74,8 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 		if got.StoreSize != 4711 || got.Node != nil {
 			t.Errorf("the size is %d, and the node %v", got.StoreSize, got.Node)
 		}
-		must(t, s.Shutdown(ctx))
-		if after := s.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
+		k.End()
+		if after := k.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
 			t.Errorf("after Shutdown the accounts are %+v", after)
 		}
 	})
@@ -206,32 +202,29 @@ func must(t *testing.T, err error) {
 // What waits for a worker is in the accounts while it waits, with the age of the oldest. After Shutdown there
 // are no tasks, neither pending nor parked.
 func TestStats_stuckWorkers_andShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(2))
-		must(t, err)
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
-		must(t, s.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil }))
-		must(t, s.Handle("fail", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, time.Second, time.Second)))
-		must(t, s.Start())
+		k.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil })
+		k.Handle("parks", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, time.Second, time.Second))
 		for i := range 5 {
-			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second}))
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second})
 		}
-		time.Sleep(10 * time.Second)
-		if got := s.Stats(); got.Workers != 2 || got.Running != 2 || got.Waiting != 3 ||
+		k.After(10 * time.Second)
+		if got := k.Stats(); got.Workers != 2 || got.Running != 2 || got.Waiting != 3 ||
 			got.OldestWait < 8*time.Second || got.OldestWait > 9*time.Second {
 			t.Errorf("the accounts are %+v", got)
 		}
 		close(end)
-		must(t, s.AddTask(ctx, durable.Task{Key: "bad", Kind: "fail", Delay: time.Second}))
-		time.Sleep(2 * time.Second)
-		if got := s.Stats(); got.OldestWait != 0 || got.Parked != 1 || got.Pending != 1 {
+		k.Add(durable.Task{Key: "bad", Kind: "parks", Delay: time.Second})
+		k.After(2 * time.Second)
+		if got := k.Stats(); got.OldestWait != 0 || got.Parked != 1 || got.Pending != 1 {
 			t.Errorf("when they are free the accounts are %+v", got)
 		}
-		must(t, s.Shutdown(ctx))
-		if got := s.Stats(); got.Parked != 0 || got.Pending != 0 || got.ParkedTotal != 1 {
+		k.End()
+		if got := k.Stats(); got.Parked != 0 || got.Pending != 0 || got.ParkedTotal != 1 {
 			t.Errorf("after Shutdown the accounts are %+v", got)
 		}
-	})
+	}, durable.WithPoolSize(2))
 }
 
 // Those of the scheduler leave out a call whose task was removed meanwhile, and those of the kind do not.
@@ -241,7 +234,7 @@ func TestStats_ofARemovedTask(t *testing.T) {
 		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				s, err := open()
 				must(t, err)
 				must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
@@ -255,7 +248,7 @@ func TestStats_ofARemovedTask(t *testing.T) {
 				for _, key := range []string{"fails", "succeeds"} {
 					must(t, s.AddTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Second}))
 				}
-				time.Sleep(1500 * time.Millisecond)
+				k.After(1500 * time.Millisecond)
 				must(t, s.RemoveTask(ctx, "fails"))
 				must(t, s.RemoveTask(ctx, "succeeds"))
 				must(t, s.Shutdown(ctx))

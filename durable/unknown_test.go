@@ -14,7 +14,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A verb whose call has failed says so once, however many tasks it is about.
@@ -65,12 +64,7 @@ func (full) SetSettings(context.Context, []byte, int64) (bool, error) {
 // A verb that has certainly had no effect does not say that it may have had one.
 func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
-		s, err := durable.Join(ctx, full{k.Engine}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Shutdown(ctx) }()
-		k.Must(s.Handle("note", sleeper(0)))
+		s := k.Join(func(to engine.Engine) engine.Engine { return full{to} })
 		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
 		for name, err := range map[string]error{
 			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task), "PauseKind": s.PauseKind(ctx, "note"),

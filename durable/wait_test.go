@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -135,24 +134,19 @@ func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open(durable.WithLogger(testkit.Quiet()), durable.WithNodeName("n"))
-				if err != nil {
-					t.Fatal(err)
-				}
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				s := k.Use(open(durable.WithLogger(testkit.Quiet()), durable.WithNodeName("n"))).Scheduler
 				over := make(chan struct{})
 				handler := func(context.Context, durable.Run) error { <-over; return nil }
-				if err := errors.Join(s.Handle("k", handler), s.Start(),
-					s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second})); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(3 * time.Second)
+				k.Must(s.Handle("k", handler), s.Start(),
+					s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}))
+				k.After(3 * time.Second)
 				ended := make(chan error, 1)
 				go func() {
 					_, err := s.RemoveTaskWait(ctx, "a")
 					ended <- err
 				}()
-				time.Sleep(time.Second)
+				k.After(time.Second)
 				within, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				if err := s.Shutdown(within); err == nil {
@@ -162,6 +156,7 @@ func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
 				if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
 					t.Errorf("RemoveTaskWait: %v", err)
 				}
+				k.Kill()
 				close(over)
 			})
 		})
@@ -203,19 +198,11 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 
 // After Shutdown the engine may be closed: neither verb asks it anything.
 func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		link := memengine.NewLink(memengine.New())
-		node, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(node.Shutdown(ctx), store.Shutdown(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		node := k.Use(durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))).Scheduler
+		store := k.Use(durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))).Scheduler
+		k.Must(node.Shutdown(ctx), store.Shutdown(ctx))
 		link.SetFaults(func(method string) memengine.Fault {
 			t.Errorf("the engine is asked to %s", method)
 			return memengine.Fault{}
