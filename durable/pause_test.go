@@ -4,7 +4,6 @@ package durable_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -91,30 +90,6 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What is paused is found without a look at what is not.
-func TestFind_paused_looksAtNothingElse(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 20 {
-			key := fmt.Sprint(i)
-			if err := s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Hour}); err != nil {
-				t.Fatal(err)
-			}
-			if i < 3 {
-				if err := s.Pause(ctx, key); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		f, err := s.Find(ctx, durable.Query{State: durable.Paused})
-		if err != nil || len(f.Tasks) != 3 || f.Looked != 3 || f.Next != "" {
-			t.Errorf("%+v, %v", f, err)
-		}
-	})
 }
 
 // A task that is paused after Bulk has found it is not run: that would bring a paused task forward.

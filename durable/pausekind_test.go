@@ -46,51 +46,6 @@ func TestPauseKind_outlivesTheProcess(t *testing.T) {
 	})
 }
 
-// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
-func TestResumeKind_makesNoFlood(t *testing.T) {
-	const tasks, rate = 3000, 100
-	test := func(t *testing.T, s *durable.Scheduler) {
-		var n atomic.Int64
-		late := func(context.Context, durable.Run) error { n.Add(1); return nil }
-		live := func(_ context.Context, run durable.Run) error {
-			if d := time.Since(run.Due); d > 200*time.Millisecond {
-				t.Errorf("a live run is %v late", d)
-			}
-			return nil
-		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		must(errors.Join(s.Handle("late", late), s.Handle("live", live), s.Start(), s.PauseKind(ctx, "late")))
-		var all []durable.Task
-		for i := range tasks {
-			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "late", Delay: time.Duration(i+1) * 10 * time.Millisecond})
-		}
-		must(s.AddTask(ctx, all...))
-		must(s.AddTask(ctx, durable.Task{Key: "live", Kind: "live", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		time.Sleep(time.Minute)
-		must(s.ResumeKind(ctx, "late"))
-		resumed := time.Now()
-		for n.Load() < tasks {
-			time.Sleep(100 * time.Millisecond)
-			if most := rate*(time.Since(resumed).Seconds()+1.2) + 1; float64(n.Load()) > most {
-				t.Fatalf("%d overdue tasks have run in %v", n.Load(), time.Since(resumed))
-			}
-			if time.Since(resumed) > time.Minute {
-				t.Fatalf("after a minute %d of %d have run", n.Load(), tasks)
-			}
-		}
-		time.Sleep(time.Millisecond) // until the end of the last run is written
-		if st := s.Stats(); st.Unhandled != 0 || st.Pending != 1 {
-			t.Errorf("%+v", st)
-		}
-	}
-	inOneBubbleEach(t, test, durable.WithCatchUp(rate))
-}
-
 // The overdue tasks of a kind that is paused take nothing of the rate from those of the others.
 func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -235,26 +190,6 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 			}
 		}, durable.WithPoolSize(1+seed%3))
 	}
-}
-
-// More than a store or an engine keeps is refused, and changes nothing.
-func TestPauseKind_tooMany_isRefused(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		n := 0
-		var err error
-		for ; err == nil; n++ {
-			err = s.PauseKind(ctx, fmt.Sprint(strings.Repeat("k", durable.MaxKind-4), 1000+n))
-		}
-		if !errors.Is(err, durable.ErrInvalidTask) || n < 150 {
-			t.Errorf("kind %d: %v", n, err)
-		}
-		if p, err := s.Paused(ctx); err != nil || len(p.Kinds) != n-1 {
-			t.Errorf("%d are paused, %v", len(p.Kinds), err)
-		}
-		if err := s.PauseAll(ctx); err != nil && !errors.Is(err, durable.ErrInvalidTask) {
-			t.Error(err)
-		}
-	})
 }
 
 // Two pauses that are made durable together are both true.

@@ -11,9 +11,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // near reports whether a time is what it should be, but for some ticks.
@@ -21,55 +18,43 @@ func near(got, want time.Duration) bool { return (got - want).Abs() <= 3*tick }
 
 // What is running is counted by kind, with how long the longest has taken, and since when no handler was called.
 func TestStats_runsInProgress(t *testing.T) {
-	opts := []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(8)}
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store":  func() (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New(), opts...) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				s, err := open()
-				must(t, err)
-				end := make(chan struct{})
-				for _, kind := range []string{"hang", "idle", "other"} {
-					must(t, s.Handle(kind, func(context.Context, durable.Run) error { <-end; return nil }))
-				}
-				must(t, s.Start())
-				if got := s.Stats(); got.LongestRun != 0 || got.SinceStart != 0 {
-					t.Errorf("before the first run the accounts are %+v", got)
-				}
-				k.After(time.Minute)
-				for i := range 3 {
-					must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Duration(i+1) * time.Second}))
-				}
-				must(t, s.AddTask(ctx, durable.Task{Key: "o", Kind: "other", Delay: 4 * time.Second}))
-				k.After(11 * time.Second)
-				synctest.Wait()
-				if got := s.Stats(); !near(got.LongestRun, 10*time.Second) || !near(got.SinceStart, 7*time.Second) {
-					t.Errorf("the accounts are %+v", got)
-				}
-				kinds := s.Kinds()
-				if got := kinds[0]; got.Kind != "hang" || got.Running != 3 || !near(got.Longest, 10*time.Second) {
-					t.Errorf("a kind is %+v", got)
-				}
-				if got := kinds[1]; got.Kind != "idle" || got.Running != 0 || got.Longest != 0 {
-					t.Errorf("a kind is %+v", got)
-				}
-				if got := kinds[2]; got.Running != 1 || !near(got.Longest, 7*time.Second) {
-					t.Errorf("a kind is %+v", got)
-				}
-				close(end)
-				synctest.Wait()
-				if got := s.Stats(); got.LongestRun != 0 || !near(got.SinceStart, 7*time.Second) {
-					t.Errorf("after the runs the accounts are %+v", got)
-				}
-				if got := s.Kinds()[0]; got.Running != 0 || got.Longest != 0 {
-					t.Errorf("after the runs a kind is %+v", got)
-				}
-				must(t, s.Shutdown(ctx))
-			})
-		})
-	}
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		end := make(chan struct{})
+		for _, kind := range []string{"hang", "idle", "other"} {
+			k.Handle(kind, func(context.Context, durable.Run) error { <-end; return nil })
+		}
+		k.Start()
+		if got := k.Stats(); got.LongestRun != 0 || got.SinceStart != 0 {
+			t.Errorf("before the first run the accounts are %+v", got)
+		}
+		k.After(time.Minute)
+		for i := range 3 {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Duration(i+1) * time.Second})
+		}
+		k.Add(durable.Task{Key: "o", Kind: "other", Delay: 4 * time.Second})
+		k.After(11 * time.Second)
+		if got := k.Stats(); !near(got.LongestRun, 10*time.Second) || !near(got.SinceStart, 7*time.Second) {
+			t.Errorf("the accounts are %+v", got)
+		}
+		kinds := k.Kinds()
+		if got := kinds[0]; got.Kind != "hang" || got.Running != 3 || !near(got.Longest, 10*time.Second) {
+			t.Errorf("a kind is %+v", got)
+		}
+		if got := kinds[1]; got.Kind != "idle" || got.Running != 0 || got.Longest != 0 {
+			t.Errorf("a kind is %+v", got)
+		}
+		if got := kinds[2]; got.Running != 1 || !near(got.Longest, 7*time.Second) {
+			t.Errorf("a kind is %+v", got)
+		}
+		close(end)
+		synctest.Wait()
+		if got := k.Stats(); got.LongestRun != 0 || !near(got.SinceStart, 7*time.Second) {
+			t.Errorf("after the runs the accounts are %+v", got)
+		}
+		if got := k.Kinds()[0]; got.Running != 0 || got.Longest != 0 {
+			t.Errorf("after the runs a kind is %+v", got)
+		}
+	}, durable.WithTick(tick), durable.WithPoolSize(8))
 }
 
 // A task that is running says since when.

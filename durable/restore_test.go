@@ -16,31 +16,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
-
-// inOneBubbleEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one
-// that is a node.
-func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler), opts ...durable.Option) {
-	opts = append(opts, durable.WithLogger(testkit.Quiet()))
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store": func() (*durable.Scheduler, error) {
-			return durable.New(memstore.New(), opts...)
-		},
-		"node": func() (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				s := k.Use(open()).Scheduler
-				test(t, s)
-			})
-		})
-	}
-}
 
 // leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
 // periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
@@ -80,49 +58,45 @@ func leftBehind(t *testing.T) (all []engine.Record) {
 }
 
 func TestRestore_tasks_areAsTheyWere(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
 		records := leftBehind(t)
-		if err := s.Restore(ctx, records...); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(k.Restore(ctx, records...))
 		for _, r := range records {
 			want, err := durable.InfoOf(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, ok, err := s.Get(ctx, r.Key)
+			got, ok, err := k.Get(ctx, r.Key)
 			if err != nil || !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s is\n%+v, %v, and was\n%+v", r.Key, got, err, want)
 			}
 		}
-		if st := s.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
+		if st := k.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
 			t.Errorf("the accounts are %+v", st)
 		}
 		// Nothing has run, and what is restored can be operated.
-		testkit.Settle(2 * hour)
-		if st := s.Stats(); st.Started != 0 || st.Pending != len(records) {
+		k.After(2 * hour)
+		if st := k.Stats(); st.Started != 0 || st.Pending != len(records) {
 			t.Errorf("the accounts are %+v", st)
 		}
-		if err := errors.Join(s.Reschedule(ctx, "parked", hour), s.RemoveTask(ctx, "later")); err != nil {
+		if err := errors.Join(k.Reschedule(ctx, "parked", hour), k.RemoveTask(ctx, "later")); err != nil {
 			t.Error(err)
 		}
 		// A burst is not longer, and a calendar as much later, as they were.
-		if err := s.Handle("done", sleeper(0)); err != nil {
-			t.Fatal(err)
-		}
+		k.Handle("done", sleeper(0))
 		at := slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == "burst" })
 		latest := time.Unix(0, records[at].Due).Add(hour)
-		err := s.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
-		if i, _, err2 := s.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
+		err := k.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
+		if i, _, err2 := k.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
 			t.Errorf("the burst is due at %v, %v, %v, want %v", i.Next, err, err2, latest)
 		}
 		// With handlers, all runs as it would have.
 		ran := make(chan durable.Run, 100)
 		note := func(_ context.Context, run durable.Run) error { ran <- run; return nil }
-		if err := errors.Join(s.Handle("fail", note), s.Handle("note", note), s.Start()); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(sec)
+		k.Handle("fail", note)
+		k.Handle("note", note)
+		k.Start()
+		k.After(sec)
 		for range 2 {
 			run := <-ran
 			at = slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == run.Key })
@@ -136,7 +110,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 }
 
 func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
 		records := leftBehind(t)
 		good := records[0]
 		changed := func(f func(r *engine.Record)) engine.Record {
@@ -158,35 +132,31 @@ func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
 			}), durable.ErrInvalidTask},
 			"twice": {good, durable.ErrDuplicateTaskKey},
 		} {
-			if err := s.Restore(ctx, append(records[:len(records):len(records)], c.with)...); !errors.Is(err, c.want) {
+			if err := k.Restore(ctx, append(records[:len(records):len(records)], c.with)...); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-			if s.Len() != 0 {
-				t.Fatalf("%s: %d tasks are restored", name, s.Len())
+			if k.Len() != 0 {
+				t.Fatalf("%s: %d tasks are restored", name, k.Len())
 			}
 		}
-		if err := errors.Join(s.Restore(ctx), s.Restore(ctx, good)); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(k.Restore(ctx), k.Restore(ctx, good))
 		var taken *durable.DuplicateKeysError
-		if err := s.Restore(ctx, records...); !errors.As(err, &taken) || !slices.Equal(taken.Keys, []string{good.Key}) {
+		if err := k.Restore(ctx, records...); !errors.As(err, &taken) || !slices.Equal(taken.Keys, []string{good.Key}) {
 			t.Errorf("a key that is taken: %v", err)
 		}
-		if s.Len() != 1 {
-			t.Errorf("%d tasks are there", s.Len())
+		if k.Len() != 1 {
+			t.Errorf("%d tasks are there", k.Len())
 		}
 	})
 }
 
 func TestBackup_whereThereIsNone_saysSo(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		if err := s.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		if err := k.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("it returns %v", err)
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Backup(ctx, io.Discard); !errors.Is(err, durable.ErrStopped) {
+		k.Must(k.Shutdown(ctx))
+		if err := k.Backup(ctx, io.Discard); !errors.Is(err, durable.ErrStopped) {
 			t.Errorf("after Shutdown it returns %v", err)
 		}
 	})

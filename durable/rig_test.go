@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -26,6 +28,22 @@ func inBubble(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable
 		testkit.NotForRaces(t)
 		kit.OnStore(t, test, append(opts, durable.WithoutKeyFilter())...)
 	})
+}
+
+// onEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one that is a node.
+func onEach(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
+	opts = append([]durable.Option{durable.WithLogger(testkit.Quiet())}, opts...)
+	for name, open := range map[string]func() (*durable.Scheduler, error){
+		"store": func() (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+		"node":  func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New(), opts...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				k.Use(open())
+				test(t, k)
+			})
+		})
+	}
 }
 
 // ranAt fails the test unless the key, and nothing else, ran at each of the times since its beginning, or less than two

@@ -229,36 +229,27 @@ func TestStats_stuckWorkers_andShutdown(t *testing.T) {
 
 // Those of the scheduler leave out a call whose task was removed meanwhile, and those of the kind do not.
 func TestStats_ofARemovedTask(t *testing.T) {
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store":  func() (*durable.Scheduler, error) { return durable.New(memstore.New()) },
-		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				s, err := open()
-				must(t, err)
-				must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
-					time.Sleep(time.Second)
-					if run.Key == "fails" {
-						return errors.New("on purpose")
-					}
-					return nil
-				}))
-				must(t, s.Start())
-				for _, key := range []string{"fails", "succeeds"} {
-					must(t, s.AddTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Second}))
-				}
-				k.After(1500 * time.Millisecond)
-				must(t, s.RemoveTask(ctx, "fails"))
-				must(t, s.RemoveTask(ctx, "succeeds"))
-				must(t, s.Shutdown(ctx))
-				if got := s.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
-					t.Errorf("the accounts of the scheduler are %+v", got)
-				}
-				if got := s.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
-					t.Errorf("the accounts of the kind are %+v", got)
-				}
-			})
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("kind", func(_ context.Context, run durable.Run) error {
+			time.Sleep(time.Second)
+			if run.Key == "fails" {
+				return errors.New("on purpose")
+			}
+			return nil
 		})
-	}
+		k.Start()
+		for _, key := range []string{"fails", "succeeds"} {
+			k.Add(durable.Task{Key: key, Kind: "kind", Delay: time.Second})
+		}
+		k.After(1500 * time.Millisecond)
+		k.Must(k.RemoveTask(ctx, "fails"))
+		k.Must(k.RemoveTask(ctx, "succeeds"))
+		k.Must(k.Shutdown(ctx))
+		if got := k.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
+			t.Errorf("the accounts of the scheduler are %+v", got)
+		}
+		if got := k.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
+			t.Errorf("the accounts of the kind are %+v", got)
+		}
+	})
 }

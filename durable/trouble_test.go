@@ -89,7 +89,7 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
 		near := durable.Task{Key: "near", Kind: "note", Delay: sec}
 		far := durable.Task{Key: "far", Kind: "note", Delay: hour}
-		k.Must(k.AddTask(ctx, near, far))
+		k.Add(near, far)
 		f.commit.Store(true)
 		task := durable.Task{Key: "new", Kind: "note", Delay: tick}
 		for range 2 {
@@ -173,7 +173,7 @@ func TestStoreFails_inALargeBacklog_nothingRunsAnyMore(t *testing.T) {
 
 func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
-		k.Must(k.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: sec}))
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: sec})
 		f.commit.Store(true)
 		k.After(2 * sec)
 		k.Ran("a")
@@ -188,7 +188,7 @@ func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
 
 func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
 	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
-		k.Must(k.AddTask(ctx, durable.Task{Key: "far", Kind: "note", Delay: hour}))
+		k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
 		f.get.Store(true)
 		_, _, get := k.Get(ctx, "far")
 		task := durable.Task{Key: "far", Kind: "note", Delay: sec}
@@ -275,7 +275,7 @@ func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
-				k.Must(k.AddTask(ctx, durable.Task{Key: "far", Kind: "note", Delay: hour}))
+				k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
 				f.damaged.Store(true)
 				for what, err := range map[string]error{"the read": read(k, f), "Err": k.Err()} {
 					if !errors.Is(err, durable.ErrCorrupt) || !errors.Is(err, durable.ErrBroken) {

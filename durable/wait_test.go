@@ -127,40 +127,31 @@ func TestRemoveTaskWait_connected(t *testing.T) {
 
 // A Shutdown that gives up ends the wait, on a store and on an engine.
 func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
-	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				s := k.Use(open(durable.WithLogger(testkit.Quiet()), durable.WithNodeName("n"))).Scheduler
-				over := make(chan struct{})
-				handler := func(context.Context, durable.Run) error { <-over; return nil }
-				k.Must(s.Handle("k", handler), s.Start(),
-					s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}))
-				k.After(3 * time.Second)
-				ended := make(chan error, 1)
-				go func() {
-					_, err := s.RemoveTaskWait(ctx, "a")
-					ended <- err
-				}()
-				k.After(time.Second)
-				within, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				if err := s.Shutdown(within); err == nil {
-					t.Error("Shutdown does not say that a run is running")
-				}
-				var running *durable.RunningError
-				if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
-					t.Errorf("RemoveTaskWait: %v", err)
-				}
-				k.Kill()
-				close(over)
-			})
-		})
-	}
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		over := make(chan struct{})
+		handler := func(context.Context, durable.Run) error { <-over; return nil }
+		k.Handle("k", handler)
+		k.Start()
+		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		k.After(3 * time.Second)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := k.RemoveTaskWait(ctx, "a")
+			ended <- err
+		}()
+		k.After(time.Second)
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := k.Shutdown(within); err == nil {
+			t.Error("Shutdown does not say that a run is running")
+		}
+		var running *durable.RunningError
+		if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
+			t.Errorf("RemoveTaskWait: %v", err)
+		}
+		k.Kill()
+		close(over)
+	}, durable.WithNodeName("n"))
 }
 
 // Cancel finds a run whose start is being confirmed, and the run starts cancelled, also if that takes a second try.

@@ -4,8 +4,10 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,4 +260,70 @@ func pausesAtOnce(t *testing.T, k *kit.Kit) {
 		}
 	}
 	pausedAre(k, durable.Pauses{Kinds: left})
+}
+
+// More pauses than a store or an engine keeps are refused, and change nothing.
+func pausesTooMany(t *testing.T, k *kit.Kit) {
+	n := 0
+	var err error
+	for ; err == nil; n++ {
+		err = k.On().PauseKind(ctx, fmt.Sprint(strings.Repeat("k", durable.MaxKind-4), 1000+n))
+	}
+	if !errors.Is(err, durable.ErrInvalidTask) || n < 150 {
+		t.Errorf("kind %d: %v", n, err)
+	}
+	if p, err := k.On().Paused(ctx); err != nil || len(p.Kinds) != n-1 {
+		t.Errorf("%d are paused, %v", len(p.Kinds), err)
+	}
+	if err := k.On().PauseAll(ctx); err != nil && !errors.Is(err, durable.ErrInvalidTask) {
+		t.Error(err)
+	}
+}
+
+// catchUp is the rate of overdue tasks in resumesKindSlowly.
+const catchUp = 100
+
+// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
+func resumesKindSlowly(t *testing.T, k *kit.Kit) {
+	const tasks = 3000
+	k.Handle("late", ok)
+	k.Handle("live", ok)
+	k.Must(k.PauseKind(ctx, "late"))
+	k.After(seen)
+	var all []durable.Task
+	for i := range tasks {
+		all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "late", Delay: time.Duration(i+1) * 10 * time.Millisecond})
+	}
+	k.On().Add(all...)
+	k.On().Add(durable.Task{Key: "live", Kind: "live", Interval: 100 * time.Millisecond, Times: durable.Forever})
+	k.After(time.Minute)
+	k.Must(k.ResumeKind(ctx, "late"))
+	resumed := time.Now()
+	for late := 0; late < tasks; {
+		for _, c := range k.RunsAfter(100 * time.Millisecond) {
+			if c.Kind == "late" {
+				late++
+			} else if c.Late > 200*time.Millisecond {
+				t.Errorf("a live run is %v late", c.Late)
+			}
+		}
+		if most := catchUp*(time.Since(resumed).Seconds()+1.2) + 1; float64(late) > most {
+			t.Fatalf("%d overdue tasks have run in %v", late, time.Since(resumed))
+		}
+		if since := time.Since(resumed); since > time.Minute && len(k.Nodes) == 1 || since > 2*time.Minute {
+			t.Fatalf("after %v %d of %d have run", since, late, tasks)
+		}
+	}
+	k.After(time.Second) // until the ends of the last runs are written
+	left := 0
+	for i, err := range k.On().All(ctx) {
+		if left++; err != nil || i.Key != "live" {
+			t.Errorf("left is %+v, %v", i, err)
+		}
+	}
+	for _, n := range k.Nodes {
+		if st := n.Stats(); st.Unhandled != 0 || left != 1 {
+			t.Errorf("%d are left, and the accounts of %s are %+v", left, n.Name, st)
+		}
+	}
 }

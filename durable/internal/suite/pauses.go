@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -193,4 +194,20 @@ func bulkPauses(t *testing.T, k *kit.Kit) {
 	}
 	do(durable.Query{Kind: "later"}, durable.DoPause, 2)
 	do(durable.Query{State: durable.Paused}, durable.DoRemove, 2)
+}
+
+// What is paused is found without a look at what is not.
+func findsPaused(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok)
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		k.On().Add(durable.Task{Key: key, Kind: "k", Delay: time.Hour})
+		if i < 3 {
+			k.Must(k.On().Pause(ctx, key))
+		}
+	}
+	f, err := k.On().Find(ctx, durable.Query{State: durable.Paused})
+	if err != nil || len(f.Tasks) != 3 || f.Looked != 3 || f.Next != "" {
+		t.Errorf("%+v, %v", f, err)
+	}
 }

@@ -58,6 +58,10 @@ var promises = []struct {
 	{"a resumed kind does not make up for what it missed", resumesRepeatingKind},
 	{"pausing a kind without a handler", pausesKindWithoutHandler},
 	{"pauses at the same time", pausesAtOnce},
+	{"more pauses than fit", pausesTooMany},
+	{"a resumed kind makes no flood", resumesKindSlowly},
+	{"paused tasks are found at once", findsPaused},
+	{"groups of a kind that is flooded", groupsOfAFlood},
 	{"a limit of concurrency", limitsConcurrency},
 	{"a limit of the rate", limitsRate},
 	{"a limit on all nodes", limitsAll},
@@ -73,12 +77,19 @@ var promises = []struct {
 	{"a task with every option", everyOption},
 }
 
+// with are the options of the schedulers of a promise that needs some.
+var with = map[string]durable.Option{"a resumed kind makes no flood": durable.WithCatchUp(catchUp)}
+
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
-func testPromises(t *testing.T, open func(t *testing.T) []*durable.Scheduler) {
+func testPromises(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				for _, s := range open(t) {
+				var opts []durable.Option
+				if o := with[p.name]; o != nil {
+					opts = append(opts, o)
+				}
+				for _, s := range open(t, opts...) {
 					k.Use(s, nil).Start()
 				}
 				p.run(t, k)
