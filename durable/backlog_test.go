@@ -112,8 +112,7 @@ func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 		k.Start()
 		k.After(5 * sec)
 		slow.Store(false)
-		k.After(60 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(60 * sec)
 		if len(calls) != tasks {
 			t.Fatalf("%d runs", len(calls))
 		}
@@ -170,8 +169,7 @@ func TestCatchUp_oldest_first(t *testing.T) {
 		k.Handle("late", sleeper(0))
 		k.Handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
 		k.Start()
-		k.After(3 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(3 * sec)
 		if len(calls) != 3034 {
 			t.Fatalf("%d runs", len(calls))
 		}

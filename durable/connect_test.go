@@ -101,8 +101,7 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 		if err := s.Start(); err == nil {
 			t.Error("it starts")
 		}
-		k.After(time.Minute)
-		calls := k.Runs()
+		calls := k.RunsAfter(time.Minute)
 		if len(calls) != 1 || calls[0].Key != "runs" || calls[0].Node != "node 1" || calls[0].At < 2*sec {
 			t.Errorf("the runs are %v", calls)
 		}
@@ -157,7 +156,6 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 		}
 		link.SetDown(false)
 		k.After(lease)
-		synctest.Wait()
 		if s.Stats().Node.Away {
 			t.Error("the engine answers, and is away")
 		}

@@ -48,8 +48,7 @@ func TestT3_repeats_keepTheirGrid(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
 		times(k, "k", 40)
-		k.After(sec + 2*tick)
-		calls := k.Runs()
+		calls := k.RunsAfter(sec + 2*tick)
 		if len(calls) != 40 {
 			t.Fatalf("%d runs in a second, want 40", len(calls))
 		}
@@ -133,8 +132,7 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 		for _, key := range []string{"removed", "readded", "replaced", "moved"} {
 			k.Add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
 		}
-		k.After(hour + 5*sec)
-		if n := len(k.Runs()); n != 4 {
+		if n := len(k.RunsAfter(hour + 5*sec)); n != 4 {
 			t.Fatalf("%d run", n)
 		}
 		for _, key := range []string{"removed", "readded"} {
@@ -206,8 +204,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 			return nil
 		}, durable.WithRetry(5, least, most))
 		k.Add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
-		k.After(hour + 5*time.Minute)
-		calls := k.Runs()
+		calls := k.RunsAfter(hour + 5*time.Minute)
 		if len(calls) != 5 {
 			t.Fatalf("%d attempts, want 5: %v", len(calls), calls)
 		}
@@ -317,8 +314,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 		k.Start()
 		k.Add(durable.Task{Key: "now", Kind: "note", Delay: sec})
 		began := time.Since(k.Begin)
-		k.After(20 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(20 * sec)
 		if len(calls) != tasks+1 {
 			t.Fatalf("%d runs", len(calls))
 		}
@@ -383,8 +379,7 @@ func TestCatchUp_rates(t *testing.T) {
 			k.Crash()
 			k.After(hour)
 			k.Start()
-			k.After(3 * sec)
-			if n := len(k.Runs()); n < c.least || n > c.most {
+			if n := len(k.RunsAfter(3 * sec)); n < c.least || n > c.most {
 				t.Errorf("at %d a second %d ran in three seconds, want %d to %d", c.rate, n, c.least, c.most)
 			}
 		}, durable.WithCatchUp(c.rate))
@@ -407,8 +402,7 @@ func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
 		k.Start()
 		k.After(10 * sec)
 		k.Add(durable.Task{Key: "past", Kind: "note", At: k.Begin})
-		k.After(20 * sec)
-		if n := len(k.Runs()); n != 30+21 { // half of the workers hang
+		if n := len(k.RunsAfter(20 * sec)); n != 30+21 { // half of the workers hang
 			t.Errorf("%d ran, want 51", n)
 		}
 		k.Gone("past")
@@ -427,8 +421,7 @@ func TestCatchUp_anyPoolSize(t *testing.T) {
 		k.Crash()
 		k.After(hour)
 		k.Start()
-		k.After(sec)
-		if n := len(k.Runs()); n != 1 {
+		if n := len(k.RunsAfter(sec)); n != 1 {
 			t.Errorf("%d runs of the overdue task", n)
 		}
 	}, durable.WithPoolSize(math.MaxInt))
@@ -470,8 +463,7 @@ func TestMissed_policies(t *testing.T) {
 				handle()
 				k.After(10*hour + 30*time.Minute)
 				k.Start()
-				k.After(10 * sec)
-				calls := k.Runs()
+				calls := k.RunsAfter(10 * sec)
 				if len(calls) != c.runs {
 					t.Fatalf("%d runs at the start, want %d", len(calls), c.runs)
 				}
@@ -611,8 +603,7 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 			k.Add(durable.Task{Key: key, Kind: "note", Delay: hour})
 		}
 		k.Add(durable.Task{Key: "k", Kind: "busy", Delay: sec})
-		k.After(3 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(3 * sec)
 		if len(calls) != 3 {
 			t.Errorf("these ran: %v", calls)
 		}

@@ -56,8 +56,7 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		k.After(3 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(3 * sec)
 		last := time.Duration(0)
 		for _, call := range calls {
 			if gap := call.At - last; gap < sec || gap > most+sec/2 {
@@ -82,8 +81,7 @@ func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 		slow.Link.Next("Commit", memengine.Fault{Delay: 4 * sec})
 		began := time.Since(k.Begin)
 		k.Must(slow.SetTask(ctx, task))
-		k.After(3 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(3 * sec)
 		if len(calls) != 2 || calls[1].At < began+5*sec || calls[1].At > began+5*sec+sec/2 {
 			t.Errorf("called after %v, the runs are %v", began, calls)
 		}

@@ -48,11 +48,11 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 					due := time.Since(k.Begin) + d
 					k.Nodes[i%2].Add(durable.Task{Key: "k", Kind: "note", Delay: d})
 					if d > 2*time.Second {
-						time.Sleep(d - 2*time.Second/3) // it is claimed by now
+						k.After(d - 2*time.Second/3) // it is claimed by now
 						k.Engine.Step(c.meanwhile)
 						due -= c.meanwhile
 					}
-					time.Sleep(d + 20*time.Second)
+					k.After(d + 20*time.Second)
 					if ran := k.Ran("k")[0]; ran.At < due || ran.At > due+c.late && c.meanwhile == 0 {
 						t.Errorf("due at %v, and %s", due, []kit.Call{ran})
 					}
@@ -122,8 +122,7 @@ func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 		in(150*time.Millisecond, "note", "removed", "moved", "replaced", "ran")
 		k.After(200 * time.Millisecond) // they wait for the worker of node 1
 		undo()
-		k.After(400 * time.Millisecond)
-		calls := k.Runs()
+		calls := k.RunsAfter(400 * time.Millisecond)
 		if len(calls) != 2 || calls[0].Key != "busy" || calls[1].Key != "ran" || calls[1].Node != a.Name {
 			t.Errorf("these are the runs: %v", calls)
 		}
@@ -146,8 +145,7 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 			}}
 		}).Start()
 		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
-		k.After(sec)
-		if calls := k.Runs(); len(calls) > 0 || confirmed < 2 {
+		if calls := k.RunsAfter(sec); len(calls) > 0 || confirmed < 2 {
 			t.Errorf("after %d confirmations it has run: %v", confirmed, calls)
 		}
 	})
@@ -249,7 +247,6 @@ func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 		a.Add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
 		a.Link.Next("Leave", memengine.Fault{Fail: true})
 		a.End()
-		k.Nodes = k.Nodes[1:]
 		k.After(2 * lease)
 		if ran := k.Ran("k")[0]; ran.Node != b.Name || ran.At > due+100*time.Millisecond {
 			t.Errorf("due at %v: %v", due, []kit.Call{ran})
@@ -284,12 +281,10 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 			t.Errorf("before the lease has run out the run is cancelled: %v", err)
 		}
 		k.After(2 * tick)
-		synctest.Wait()
 		if err, _ := cause.Load().(error); !errors.Is(err, durable.ErrFenced) {
 			t.Errorf("when the lease has run out the run is cancelled with %v", err)
 		}
-		k.After(time.Second)
-		calls := k.Runs()
+		calls := k.RunsAfter(time.Second)
 		if len(calls) != 2 {
 			t.Fatalf("these are the runs: %v", calls)
 		}
@@ -327,8 +322,7 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 			}
 		}, durable.WithRetry(attempts, time.Millisecond, time.Millisecond))
 		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
-		k.After(time.Second + (attempts+1)*(lease+time.Second))
-		calls := k.Runs()
+		calls := k.RunsAfter(time.Second + (attempts+1)*(lease+time.Second))
 		if len(calls) != attempts {
 			t.Fatalf("these are the runs: %v", calls)
 		}
@@ -370,8 +364,7 @@ func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 			m.Link.Next("Confirm", lose, lose, late)
 		}
 		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
-		k.After(time.Second + (attempts+1)*(lease+2*time.Second))
-		if calls := k.Runs(); len(calls) != attempts {
+		if calls := k.RunsAfter(time.Second + (attempts+1)*(lease+2*time.Second)); len(calls) != attempts {
 			t.Errorf("these are the runs: %v", calls)
 		}
 		if info := k.Info("k"); !info.Parked || info.Attempts != attempts {
@@ -538,8 +531,7 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 			} else {
 				tx.Rollback()
 			}
-			k.After(2 * time.Second)
-			if calls := k.Runs(); len(calls) == 0 != commit {
+			if calls := k.RunsAfter(2 * time.Second); len(calls) == 0 != commit {
 				t.Errorf("%s: %v", key, calls)
 			}
 		}
@@ -574,8 +566,7 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 			}
 		})
 		a.Add(durable.Task{Key: "lives", Kind: "tx", Delay: time.Second, Interval: time.Second, Times: 2})
-		k.After(3 * time.Second)
-		if calls := k.Runs(); len(calls) != 2 || calls[0].Seq == calls[1].Seq {
+		if calls := k.RunsAfter(3 * time.Second); len(calls) != 2 || calls[0].Seq == calls[1].Seq {
 			t.Errorf("these are the runs: %v", calls)
 		}
 		k.Gone("lives")
@@ -587,8 +578,7 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 			a.Add(durable.Task{Key: "dies", Kind: "tx", Delay: 500 * time.Millisecond})
 			k.After(2*lease + 2*time.Second)
 			a.Link.SetDown(false)
-			k.After(time.Second)
-			if calls := k.Runs(); len(calls) == 1 != completes {
+			if calls := k.RunsAfter(time.Second); len(calls) == 1 != completes {
 				t.Errorf("completed: %v, and these are the runs: %v", completes, calls)
 			}
 			k.Gone("dies")
@@ -671,17 +661,17 @@ func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 		old = append(old, durable.Task{Key: fmt.Sprint("old", i), Kind: "old", Delay: 10 * time.Second})
 	}
 	a.Add(old...)
-	time.Sleep(5 * time.Second)
+	k.After(5 * time.Second)
 	for _, m := range k.Nodes {
 		m.Link.SetDown(true)
 	}
-	time.Sleep(time.Minute)
+	k.After(time.Minute)
 	k.RanNothing()
 	for _, m := range k.Nodes {
 		m.Link.SetDown(false)
 	}
 	back := time.Since(k.Begin)
-	time.Sleep(lease)
+	k.After(lease)
 	due := map[string]time.Duration{}
 	for i := range 200 {
 		task := durable.Task{Key: fmt.Sprint("new", i), Kind: "note", Delay: 200 * time.Millisecond}
@@ -691,9 +681,9 @@ func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 		} else {
 			addTx(k, task)
 		}
-		time.Sleep(10 * time.Millisecond)
+		k.After(10 * time.Millisecond)
 	}
-	time.Sleep(10 * time.Second)
+	k.After(10 * time.Second)
 	ran := map[string]int{}
 	last := time.Duration(0)
 	early := 0

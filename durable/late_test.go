@@ -32,8 +32,7 @@ func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 		k.Must(m.PauseKind(ctx, "k"))
 		k.After(sec / 10) // it is being given back
 		k.Must(m.ResumeKind(ctx, "k"))
-		k.After(10 * lease)
-		if calls := k.Runs(); len(calls) != 1 || most.Load() != 1 {
+		if calls := k.RunsAfter(10 * lease); len(calls) != 1 || most.Load() != 1 {
 			t.Errorf("%d runs at once: %v", most.Load(), calls)
 		}
 	})
@@ -51,8 +50,7 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 		a.Link.Next("Confirm", memengine.Fault{Lose: true})
 		a.Add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
 		a.Add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
-		k.After(2 * lease)
-		calls := k.Runs()
+		calls := k.RunsAfter(2 * lease)
 		if len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].Node != b.Name {
 			t.Errorf("the runs are %v", calls)
 		}

@@ -44,8 +44,7 @@ func TestLimit_ofAKindThatIsOverdue_delaysNoOther(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 		}
-		k.After(tasks * sec / 2)
-		if calls := k.Runs(); len(calls) < tasks-10 || k.Len() != 0 {
+		if calls := k.RunsAfter(tasks * sec / 2); len(calls) < tasks-10 || k.Len() != 0 {
 			t.Errorf("%d ran, and %d are left", len(calls), k.Len())
 		}
 	}, durable.WithPoolSize(4))
@@ -95,8 +94,7 @@ func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 		for i := range resumed {
 			k.Must(k.Resume(ctx, fmt.Sprint("k", i)))
 		}
-		k.After(hour)
-		if calls := k.Runs(); len(calls) != full+resumed+early+1 || k.Len() != 0 {
+		if calls := k.RunsAfter(hour); len(calls) != full+resumed+early+1 || k.Len() != 0 {
 			t.Errorf("%d have run, %d are left", len(calls), k.Len())
 		}
 	})
@@ -124,8 +122,7 @@ func TestLimit_ofAPayloadThatIsNotTaken_countsItOnce(t *testing.T) {
 		k.Start()
 		k.After(sec)
 		unhandled(k, newer)
-		k.After(hour)
-		if calls := k.Runs(); len(calls) != many || k.Len() != newer {
+		if calls := k.RunsAfter(hour); len(calls) != many || k.Len() != newer {
 			t.Errorf("%d have run, %d are left", len(calls), k.Len())
 		}
 		unhandled(k, newer)
@@ -294,8 +291,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		ran := func(what string, d time.Duration, share float64) []kit.Call {
 			t.Helper()
 			k.Runs()
-			k.After(d)
-			calls := k.Runs()
+			calls := k.RunsAfter(d)
 			if want := share * n * float64(d/took); float64(len(calls)) < want || most > n {
 				t.Errorf("%s: %d ran, want at least %.0f, and %d at the same time, want %d", what, len(calls), want, most, n)
 			}
@@ -348,13 +344,11 @@ func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 		for i := range 2 * n { // as many as one node runs and holds
 			k.Nodes[0].Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
-		k.After(3 * sec)
-		if calls := k.Runs(); len(calls) != n {
+		if calls := k.RunsAfter(3 * sec); len(calls) != n {
 			t.Errorf("these are the runs on one node: %v", calls)
 		}
 		join()
-		k.After(3 * lease)
-		calls := k.Runs()
+		calls := k.RunsAfter(3 * lease)
 		for _, call := range calls {
 			if call.Node != "node 2" {
 				t.Errorf("%q has run on %s", call.Key, call.Node)
@@ -397,8 +391,7 @@ func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 		for i := range 10 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
-		k.After(5 * sec)
-		if calls := k.Runs(); len(calls) != 10 {
+		if calls := k.RunsAfter(5 * sec); len(calls) != 10 {
 			t.Errorf("%v", calls)
 		}
 	})
@@ -417,8 +410,7 @@ func TestLimit_ofLargeTasks_holdsFew(t *testing.T) {
 		if held, _ := durable.Held(k.Scheduler, "k"); held == 0 || held > most {
 			t.Errorf("%d are in memory", held)
 		}
-		k.After(tasks * time.Minute)
-		if calls := k.Runs(); len(calls) != tasks {
+		if calls := k.RunsAfter(tasks * time.Minute); len(calls) != tasks {
 			t.Errorf("%d of %d have run", len(calls), tasks)
 		}
 	})
@@ -468,8 +460,7 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 		if asked == 0 {
 			t.Error("no group had its turn")
 		}
-		k.After(time.Minute)
-		if calls := k.Runs(); len(calls) != n {
+		if calls := k.RunsAfter(time.Minute); len(calls) != n {
 			t.Errorf("%d tasks have run, want %d", len(calls), n)
 		}
 	})
@@ -599,8 +590,7 @@ func TestLimit_rateOfAllNodes(t *testing.T) {
 		}
 		k.After(20 * sec)
 		k.Nodes[1].End()
-		k.After(20 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(20 * sec)
 		if ran := len(calls); ran < 40*n*8/10 {
 			t.Errorf("%d ran", ran)
 		}
@@ -669,8 +659,7 @@ func TestLimit_rate_isKeptOnTheAverage(t *testing.T) {
 		for i := range tasks {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
-		k.After(20 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(20 * sec)
 		if len(calls) != tasks {
 			t.Fatalf("%d runs", len(calls))
 		}
@@ -702,8 +691,7 @@ func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 			}
 			return f
 		})
-		k.After(10 * sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(10 * sec)
 		for i := range calls {
 			for j := range calls[:i] {
 				if t2 := calls[i].At - calls[j].At; i-j+1 > burst+1+int(n*(t2+tick)/sec) {

@@ -80,7 +80,6 @@ func TestMissed_withAnAge(t *testing.T) {
 						k.After(119 * time.Second)
 						k.Runs()
 						first.End()
-						k.Nodes = nil
 						k.After(10*time.Minute + 31*time.Second)
 						k.Join(nil).Start().Handle("k", ok, c.opts...)
 						k.After(2 * time.Minute)
@@ -230,8 +229,7 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 				}
 				k.After(3 * sec)
 				c.after(k)
-				k.After(10 * time.Minute)
-				if n := len(k.Runs()); n != tasks+1 {
+				if n := len(k.RunsAfter(10 * time.Minute)); n != tasks+1 {
 					t.Errorf("%d runs, want %d", n, tasks+1)
 				}
 			})
@@ -246,8 +244,7 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 			}
 			k.After(2 * sec)
 			n.Handle("other", ok)
-			k.After(10 * time.Minute)
-			if n := len(k.Runs()); n != tasks/10 {
+			if n := len(k.RunsAfter(10 * time.Minute)); n != tasks/10 {
 				t.Errorf("%d runs, want %d", n, tasks/10)
 			}
 		})
@@ -262,8 +259,7 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 		m.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 3})
 		k.After(90 * sec)
 		m.Start()
-		k.After(2 * time.Minute)
-		calls := k.Runs()
+		calls := k.RunsAfter(2 * time.Minute)
 		if len(calls) != 2 || !calls[0].Due.Equal(k.Begin.Add(2*time.Minute)) {
 			t.Errorf("these are the runs: %v", calls)
 		}

@@ -42,8 +42,7 @@ func TestPark_withinAnother(t *testing.T) {
 		}, durable.WithRetry(2, time.Minute, time.Minute))
 		for key, parked := range map[string]bool{"park": true, "retry": false, "joint": true, "panic": false} {
 			k.Add(durable.Task{Key: key, Kind: "k", Delay: time.Second})
-			k.After(2 * time.Second)
-			if calls := k.Runs(); len(calls) != 1 {
+			if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 {
 				t.Errorf("%s: %v", key, calls)
 			}
 			if i := k.Info(key); i.Parked != parked {
@@ -63,8 +62,7 @@ func TestRetryAfter_ofNoTime_isAtOnce(t *testing.T) {
 			return nil
 		}, durable.WithRetry(3, time.Minute, time.Minute))
 		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		k.After(2 * time.Second)
-		if calls := k.Runs(); len(calls) != 3 {
+		if calls := k.RunsAfter(2 * time.Second); len(calls) != 3 {
 			t.Errorf("%v", calls)
 		}
 	})
@@ -164,8 +162,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 			k.Crash()
 			kills()
 			k.Start()
-			k.After(time.Second)
-			calls := k.Runs()
+			calls := k.RunsAfter(time.Second)
 			if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != attempt {
 				t.Fatalf("attempt %d: %v", attempt, calls)
 			}
@@ -268,8 +265,7 @@ func TestCrash_behindABacklog_isParked(t *testing.T) {
 				k.After(2 * time.Hour)
 			}
 			k.Start()
-			k.After(10 * time.Second)
-			for _, c := range k.Runs() {
+			for _, c := range k.RunsAfter(10 * time.Second) {
 				if c.Key == "a" {
 					attempts++
 				}
@@ -290,8 +286,7 @@ func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
 		k.Crash()
 		k.After(time.Minute)
 		k.Start()
-		k.After(2 * tick)
-		if calls := k.Runs(); len(calls) != 3 {
+		if calls := k.RunsAfter(2 * tick); len(calls) != 3 {
 			t.Errorf("%v", calls)
 		}
 		k.Gone("done")

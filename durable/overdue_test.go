@@ -171,8 +171,7 @@ func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 		k.Start()
 		k.Must(k.Reschedule(ctx, "a", time.Second))
 		k.Handle("kills", sleeper(0))
-		k.After(2 * time.Second)
-		if calls := k.Runs(); len(calls) != 1 || calls[0].Attempt != 1 {
+		if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 || calls[0].Attempt != 1 {
 			t.Errorf("the attempts are %v, the first number %d", calls, calls[0].Attempt)
 		}
 	})
@@ -189,8 +188,7 @@ func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
 		}
 		k.Add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
 			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
-		k.After(4 * time.Second)
-		calls := k.Runs()
+		calls := k.RunsAfter(4 * time.Second)
 		if !slices.ContainsFunc(calls, func(c kit.Call) bool { return c.Key == "third" }) {
 			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), k.Stats())
 		}

@@ -27,8 +27,7 @@ func TestPause_outlivesTheProcess(t *testing.T) {
 			t.Errorf("%+v, %+v", i, s)
 		}
 		k.Must(k.Resume(ctx, "a"))
-		k.After(2 * tick)
-		if calls := k.Runs(); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) {
+		if calls := k.RunsAfter(2 * tick); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) {
 			t.Errorf("%v", calls)
 		}
 	})
@@ -81,8 +80,7 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 				_ = k.Resume(ctx, "a") // its error is that it is removed
 				k.Must(k.ResumeKind(ctx, "note"))
 				k.Must(k.ResumeAll(ctx))
-				k.After(2 * time.Hour)
-				for _, c := range k.Runs() {
+				for _, c := range k.RunsAfter(2 * time.Hour) {
 					if c.Key == "a" && (c.Attempt != 1 || name == "remove") {
 						t.Errorf("%+v", c)
 					}

@@ -39,8 +39,7 @@ func TestPauseKind_outlivesTheProcess(t *testing.T) {
 		}
 		unhandled(k, 0)
 		k.Must(k.ResumeKind(ctx, "note"))
-		k.After(2 * tick)
-		if calls := k.Runs(); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) || calls[0].Attempt != 1 {
+		if calls := k.RunsAfter(2 * tick); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) || calls[0].Attempt != 1 {
 			t.Errorf("%v", calls)
 		}
 	})
@@ -68,13 +67,11 @@ func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 			before[c.Kind]++
 		}
 		k.Must(k.PauseKind(ctx, "late"))
-		k.After(12 * sec)
-		if calls := k.Runs(); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
+		if calls := k.RunsAfter(12 * sec); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
 			t.Errorf("%v have run before the pause, then %v", before, calls)
 		}
 		k.Must(k.ResumeKind(ctx, "late"))
-		k.After(110 * sec)
-		if calls := k.Runs(); len(calls) != 100-before["late"] {
+		if calls := k.RunsAfter(110 * sec); len(calls) != 100-before["late"] {
 			t.Errorf("%v have run before the pause, %d after it", before, len(calls))
 		}
 	}, durable.WithCatchUp(1))
@@ -499,8 +496,7 @@ func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 		s.Add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
 		k.After(5 * time.Second)
 		over.restored.Store(true)
-		k.After(10 * time.Second)
-		if n := len(k.Runs()); n < 5 {
+		if n := len(k.RunsAfter(10 * time.Second)); n < 5 {
 			t.Errorf("%d runs after the engine was restored", n)
 		}
 	})

@@ -38,8 +38,7 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 		// An old node may add what it does not know.
 		older[0].Add(durable.Task{Key: "60", Kind: "k", Payload: []byte("ada"), PayloadVersion: 2,
 			Delay: time.Millisecond})
-		k.After(10 * time.Second)
-		calls := k.Runs()
+		calls := k.RunsAfter(10 * time.Second)
 		if len(calls) != 61 {
 			t.Errorf("%d of 61 tasks have run", len(calls))
 		}
@@ -90,8 +89,7 @@ func TestPayloadVersion_rolledBack(t *testing.T) {
 		k.Crash()
 		k.Handle("k", ok, version2)
 		k.Start()
-		k.After(time.Second)
-		if calls := k.Runs(); len(calls) != 2 {
+		if calls := k.RunsAfter(time.Second); len(calls) != 2 {
 			t.Errorf("the next process: %v", calls)
 		}
 	})

@@ -223,8 +223,7 @@ func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: k.Begin.Add(sec)})
 		k.Must(k.Restore(ctx, rec))
 		clear(rec.Data)
-		k.After(2 * sec)
-		if calls := k.Runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
+		if calls := k.RunsAfter(2 * sec); len(calls) != 1 || string(calls[0].Payload) != "payload" {
 			t.Errorf("%v", calls)
 		}
 	})

@@ -161,8 +161,7 @@ func TestLimit_ofLargePayloads(t *testing.T) {
 				Delay: sec + time.Duration(draw.Int64N(int64(sec))),
 			})
 		}
-		k.After(hour)
-		if calls := k.Runs(); len(calls) != tasks || k.Len() != 0 {
+		if calls := k.RunsAfter(hour); len(calls) != tasks || k.Len() != 0 {
 			t.Errorf("%d have run, %d are left", len(calls), k.Len())
 		}
 	})
@@ -235,8 +234,7 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
 		}
 		addGroup(k, "many", many, 10*sec)
-		k.After(10*sec + many/10*(took+took/10))
-		if calls := k.Runs(); len(calls) != many {
+		if calls := k.RunsAfter(10*sec + many/10*(took+took/10)); len(calls) != many {
 			t.Errorf("%d of %d have run", len(calls), many)
 		}
 		k.After(20*sec + others/10*took)
@@ -281,8 +279,7 @@ func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 		}
 		addGroup(k, "many", many, 10*sec)
 		k.Add(durable.Task{Key: "many:last", Kind: "k", Group: "many", Delay: 25 * sec})
-		k.After(10*sec + 2*tick)
-		if calls := k.Runs(); len(calls) != many {
+		if calls := k.RunsAfter(10*sec + 2*tick); len(calls) != many {
 			t.Errorf("%d of %d have run", len(calls), many)
 		}
 		k.After(15 * sec)

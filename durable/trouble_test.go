@@ -475,8 +475,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		// As large as it may be.
 		k.Add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
-		k.After(2 * hour)
-		if calls := k.Runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
+		if calls := k.RunsAfter(2 * hour); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
 			t.Errorf("these ran: %d", len(calls))
 		}
 	})

@@ -45,8 +45,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 		k.Runs()
 		k.Crash()
 		k.Start()
-		k.After(sec)
-		calls := k.Runs()
+		calls := k.RunsAfter(sec)
 		if len(calls) != 2 || calls[0].Key != "overdue" || calls[1].Key != "due" || calls[0].Attempt != 1 {
 			t.Errorf("these ran: %v", calls)
 		}
