@@ -29,11 +29,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The tick and the lease, unless the options of the test say otherwise.
-const (
-	Tick  = 10 * time.Millisecond
-	Lease = 2 * time.Second
-)
+// Tick and Lease hold unless the options of the test say otherwise.
+const Tick, Lease = 10 * time.Millisecond, 2 * time.Second
 
 // ErrFail is what the runs of the kind "fail" return.
 var ErrFail = errors.New("it fails")
@@ -108,7 +105,6 @@ func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...d
 
 // Open adds a scheduler on the store. It handles the kinds "note", whose runs do nothing, and "fail", except for those.
 func (k *Kit) Open(store engine.Store, except ...string) *Node {
-	k.T.Helper()
 	s, err := durable.New(store, append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
 		k.Opts...)...)
 	n := k.Use(s, err)
@@ -122,29 +118,26 @@ func (k *Kit) Open(store engine.Store, except ...string) *Node {
 
 // Join adds a node, which handles the kind "note". over may put something in front of its link to the engine.
 func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Option) *Node {
-	k.T.Helper()
 	link := memengine.NewLink(k.Engine)
-	to := engine.Engine(link)
-	if over != nil {
-		to = over(link)
+	if over == nil {
+		over = func(to engine.Engine) engine.Engine { return to }
 	}
-	s, err := durable.Join(context.Background(), to, slices.Concat([]durable.Option{durable.WithTick(Tick), durable.WithLease(Lease),
-		durable.WithNodeName(k.name()), durable.WithLogger(testkit.Quiet())}, k.Opts, opts)...)
+	s, err := durable.Join(context.Background(), over(link), slices.Concat([]durable.Option{durable.WithTick(Tick), durable.WithLease(Lease),
+		durable.WithNodeName(fmt.Sprint("node ", len(k.Nodes)+1)), durable.WithLogger(testkit.Quiet())}, k.Opts, opts)...)
 	n := k.Use(s, err)
 	n.Link = link
 	n.Handle("note", func(context.Context, durable.Run) error { return nil })
 	return n
 }
 
-func (k *Kit) name() string { return fmt.Sprint("node ", len(k.Nodes)+1) }
-
 // Use adds a scheduler that was opened elsewhere.
 func (k *Kit) Use(s *durable.Scheduler, err error) *Node {
 	k.T.Helper()
 	k.Must(err)
-	k.Nodes = append(k.Nodes, &Node{Scheduler: s, Name: k.name(), kit: k})
+	n := &Node{Scheduler: s, Name: fmt.Sprint("node ", len(k.Nodes)+1), kit: k}
+	k.Nodes = append(k.Nodes, n)
 	k.Node = k.Nodes[0]
-	return k.Nodes[len(k.Nodes)-1]
+	return n
 }
 
 // On returns the node whose turn it is.
@@ -156,7 +149,6 @@ func (k *Kit) On() *Node {
 // Crash ends the scheduler without its store noticing, and opens another on what was committed, which is not started.
 // What ran at that moment is not heard of any more.
 func (k *Kit) Crash(except ...string) {
-	k.T.Helper()
 	left := k.Store.Reopen()
 	k.Kill()
 	k.Store = left
@@ -165,14 +157,12 @@ func (k *Kit) Crash(except ...string) {
 
 // Start starts the node, and returns it.
 func (n *Node) Start() *Node {
-	n.kit.T.Helper()
 	n.kit.Must(n.Scheduler.Start())
 	return n
 }
 
 // End shuts the node down.
 func (n *Node) End() {
-	n.kit.T.Helper()
 	if err := n.Shutdown(context.Background()); err != nil {
 		n.kit.T.Errorf("shutdown of %s: %v", n.Name, err)
 	}
@@ -260,7 +250,7 @@ func (k *Kit) RanNothing() {
 	k.Ran()
 }
 
-// Info returns the task of the key, which must be there. It asks the engine of the kit, whatever befalls the nodes.
+// Info returns the task of the key, which must be there.
 func (k *Kit) Info(key string) durable.Info {
 	k.T.Helper()
 	i, ok := k.look(key)
@@ -270,7 +260,7 @@ func (k *Kit) Info(key string) durable.Info {
 	return i
 }
 
-// Gone fails the test if there is a task of that key.
+// Gone fails the test if there is a task of the key.
 func (k *Kit) Gone(key string) {
 	k.T.Helper()
 	if i, ok := k.look(key); ok {
@@ -278,6 +268,7 @@ func (k *Kit) Gone(key string) {
 	}
 }
 
+// look asks the engine of the kit, if there is one, whatever befalls the nodes.
 func (k *Kit) look(key string) (i durable.Info, ok bool) {
 	k.T.Helper()
 	if k.Engine == nil {
@@ -286,9 +277,9 @@ func (k *Kit) look(key string) (i durable.Info, ok bool) {
 		return i, ok
 	}
 	found, err := k.Engine.Get(context.Background(), key)
-	if err == nil && len(found) > 0 {
+	if ok = len(found) > 0; ok {
 		i, err = durable.InfoOf(found[0].Record)
 	}
 	k.Must(err)
-	return i, len(found) > 0
+	return i, ok
 }
