@@ -738,13 +738,9 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 // its removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	testkit.NotForRaces(t)
-	seeds := 60
-	if testing.Short() {
-		seeds = 15
-	}
-	for seed := range seeds {
-		inBubble(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(uint64(seed), 1))) })
-	}
+	walks(t, 60, 15, 15, func(t *testing.T, seed uint64) {
+		inBubble(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(seed, 1))) })
+	})
 }
 
 type walked struct {

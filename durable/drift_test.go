@@ -30,16 +30,12 @@ const (
 // none.
 func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
-	first, seeds := someSeeds(driftSeeds)
-	for seed := first; seed < first+seeds; seed++ {
+	walks(t, driftSeeds, driftSeeds, driftSeeds, func(t *testing.T, seed uint64) {
 		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 			w := &driftWalk{Kit: k, seed: seed, draw: rand.New(rand.NewPCG(seed, 1)), runs: rand.New(rand.NewPCG(seed, 2))}
 			w.walk()
 		}, durable.WithPoolSize(1+int(seed%5)), durable.WithCatchUp([]int{10_000, 20, 1}[seed%3]))
-		if t.Failed() {
-			return
-		}
-	}
+	})
 }
 
 type driftWalk struct {

@@ -39,17 +39,9 @@ var idleKinds = []string{"quick", "slow", "hang", "plain"}
 // A worker is not free that is free for less than five seconds: a node has to claim the task first, which another may hold
 // for a run or two of its kind.
 func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
-	first, seeds := someSeeds(300)
-	if testing.Short() {
-		if seeds = min(seeds, 100); testkit.Race {
-			seeds = min(seeds, 10)
-		}
-	}
-	for seed := first; seed < first+seeds; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) { walkIdle(k, seed) })
-		})
-	}
+	walks(t, 300, 100, 10, func(t *testing.T, seed uint64) {
+		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) { walkIdle(k, seed) })
+	})
 }
 
 func walkIdle(k *kit.Kit, seed uint64) {

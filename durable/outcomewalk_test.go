@@ -311,8 +311,7 @@ func (w *outcomeWalk) agrees() []durable.Info {
 // account agrees with the store, and when the verbs cease all that is due runs.
 func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
-	first, seeds := someSeeds(50)
-	for seed := first; seed < first+seeds; seed++ {
+	walks(t, 50, 50, 50, func(t *testing.T, seed uint64) {
 		kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
 			w := &outcomeWalk{
 				Kit: r, draw: rand.New(rand.NewPCG(seed, 3)), seed: seed, paused: map[string]time.Time{},
@@ -349,5 +348,5 @@ func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 				w.errorf("%+v, %v", behind, err)
 			}
 		}, durable.WithPoolSize(3+int(seed%3)*10))
-	}
+	})
 }

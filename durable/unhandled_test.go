@@ -3,9 +3,7 @@
 package durable_test
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -128,67 +126,4 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 		}
 		unhandled(k, 600)
 	}, durable.WithLogger(log))
-}
-
-// Verbs, time and handlers that come at random: at every moment what is due and has no handler is counted, and
-// everything else has run once.
-func TestUnhandled_randomWalk_agreesWithTheStore(t *testing.T) {
-	testkit.NotForRaces(t)
-	for seed := range 30 {
-		inBubble(t, func(t *testing.T, k *kit.Kit) {
-			rnd := rand.New(rand.NewPCG(uint64(seed), 7))
-			kinds := []string{"a", "b", "c"}
-			for _, kind := range kinds {
-				k.Handle(kind, sleeper(0))
-			}
-			for i := range 200 {
-				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
-			}
-			k.Crash()
-			k.After(time.Duration(rnd.Int64N(int64(2 * hour))))
-			k.Start()
-			handled := map[string]bool{}
-			for range 60 {
-				key := fmt.Sprint(rnd.IntN(200))
-				var err error
-				switch rnd.IntN(8) {
-				case 0, 1:
-					err = k.RemoveTask(ctx, key)
-				case 2:
-					err = k.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
-				case 3:
-					if kind := kinds[rnd.IntN(3)]; !handled[kind] && rnd.IntN(4) == 0 {
-						handled[kind] = true
-						k.Handle(kind, sleeper(0))
-					}
-				default:
-					k.After(time.Duration(rnd.Int64N(int64(10 * time.Minute))))
-				}
-				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
-					t.Fatal(err)
-				}
-				k.After(sec)
-				want := 0
-				for i, err := range k.All(ctx) {
-					switch {
-					case err != nil:
-						t.Fatal(err)
-					case i.Next.After(time.Now().Add(-2 * tick)):
-					case handled[i.Kind]:
-						t.Errorf("seed %d: %s was due at %v and has not run", seed, i.Key, i.Next)
-					default:
-						want++
-					}
-				}
-				unhandled(k, want)
-			}
-			seen := map[durable.Token]bool{}
-			for _, c := range k.Runs() {
-				if seen[c.Token] || !handled[c.Kind] {
-					t.Errorf("seed %d: %s ran twice, or without a handler", seed, c.Token)
-				}
-				seen[c.Token] = true
-			}
-		})
-	}
 }
