@@ -290,6 +290,19 @@ func joinError(engine engine.Engine, opts ...durable.Option) error {
 	return err
 }
 
+// allOn fails the test unless that many tasks have run, all on the node and no later.
+func allOn(t *testing.T, n *kit.Node, calls []kit.Call, tasks int, within time.Duration) {
+	t.Helper()
+	for _, call := range calls {
+		if call.Late > within || call.Node != n.Name {
+			t.Errorf("%s ran %v late on %s", call.Key, call.Late, call.Node)
+		}
+	}
+	if len(calls) != tasks {
+		t.Errorf("%d of %d tasks have run", len(calls), tasks)
+	}
+}
+
 // A node that shuts down waits for a long run. Meanwhile it claims nothing, so that all that falls due runs elsewhere,
 // and on time.
 func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
@@ -307,15 +320,7 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 			stays.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 5 * sec})
 			k.After(tick)
 		}
-		calls := k.RunsAfter(6 * sec)
-		for _, call := range calls {
-			if late := call.At - call.Due.Sub(k.Begin); late > sec/2 || call.Node != stays.Name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.Node)
-			}
-		}
-		if len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
-		}
+		allOn(t, stays, k.RunsAfter(6*sec), tasks, sec/2)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -544,15 +549,7 @@ func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 		k.Runs()
 		ended := make(chan error, 1)
 		go func() { ended <- leaving.Shutdown(ctx) }()
-		calls := k.RunsAfter(3 * sec)
-		for _, call := range calls {
-			if late := call.At - call.Due.Sub(k.Begin); late > 200*time.Millisecond || call.Node != stays.Name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.Node)
-			}
-		}
-		if len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
-		}
+		allOn(t, stays, k.RunsAfter(3*sec), tasks, 200*time.Millisecond)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -585,15 +582,7 @@ func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- leaving.Shutdown(ctx) }()
-		calls := k.RunsAfter(3 * sec)
-		for _, call := range calls {
-			if late := call.At - call.Due.Sub(k.Begin); late > sec/2 || call.Node != stays.Name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.Node)
-			}
-		}
-		if len(calls) != 20 {
-			t.Errorf("%d of 20 tasks have run", len(calls))
-		}
+		allOn(t, stays, k.RunsAfter(3*sec), 20, sec/2)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -135,72 +135,52 @@ func TestFind_cut_goesOn(t *testing.T) {
 
 // A verb at the same time wins, or Bulk does. What has changed since it was found is left alone.
 func TestBulk_whileTasksChange(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) *durable.Scheduler{
-		"store": func(t *testing.T) *durable.Scheduler {
-			s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-		"node": func(t *testing.T) *durable.Scheduler {
-			link := memengine.NewLink(memengine.New())
-			link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
-			return join(t, link, 1)[0]
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				s := open(t)
-				defer func() { _ = s.Shutdown(ctx) }()
-				k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
-				const tasks = 2000
-				task := func(i int) durable.Task {
-					return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
+		const tasks = 2000
+		task := func(i int) durable.Task {
+			return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+		}
+		for i := range tasks {
+			k.Add(task(i))
+		}
+		var others sync.WaitGroup
+		var removed, moved atomic.Int64
+		rnd := rand.New(rand.NewPCG(3, 4))
+		for _, i := range rnd.Perm(tasks)[:600] {
+			wait := time.Duration(rnd.IntN(2500)) * time.Millisecond
+			others.Go(func() {
+				time.Sleep(wait)
+				if i%2 == 0 {
+					if k.RemoveTask(ctx, task(i).Key) == nil {
+						removed.Add(1)
+					}
+					return
 				}
-				for i := range tasks {
-					k.Must(s.AddTask(ctx, task(i)))
-				}
-				var others sync.WaitGroup
-				var removed, moved atomic.Int64
-				rnd := rand.New(rand.NewPCG(3, 4))
-				for _, i := range rnd.Perm(tasks)[:600] {
-					wait := time.Duration(rnd.IntN(2500)) * time.Millisecond
-					others.Go(func() {
-						time.Sleep(wait)
-						if i%2 == 0 {
-							if s.RemoveTask(ctx, task(i).Key) == nil {
-								removed.Add(1)
-							}
-							return
-						}
-						err := s.Reschedule(ctx, task(i).Key, 2*hour)
-						if err == nil {
-							moved.Add(1)
-						} else if !errors.Is(err, durable.ErrTaskKeyNotFound) {
-							t.Error(err)
-						}
-					})
-				}
-				n, err := s.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove)
-				if err != nil {
+				err := k.Reschedule(ctx, task(i).Key, 2*hour)
+				if err == nil {
+					moved.Add(1)
+				} else if !errors.Is(err, durable.ErrTaskKeyNotFound) {
 					t.Error(err)
 				}
-				others.Wait()
-				left := 0
-				for i, err := range s.All(ctx) {
-					if err != nil || i.Seq == 0 { // the same task as before the walk came to it
-						t.Errorf("left is %+v, %v", i, err)
-					}
-					left++
-				}
-				if gone := int(removed.Load()); n+gone+left != tasks || gone == 0 || n == 0 {
-					t.Errorf("Bulk has removed %d, others %d, and %d of %d are left", n, gone, left, tasks)
-				}
-				t.Logf("Bulk has removed %d, others %d and moved %d, of which %d are left", n, removed.Load(), moved.Load(), left)
 			})
-		})
-	}
+		}
+		n, err := k.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove)
+		if err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+		left := 0
+		for i, err := range k.All(ctx) {
+			if err != nil || i.Seq == 0 { // the same task as before the walk came to it
+				t.Errorf("left is %+v, %v", i, err)
+			}
+			left++
+		}
+		if gone := int(removed.Load()); n+gone+left != tasks || gone == 0 || n == 0 {
+			t.Errorf("Bulk has removed %d, others %d, and %d of %d are left", n, gone, left, tasks)
+		}
+		t.Logf("Bulk has removed %d, others %d and moved %d, of which %d are left", n, removed.Load(), moved.Load(), left)
+	})
 }
 
 // Bulk leaves a task alone that another node has replaced between the look and the removal.

@@ -33,6 +33,16 @@ func (s *heldStore) Commit(changes []engine.Change) error {
 	return s.Store.Commit(changes)
 }
 
+// openHeld opens a scheduler that handles "k" on a store whose commits are held up from now on.
+func openHeld(k *kit.Kit) (*kit.Node, *heldStore) {
+	store := &heldStore{Store: k.Store, turn: make(chan struct{}, 1)}
+	store.turn <- struct{}{}
+	s := k.Open(store)
+	s.Handle("k", ok)
+	<-store.turn
+	return s, store
+}
+
 // An overdue task is removed, and the removal is not durable yet as a worker takes its run. The start is to be
 // counted after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
@@ -74,11 +84,7 @@ func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 // A verb whose caller gives up while it waits for the store has no effect.
 func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s := k.Open(store)
-		s.Handle("k", ok)
-		<-store.turn
+		s, store := openHeld(k)
 		answered := make(chan error, 2)
 		add := func(ctx context.Context, key string) {
 			go func() { answered <- s.AddTask(ctx, durable.Task{Key: key, Kind: "k", Delay: hour}) }()
@@ -106,11 +112,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	testkit.NotForRaces(t)
 	const callers, most = 6000, 4096
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s := k.Open(store)
-		s.Handle("k", ok)
-		<-store.turn
+		s, store := openHeld(k)
 		var adds sync.WaitGroup
 		for i := range callers {
 			adds.Go(func() {

@@ -196,11 +196,7 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 // Two pauses that are made durable together are both true.
 func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s := k.Open(store)
-		s.Handle("k", ok)
-		<-store.turn
+		s, store := openHeld(k)
 		answered := make(chan error, 3)
 		call := func(verb func() error) {
 			go func() { answered <- verb() }()

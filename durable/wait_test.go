@@ -277,8 +277,8 @@ func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
 			t.Errorf("there are %d runs", len(calls))
 		}
 		for _, run := range calls {
-			if late := run.At - run.Due.Sub(k.Begin); late > sec {
-				t.Errorf("the run of %q is %v late", run.Key, late)
+			if run.Late > sec {
+				t.Errorf("the run of %q is %v late", run.Key, run.Late)
 			}
 		}
 	})
