@@ -247,6 +247,9 @@ func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 		a.Add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
 		a.Link.Next("Leave", memengine.Fault{Fail: true})
 		a.End()
+		if all, err := membersOf(k.Engine); len(all) != 1 || err != nil {
+			t.Errorf("after Shutdown there are %+v, %v", all, err)
+		}
 		k.After(2 * lease)
 		if ran := k.Ran("k")[0]; ran.Node != b.Name || ran.At > due+100*time.Millisecond {
 			t.Errorf("due at %v: %v", due, []kit.Call{ran})
