@@ -15,7 +15,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -151,75 +150,4 @@ func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
 			t.Errorf("Bulk: %d, %v", n, err)
 		}
 	})
-}
-
-// Tasks of whatever state are spread over a time, each once, and paused ones are left alone.
-func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
-	const tasks, over = 2500, time.Hour
-	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		for _, state := range []durable.State{durable.AnyState, durable.Scheduled, durable.Waiting} {
-			t.Run(fmt.Sprint(name, " ", state), func(t *testing.T) {
-				kit.In(t, func(t *testing.T, k *kit.Kit) {
-					s := k.Use(open(durable.WithLogger(testkit.Quiet()))).Scheduler
-					none := func(context.Context, durable.Run) error { return nil }
-					k.Must(s.Handle("k", none)) // and it is not started
-					delay := time.Minute
-					if state == durable.Waiting {
-						delay = time.Second
-					}
-					var all []durable.Task
-					for i := range tasks {
-						all = append(all, durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: delay})
-					}
-					all = append(all, durable.Task{Key: "paused", Kind: "k", Delay: delay})
-					k.Must(s.AddTask(ctx, all...), s.Pause(ctx, "paused"))
-					k.After(2 * time.Second)
-					calls := 0
-					n, err := s.BulkReschedule(ctx, durable.Query{State: state, Kind: "k"}, func(i int) time.Duration {
-						if i != calls {
-							t.Errorf("call %d is for task %d", calls, i)
-						}
-						calls++
-						return time.Minute + time.Duration(i)*over/tasks
-					})
-					if n != tasks || calls != tasks || err != nil {
-						t.Errorf("BulkReschedule: %d, %v, after %d calls", n, err, calls)
-					}
-					due := time.Now().Add(time.Minute)
-					for i, err := range s.All(ctx) {
-						if err != nil {
-							t.Fatal(err)
-						}
-						if i.Key == "paused" {
-							continue
-						}
-						if i.Next.Sub(due).Abs() > time.Second {
-							t.Fatalf("%s is due at %v, want %v", i.Key, i.Next, due)
-						}
-						due = due.Add(over / tasks)
-					}
-					done, cancel := context.WithCancel(ctx)
-					cancel()
-					zero := func(int) time.Duration { return -1 }
-					if n, err := s.BulkReschedule(done, durable.Query{}, zero); n != 0 || !errors.Is(err, context.Canceled) {
-						t.Errorf("BulkReschedule with a context that is done: %d, %v", n, err)
-					}
-					if _, err := s.BulkReschedule(ctx, durable.Query{After: "?"}, zero); !errors.Is(err, durable.ErrInvalidTask) {
-						t.Errorf("BulkReschedule after no page: %v", err)
-					}
-					if n, err := s.BulkReschedule(ctx, durable.Query{Prefix: "k1"}, zero); n < 1000 || err != nil {
-						t.Errorf("BulkReschedule of a prefix: %d, %v", n, err)
-					}
-					if i, _, err := s.Get(ctx, "k1"); err != nil || time.Until(i.Next) > 0 {
-						t.Errorf("%+v, %v", i, err)
-					}
-				})
-			})
-		}
-	}
 }

@@ -226,30 +226,3 @@ func TestStats_stuckWorkers_andShutdown(t *testing.T) {
 		}
 	}, durable.WithPoolSize(2))
 }
-
-// Those of the scheduler leave out a call whose task was removed meanwhile, and those of the kind do not.
-func TestStats_ofARemovedTask(t *testing.T) {
-	onEach(t, func(t *testing.T, k *kit.Kit) {
-		k.Handle("kind", func(_ context.Context, run durable.Run) error {
-			time.Sleep(time.Second)
-			if run.Key == "fails" {
-				return errors.New("on purpose")
-			}
-			return nil
-		})
-		k.Start()
-		for _, key := range []string{"fails", "succeeds"} {
-			k.Add(durable.Task{Key: key, Kind: "kind", Delay: time.Second})
-		}
-		k.After(1500 * time.Millisecond)
-		k.Must(k.RemoveTask(ctx, "fails"))
-		k.Must(k.RemoveTask(ctx, "succeeds"))
-		k.Must(k.Shutdown(ctx))
-		if got := k.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
-			t.Errorf("the accounts of the scheduler are %+v", got)
-		}
-		if got := k.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
-			t.Errorf("the accounts of the kind are %+v", got)
-		}
-	})
-}

@@ -125,35 +125,6 @@ func TestRemoveTaskWait_connected(t *testing.T) {
 	})
 }
 
-// A Shutdown that gives up ends the wait, on a store and on an engine.
-func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
-	onEach(t, func(t *testing.T, k *kit.Kit) {
-		over := make(chan struct{})
-		handler := func(context.Context, durable.Run) error { <-over; return nil }
-		k.Handle("k", handler)
-		k.Start()
-		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		k.After(3 * time.Second)
-		ended := make(chan error, 1)
-		go func() {
-			_, err := k.RemoveTaskWait(ctx, "a")
-			ended <- err
-		}()
-		k.After(time.Second)
-		within, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if err := k.Shutdown(within); err == nil {
-			t.Error("Shutdown does not say that a run is running")
-		}
-		var running *durable.RunningError
-		if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
-			t.Errorf("RemoveTaskWait: %v", err)
-		}
-		k.Kill()
-		close(over)
-	}, durable.WithNodeName("n"))
-}
-
 // Cancel finds a run whose start is being confirmed, and the run starts cancelled, also if that takes a second try.
 func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 	const slow = 4 * sec / 5 // longer than it takes another node to read the question, and not given up

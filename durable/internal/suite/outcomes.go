@@ -315,3 +315,25 @@ func newerPayload(t *testing.T, k *kit.Kit) {
 		}
 	}
 }
+
+// The accounts of a scheduler leave out a call whose task was removed meanwhile, and those of its kind do not.
+func countsRemoved(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(_ context.Context, run durable.Run) error {
+		time.Sleep(2 * time.Second)
+		if run.Key == "fails" {
+			return errNot
+		}
+		return nil
+	})
+	s := k.Nodes[0]
+	s.Add(durable.Task{Key: "fails", Kind: "k", Delay: time.Second}, durable.Task{Key: "succeeds", Kind: "k", Delay: time.Second})
+	k.After(2 * time.Second)
+	k.Must(s.RemoveTask(ctx, "fails"), s.RemoveTask(ctx, "succeeds"))
+	s.End()
+	if got := s.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
+		t.Errorf("the accounts of the scheduler are %+v", got)
+	}
+	if got := s.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
+		t.Errorf("the accounts of the kind are %+v", got)
+	}
+}

@@ -147,3 +147,28 @@ func cancels(t *testing.T, k *kit.Kit) {
 		t.Errorf("%d have failed, and %d of them are cancelled, want %d", failed, cancelled, want)
 	}
 }
+
+// A Shutdown that gives up ends the wait.
+func shutdownEndsWait(t *testing.T, k *kit.Kit) {
+	over := make(chan struct{})
+	k.Handle("k", func(context.Context, durable.Run) error { <-over; return nil })
+	k.Nodes[0].Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	k.After(3 * time.Second)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.RemoveTaskWait(ctx, "a")
+		ended <- err
+	}()
+	k.After(time.Second)
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := k.Shutdown(within); err == nil {
+		t.Error("Shutdown does not say that a run is running")
+	}
+	var running *durable.RunningError
+	if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
+		t.Errorf("RemoveTaskWait: %v", err)
+	}
+	k.Kill()
+	close(over)
+}
