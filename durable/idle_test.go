@@ -59,7 +59,7 @@ func walkIdle(k *kit.Kit, seed uint64) {
 		close(w.end)
 	}()
 	w.Must(a.PauseAll(ctx))
-	time.Sleep(3 * sec)
+	k.After(3 * sec)
 	n := 0
 	add := func(most int, within time.Duration) {
 		var tasks []durable.Task
@@ -74,11 +74,11 @@ func walkIdle(k *kit.Kit, seed uint64) {
 		a.Add(tasks...)
 	}
 	add(rnd.IntN(500), 10*sec)
-	time.Sleep(20 * sec)
+	k.After(20 * sec)
 	w.Must(a.ResumeAll(ctx))
 	add(rnd.IntN(200), 20*sec)
 	for i := range 60 {
-		time.Sleep(sec / 2)
+		k.After(sec / 2)
 		if i == 20 && nodes > 1 {
 			w.mu.Lock()
 			w.leaving = nodes - 1
