@@ -321,10 +321,7 @@ func attempted(k *kit.Kit, want ...string) {
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
-		other, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		other, _ := connect(k)
 		s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
 		k.After(3 * time.Second)
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
@@ -345,10 +342,7 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
-		other, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		other, _ := connect(k)
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
 		k.After(600 * time.Millisecond) // it has read the settings, which are good for two seconds
 		s.Link.SetFaults(func(method string) memengine.Fault {

@@ -76,7 +76,7 @@ func TestInfo_started(t *testing.T) {
 		}
 		is("the task", k.Info("k"))
 		found, err := k.Find(ctx, durable.Query{State: durable.Running})
-		must(t, err)
+		k.Must(err)
 		if len(found.Tasks) != 1 {
 			t.Fatalf("running are %v", found.Tasks)
 		}
@@ -109,9 +109,9 @@ func TestInfo_started_onANode(t *testing.T) {
 		}
 		k.After(10 * time.Second)
 		found, err := b.Find(ctx, durable.Query{State: durable.Running})
-		must(t, err)
+		k.Must(err)
 		one, _, err := b.Get(ctx, "k")
-		must(t, err)
+		k.Must(err)
 		for _, i := range append(found.Tasks, one) {
 			if i.State != durable.Running || i.Node != a.Name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
 				t.Errorf("while it is running it is %v, and should have been since %v", i, at)

@@ -130,7 +130,7 @@ func TestStats_ofANode_leaseAndCalls(t *testing.T) {
 		if got = a.Stats().Node; got.LeaseAge > lease/4+reapEvery || got.Away {
 			t.Errorf("the engine is back, and the node is %+v", got)
 		}
-		must(t, a.Shutdown(ctx))
+		a.End()
 		k.After(10 * lease)
 		if got = a.Stats().Node; got.LeaseAge != 0 || got.Away {
 			t.Errorf("after Shutdown the node is %+v", got)
@@ -165,10 +165,10 @@ func TestStats_ofANode_claims(t *testing.T) {
 		is(a, 0, 0, 0, 0)
 		// Removed by another node after it was claimed, and while it is running.
 		a.Add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
-		must(t, b.RemoveTask(ctx, "claimed"))
+		k.Must(b.RemoveTask(ctx, "claimed"))
 		a.Add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
 		k.After(time.Second)
-		must(t, b.RemoveTask(ctx, "runs"))
+		k.Must(b.RemoveTask(ctx, "runs"))
 		k.After(time.Second)
 		is(a, 0, 0, 1, 1)
 		// Claimed, and taken over from a node that is cut off.
@@ -190,13 +190,6 @@ func TestStats_ofANode_claims(t *testing.T) {
 			t.Errorf("after a run that has ended late the node is %+v", n)
 		}
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // What waits for a worker is in the accounts while it waits, with the age of the oldest. After Shutdown there

@@ -33,7 +33,7 @@ func TestStuck_everyNodeSaysSo(t *testing.T) {
 						t.Errorf("the accounts of %s are %v", m.Name, s)
 					}
 					infos, err := m.Nodes(ctx)
-					must(t, err)
+					k.Must(err)
 					for _, i := range infos {
 						busiest := durable.KindRuns{Kind: "hang", Running: workers, Longest: i.Busiest.Longest}
 						if i.Running != workers || i.OldestWait < 38*time.Second || i.OldestWait > 41*time.Second ||
@@ -49,7 +49,7 @@ func TestStuck_everyNodeSaysSo(t *testing.T) {
 						t.Errorf("when it is over, the accounts of %s are %v", m.Name, s)
 					}
 					infos, err := m.Nodes(ctx)
-					must(t, err)
+					k.Must(err)
 					for _, i := range infos {
 						if i.OldestWait != 0 || i.Busiest.Running != 0 {
 							t.Errorf("when it is over, %s sees %+v", m.Name, i)
@@ -77,7 +77,7 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 	}{
 		"paused": {2, func(t *testing.T, k *kit.Kit, hangs durable.Handler) {
 			k.Handle("paused", hangs)
-			must(t, k.Nodes[0].PauseKind(ctx, "paused"))
+			k.Must(k.Nodes[0].PauseKind(ctx, "paused"))
 			k.Nodes[0].Add(overdue("paused", 9)...)
 		}, 0},
 		"limited": {3, func(t *testing.T, k *kit.Kit, hangs durable.Handler) {
@@ -87,15 +87,15 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 		}, 0},
 		"unhandled": {2, func(t *testing.T, k *kit.Kit, _ durable.Handler) {
 			s, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
-			must(t, err)
-			must(t, s.Handle("foreign", func(context.Context, durable.Run) error { return nil }))
-			must(t, s.AddTask(ctx, overdue("foreign", 9)...))
-			must(t, s.Shutdown(ctx))
+			k.Must(err)
+			k.Must(s.Handle("foreign", func(context.Context, durable.Run) error { return nil }))
+			k.Must(s.AddTask(ctx, overdue("foreign", 9)...))
+			k.Must(s.Shutdown(ctx))
 		}, 0},
 		"a worker is free": {3, func(t *testing.T, k *kit.Kit, _ durable.Handler) {
 			tx := k.Engine.Begin()
 			k.Nodes[0].Add(overdue("note", 1)...)
-			must(t, tx.Lock(ctx, "note0"))
+			k.Must(tx.Lock(ctx, "note0"))
 			time.AfterFunc(2*time.Minute, tx.Rollback)
 		}, 0},
 		"due": {2, func(_ *testing.T, k *kit.Kit, _ durable.Handler) { k.Nodes[0].Add(overdue("note", 9)...) }, 30 * time.Second},
@@ -164,12 +164,12 @@ func TestStuck_backlogOfNodes(t *testing.T) {
 		end := make(chan struct{})
 		hangs := func(context.Context, durable.Run) error { <-end; return nil }
 		s, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
-		must(t, err)
-		must(t, s.Handle("hang", hangs))
+		k.Must(err)
+		k.Must(s.Handle("hang", hangs))
 		for i := range 200 {
-			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Second}))
+			k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Second}))
 		}
-		must(t, s.Shutdown(ctx))
+		k.Must(s.Shutdown(ctx))
 		k.After(time.Hour)
 		defer close(end)
 		for range 2 {
