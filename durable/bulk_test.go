@@ -15,8 +15,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // An askedEngine counts the questions that are left in it.
@@ -101,28 +99,6 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		bulk(durable.Query{}, 1)
 		k.Info("slow:later")
 		unasked(k)
-	})
-}
-
-func TestBulk_cancel_onAStore(t *testing.T) {
-	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		s := k.Use(durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))).Scheduler
-		var cancelled atomic.Int64
-		k.Must(s.Handle("k", untilCancelled(&cancelled)), s.Start(), s.AddTask(ctx,
-			durable.Task{Key: "a", Kind: "k"}, durable.Task{Key: "b", Kind: "k"},
-			durable.Task{Key: "c", Kind: "k", Delay: time.Hour}))
-		k.After(time.Second)
-		n, err := s.Bulk(ctx, durable.Query{Kind: "k"}, durable.DoCancel)
-		synctest.Wait()
-		if n != 2 || err != nil || cancelled.Load() != 2 {
-			t.Errorf("Bulk: %d, %v; %d were cancelled", n, err, cancelled.Load())
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if n, err := s.Bulk(ctx, durable.Query{}, durable.DoCancel); n != 0 || !errors.Is(err, durable.ErrStopped) {
-			t.Errorf("Bulk after Shutdown: %d, %v", n, err)
-		}
 	})
 }
 

@@ -57,42 +57,6 @@ func TestStats_runsInProgress(t *testing.T) {
 	}, durable.WithTick(tick), durable.WithPoolSize(8))
 }
 
-// A task that is running says since when.
-func TestInfo_started(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
-		end := make(chan struct{})
-		k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
-		k.Add(durable.Task{Key: "k", Kind: "hang", Interval: time.Second, Times: 2}, durable.Task{Key: "later", Kind: "hang", Delay: time.Hour})
-		if i := k.Info("k"); !i.Started.IsZero() {
-			t.Errorf("before its run it is %v", i)
-		}
-		k.After(10 * time.Second)
-		at := k.Begin.Add(time.Second)
-		is := func(what string, i durable.Info) {
-			t.Helper()
-			if i.State != durable.Running || !near(i.Started.Sub(at), 0) {
-				t.Errorf("%s is %v", what, i)
-			}
-		}
-		is("the task", k.Info("k"))
-		found, err := k.Find(ctx, durable.Query{State: durable.Running})
-		k.Must(err)
-		if len(found.Tasks) != 1 {
-			t.Fatalf("running are %v", found.Tasks)
-		}
-		is("what is found", found.Tasks[0])
-		if i := k.Info("later"); !i.Started.IsZero() {
-			t.Errorf("what is not running is %v", i)
-		}
-		end <- struct{}{}
-		synctest.Wait()
-		if i := k.Info("k"); i.Times != 1 || i.State == durable.Running && i.Started.Sub(at) < 8*time.Second {
-			t.Errorf("after its run it is %v", i)
-		}
-		close(end)
-	})
-}
-
 // Every node says since when a task is running, by the engine's clock, and where.
 func TestInfo_started_onANode(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {

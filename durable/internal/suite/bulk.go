@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/test/contract"
 )
 
 // Tasks of whatever state are spread over a time, each once, and paused ones are left alone.
@@ -75,4 +77,61 @@ func spreads(t *testing.T, k *kit.Kit, state durable.State) {
 	if i := k.Info(fmt.Sprintf("k-%05d", 1000)); time.Until(i.Next) > 0 {
 		t.Errorf("%+v", i)
 	}
+}
+
+// Bulk cancels the runs of all tasks that it finds, wherever they are running.
+func cancelsMany(t *testing.T, k *kit.Kit) {
+	var cancelled atomic.Int64
+	k.Handle("k", func(ctx context.Context, _ durable.Run) error {
+		<-ctx.Done()
+		if errors.Is(context.Cause(ctx), durable.ErrCancelled) {
+			cancelled.Add(1)
+		}
+		return nil
+	})
+	for _, key := range []string{"a", "b"} {
+		k.On().Add(durable.Task{Key: key, Kind: "k"})
+	}
+	k.On().Add(durable.Task{Key: "c", Kind: "k", Delay: time.Hour})
+	k.After(2 * time.Second)
+	n, err := k.On().Bulk(ctx, durable.Query{Kind: "k"}, durable.DoCancel)
+	k.After(time.Second)
+	if n != 2 || err != nil || cancelled.Load() != 2 {
+		t.Errorf("Bulk: %d, %v; %d were cancelled", n, err, cancelled.Load())
+	}
+	k.End()
+	if n, err := k.Bulk(ctx, durable.Query{}, durable.DoCancel); n != 0 || !errors.Is(err, durable.ErrStopped) {
+		t.Errorf("Bulk after Shutdown: %d, %v", n, err)
+	}
+}
+
+// A task that is running says since when.
+func saysSinceWhen(t *testing.T, k *kit.Kit) {
+	end := make(chan struct{})
+	k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
+	k.After(seen)
+	at := time.Now().Add(time.Second)
+	k.On().Add(durable.Task{Key: "k", Kind: "hang", Interval: time.Second, Times: 2}, durable.Task{Key: "later", Kind: "hang", Delay: time.Hour})
+	if i := k.Info("k"); !i.Started.IsZero() {
+		t.Errorf("before its run it is %v", i)
+	}
+	k.After(10 * time.Second)
+	for range k.Nodes {
+		found, err := k.On().Find(ctx, durable.Query{State: durable.Running})
+		k.Must(err)
+		for _, i := range append(found.Tasks, k.Info("k")) {
+			if i.Key != "k" || i.State != durable.Running || i.Started.Sub(at).Abs() > 3*contract.Tick {
+				t.Errorf("the task is %v, and has been running since %v", i, at)
+			}
+		}
+		if i := k.Info("later"); len(found.Tasks) != 1 || !i.Started.IsZero() {
+			t.Errorf("running are %v, and what is not running is %v", found.Tasks, i)
+		}
+	}
+	end <- struct{}{}
+	k.After(seen)
+	if i := k.Info("k"); i.Times != 1 || i.State == durable.Running && i.Started.Sub(at) < 8*time.Second {
+		t.Errorf("after its run it is %v", i)
+	}
+	close(end)
 }

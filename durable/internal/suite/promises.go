@@ -49,6 +49,8 @@ var promises = []struct {
 	{"Bulk pauses, resumes, and runs what is not paused", bulkPauses},
 	{"many at once by the beginning of their keys", manyByPrefix},
 	{"Bulk spreads tasks over a time", spreadsTasks},
+	{"Bulk cancels runs", cancelsMany},
+	{"a running task says since when", saysSinceWhen},
 	{"removing a task and waiting for its run", removesAndWaits},
 	{"removing a task and waiting for runs from before", removesAndWaitsForEarlierRuns},
 	{"a shutdown ends the wait for a run", shutdownEndsWait},
