@@ -292,6 +292,8 @@ func TestLimit_ofAllNodes(t *testing.T) {
 			t.Helper()
 			k.Runs()
 			calls := k.RunsAfter(d)
+			mu.Lock()
+			defer mu.Unlock()
 			if want := share * n * float64(d/took); float64(len(calls)) < want || most > n {
 				t.Errorf("%s: %d ran, want at least %.0f, and %d at the same time, want %d", what, len(calls), want, most, n)
 			}
@@ -563,8 +565,11 @@ func TestLimit_ofAllNodes_whoseLeasesDiffer(t *testing.T) {
 		k.After(long/4 + sec) // until it has just renewed its lease
 		join()
 		k.After(2 * long)
+		calls := k.Runs()
+		mu.Lock()
+		defer mu.Unlock()
 		on := make(map[string]int)
-		for _, call := range k.Runs() {
+		for _, call := range calls {
 			on[call.Node]++
 		}
 		if most != n || len(on) != 2 {
