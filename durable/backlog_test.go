@@ -11,12 +11,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -28,26 +27,26 @@ func sleeper(d time.Duration) durable.Handler {
 
 // overdue adds n tasks of the kind, due a millisecond after each other, ends the process and begins another
 // after an hour, whose scheduler is not started and does not handle the kind.
-func (r *rig) overdue(n int, kind string) {
-	r.t.Helper()
-	r.handle(kind, sleeper(0))
+func overdue(k *kit.Kit, n int, kind string) {
+	k.T.Helper()
+	k.Handle(kind, sleeper(0))
 	tasks := make([]durable.Task, n)
 	for i := range tasks {
 		delay := sec + time.Duration(i)*time.Millisecond
 		tasks[i] = durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: delay}
 	}
 	for batch := range slices.Chunk(tasks, 10_000) {
-		r.add(batch...)
+		k.Add(batch...)
 	}
-	r.crash()
-	testkit.Settle(hour)
+	k.Crash()
+	k.After(hour)
 }
 
 // late returns how late the runs of the kind began, the least first.
-func (r *rig) late(calls []call, kind string) (late []time.Duration) {
+func lateness(k *kit.Kit, calls []kit.Call, kind string) (late []time.Duration) {
 	for _, c := range calls {
 		if c.Kind == kind {
-			late = append(late, r.begin.Add(c.at).Sub(c.Due))
+			late = append(late, k.Begin.Add(c.At).Sub(c.Due))
 		}
 	}
 	slices.Sort(late)
@@ -66,21 +65,21 @@ func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
 		batch int
 	}{"one each 2 ms": {2 * time.Millisecond, 1}, "sixty each 100 ms": {100 * time.Millisecond, 60}} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.overdue(tasks, "late")
-				r.handle("late", sleeper(took))
-				r.handle("live", sleeper(took))
-				r.start()
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				overdue(k, tasks, "late")
+				k.Handle("late", sleeper(took))
+				k.Handle("live", sleeper(took))
+				k.Start()
 				began, live := time.Now(), 0
-				for r.Stats().Succeeded < uint64(tasks) {
+				for k.Stats().Succeeded < uint64(tasks) {
 					for range c.batch {
-						r.add(durable.Task{Key: fmt.Sprint("live", live), Kind: "live", Delay: sec})
+						k.Add(durable.Task{Key: fmt.Sprint("live", live), Kind: "live", Delay: sec})
 						live++
 					}
-					time.Sleep(c.every)
+					k.After(c.every)
 				}
-				elapsed, calls := time.Since(began), r.runs()
-				late := r.late(calls, "live")
+				elapsed, calls := time.Since(began), k.Runs()
+				late := lateness(k, calls, "live")
 				if len(late) < 1000 {
 					t.Fatalf("only %d live runs", len(late))
 				}
@@ -100,26 +99,25 @@ func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
 // The rate is a bound also where it could be made up for: for what had to wait because no worker was spare.
 func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 	const rate, tasks = 50, 1000
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.overdue(tasks, "late")
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
 		var slow atomic.Bool
 		slow.Store(true)
-		r.handle("late", func(context.Context, durable.Run) error {
+		k.Handle("late", func(context.Context, durable.Run) error {
 			if slow.Load() {
 				time.Sleep(10 * sec)
 			}
 			return nil
 		})
-		r.start()
-		testkit.Settle(5 * sec)
+		k.Start()
+		k.After(5 * sec)
 		slow.Store(false)
-		testkit.Settle(60 * sec)
-		calls := r.runs()
+		calls := k.RunsAfter(60 * sec)
 		if len(calls) != tasks {
 			t.Fatalf("%d runs", len(calls))
 		}
 		for i, c := range calls[:tasks-2*rate] {
-			if d := calls[i+2*rate].at - c.at; d < 2*sec-110*time.Millisecond {
+			if d := calls[i+2*rate].At - c.At; d < 2*sec-110*time.Millisecond {
 				t.Fatalf("%d overdue tasks began within %v", 2*rate, d)
 			}
 		}
@@ -130,22 +128,22 @@ func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 	testkit.NotForRaces(t)
 	const workers, tasks = 32, 200
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.overdue(tasks, "late")
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
 		var running, most atomic.Int32
-		r.handle("late", func(context.Context, durable.Run) error {
+		k.Handle("late", func(context.Context, durable.Run) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			time.Sleep(10 * time.Minute)
 			return nil
 		})
-		r.handle("live", sleeper(sec))
-		r.start()
-		r.add(durable.Task{Key: "live", Kind: "live", Interval: 3 * sec, Times: durable.Forever})
-		r.add(durable.Task{Key: "live too", Kind: "live", Interval: 5 * sec, Times: durable.Forever})
+		k.Handle("live", sleeper(sec))
+		k.Start()
+		k.Add(durable.Task{Key: "live", Kind: "live", Interval: 3 * sec, Times: durable.Forever})
+		k.Add(durable.Task{Key: "live too", Kind: "live", Interval: 5 * sec, Times: durable.Forever})
 		began := time.Now()
-		for r.Len() > 2 {
-			testkit.Settle(time.Minute)
+		for k.Len() > 2 {
+			k.After(time.Minute)
 		}
 		// 16 at a time, less the one or two that live tasks take as a batch of them ends.
 		if d, want := time.Since(began), tasks/14*10*time.Minute; d > want+20*time.Minute {
@@ -154,7 +152,7 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 		if n := most.Load(); n > workers/2 || n < workers/2-2 {
 			t.Errorf("%d overdue tasks were running at once, want %d", n, workers/2)
 		}
-		live := r.late(r.runs(), "live")
+		live := lateness(k, k.Runs(), "live")
 		if last := live[len(live)-1]; len(live) < 1000 || last > 2*tick {
 			t.Errorf("of %d live tasks one was %v late", len(live), last)
 		}
@@ -163,16 +161,15 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 
 // With one worker the order of the runs is that in which they begin.
 func TestCatchUp_oldest_first(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
-		r.add(durable.Task{Key: "often", Kind: "all", Interval: 100 * time.Millisecond, Times: 30})
-		r.add(durable.Task{Key: "seldom", Kind: "all", Interval: 700 * time.Millisecond, Times: 4})
-		r.overdue(3000, "late")
-		r.handle("late", sleeper(0))
-		r.handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
-		r.start()
-		testkit.Settle(3 * sec)
-		calls := r.runs()
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
+		k.Add(durable.Task{Key: "often", Kind: "all", Interval: 100 * time.Millisecond, Times: 30})
+		k.Add(durable.Task{Key: "seldom", Kind: "all", Interval: 700 * time.Millisecond, Times: 4})
+		overdue(k, 3000, "late")
+		k.Handle("late", sleeper(0))
+		k.Handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
+		k.Start()
+		calls := k.RunsAfter(3 * sec)
 		if len(calls) != 3034 {
 			t.Fatalf("%d runs", len(calls))
 		}
@@ -201,14 +198,14 @@ func TestCatchUp_oldest_first(t *testing.T) {
 }
 
 func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: 10 * time.Minute, Interval: 7 * time.Minute, Times: 99})
-		r.crash()
-		testkit.Settle(hour)
-		r.start()
-		testkit.Settle(15 * time.Minute)
-		c := r.ranAt("k", hour, 66*time.Minute, 73*time.Minute)
-		if c[0].Due != r.begin.Add(10*time.Minute) || c[1].Missed != 7 {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: 10 * time.Minute, Interval: 7 * time.Minute, Times: 99})
+		k.Crash()
+		k.After(hour)
+		k.Start()
+		k.After(15 * time.Minute)
+		c := ranAt(k, "k", hour, 66*time.Minute, 73*time.Minute)
+		if c[0].Due != k.Begin.Add(10*time.Minute) || c[1].Missed != 7 {
 			t.Errorf("these ran: %+v", c)
 		}
 	})
@@ -217,13 +214,13 @@ func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
 // What is removed, replaced or moved while it waits in the backlog does not run any more, and all else once.
 func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 	const tasks = 600
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.overdue(tasks, "late")
-		r.handle("late", sleeper(100*time.Millisecond))
-		r.start()
-		testkit.Settle(sec)
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
+		k.Handle("late", sleeper(100*time.Millisecond))
+		k.Start()
+		k.After(sec)
 		began := map[string]bool{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			began[c.Key] = true
 		}
 		if len(began) < 20 || len(began) > 50 {
@@ -238,14 +235,14 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 			var err error
 			switch i % 5 {
 			case 0:
-				err = r.RemoveTask(ctx, key)
+				err = k.RemoveTask(ctx, key)
 			case 1:
-				err = r.SetTask(ctx, durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+				err = k.SetTask(ctx, durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
 			case 2:
-				err = r.Reschedule(ctx, key, 3*hour)
+				err = k.Reschedule(ctx, key, 3*hour)
 			case 3:
-				err = r.RemoveTask(ctx, key)
-				r.add(durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
+				err = k.RemoveTask(ctx, key)
+				k.Add(durable.Task{Key: key, Kind: "note", Delay: 2 * hour})
 			default:
 				want[key] = 1
 			}
@@ -253,9 +250,9 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		testkit.Settle(hour)
+		k.After(hour)
 		got := map[string]int{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			got[c.Key]++
 		}
 		for key := range want {
@@ -266,9 +263,9 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 		if len(got) != len(want) {
 			t.Errorf("%d tasks ran, want %d", len(got), len(want))
 		}
-		testkit.Settle(4 * hour)
-		later := len(r.runs())
-		if n := r.Len(); n != 0 || later < tasks/5*3-50 || later > tasks/5*3 {
+		k.After(4 * hour)
+		later := len(k.Runs())
+		if n := k.Len(); n != 0 || later < tasks/5*3-50 || later > tasks/5*3 {
 			t.Errorf("%d ran later, %d are left", later, n)
 		}
 	}, durable.WithPoolSize(4))
@@ -308,50 +305,37 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 		"large, slow": {200, 1 << 20, 5000, hour, 10, 5 << 20, 450},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				store := &counting{Store: newStore()}
-				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4), durable.WithCatchUp(c.rate))
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4), durable.WithCatchUp(c.rate))).Scheduler
 				var takes atomic.Int64
 				takes.Store(int64(c.takes))
-				err = s.Handle("k", func(context.Context, durable.Run) error {
+				k.Must(s.Handle("k", func(context.Context, durable.Run) error {
 					time.Sleep(time.Duration(takes.Load()))
 					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 				payload := make([]byte, c.payload)
 				tasks := make([]durable.Task, c.tasks)
 				for i := range tasks {
 					tasks[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec, Payload: payload}
 				}
 				for some := range slices.Chunk(tasks, 20) {
-					if err := s.AddTask(ctx, some...); err != nil {
-						t.Fatal(err)
-					}
+					k.Must(s.AddTask(ctx, some...))
 				}
-				time.Sleep(hour)
-				if err := s.Start(); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
+				k.After(hour)
+				k.Must(s.Start())
+				k.After(time.Minute)
 				if n, size := durable.InMemory(s); n < 2 || n > c.most || size > c.size {
 					t.Errorf("%d tasks of %d bytes are in memory, want at most %d of %d", n, size, c.most, c.size)
 				}
-				time.Sleep(29 * time.Minute)
+				k.After(29 * time.Minute)
 				if r := store.records.Load(); r > int64(c.read) || r < 10 {
 					t.Errorf("%d records were read, want at most %d", r, c.read)
 				}
 				takes.Store(0)
-				time.Sleep(12 * hour)
+				k.After(12 * hour)
 				if n := s.Len(); n != 0 {
 					t.Errorf("%d tasks are left", n)
-				}
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -362,14 +346,14 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 // what is left runs in the next process.
 func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
 	const tasks = 2000
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.overdue(tasks, "late")
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
 		done := map[durable.Token]int{}
-		for life := 0; r.Len() > 0; life++ {
+		for life := 0; k.Len() > 0; life++ {
 			if life == 20 {
-				t.Fatalf("%d tasks are left", r.Len())
+				t.Fatalf("%d tasks are left", k.Len())
 			}
-			r.handle("late", func(_ context.Context, run durable.Run) error {
+			k.Handle("late", func(_ context.Context, run durable.Run) error {
 				time.Sleep(10 * time.Millisecond)
 				switch {
 				case run.Attempt > 1:
@@ -380,26 +364,22 @@ func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
 				}
 				return nil
 			}, durable.WithRetry(5, sec, sec))
-			r.start()
-			testkit.Settle(sec + 5*time.Millisecond)
-			left := r.store.Reopen()
-			gone, cancel := context.WithCancel(ctx)
-			cancel()
-			_ = r.Shutdown(gone) // its error is that jobs are still running
-			for _, c := range r.runs() {
+			k.Start()
+			k.After(sec + 5*time.Millisecond)
+			left := k.Store.Reopen()
+			k.Kill()
+			for _, c := range k.Runs() {
 				done[c.Token]++
 			}
-			testkit.Settle(10 * sec)
-			if n := len(r.runs()); n != 0 {
-				t.Fatalf("%d runs began after Shutdown", n)
-			}
-			r.store = left
-			r.open()
-			testkit.Settle(hour)
+			k.After(10 * sec)
+			k.RanNothing() // after Shutdown
+			k.Store = left
+			k.Open(k.Store)
+			k.After(hour)
 		}
 		if len(done) != tasks {
 			t.Errorf("%d tasks ran, want %d", len(done), tasks)
 		}
-		r.handle("late", sleeper(0))
+		k.Handle("late", sleeper(0))
 	}, durable.WithPoolSize(8))
 }

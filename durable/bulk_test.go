@@ -12,12 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // An askedEngine counts the questions that are left in it.
@@ -50,19 +47,19 @@ func untilCancelled(n *atomic.Int64) durable.Handler {
 
 // Any number of runs on all nodes are cancelled by one question, and its answer takes no longer than that for one key.
 func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		var questions, slow, other atomic.Int64
-		asks := c.joinOver(func(to engine.Engine) engine.Engine { return askedEngine{to, &questions} }, "note")
-		c.handle("slow", func(*member) durable.Handler { return untilCancelled(&slow) })
-		c.handle("other", func(*member) durable.Handler { return untilCancelled(&other) })
+		asks := k.Join(func(to engine.Engine) engine.Engine { return askedEngine{to, &questions} }).Start()
+		k.Handle("slow", untilCancelled(&slow))
+		k.Handle("other", untilCancelled(&other))
 		const runs = 40
 		for i := range runs {
-			adds := c.nodes[i%len(c.nodes)] // and holds, and runs
-			adds.add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
+			adds := k.Nodes[i%len(k.Nodes)] // and holds, and runs
+			adds.Add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
 		}
-		asks.add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
+		asks.Add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
 			durable.Task{Key: "slow:later", Kind: "slow", Delay: time.Hour})
-		time.Sleep(3 * time.Second)
+		k.After(3 * time.Second)
 		bulk := func(q durable.Query, want int) {
 			t.Helper()
 			began := time.Now()
@@ -100,141 +97,33 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 			t.Errorf("cancelled are %d of the kind, and %d of another", slow.Load(), other.Load())
 		}
 		bulk(durable.Query{}, 1)
-		c.exists("slow:later", true)
-		c.unasked()
-	})
-}
-
-func TestBulk_cancel_onAStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var cancelled atomic.Int64
-		if err := errors.Join(s.Handle("k", untilCancelled(&cancelled)), s.Start(), s.AddTask(ctx,
-			durable.Task{Key: "a", Kind: "k"}, durable.Task{Key: "b", Kind: "k"},
-			durable.Task{Key: "c", Kind: "k", Delay: time.Hour})); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		n, err := s.Bulk(ctx, durable.Query{Kind: "k"}, durable.DoCancel)
-		synctest.Wait()
-		if n != 2 || err != nil || cancelled.Load() != 2 {
-			t.Errorf("Bulk: %d, %v; %d were cancelled", n, err, cancelled.Load())
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if n, err := s.Bulk(ctx, durable.Query{}, durable.DoCancel); n != 0 || !errors.Is(err, durable.ErrStopped) {
-			t.Errorf("Bulk after Shutdown: %d, %v", n, err)
-		}
+		k.Info("slow:later")
+		unasked(k)
 	})
 }
 
 // A node of version 0.1 answers the question, but does not know what it asks for.
 func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		id, _, err := c.engine.Join(ctx, "old", time.Hour)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		id, _, err := k.Engine.Join(ctx, "old", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
 			time.Sleep(time.Second)
-			asked, err := notesOf(c.engine, "ask/")
+			asked, err := notesOf(k.Engine, "ask/")
 			if err != nil || len(asked) != 1 {
 				t.Errorf("asked are %v, %v", asked, err)
 				return
 			}
 			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "ask/"), "/", id)
-			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
+			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
 				t.Error(err)
 			}
 		}()
-		n, err := c.nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
+		n, err := k.Nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
 		if n != 0 || err == nil || !strings.Contains(err.Error(), `node "old" has an earlier version`) {
 			t.Errorf("Bulk: %d, %v", n, err)
 		}
 	})
-}
-
-// Tasks of whatever state are spread over a time, each once, and paused ones are left alone.
-func TestBulkReschedule_spreadsTasksEvenly(t *testing.T) {
-	const tasks, over = 2500, time.Hour
-	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		for _, state := range []durable.State{durable.AnyState, durable.Scheduled, durable.Waiting} {
-			t.Run(fmt.Sprint(name, " ", state), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s, err := open(durable.WithLogger(testkit.Quiet()))
-					if err != nil {
-						t.Fatal(err)
-					}
-					none := func(context.Context, durable.Run) error { return nil }
-					if err := s.Handle("k", none); err != nil { // and it is not started
-						t.Fatal(err)
-					}
-					delay := time.Minute
-					if state == durable.Waiting {
-						delay = time.Second
-					}
-					var all []durable.Task
-					for i := range tasks {
-						all = append(all, durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: delay})
-					}
-					all = append(all, durable.Task{Key: "paused", Kind: "k", Delay: delay})
-					if err := errors.Join(s.AddTask(ctx, all...), s.Pause(ctx, "paused")); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(2 * time.Second)
-					calls := 0
-					n, err := s.BulkReschedule(ctx, durable.Query{State: state, Kind: "k"}, func(i int) time.Duration {
-						if i != calls {
-							t.Errorf("call %d is for task %d", calls, i)
-						}
-						calls++
-						return time.Minute + time.Duration(i)*over/tasks
-					})
-					if n != tasks || calls != tasks || err != nil {
-						t.Errorf("BulkReschedule: %d, %v, after %d calls", n, err, calls)
-					}
-					due := time.Now().Add(time.Minute)
-					for i, err := range s.All(ctx) {
-						if err != nil {
-							t.Fatal(err)
-						}
-						if i.Key == "paused" {
-							continue
-						}
-						if i.Next.Sub(due).Abs() > time.Second {
-							t.Fatalf("%s is due at %v, want %v", i.Key, i.Next, due)
-						}
-						due = due.Add(over / tasks)
-					}
-					done, cancel := context.WithCancel(ctx)
-					cancel()
-					zero := func(int) time.Duration { return -1 }
-					if n, err := s.BulkReschedule(done, durable.Query{}, zero); n != 0 || !errors.Is(err, context.Canceled) {
-						t.Errorf("BulkReschedule with a context that is done: %d, %v", n, err)
-					}
-					if _, err := s.BulkReschedule(ctx, durable.Query{After: "?"}, zero); !errors.Is(err, durable.ErrInvalidTask) {
-						t.Errorf("BulkReschedule after no page: %v", err)
-					}
-					if n, err := s.BulkReschedule(ctx, durable.Query{Prefix: "k1"}, zero); n < 1000 || err != nil {
-						t.Errorf("BulkReschedule of a prefix: %d, %v", n, err)
-					}
-					if i, _, err := s.Get(ctx, "k1"); err != nil || time.Until(i.Next) > 0 {
-						t.Errorf("%+v, %v", i, err)
-					}
-					if err := s.Shutdown(ctx); err != nil {
-						t.Error(err)
-					}
-				})
-			})
-		}
-	}
 }

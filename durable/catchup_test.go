@@ -5,48 +5,37 @@ package durable_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A backlog that takes seconds to count is never shown as less than it is: it is cut until it is counted whole, and
 // then exact, less what has been started. Two kinds take turns.
 func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 	const tasks, each = 3000, time.Millisecond // 3 s to count a kind
-	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, store: memstore.New(), begin: time.Now(), opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
-		r.open()
-		r.handle("slow", sleeper(0))
+	kit.In(t, func(t *testing.T, r *kit.Kit) {
+		r.Open(r.Store)
+		r.Handle("slow", sleeper(0))
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec + time.Duration(i)},
+			r.Add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec + time.Duration(i)},
 				durable.Task{Key: fmt.Sprint("slow", i), Kind: "slow", Delay: 2*sec + time.Duration(i)})
 		}
-		time.Sleep(hour)
-		r.crash()
-		r.must(r.Shutdown(ctx))
-		s, err := durable.New(drowsy{r.store.Reopen(), each}, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(20))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Shutdown(ctx) }()
-		var started atomic.Int64
-		h := func(context.Context, durable.Run) error { started.Add(1); return nil }
-		r.must(s.Handle("note", h))
-		r.must(s.Handle("slow", h))
-		r.must(s.Start())
-		exact := 0
+		r.After(hour)
+		left := r.Store.Reopen()
+		r.Kill()
+		r.Open(drowsy{left, each})
+		r.Handle("slow", sleeper(0))
+		r.Start()
+		exact, started := 0, 0
 		for second := range 60 {
-			c, err := s.CatchUp(ctx)
-			r.must(err)
-			synctest.Wait()
-			left := 2*tasks - int(started.Load())
+			c, err := r.CatchUp(ctx)
+			r.Must(err)
+			started += len(r.Runs())
+			left := 2*tasks - started
 			switch {
 			case c.Cut:
 				if c.Left > left || c.Left == 0 || second > 10 || exact > 0 || !c.Done.IsZero() {
@@ -70,33 +59,33 @@ func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 					t.Errorf("after %d s the end is %v, and that of the last kind %v", second, c.Done, last)
 				}
 			}
-			time.Sleep(sec)
+			r.After(sec)
 		}
 		if exact < 45 {
 			t.Errorf("of 60 counts %d were exact", exact)
 		}
-		time.Sleep(3 * time.Minute)
-		c, err := s.CatchUp(ctx)
-		r.must(err)
-		want := time.Duration(2*tasks-int(started.Load())) * sec / 20
+		r.After(3 * time.Minute)
+		c, err := r.CatchUp(ctx)
+		r.Must(err)
+		want := time.Duration(2*tasks-started-len(r.Runs())) * sec / 20
 		if len(c.Kinds) != 2 || time.Until(c.Done) < want*8/10 || time.Until(c.Done) > want*12/10 {
 			t.Errorf("the last kind is done in %v, want %v: %+v", time.Until(c.Done), want, c)
 		}
-		time.Sleep(3 * time.Minute)
-		if c, err := s.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 {
+		r.After(3 * time.Minute)
+		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
-	})
+	}, durable.WithCatchUp(20))
 }
 
 // What was counted before an outage is not the present after it, however long it took: counts are begun again at once,
 // and until they have ended they are not whole. What an engine that hung takes is not what a count costs.
 func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.add(durable.Task{Key: "first", Kind: "note", Delay: hour})
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Add(durable.Task{Key: "first", Kind: "note", Delay: hour})
 		slow := memengine.Fault{Delay: time.Second}
-		a.link.SetFaults(func(method string) memengine.Fault {
+		a.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Count" || method == "Walk ByDue" {
 				return slow
 			}
@@ -115,15 +104,15 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 			return census, behind
 		}
 		ask()
-		time.Sleep(2 * sec)
+		k.After(2 * sec)
 		if census, behind := ask(); !census.Whole || behind.Cut || behind.At.IsZero() {
 			t.Fatalf("at first there is %+v, %+v", census, behind)
 		}
-		time.Sleep(time.Minute)
+		k.After(time.Minute)
 		for round := range 3 {
 			before := time.Now()
 			hang := time.Duration(3+4*round) * sec
-			a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(before.Add(hang))} })
+			a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(before.Add(hang))} })
 			for time.Since(before) < hang {
 				within, cancel := context.WithTimeout(ctx, sec)
 				if census, err := a.Counts(within); err == nil && census.At.After(before) {
@@ -131,47 +120,43 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 				}
 				_, _ = a.CatchUp(within)
 				cancel()
-				time.Sleep(sec)
+				k.After(sec)
 			}
-			a.link.SetFaults(func(method string) memengine.Fault {
+			a.Link.SetFaults(func(method string) memengine.Fault {
 				if method == "Count" || method == "Walk ByDue" {
 					return slow
 				}
 				return memengine.Fault{}
 			})
 			back := time.Now()
-			a.add(durable.Task{Key: fmt.Sprint("round", round), Kind: "note", Delay: hour})
-			time.Sleep(sec / 2) // until a renewal has been answered
+			a.Add(durable.Task{Key: fmt.Sprint("round", round), Kind: "note", Delay: hour})
+			k.After(sec / 2) // until a renewal has been answered
 			if census, behind := ask(); census.Whole || !behind.Cut || a.Stats().Pending != 1+round {
 				t.Errorf("at first it is %+v and %+v", census, behind)
 			}
-			time.Sleep(2 * sec)
+			k.After(2 * sec)
 			if census, behind := ask(); !census.Whole || census.At.Before(back) || census.Kinds[0].Tasks != 2+round || behind.Cut ||
 				behind.At.Before(back) {
 				t.Errorf("%v after the outage of %v the counts are %+v, %+v", time.Since(back), hang, census, behind)
 			}
-			time.Sleep(time.Minute)
+			k.After(time.Minute)
 		}
-		a.link.SetFaults(nil)
+		a.Link.SetFaults(nil)
 	})
 }
 
 // The end of a backlog is that of all nodes together.
 func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 	const tasks, perSecond = 2000, 20
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		if err := a.PauseKind(ctx, "note"); err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		k.Must(a.PauseKind(ctx, "note"))
 		for i := range tasks {
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
-		time.Sleep(time.Minute)
-		if err := a.ResumeKind(ctx, "note"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20*sec + sec/2)
+		k.After(time.Minute)
+		k.Must(a.ResumeKind(ctx, "note"))
+		k.After(20*sec + sec/2)
 		got, err := a.CatchUp(ctx)
 		want := time.Duration(got.Left) * sec / perSecond
 		if err != nil || got.Left > tasks-15*perSecond || time.Until(got.Done) < want*9/10 || time.Until(got.Done) > want*11/10 {
@@ -182,25 +167,25 @@ func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 
 // A node takes itself for an average one, and another may have started nothing: so it does not say that nothing is left.
 func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.handle("k", sleeper(0)) // and the other node does not
-		c.must(a.PauseAll(ctx))
-		time.Sleep(5 * sec)
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Handle("k", sleeper(0)) // and the other node does not
+		k.Must(a.PauseAll(ctx))
+		k.After(5 * sec)
 		const tasks = 1000
 		for i := range tasks {
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
-		time.Sleep(10 * sec)
-		a.link.SetFaults(func(method string) memengine.Fault {
+		k.After(10 * sec)
+		a.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Walk ByDue" { // a count is used again for 15 s
 				return memengine.Fault{Delay: time.Second}
 			}
 			return memengine.Fault{}
 		})
-		c.must(a.ResumeAll(ctx))
+		k.Must(a.ResumeAll(ctx))
 		for range 60 {
-			time.Sleep(sec / 2)
+			k.After(sec / 2)
 			left := tasks - int(a.Stats().Succeeded)
 			if u, err := a.CatchUp(ctx); err != nil || left > 100 && u.Left == 0 && !u.Cut {
 				t.Fatalf("%d are left, and CatchUp is %+v, %v", left, u, err)

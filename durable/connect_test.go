@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // connect returns a scheduler over a link of its own that is no node of the cluster.
-func (c *cluster) connect() (*durable.Scheduler, *memengine.Link) {
-	c.t.Helper()
-	link := memengine.NewLink(c.engine)
+func connect(k *kit.Kit) (*durable.Scheduler, *memengine.Link) {
+	k.T.Helper()
+	link := memengine.NewLink(k.Engine)
 	s, err := durable.Connect(ctx, link, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
-		c.t.Fatal(err)
+		k.T.Fatal(err)
 	}
 	return s, link
 }
@@ -29,8 +30,8 @@ func (c *cluster) connect() (*durable.Scheduler, *memengine.Link) {
 // A program that only adds tasks needs their kinds, as a node does, and what they are told of the payload's
 // form.
 func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s, _ := c.connect()
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s, _ := connect(k)
 		task := durable.Task{Key: "a", Kind: "note", Delay: sec}
 		for _, add := range []func() error{
 			func() error { return s.AddTask(ctx, task) },
@@ -45,19 +46,15 @@ func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 			return nil
 		}
 		upgrade := func(payload []byte, _ int) ([]byte, error) { return payload, nil }
-		if err := s.Handle("note", never, durable.WithPayloadVersion(2, upgrade)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.AddTask(ctx, task); err != nil {
-			t.Fatal(err)
-		}
-		added, _, err := one(c.engine, "a")
-		time.Sleep(time.Minute) // the node has a handler of the first form, and does not even claim the task
-		left, _, failed := one(c.engine, "a")
+		k.Must(s.Handle("note", never, durable.WithPayloadVersion(2, upgrade)))
+		k.Must(s.AddTask(ctx, task))
+		added, _, err := one(k.Engine, "a")
+		k.After(time.Minute) // the node has a handler of the first form, and does not even claim the task
+		left, _, failed := one(k.Engine, "a")
 		if err = errors.Join(err, failed); err != nil || left.Revision != added.Revision {
 			t.Errorf("%+v, %v", left, err)
 		}
-		if i := c.info("a"); i.PayloadVersion != 2 || len(c.runs()) != 0 {
+		if i := k.Info("a"); i.PayloadVersion != 2 || len(k.Runs()) != 0 {
 			t.Errorf("%+v", i)
 		}
 		if err := s.Shutdown(ctx); err != nil {
@@ -68,8 +65,8 @@ func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 
 // It does every verb and is no member, so no node shares the catch-up with it.
 func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s, link := c.connect()
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s, link := connect(k)
 		var asked []string
 		link.SetFaults(func(method string) memengine.Fault {
 			asked = append(asked, method)
@@ -93,7 +90,7 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 				t.Errorf("step %d: %v", i, err)
 			}
 		}
-		members, err := membersOf(c.engine)
+		members, err := membersOf(k.Engine)
 		if err != nil || len(members) != 1 || members[0].Name != "node 1" {
 			t.Errorf("the members are %+v, %v", members, err)
 		}
@@ -104,9 +101,8 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 		if err := s.Start(); err == nil {
 			t.Error("it starts")
 		}
-		time.Sleep(time.Minute)
-		calls := c.runs()
-		if len(calls) != 1 || calls[0].Key != "runs" || calls[0].node != "node 1" || calls[0].at < 2*sec {
+		calls := k.RunsAfter(time.Minute)
+		if len(calls) != 1 || calls[0].Key != "runs" || calls[0].Node != "node 1" || calls[0].At < 2*sec {
 			t.Errorf("the runs are %v", calls)
 		}
 		if found, err := s.Find(ctx, durable.Query{State: durable.Paused}); err != nil || len(found.Tasks) != 1 {
@@ -131,41 +127,35 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 
 // Its delays count by the engine's clock, which it asks again and again.
 func TestConnect_asksForTheEnginesTime(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		c.engine.Step(-time.Hour)
-		s, link := c.connect()
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		k.Engine.Step(-time.Hour)
+		s, link := connect(k)
 		defer func() {
 			if err := s.Shutdown(ctx); err != nil {
 				t.Error(err)
 			}
 		}()
-		err := s.Handle("note", func(context.Context, durable.Run) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
 		adds := func(key string, ahead time.Duration) {
 			t.Helper()
-			if err := s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Minute}); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Minute}))
 			due := time.Now().Add(ahead + time.Minute)
 			if i, ok, err := s.Get(ctx, key); err != nil || !ok || i.Next.Sub(due).Abs() > 10*time.Millisecond {
 				t.Errorf("%s is due at %v, %v, want %v", key, i.Next, err, due)
 			}
 		}
 		adds("a", -time.Hour)
-		c.engine.Step(3 * time.Hour)
-		time.Sleep(lease)
+		k.Engine.Step(3 * time.Hour)
+		k.After(lease)
 		adds("b", 2*time.Hour)
 
 		link.SetDown(true)
-		time.Sleep(lease)
+		k.After(lease)
 		if _, _, err := s.Get(ctx, "a"); !errors.Is(err, durable.ErrUnavailable) || !s.Stats().Node.Away {
 			t.Errorf("of an engine that is away: %v", err)
 		}
 		link.SetDown(false)
-		time.Sleep(lease)
-		synctest.Wait()
+		k.After(lease)
 		if s.Stats().Node.Away {
 			t.Error("the engine answers, and is away")
 		}
@@ -174,11 +164,9 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 
 // It knows what is paused, whichever scheduler has paused it.
 func TestConnect_knowsWhatIsPaused(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		node := c.nodes[0]
-		if err := node.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: hour}); err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		node := k.Nodes[0]
+		k.Must(node.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: hour}))
 		paused := func(s *durable.Scheduler) bool {
 			t.Helper()
 			census, err := s.Counts(ctx)
@@ -187,24 +175,18 @@ func TestConnect_knowsWhatIsPaused(t *testing.T) {
 			}
 			return census.Kinds[0].KindPaused
 		}
-		if err := node.PauseKind(ctx, "note"); err != nil {
-			t.Fatal(err)
-		}
-		s, _ := c.connect()
+		k.Must(node.PauseKind(ctx, "note"))
+		s, _ := connect(k)
 		if !paused(s) {
 			t.Error("a kind that was paused before is not paused")
 		}
-		if err := node.ResumeKind(ctx, "note"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * sec)
+		k.Must(node.ResumeKind(ctx, "note"))
+		k.After(2 * sec)
 		if paused(s) {
 			t.Error("a kind that was resumed is paused")
 		}
-		if err := s.PauseAll(ctx); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * sec)
+		k.Must(s.PauseAll(ctx))
+		k.After(2 * sec)
 		if !paused(s) || !paused(node.Scheduler) {
 			t.Error("it has paused all kinds, and this one is not paused")
 		}
@@ -216,20 +198,20 @@ func TestConnect_knowsWhatIsPaused(t *testing.T) {
 
 // It does not know how a kind treats the runs that it has missed.
 func TestConnect_resumes_withoutSkipping(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		node := c.nodes[0]
-		node.handle("skips", sleeper(0), durable.WithMissed(durable.MissedSkip))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		node := k.Nodes[0]
+		node.Handle("skips", sleeper(0), durable.WithMissed(durable.MissedSkip))
 		for key, resume := range map[string]bool{"node": false, "client": true} {
 			s := node.Scheduler
 			if resume {
-				s, _ = c.connect()
+				s, _ = connect(k)
 			}
 			err := errors.Join(
 				node.AddTask(ctx, durable.Task{Key: key, Kind: "skips", Interval: time.Minute, Times: durable.Forever}),
 				s.Pause(ctx, key))
-			time.Sleep(3*time.Minute + 30*sec)
+			k.After(3*time.Minute + 30*sec)
 			err = errors.Join(err, s.Resume(ctx, key))
-			time.Sleep(5 * sec)
+			k.After(5 * sec)
 			i, ok, err2 := node.Get(ctx, key)
 			if want := map[bool]uint64{false: 3, true: 2}[resume]; err != nil || err2 != nil || !ok || i.Missed != want {
 				t.Errorf("resumed by the %s: %+v, %v, %v; %d missed periods are expected", key, i, err, err2, want)

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -27,54 +28,53 @@ const (
 )
 
 func TestT1_at_isTheTimeOfDay(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
-		if next := r.info("k").Next; !next.Equal(r.begin.Add(2 * hour)) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
+		if next := k.Info("k").Next; !next.Equal(k.Begin.Add(2 * hour)) {
 			t.Errorf("Next is %v", next)
 		}
-		testkit.Settle(3 * hour)
-		c := r.ranAt("k", 2*hour)
-		if !c[0].Due.Equal(r.begin.Add(2*hour)) || c[0].Attempt != 1 || c[0].Times != 0 {
+		k.After(3 * hour)
+		c := ranAt(k, "k", 2*hour)
+		if !c[0].Due.Equal(k.Begin.Add(2*hour)) || c[0].Attempt != 1 || c[0].Times != 0 {
 			t.Errorf("the run is %+v", c[0].Run)
 		}
-		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin.Add(-hour)})
-		testkit.Settle(2 * tick)
-		r.ranAt("past", 3*hour)
+		k.Add(durable.Task{Key: "past", Kind: "note", At: k.Begin.Add(-hour)})
+		k.After(2 * tick)
+		ranAt(k, "past", 3*hour)
 	})
 }
 
 func TestT3_repeats_keepTheirGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
-		r.times("k", 40)
-		testkit.Settle(sec + 2*tick)
-		calls := r.runs()
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
+		times(k, "k", 40)
+		calls := k.RunsAfter(sec + 2*tick)
 		if len(calls) != 40 {
 			t.Fatalf("%d runs in a second, want 40", len(calls))
 		}
 		for i, c := range calls {
 			due := time.Duration(i+1) * 25 * time.Millisecond
-			if !c.Due.Equal(r.begin.Add(due)) || c.at < due || c.at >= due+2*tick || c.Times != 39-i {
-				t.Errorf("run %d, due at %v, is at %v: %+v", i, due, c.at, c.Run)
+			if !c.Due.Equal(k.Begin.Add(due)) || c.At < due || c.At >= due+2*tick || c.Times != 39-i {
+				t.Errorf("run %d, due at %v, is at %v: %+v", i, due, c.At, c.Run)
 			}
 		}
-		r.exists("k", false)
+		k.Gone("k")
 
 		// A first run that is not on the interval, and periods longer than the window.
-		r.add(durable.Task{Key: "slow", Kind: "note", Delay: 5 * time.Minute, Interval: 7 * time.Minute, Times: durable.Forever})
-		now := time.Since(r.begin)
-		testkit.Settle(20 * time.Minute)
-		r.ranAt("slow", now+5*time.Minute, now+12*time.Minute, now+19*time.Minute)
-		r.times("slow", durable.Forever)
+		k.Add(durable.Task{Key: "slow", Kind: "note", Delay: 5 * time.Minute, Interval: 7 * time.Minute, Times: durable.Forever})
+		now := time.Since(k.Begin)
+		k.After(20 * time.Minute)
+		ranAt(k, "slow", now+5*time.Minute, now+12*time.Minute, now+19*time.Minute)
+		times(k, "slow", durable.Forever)
 	})
 }
 
 func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("long", func(context.Context, durable.Run) error { time.Sleep(2500 * time.Millisecond); return nil })
-		r.add(durable.Task{Key: "k", Kind: "long", Interval: sec, Times: 3})
-		testkit.Settle(20 * sec)
-		c := r.ranAt("k", 1*sec, 4*sec, 7*sec)
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(2500 * time.Millisecond); return nil })
+		k.Add(durable.Task{Key: "k", Kind: "long", Interval: sec, Times: 3})
+		k.After(20 * sec)
+		c := ranAt(k, "k", 1*sec, 4*sec, 7*sec)
 		if c[2].Missed != 4 {
 			t.Errorf("%d periods were missed, want 4", c[2].Missed)
 		}
@@ -82,10 +82,10 @@ func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T
 }
 
 func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: hour} }
-		r.add(task("b"), task("d"))
-		err := r.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("c"), task("b"), task("d"))
+		k.Add(task("b"), task("d"))
+		err := k.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("c"), task("b"), task("d"))
 		var dup *durable.DuplicateKeysError
 		if !errors.As(err, &dup) || !errors.Is(err, durable.ErrDuplicateTaskKey) || strings.Join(dup.Keys, "") != "bcd" {
 			t.Errorf("the error is %v", err)
@@ -95,30 +95,30 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 				t.Errorf("%v does not name %s", err, key)
 			}
 		}
-		r.exists("a", false)
-		r.exists("c", false)
-		if n := r.Len(); n != 2 {
+		k.Gone("a")
+		k.Gone("c")
+		if n := k.Len(); n != 2 {
 			t.Errorf("Len is %d", n)
 		}
 		bad := durable.Task{Key: "bad", Kind: "note", Delay: -1}
-		if err := r.AddTask(ctx, task("a"), bad); !errors.Is(err, durable.ErrInvalidTask) {
+		if err := k.AddTask(ctx, task("a"), bad); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("the error is %v", err)
 		}
-		r.exists("a", false)
-		r.add() // nothing
+		k.Gone("a")
+		k.Add() // nothing
 	})
 }
 
 func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		gate := make(chan struct{})
-		r.handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
+		k.Handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
 		for key, d := range map[string]time.Duration{"runs": sec, "waits": 2 * sec, "near": 10 * sec, "far": hour} {
-			r.add(durable.Task{Key: key, Kind: "gate", Delay: d})
+			k.Add(durable.Task{Key: key, Kind: "gate", Delay: d})
 		}
-		testkit.Settle(3 * sec)
-		r.ranAt("runs", sec) // and has the only worker
-		if s := r.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
+		k.After(3 * sec)
+		ranAt(k, "runs", sec) // and has the only worker
+		if s := k.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		close(gate)
@@ -127,42 +127,35 @@ func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 
 // What a run comes to does not count if the task was removed, replaced or moved while it went on.
 func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
 		for _, key := range []string{"removed", "readded", "replaced", "moved"} {
-			r.add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
+			k.Add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
 		}
-		testkit.Settle(hour + 5*sec)
-		if n := len(r.runs()); n != 4 {
+		if n := len(k.RunsAfter(hour + 5*sec)); n != 4 {
 			t.Fatalf("%d run", n)
 		}
 		for _, key := range []string{"removed", "readded"} {
-			if err := r.RemoveTask(ctx, key); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(k.RemoveTask(ctx, key))
 		}
-		before := r.info("replaced").Generation
-		r.add(durable.Task{Key: "readded", Kind: "note", Delay: 10 * hour})
-		if err := r.SetTask(ctx, durable.Task{Key: "replaced", Kind: "note", Delay: 10 * hour}); err != nil {
-			t.Fatal(err)
-		}
-		if after := r.info("replaced").Generation; after <= before {
+		before := k.Info("replaced").Generation
+		k.Add(durable.Task{Key: "readded", Kind: "note", Delay: 10 * hour})
+		k.Must(k.SetTask(ctx, durable.Task{Key: "replaced", Kind: "note", Delay: 10 * hour}))
+		if after := k.Info("replaced").Generation; after <= before {
 			t.Errorf("generation %d comes after %d", after, before)
 		}
-		if err := r.Reschedule(ctx, "moved", 10*hour); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(sec * 20)
-		r.exists("removed", false)
-		r.times("readded", 1)
-		r.times("replaced", 1)
-		r.times("moved", 3)
-		if i := r.info("moved"); i.Seq != 1 {
+		k.Must(k.Reschedule(ctx, "moved", 10*hour))
+		k.After(sec * 20)
+		k.Gone("removed")
+		times(k, "readded", 1)
+		times(k, "replaced", 1)
+		times(k, "moved", 3)
+		if i := k.Info("moved"); i.Seq != 1 {
 			t.Errorf("the next run of what was moved during its first has number %d", i.Seq)
 		}
-		testkit.Settle(10 * hour)
+		k.After(10 * hour)
 		tokens := map[string]bool{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			if tokens[c.Token.String()] {
 				t.Errorf("two runs have the token %v", c.Token)
 			}
@@ -175,48 +168,45 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 }
 
 func TestReschedule_moves(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Interval: hour, Times: durable.Forever})
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Interval: hour, Times: durable.Forever})
 		for _, d := range []time.Duration{2 * hour, sec, 90 * sec, 10 * sec, 30 * time.Minute} { // in and out of the window
-			if err := r.Reschedule(ctx, "k", d); err != nil {
-				t.Fatal(err)
-			}
-			if next := r.info("k").Next; !next.Equal(time.Now().Add(d)) {
+			k.Must(k.Reschedule(ctx, "k", d))
+			if next := k.Info("k").Next; !next.Equal(time.Now().Add(d)) {
 				t.Errorf("the next run is at %v", next)
 			}
-			testkit.Settle(sec / 2)
+			k.After(sec / 2)
 		}
-		at := time.Since(r.begin) - sec/2 + 30*time.Minute
-		testkit.Settle(4 * hour)
-		r.ranAt("k", at, at+hour, at+2*hour, at+3*hour)
-		if err := r.Reschedule(ctx, "other", sec); !errors.Is(err, durable.ErrTaskKeyNotFound) {
+		at := time.Since(k.Begin) - sec/2 + 30*time.Minute
+		k.After(4 * hour)
+		ranAt(k, "k", at, at+hour, at+2*hour, at+3*hour)
+		if err := k.Reschedule(ctx, "other", sec); !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			t.Errorf("Reschedule of what is not there: %v", err)
 		}
-		if err := r.Reschedule(ctx, "k", -sec); err != nil {
+		if err := k.Reschedule(ctx, "k", -sec); err != nil {
 			t.Error(err)
 		}
-		now := time.Since(r.begin)
-		testkit.Settle(2 * tick)
-		r.ranAt("k", now)
+		now := time.Since(k.Begin)
+		k.After(2 * tick)
+		ranAt(k, "k", now)
 	})
 }
 
 func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		const least, most = 4 * sec, 20 * sec
 		var fails atomic.Bool
 		fails.Store(true)
-		r.handle("flaky", func(context.Context, durable.Run) error {
+		k.Handle("flaky", func(context.Context, durable.Run) error {
 			if fails.Load() {
 				return errors.New(strings.Repeat("very long ", 100))
 			}
 			return nil
 		}, durable.WithRetry(5, least, most))
-		r.add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
-		testkit.Settle(hour + 5*time.Minute)
-		calls := r.runs()
+		k.Add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
+		calls := k.RunsAfter(hour + 5*time.Minute)
 		if len(calls) != 5 {
-			t.Fatalf("%d attempts, want 5: %v", len(calls), brief(calls))
+			t.Fatalf("%d attempts, want 5: %v", len(calls), calls)
 		}
 		wait := least
 		for i, c := range calls {
@@ -224,83 +214,79 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 				t.Errorf("attempt %d is %+v", i+1, c.Run)
 			}
 			if i > 0 {
-				if d := c.at - calls[i-1].at; d < wait/2 || d > wait+2*tick {
+				if d := c.At - calls[i-1].At; d < wait/2 || d > wait+2*tick {
 					t.Errorf("attempt %d comes %v after the one before, want %v or down to its half", i+1, d, wait)
 				}
 				wait = min(2*wait, most)
 			}
 		}
-		i := r.info("k")
+		i := k.Info("k")
 		if !i.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
 			t.Errorf("the parked task is %+v", i)
 		}
-		if s := r.Stats(); s.ParkedTotal != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
+		if s := k.Stats(); s.ParkedTotal != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		fails.Store(false)
-		now := time.Since(r.begin)
-		if err := r.Reschedule(ctx, "k", 0); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(2 * hour)
-		c := r.ranAt("k", now, now+hour)
+		now := time.Since(k.Begin)
+		k.Must(k.Reschedule(ctx, "k", 0))
+		k.After(2 * hour)
+		c := ranAt(k, "k", now, now+hour)
 		if c[0].Attempt != 1 || c[0].Seq == calls[0].Seq {
 			t.Errorf("the run after the parking is %+v", c[0].Run)
 		}
-		r.exists("k", false)
+		k.Gone("k")
 	})
 }
 
 func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		once := durable.WithRetry(1, sec, sec)
-		r.handle("panic", func(context.Context, durable.Run) error { panic("at the disco") }, once)
-		r.handle("goexit", func(context.Context, durable.Run) error { runtime.Goexit(); return nil }, once)
+		k.Handle("panic", func(context.Context, durable.Run) error { panic("at the disco") }, once)
+		k.Handle("goexit", func(context.Context, durable.Run) error { runtime.Goexit(); return nil }, once)
 		for _, kind := range []string{"panic", "goexit"} {
-			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
+			k.Add(durable.Task{Key: kind, Kind: kind, Delay: sec})
 		}
-		testkit.Settle(2 * sec)
+		k.After(2 * sec)
 		for kind, why := range map[string]string{"panic": "at the disco", "goexit": "Goexit"} {
-			if i := r.info(kind); !i.Parked || !strings.Contains(i.Failure, why) {
+			if i := k.Info(kind); !i.Parked || !strings.Contains(i.Failure, why) {
 				t.Errorf("the task is %+v", i)
 			}
 		}
-		if s := r.Stats(); s.Failed != 2 || s.Running != 0 {
+		if s := k.Stats(); s.Failed != 2 || s.Running != 0 {
 			t.Errorf("the accounts are %+v", s)
 		}
 	})
 }
 
 func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("hang", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
-		r.add(
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("hang", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
+		k.Add(
 			durable.Task{Key: "done", Kind: "note", Delay: sec},
 			durable.Task{Key: "twice", Kind: "note", Interval: sec, Times: 2},
 			durable.Task{Key: "hangs", Kind: "hang", Delay: sec, Payload: []byte("load")},
 			durable.Task{Key: "far", Kind: "note", Delay: 3 * hour},
 		)
-		testkit.Settle(sec + sec/2)
+		k.After(sec + sec/2)
 		first := map[string]durable.Token{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			first[c.Key] = c.Token
 		}
 		if len(first) != 3 {
 			t.Fatalf("these ran: %v", first)
 		}
-		r.crash()
-		r.handle("hang", func(context.Context, durable.Run) error { return nil })
-		r.exists("done", false)
-		r.times("twice", 1)
-		r.times("hangs", 1)
-		testkit.Settle(hour)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("before Start these ran: %v", brief(calls))
-		}
-		r.start()
-		testkit.Settle(2 * tick)
+		k.Crash()
+		k.Handle("hang", func(context.Context, durable.Run) error { return nil })
+		k.Gone("done")
+		times(k, "twice", 1)
+		times(k, "hangs", 1)
+		k.After(hour)
+		k.RanNothing()
+		k.Start()
+		k.After(2 * tick)
 		seen := map[string]durable.Run{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			seen[c.Key] = c.Run
 		}
 		if hangs := seen["hangs"]; len(seen) != 2 || hangs.Token != first["hangs"] || string(hangs.Payload) != "load" || hangs.Attempt != 1 {
@@ -309,9 +295,9 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 		if seen["twice"].Token == first["twice"] {
 			t.Error("the second run has the token of the first")
 		}
-		testkit.Settle(3 * hour)
-		r.ranAt("far", 3*hour)
-		if n := r.Len(); n != 0 {
+		k.After(3 * hour)
+		ranAt(k, "far", 3*hour)
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 	})
@@ -319,23 +305,22 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 
 func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 	const tasks, rate = 1000, 100
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint("late", i), Kind: "note", Delay: hour - time.Duration(i)*sec, Payload: []byte{1}})
+			k.Add(durable.Task{Key: fmt.Sprint("late", i), Kind: "note", Delay: hour - time.Duration(i)*sec, Payload: []byte{1}})
 		}
-		r.crash()
-		testkit.Settle(2 * hour)
-		r.start()
-		r.add(durable.Task{Key: "now", Kind: "note", Delay: sec})
-		began := time.Since(r.begin)
-		testkit.Settle(20 * sec)
-		calls := r.runs()
+		k.Crash()
+		k.After(2 * hour)
+		k.Start()
+		k.Add(durable.Task{Key: "now", Kind: "note", Delay: sec})
+		began := time.Since(k.Begin)
+		calls := k.RunsAfter(20 * sec)
 		if len(calls) != tasks+1 {
 			t.Fatalf("%d runs", len(calls))
 		}
 		n, due := 0, time.Time{}
 		for _, c := range calls {
-			since := c.at - began
+			since := c.At - began
 			if c.Key == "now" {
 				if since < sec || since > sec+2*tick {
 					t.Errorf("what fell due after the start ran after %v", since)
@@ -351,7 +336,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 			}
 			due = c.Due
 		}
-		if last := calls[len(calls)-1].at - began; last > 11*sec {
+		if last := calls[len(calls)-1].At - began; last > 11*sec {
 			t.Errorf("the last overdue task ran after %v", last)
 		}
 	}, durable.WithCatchUp(rate))
@@ -360,19 +345,19 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 	testkit.NotForRaces(t)
 	const rate = 10
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(hour); return nil })
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(hour); return nil })
 		for i := range 200 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
 		}
-		r.crash()
-		r.handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
-		testkit.Settle(hour)
-		r.start()
+		k.Crash()
+		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
+		k.After(hour)
+		k.Start()
 		most := 0
-		for r.Len() > 0 {
-			testkit.Settle(sec)
-			s := r.Stats()
+		for k.Len() > 0 {
+			k.After(sec)
+			s := k.Stats()
 			most = max(most, s.Waiting+s.Running)
 		}
 		if most > 3*rate {
@@ -387,15 +372,14 @@ func TestCatchUp_rates(t *testing.T) {
 	for _, c := range []struct{ rate, least, most int }{
 		{1, 2, 4}, {7, 20, 23}, {150, 445, 455}, {199, 590, 600}, {100_000, 5_000, 5_000}, {math.MaxInt, 5_000, 5_000},
 	} {
-		inOneBubble(t, func(t *testing.T, r *rig) {
+		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 			for i := range 5_000 {
-				r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 			}
-			r.crash()
-			testkit.Settle(hour)
-			r.start()
-			testkit.Settle(3 * sec)
-			if n := len(r.runs()); n < c.least || n > c.most {
+			k.Crash()
+			k.After(hour)
+			k.Start()
+			if n := len(k.RunsAfter(3 * sec)); n < c.least || n > c.most {
 				t.Errorf("at %d a second %d ran in three seconds, want %d to %d", c.rate, n, c.least, c.most)
 			}
 		}, durable.WithCatchUp(c.rate))
@@ -403,43 +387,41 @@ func TestCatchUp_rates(t *testing.T) {
 }
 
 func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		hang := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
-		r.handle("hang", hang)
+		k.Handle("hang", hang)
 		for i := range 50 {
-			r.add(durable.Task{Key: fmt.Sprint("hangs", i), Kind: "hang", Delay: sec})
+			k.Add(durable.Task{Key: fmt.Sprint("hangs", i), Kind: "hang", Delay: sec})
 		}
 		for i := range 20 {
-			r.add(durable.Task{Key: fmt.Sprint("runs", i), Kind: "note", Delay: 2 * sec})
+			k.Add(durable.Task{Key: fmt.Sprint("runs", i), Kind: "note", Delay: 2 * sec})
 		}
-		r.crash()
-		r.handle("hang", hang)
-		testkit.Settle(hour)
-		r.start()
-		testkit.Settle(10 * sec)
-		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin})
-		testkit.Settle(20 * sec)
-		if n := len(r.runs()); n != 30+21 { // half of the workers hang
+		k.Crash()
+		k.Handle("hang", hang)
+		k.After(hour)
+		k.Start()
+		k.After(10 * sec)
+		k.Add(durable.Task{Key: "past", Kind: "note", At: k.Begin})
+		if n := len(k.RunsAfter(20 * sec)); n != 30+21 { // half of the workers hang
 			t.Errorf("%d ran, want 51", n)
 		}
-		r.exists("past", false)
+		k.Gone("past")
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := r.Shutdown(gone); err == nil {
+		if err := k.Shutdown(gone); err == nil {
 			t.Error("Shutdown says nothing of the runs it gave up")
 		}
-		r.crash()
+		k.Crash()
 	}, durable.WithCatchUp(5), durable.WithPoolSize(60))
 }
 
 func TestCatchUp_anyPoolSize(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
-		r.crash()
-		testkit.Settle(hour)
-		r.start()
-		testkit.Settle(sec)
-		if n := len(r.runs()); n != 1 {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		k.Crash()
+		k.After(hour)
+		k.Start()
+		if n := len(k.RunsAfter(sec)); n != 1 {
 			t.Errorf("%d runs of the overdue task", n)
 		}
 	}, durable.WithPoolSize(math.MaxInt))
@@ -447,18 +429,18 @@ func TestCatchUp_anyPoolSize(t *testing.T) {
 
 // A task whose At was long ago runs at once, and does not wait behind the backlog.
 func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 100 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
-		r.crash()
-		testkit.Settle(hour)
-		r.start()
-		r.add(durable.Task{Key: "past", Kind: "note", At: r.begin, Interval: 24 * hour, Times: 2})
-		testkit.Settle(2 * tick)
-		r.exists("past", true)
-		r.times("past", 1)
-		if next := r.info("past").Next; !next.Equal(r.begin.Add(24 * hour)) {
+		k.Crash()
+		k.After(hour)
+		k.Start()
+		k.Add(durable.Task{Key: "past", Kind: "note", At: k.Begin, Interval: 24 * hour, Times: 2})
+		k.After(2 * tick)
+		k.Info("past")
+		times(k, "past", 1)
+		if next := k.Info("past").Next; !next.Equal(k.Begin.Add(24 * hour)) {
 			t.Errorf("the next run is at %v, off the grid", next)
 		}
 	}, durable.WithCatchUp(1))
@@ -471,30 +453,29 @@ func TestMissed_policies(t *testing.T) {
 		missed uint64 // by the next run
 	}{"Once": {durable.MissedOnce, 1, 9}, "Skip": {durable.MissedSkip, 0, 10}, "All": {durable.MissedAll, 10, 0}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			inBubble(t, func(t *testing.T, k *kit.Kit) {
 				handle := func() {
-					r.handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(c.policy))
+					k.Handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(c.policy))
 				}
 				handle()
-				r.add(durable.Task{Key: "k", Kind: "k", Interval: hour, Times: 100})
-				r.crash()
+				k.Add(durable.Task{Key: "k", Kind: "k", Interval: hour, Times: 100})
+				k.Crash()
 				handle()
-				testkit.Settle(10*hour + 30*time.Minute)
-				r.start()
-				testkit.Settle(10 * sec)
-				calls := r.runs()
+				k.After(10*hour + 30*time.Minute)
+				k.Start()
+				calls := k.RunsAfter(10 * sec)
 				if len(calls) != c.runs {
 					t.Fatalf("%d runs at the start, want %d", len(calls), c.runs)
 				}
 				for i, run := range calls {
-					if want := r.begin.Add(time.Duration(i+1) * hour); !run.Due.Equal(want) {
+					if want := k.Begin.Add(time.Duration(i+1) * hour); !run.Due.Equal(want) {
 						t.Errorf("run %d was due at %v, want %v", i, run.Due, want)
 					}
 				}
-				r.times("k", 100-c.runs)
-				r.unhandled(0)
-				testkit.Settle(hour)
-				next := r.ranAt("k", 11*hour)
+				times(k, "k", 100-c.runs)
+				unhandled(k, 0)
+				k.After(hour)
+				next := ranAt(k, "k", 11*hour)
 				if next[0].Missed != c.missed {
 					t.Errorf("%d periods were missed, want %d", next[0].Missed, c.missed)
 				}
@@ -504,42 +485,40 @@ func TestMissed_policies(t *testing.T) {
 }
 
 func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
-		if err := r.Shutdown(ctx); err != nil {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		if err := k.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
-		testkit.Settle(hour)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
-		_, _, get := r.Get(ctx, "k")
-		_, exist := r.Exist(ctx, "k")
-		_, times := r.GetTaskTimes(ctx, "k")
+		k.After(hour)
+		k.RanNothing()
+		_, _, get := k.Get(ctx, "k")
+		_, exist := k.Exist(ctx, "k")
+		_, times := k.GetTaskTimes(ctx, "k")
 		var all error
-		for _, err := range r.All(ctx) {
+		for _, err := range k.All(ctx) {
 			all = err
 		}
 		task := durable.Task{Key: "l", Kind: "note", Delay: sec}
 		for verb, err := range map[string]error{
-			"AddTask": r.AddTask(ctx, task), "SetTask": r.SetTask(ctx, task), "RemoveTask": r.RemoveTask(ctx, "k"),
-			"Reschedule": r.Reschedule(ctx, "k", sec), "Start": r.Start(),
+			"AddTask": k.AddTask(ctx, task), "SetTask": k.SetTask(ctx, task), "RemoveTask": k.RemoveTask(ctx, "k"),
+			"Reschedule": k.Reschedule(ctx, "k", sec), "Start": k.Scheduler.Start(),
 			"Get": get, "Exist": exist, "GetTaskTimes": times, "All": all,
 		} {
 			if !errors.Is(err, durable.ErrStopped) {
 				t.Errorf("%s: %v", verb, err)
 			}
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("Len is %d", n)
 		}
-		_ = r.Stats()
+		_ = k.Stats()
 	})
 }
 
 func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("slow", func(ctx context.Context, _ durable.Run) error {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("slow", func(ctx context.Context, _ durable.Run) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -547,67 +526,66 @@ func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
 				return nil
 			}
 		})
-		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
-		testkit.Settle(2 * sec)
+		k.Add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
+		k.After(2 * sec)
 		var wait sync.WaitGroup
 		for range 3 {
 			wait.Go(func() {
-				if err := r.Shutdown(ctx); err != nil {
+				if err := k.Shutdown(ctx); err != nil {
 					t.Errorf("shutdown: %v", err)
 				}
 			})
 		}
 		wait.Wait()
-		if d := time.Since(r.begin); d < 6*sec {
+		if d := time.Since(k.Begin); d < 6*sec {
 			t.Errorf("shutdown returned after %v", d)
 		}
-		if n := r.store.Reopen().Len(); n != 0 {
+		if n := k.Store.Reopen().Len(); n != 0 {
 			t.Errorf("the run that Shutdown waited for was not acknowledged")
 		}
 	})
 }
 
 func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, begin: time.Now(), opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
-		r.store = newStore()
-		r.open()
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(k.Store)
 		var cancelled atomic.Bool
-		r.handle("slow", func(ctx context.Context, _ durable.Run) error {
+		k.Handle("slow", func(ctx context.Context, _ durable.Run) error {
 			<-ctx.Done()
 			cancelled.Store(true)
 			return ctx.Err()
 		})
-		r.start()
-		r.add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
+		k.Start()
+		k.Add(durable.Task{Key: "k", Kind: "slow", Delay: sec})
 		testkit.Settle(2 * sec)
 		short, cancel := context.WithTimeout(ctx, sec)
 		defer cancel()
-		if err := r.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {
+		if err := k.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("shutdown: %v", err)
 		}
 		synctest.Wait()
 		if !cancelled.Load() {
 			t.Error("the context of the run was not cancelled")
 		}
-		if n := r.store.Reopen().Len(); n != 1 {
+		if n := k.Store.Reopen().Len(); n != 1 {
 			t.Errorf("%d tasks are left, want the one whose run was given up", n)
 		}
+		k.Kill()
 	})
 }
 
 func TestContext_ended_isReturned(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := r.AddTask(gone, durable.Task{Key: "k", Kind: "note", Delay: sec}); !errors.Is(err, context.Canceled) {
+		if err := k.AddTask(gone, durable.Task{Key: "k", Kind: "note", Delay: sec}); !errors.Is(err, context.Canceled) {
 			t.Errorf("AddTask: %v", err)
 		}
-		if _, _, err := r.Get(gone, "k"); !errors.Is(err, context.Canceled) {
+		if _, _, err := k.Get(gone, "k"); !errors.Is(err, context.Canceled) {
 			t.Errorf("Get: %v", err)
 		}
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec})
-		for _, err := range r.All(gone) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec})
+		for _, err := range k.All(gone) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("All: %v", err)
 			}
@@ -616,21 +594,20 @@ func TestContext_ended_isReturned(t *testing.T) {
 }
 
 func TestHandler_mayCallTheVerbs(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("busy", func(ctx context.Context, run durable.Run) error {
-			err := r.AddTask(ctx, durable.Task{Key: "child of " + run.Key, Kind: "note", Delay: sec})
-			return errors.Join(err, r.RemoveTask(ctx, "victim"), r.Reschedule(ctx, "moved", sec))
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("busy", func(ctx context.Context, run durable.Run) error {
+			err := k.AddTask(ctx, durable.Task{Key: "child of " + run.Key, Kind: "note", Delay: sec})
+			return errors.Join(err, k.RemoveTask(ctx, "victim"), k.Reschedule(ctx, "moved", sec))
 		})
 		for _, key := range []string{"victim", "moved"} {
-			r.add(durable.Task{Key: key, Kind: "note", Delay: hour})
+			k.Add(durable.Task{Key: key, Kind: "note", Delay: hour})
 		}
-		r.add(durable.Task{Key: "k", Kind: "busy", Delay: sec})
-		testkit.Settle(3 * sec)
-		calls := r.runs()
+		k.Add(durable.Task{Key: "k", Kind: "busy", Delay: sec})
+		calls := k.RunsAfter(3 * sec)
 		if len(calls) != 3 {
-			t.Errorf("these ran: %v", brief(calls))
+			t.Errorf("these ran: %v", calls)
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 	})
@@ -638,18 +615,18 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 
 // What the user's error does when it is asked what it is does no harm.
 func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		once := durable.WithRetry(1, sec, sec)
-		r.handle("nil", func(context.Context, durable.Run) error { var e *pointerError; return e }, once)
-		r.handle("silent", func(context.Context, durable.Run) error { return errors.New("") }, once)
-		r.handle("binary", func(context.Context, durable.Run) error { return errors.New("\xff" + strings.Repeat("ä", 200)) }, once)
-		r.handle("deaf", func(context.Context, durable.Run) error { panic(&pointerError{}) }, once)
+		k.Handle("nil", func(context.Context, durable.Run) error { var e *pointerError; return e }, once)
+		k.Handle("silent", func(context.Context, durable.Run) error { return errors.New("") }, once)
+		k.Handle("binary", func(context.Context, durable.Run) error { return errors.New("\xff" + strings.Repeat("ä", 200)) }, once)
+		k.Handle("deaf", func(context.Context, durable.Run) error { panic(&pointerError{}) }, once)
 		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
-			r.add(durable.Task{Key: kind, Kind: kind, Delay: sec})
+			k.Add(durable.Task{Key: kind, Kind: kind, Delay: sec})
 		}
-		testkit.Settle(2 * sec)
+		k.After(2 * sec)
 		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
-			i := r.info(kind)
+			i := k.Info(kind)
 			if !i.Parked || i.Failure == "" || len(i.Failure) > 256 || !utf8.ValidString(i.Failure) {
 				t.Errorf("the task is %+v", i)
 			}
@@ -663,23 +640,23 @@ func (e *pointerError) Error() string { return *e.text }
 
 // A walk that reads while Shutdown waits for it must not wait for Shutdown.
 func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 10 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
 		}
 		shut := make(chan error, 1)
 		var ended error
 		seen := 0
-		for i, err := range r.All(ctx) {
+		for i, err := range k.All(ctx) {
 			if ended = err; err != nil {
 				break
 			}
 			if seen++; seen == 3 {
-				go func() { shut <- r.Shutdown(ctx) }()
+				go func() { shut <- k.Shutdown(ctx) }()
 			}
-			time.Sleep(sec)
-			_, _ = r.Exist(ctx, i.Key)
-			_ = r.Stats()
+			k.After(sec)
+			_, _ = k.Exist(ctx, i.Key)
+			_ = k.Stats()
 		}
 		if !errors.Is(ended, durable.ErrStopped) || seen != 3 {
 			t.Errorf("the walk ended after %d tasks with %v", seen, ended)
@@ -692,30 +669,29 @@ func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
 
 // Shutdown does not wait for ever for a walk that is in progress.
 func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
-		for range r.All(ctx) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		for range k.All(ctx) {
 			short, cancel := context.WithTimeout(ctx, sec)
 			began := time.Now()
-			if err := r.Shutdown(short); err == nil || time.Since(began) > 7*sec {
+			if err := k.Shutdown(short); err == nil || time.Since(began) > 7*sec {
 				t.Errorf("shutdown after %v: %v", time.Since(began), err)
 			}
 			cancel()
 			again, cancel := context.WithTimeout(ctx, sec)
-			if err := r.Shutdown(again); err == nil {
+			if err := k.Shutdown(again); err == nil {
 				t.Error("the second shutdown says nothing")
 			}
 			cancel()
 		}
 		synctest.Wait()
-		r.store = r.store.Reopen()
-		r.open()
+		k.Crash()
 	})
 }
 
 // Several operations of one group on one key see each other.
 func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for round := range 50 {
 			key := fmt.Sprint("k", round)
 			var wait sync.WaitGroup
@@ -724,19 +700,19 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 				wait.Go(func() {
 					switch i % 4 {
 					case 0:
-						if r.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) == nil {
+						if k.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) == nil {
 							added.Add(1)
 						}
 					case 1:
-						if r.RemoveTask(ctx, key) == nil {
+						if k.RemoveTask(ctx, key) == nil {
 							removed.Add(1)
 						}
 					case 2:
-						_ = r.Reschedule(ctx, key, sec) // or there is none
-						_ = r.Reschedule(ctx, key, hour)
+						_ = k.Reschedule(ctx, key, sec) // or there is none
+						_ = k.Reschedule(ctx, key, hour)
 					case 3:
 						if i == 3 {
-							_ = r.RemoveTask(ctx, "no such key")
+							_ = k.RemoveTask(ctx, "no such key")
 						}
 					}
 				})
@@ -746,9 +722,11 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 			if left != 0 && left != 1 {
 				t.Fatalf("%d adds and %d removals of one key", added.Load(), removed.Load())
 			}
-			r.exists(key, left == 1)
+			if ok, err := k.Exist(ctx, key); ok != (left == 1) || err != nil {
+				t.Errorf("Exist(%q) = %v, %v, and %d are left", key, ok, err, left)
+			}
 		}
-		s := r.Stats()
+		s := k.Stats()
 		if s.Added != s.Removed+uint64(s.Pending) {
 			t.Errorf("the accounts are %+v", s)
 		}
@@ -760,13 +738,9 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 // its removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	testkit.NotForRaces(t)
-	seeds := 60
-	if testing.Short() {
-		seeds = 15
-	}
-	for seed := range seeds {
-		inBubble(t, func(t *testing.T, r *rig) { walk(t, r, rand.New(rand.NewPCG(uint64(seed), 1))) })
-	}
+	walks(t, 60, 15, 15, func(t *testing.T, seed uint64) {
+		inBubble(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(seed, 1))) })
+	})
 }
 
 type walked struct {
@@ -806,11 +780,11 @@ func (w *walked) ran() {
 	}
 }
 
-func walk(t *testing.T, r *rig, rnd *rand.Rand) {
+func walk(t *testing.T, k *kit.Kit, rnd *rand.Rand) {
 	model := map[string]*walked{}
 	kinds := []string{"note", "limited"}
 	limited := func() {
-		r.handle("limited", sleeper(0), durable.WithConcurrency(1), durable.WithRate(1000, sec, 10))
+		k.Handle("limited", sleeper(0), durable.WithConcurrency(1), durable.WithRate(1000, sec, 10))
 	}
 	limited()
 	pausedKinds := map[string]bool{}
@@ -829,12 +803,12 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				}
 			}
 			testkit.Settle(max(time.Until(at), 0) + 2*tick)
-			for _, c := range r.runs() {
+			for _, c := range k.Runs() {
 				m := model[c.Key]
 				if m == nil || stopped(m) || !c.Due.Equal(m.next) || c.Times != m.times-1 {
 					t.Fatalf("step %d: %s ran, due at %v; the model has %+v", step, c.Key, c.Due, m)
 				}
-				if late := r.begin.Add(c.at).Sub(m.starts()); late < 0 || late >= 3*tick+m.spare {
+				if late := k.Begin.Add(c.At).Sub(m.starts()); late < 0 || late >= 3*tick+m.spare {
 					t.Fatalf("step %d: %s ran %v late", step, c.Key, late)
 				}
 				if m.ran(); m.times == 0 {
@@ -865,12 +839,12 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 		switch rnd.IntN(16) {
 		case 0, 1:
 			task.Jitter = time.Duration(rnd.IntN(2)) * sec
-			err := r.AddTask(ctx, task)
+			err := k.AddTask(ctx, task)
 			if (err == nil) != (m == nil) {
 				t.Fatalf("step %d: AddTask(%s): %v", step, key, err)
 			}
 			if m == nil && task.Jitter > 0 {
-				shift := r.info(key).Next.Sub(new.next)
+				shift := k.Info(key).Next.Sub(new.next)
 				if before, known := shifts[key]; shift < 0 || shift > task.Jitter || known && shift != before {
 					t.Fatalf("step %d: %s is later by %v, and was by %v", step, key, shift, before)
 				}
@@ -882,9 +856,7 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 			}
 		case 10, 11: // a burst
 			task.MaxDelay = task.Delay + sec
-			if err := r.SetTask(ctx, task); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(k.SetTask(ctx, task))
 			new.deadline = time.Now().Add(task.MaxDelay)
 			if m != nil && !m.deadline.IsZero() && m.deadline.Before(new.deadline) {
 				new.deadline = m.deadline
@@ -895,24 +867,24 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 			model[key] = new
 			advance(step, 2*tick) // it may be due
 		case 12:
-			n, err := r.RemovePrefix(ctx, key)
+			n, err := k.RemovePrefix(ctx, key)
 			if err != nil || (n == 1) != (m != nil) {
 				t.Fatalf("step %d: RemovePrefix(%s): %d, %v", step, key, n, err)
 			}
 			delete(model, key)
 		case 13:
 			d := delay()
-			if n, err := r.ReschedulePrefix(ctx, "k", d); err != nil || n != len(model) {
+			if n, err := k.ReschedulePrefix(ctx, "k", d); err != nil || n != len(model) {
 				t.Fatalf("step %d: ReschedulePrefix: %d of %d, %v", step, n, len(model), err)
 			}
 			for _, m := range model {
 				m.next, m.least, m.deadline = time.Now().Add(d), time.Time{}, time.Time{}
 			}
 		case 14:
-			r.must(r.PauseKind(ctx, task.Kind))
+			k.Must(k.PauseKind(ctx, task.Kind))
 			pausedKinds[task.Kind] = true
 		case 15:
-			r.must(r.ResumeKind(ctx, task.Kind))
+			k.Must(k.ResumeKind(ctx, task.Kind))
 			if pausedKinds[task.Kind] {
 				delete(pausedKinds, task.Kind)
 				for _, m := range model {
@@ -923,27 +895,27 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 				advance(step, 8*tick)
 			}
 		case 2:
-			did("RemoveTask", r.RemoveTask(ctx, key))
+			did("RemoveTask", k.RemoveTask(ctx, key))
 			delete(model, key)
 		case 3:
 			d := delay()
-			did("Reschedule", r.Reschedule(ctx, key, d))
+			did("Reschedule", k.Reschedule(ctx, key, d))
 			if m != nil {
 				m.next, m.least, m.deadline = time.Now().Add(d), time.Time{}, time.Time{}
 			}
 		case 4:
 			if rnd.IntN(3) == 0 {
-				r.crash()
+				k.Crash()
 				limited()
-				r.start() // with no time in between, nothing is overdue
+				k.Start() // with no time in between, nothing is overdue
 			}
 		case 5:
-			did("Pause", r.Pause(ctx, key))
+			did("Pause", k.Pause(ctx, key))
 			if m != nil {
 				m.paused = true
 			}
 		case 6, 7:
-			did("Resume", r.Resume(ctx, key))
+			did("Resume", k.Resume(ctx, key))
 			if m != nil && m.paused {
 				m.paused, m.from = false, time.Now()
 				advance(step, 2*tick) // it may be due
@@ -951,11 +923,11 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 		default:
 			advance(step, delay())
 		}
-		if n := r.Len(); n != len(model) {
+		if n := k.Len(); n != len(model) {
 			t.Fatalf("step %d: Len is %d, want %d", step, n, len(model))
 		}
 		if m := model[key]; m != nil {
-			i := r.info(key)
+			i := k.Info(key)
 			if m.paused != (i.State == durable.Paused) || !m.paused && !i.Next.Equal(m.due()) || i.Times != m.times {
 				t.Fatalf("step %d: %s is %+v, want %+v", step, key, i, m)
 			}
@@ -964,15 +936,15 @@ func walk(t *testing.T, r *rig, rnd *rand.Rand) {
 }
 
 func TestAll_yieldsInDueOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
-		r.add(durable.Task{Key: "parked", Kind: "once", Delay: tick})
-		testkit.Settle(sec)
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
+		k.Add(durable.Task{Key: "parked", Kind: "once", Delay: tick})
+		k.After(sec)
 		for i, key := range []string{"c", "a", "b"} {
-			r.add(durable.Task{Key: key, Kind: "note", Delay: time.Duration(i+1) * hour, Payload: []byte(key)})
+			k.Add(durable.Task{Key: key, Kind: "note", Delay: time.Duration(i+1) * hour, Payload: []byte(key)})
 		}
 		var keys []string
-		for i, err := range r.All(ctx) {
+		for i, err := range k.All(ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -984,7 +956,7 @@ func TestAll_yieldsInDueOrder(t *testing.T) {
 		if got := strings.Join(keys, " "); got != "c a b parked" {
 			t.Errorf("the tasks are %s", got)
 		}
-		for range r.All(ctx) {
+		for range k.All(ctx) {
 			break
 		}
 	})

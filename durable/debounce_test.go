@@ -12,43 +12,42 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A burst and its end are kept across a restart.
 func TestDebounce_isKeptAcrossRestarts(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: 10 * sec, MaxDelay: 30 * sec}
 		set := func() {
 			t.Helper()
-			if err := r.SetTask(ctx, task); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(k.SetTask(ctx, task))
 		}
 		for range 6 {
 			set()
-			time.Sleep(4 * sec)
-			r.crash()
-			r.start()
+			k.After(4 * sec)
+			k.Crash()
+			k.Start()
 		}
 		set() // after 24 s
-		time.Sleep(30 * sec)
-		r.ranAt("a", 30*sec)
+		k.After(30 * sec)
+		ranAt(k, "a", 30*sec)
 	})
 }
 
 // All nodes set one task at the same time, and often. A burst is not longer than it may be: a run is not put off
 // by what comes while it starts.
 func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		const most, lasts = 2 * sec, 20 * sec
 		var all sync.WaitGroup
-		for i, m := range c.nodes {
+		for i, m := range k.Nodes {
 			slow := memengine.Fault{Delay: time.Millisecond}
-			m.link.SetFaults(func(string) memengine.Fault { return slow })
+			m.Link.SetFaults(func(string) memengine.Fault { return slow })
 			task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: most}
 			all.Go(func() {
-				for n := 0; time.Since(c.begin) < lasts; n++ {
+				for n := 0; time.Since(k.Begin) < lasts; n++ {
 					if err := m.SetTask(ctx, task); err != nil {
 						t.Error(err)
 					}
@@ -57,40 +56,34 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		time.Sleep(3 * sec)
-		calls := c.runs()
+		calls := k.RunsAfter(3 * sec)
 		last := time.Duration(0)
 		for _, call := range calls {
-			if gap := call.at - last; gap < sec || gap > most+sec/2 {
-				t.Errorf("after %v comes %v", last, call.at)
+			if gap := call.At - last; gap < sec || gap > most+sec/2 {
+				t.Errorf("after %v comes %v", last, call.At)
 			}
-			last = call.at
+			last = call.At
 		}
 		if len(calls) < 8 {
-			t.Errorf("the runs are %v", briefly(calls))
+			t.Errorf("the runs are %v", calls)
 		}
-		c.exists("a", false)
+		k.Gone("a")
 	})
 }
 
 // A SetTask that tries for long, because others change the task, counts its delay from its last try. So it adds
 // no run between those of the bursts.
 func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: sec}
-		slow, other := c.nodes[0], c.nodes[1]
-		if err := other.SetTask(ctx, task); err != nil {
-			t.Fatal(err)
-		}
-		slow.link.Next("Commit", memengine.Fault{Delay: 4 * sec})
-		began := time.Since(c.begin)
-		if err := slow.SetTask(ctx, task); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * sec)
-		calls := c.runs()
-		if len(calls) != 2 || calls[1].at < began+5*sec || calls[1].at > began+5*sec+sec/2 {
-			t.Errorf("called after %v, the runs are %v", began, briefly(calls))
+		slow, other := k.Nodes[0], k.Nodes[1]
+		k.Must(other.SetTask(ctx, task))
+		slow.Link.Next("Commit", memengine.Fault{Delay: 4 * sec})
+		began := time.Since(k.Begin)
+		k.Must(slow.SetTask(ctx, task))
+		calls := k.RunsAfter(3 * sec)
+		if len(calls) != 2 || calls[1].At < began+5*sec || calls[1].At > began+5*sec+sec/2 {
+			t.Errorf("called after %v, the runs are %v", began, calls)
 		}
 	})
 }
@@ -98,12 +91,12 @@ func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 // The SetTask of a burst on one node are done one after another: each reads the task once, and none tries again. One
 // that waits for its turn ends with its context, and the others go on.
 func TestDebounce_onANode_isNotTriedAgain(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const callers, each = 20, 10 * time.Millisecond
-		m := c.nodes[0]
+		m := k.Nodes[0]
 		task := durable.Task{Key: "a", Kind: "note", Delay: 5 * sec, MaxDelay: 10 * sec}
 		var reads atomic.Int64
-		m.link.SetFaults(func(method string) memengine.Fault {
+		m.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Get" {
 				reads.Add(1)
 			}
@@ -129,6 +122,6 @@ func TestDebounce_onANode_isNotTriedAgain(t *testing.T) {
 		if n := reads.Load(); n != callers {
 			t.Errorf("%d SetTask read the task %d times", callers, n)
 		}
-		c.exists("a", true)
+		k.Info("a")
 	})
 }

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -29,24 +30,21 @@ const (
 // none.
 func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
-	first, seeds := someSeeds(driftSeeds)
-	for seed := first; seed < first+seeds; seed++ {
-		inOneBubble(t, func(t *testing.T, r *rig) {
-			w := &driftWalk{rig: r, seed: seed, draw: rand.New(rand.NewPCG(seed, 1)), runs: rand.New(rand.NewPCG(seed, 2))}
+	walks(t, driftSeeds, driftSeeds, driftSeeds, func(t *testing.T, seed uint64) {
+		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			w := &driftWalk{Kit: k, seed: seed, draw: rand.New(rand.NewPCG(seed, 1)), runs: rand.New(rand.NewPCG(seed, 2))}
 			w.walk()
 		}, durable.WithPoolSize(1+int(seed%5)), durable.WithCatchUp([]int{10_000, 20, 1}[seed%3]))
-		if t.Failed() {
-			return
-		}
-	}
+	})
 }
 
 type driftWalk struct {
-	*rig
+	*kit.Kit
+	mu      sync.Mutex
 	seed    uint64
 	step    int
 	draw    *rand.Rand
-	runs    *rand.Rand // draws what runs do, under the mutex of the rig
+	runs    *rand.Rand // draws what runs do, under the mutex
 	late    []string   // kinds without a handler
 	removed []engine.Record
 }
@@ -56,7 +54,7 @@ var driftKinds = map[string][]durable.KindOption{
 	"limited": {durable.WithConcurrency(1), durable.WithTimeout(500 * time.Millisecond)},
 	"rate":    {durable.WithRate(2, sec, 3), durable.WithMissed(durable.MissedSkip)},
 	"age":     {durable.WithMissedAge(10 * sec), durable.WithMissed(durable.MissedAll)},
-	"second":  {durable.WithPayloadVersion(2, func([]byte, int) ([]byte, error) { return nil, errFail })},
+	"second":  {durable.WithPayloadVersion(2, func([]byte, int) ([]byte, error) { return nil, kit.ErrFail })},
 	"late":    {durable.WithConcurrency(1)},
 	"skipped": {durable.WithMissed(durable.MissedSkip)},
 }
@@ -72,7 +70,7 @@ func (w *driftWalk) kind() string { return driftNames[w.draw.IntN(len(driftNames
 
 func (w *driftWalk) handle(kind string) {
 	options := append([]durable.KindOption{durable.WithRetry(3, 100*time.Millisecond, sec)}, driftKinds[kind]...)
-	w.rig.handle(kind, w.run, options...)
+	w.Handle(kind, w.run, options...)
 }
 
 // begin handles the kinds that are not late.
@@ -99,11 +97,11 @@ func (w *driftWalk) run(ctx context.Context, run durable.Run) error {
 	}
 	switch end {
 	case 0:
-		return errFail
+		return kit.ErrFail
 	case 1:
-		return durable.Park(errFail)
+		return durable.Park(kit.ErrFail)
 	case 2:
-		return durable.RetryAfter(3*took, errFail)
+		return durable.RetryAfter(3*took, kit.ErrFail)
 	case 3:
 		run.Complete("done before")
 	case 4:
@@ -159,9 +157,9 @@ func (w *driftWalk) walk() {
 			w.check(nil)
 		}
 	}
-	w.must(w.ResumeAll(ctx))
+	w.Must(w.ResumeAll(ctx))
 	for _, kind := range driftNames {
-		w.must(w.ResumeKind(ctx, kind))
+		w.Must(w.ResumeKind(ctx, kind))
 	}
 	testkit.Settle(10 * time.Minute)
 	w.check(nil)
@@ -170,16 +168,16 @@ func (w *driftWalk) walk() {
 	w.check(err)
 	st := w.Stats()
 	if st.Pending+st.Waiting+st.Running+st.Limited+st.Unhandled != 0 {
-		w.t.Errorf("seed %d: in the end the accounts are %+v", w.seed, st)
+		w.T.Errorf("seed %d: in the end the accounts are %+v", w.seed, st)
 	}
 }
 
 // restart crashes the process, and opens the store after some time.
 func (w *driftWalk) restart() {
-	w.crash("note", "fail")
+	w.Crash("note", "fail")
 	time.Sleep(w.ms(100_000))
 	w.begin()
-	w.start()
+	w.Start()
 }
 
 // verb draws a verb.
@@ -191,7 +189,7 @@ func (w *driftWalk) verb() func() error {
 		return func() error { return w.SetTask(ctx, task) }
 	case 1:
 		return func() error {
-			record, ok, err := w.store.Get(key)
+			record, ok, err := w.Store.Get(key)
 			if ok && w.RemoveTask(ctx, key) == nil {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -254,7 +252,7 @@ func (w *driftWalk) verb() func() error {
 
 // check compares the accounts with a walk through the tasks.
 func (w *driftWalk) check(err error) {
-	t := w.t
+	t := w.T
 	t.Helper()
 	for _, usual := range []error{durable.ErrTaskKeyNotFound, durable.ErrDuplicateTaskKey, durable.ErrUnknownKind,
 		context.DeadlineExceeded} {
@@ -262,15 +260,15 @@ func (w *driftWalk) check(err error) {
 			err = nil
 		}
 	}
-	w.must(err)
+	w.Must(err)
 	time.Sleep(100 * time.Millisecond) // what waits for nothing else has begun
 	synctest.Wait()
 	wrong := durable.Drift(w.Scheduler)
 	paused, err := w.Paused(ctx)
-	w.must(err)
+	w.Must(err)
 	kinds, states, tasks, parked := make(map[string]durable.KindCounts), make(map[durable.State]int), 0, 0
 	for i, err := range w.All(ctx) {
-		w.must(err)
+		w.Must(err)
 		k := kinds[i.Kind]
 		k.Kind, k.KindPaused = i.Kind, paused.Has(i.Kind)
 		k.Tasks++
@@ -288,7 +286,7 @@ func (w *driftWalk) check(err error) {
 		tasks++
 	}
 	c, err := w.Counts(ctx)
-	w.must(err)
+	w.Must(err)
 	if len(c.Kinds) != len(kinds) || !c.Whole {
 		wrong = append(wrong, fmt.Sprintf("the census is %+v, want %v", c, kinds))
 	}
@@ -299,7 +297,7 @@ func (w *driftWalk) check(err error) {
 	}
 	for _, state := range durable.States() {
 		n, err := w.Bulk(ctx, durable.Query{State: state}, durable.DoNothing)
-		w.must(err)
+		w.Must(err)
 		if n != states[state] {
 			wrong = append(wrong, fmt.Sprintf("%d are %v, want %d", n, state, states[state]))
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -21,8 +22,8 @@ func TestLimit_groupsOfACluster_takeTurns(t *testing.T) {
 			"concurrency": durable.WithClusterConcurrency(6), "rate": durable.WithClusterRate(60, sec, 6),
 		} {
 			t.Run(fmt.Sprint(nodes, " ", name), func(t *testing.T) {
-				inCluster(t, nodes, func(t *testing.T, c *cluster) {
-					c.handle("k", func(*member) durable.Handler { return sleeper(took) }, limit)
+				kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
+					k.Handle("k", sleeper(took), limit)
 					var tasks []durable.Task
 					for i := range crowd {
 						tasks = append(tasks, durable.Task{Key: fmt.Sprint("crowd/", i), Kind: "k", Group: "crowd", Delay: sec})
@@ -35,12 +36,12 @@ func TestLimit_groupsOfACluster_takeTurns(t *testing.T) {
 							})
 						}
 					}
-					c.nodes[0].add(tasks...)
-					time.Sleep(20 * sec)
-					c.runs()
-					time.Sleep(2 * few / 6 * 4 * took * 2)
+					k.Nodes[0].Add(tasks...)
+					k.After(20 * sec)
+					k.Runs()
+					k.After(2 * few / 6 * 4 * took * 2)
 					ran := make(map[string]int)
-					for _, call := range c.runs() {
+					for _, call := range k.Runs() {
 						group, _, _ := strings.Cut(call.Key, "/")
 						ran[group]++
 					}
@@ -49,8 +50,8 @@ func TestLimit_groupsOfACluster_takeTurns(t *testing.T) {
 							t.Fatalf("%v", ran)
 						}
 					}
-					_, err := c.nodes[0].RemovePrefix(ctx, "crowd/")
-					c.must(err)
+					_, err := k.Nodes[0].RemovePrefix(ctx, "crowd/")
+					k.Must(err)
 				})
 			})
 		}

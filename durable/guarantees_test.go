@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -39,27 +39,23 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 			question: 30 * time.Millisecond, answer: 30 * time.Millisecond, meanwhile: -700 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c2 := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
-				c2.engine.Step(c.before)
-				c2.joinOver(func(to engine.Engine) engine.Engine { return late{to, c.answer} }, "note").link.SetFaults(
+			kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+				k.Engine.Step(c.before)
+				k.Join(func(to engine.Engine) engine.Engine { return late{to, c.answer} }).Start().Link.SetFaults(
 					func(string) memengine.Fault { return memengine.Fault{Delay: c.question} })
-				c2.join("note") // over a link without delays
+				k.Join(nil).Start() // over a link without delays
 				for i, d := range []time.Duration{50 * time.Millisecond, time.Second, 4 * time.Second, 10 * time.Second} {
-					due := time.Since(c2.begin) + d
-					c2.nodes[i%2].add(durable.Task{Key: "k", Kind: "note", Delay: d})
+					due := time.Since(k.Begin) + d
+					k.Nodes[i%2].Add(durable.Task{Key: "k", Kind: "note", Delay: d})
 					if d > 2*time.Second {
-						time.Sleep(d - 2*time.Second/3) // it is claimed by now
-						c2.engine.Step(c.meanwhile)
+						k.After(d - 2*time.Second/3) // it is claimed by now
+						k.Engine.Step(c.meanwhile)
 						due -= c.meanwhile
 					}
-					time.Sleep(d + 20*time.Second)
-					if ran := c2.ran("k"); ran.at < due || ran.at > due+c.late && c.meanwhile == 0 {
-						t.Errorf("due at %v, and %s", due, briefly([]nodeCall{ran}))
+					k.After(d + 20*time.Second)
+					if ran := k.Ran("k")[0]; ran.At < due || ran.At > due+c.late && c.meanwhile == 0 {
+						t.Errorf("due at %v, and %s", due, []kit.Call{ran})
 					}
-				}
-				for _, m := range c2.nodes {
-					m.shutdown()
 				}
 			})
 		})
@@ -99,14 +95,12 @@ func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.C
 // D2. What is removed, replaced or moved on one node does not start on another, which has claimed it and has it
 // waiting, in the wheel or for a worker.
 func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		c.handle("busy", func(*member) durable.Handler {
-			return func(context.Context, durable.Run) error { time.Sleep(200 * time.Millisecond); return nil }
-		})
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		k.Handle("busy", func(context.Context, durable.Run) error { time.Sleep(200 * time.Millisecond); return nil })
 		in := func(d time.Duration, kind string, keys ...string) {
 			for _, key := range keys {
-				a.add(durable.Task{Key: key, Kind: kind, Delay: d})
+				a.Add(durable.Task{Key: key, Kind: kind, Delay: d})
 			}
 		}
 		undo := func() {
@@ -117,30 +111,29 @@ func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 			}
 		}
 		in(500*time.Millisecond, "note", "removed", "moved", "replaced", "ran")
-		time.Sleep(400 * time.Millisecond) // they are in the wheel of node 1
+		k.After(400 * time.Millisecond) // they are in the wheel of node 1
 		undo()
-		time.Sleep(400 * time.Millisecond)
-		c.ran("ran")
+		k.After(400 * time.Millisecond)
+		k.Ran("ran")
 		if err := errors.Join(b.RemoveTask(ctx, "moved"), b.RemoveTask(ctx, "replaced")); err != nil {
 			t.Error(err)
 		}
 		in(100*time.Millisecond, "busy", "busy")
 		in(150*time.Millisecond, "note", "removed", "moved", "replaced", "ran")
-		time.Sleep(200 * time.Millisecond) // they wait for the worker of node 1
+		k.After(200 * time.Millisecond) // they wait for the worker of node 1
 		undo()
-		time.Sleep(400 * time.Millisecond)
-		calls := c.runs()
-		if len(calls) != 2 || calls[0].Key != "busy" || calls[1].Key != "ran" || calls[1].node != a.name {
-			t.Errorf("these are the runs: %v", briefly(calls))
+		calls := k.RunsAfter(400 * time.Millisecond)
+		if len(calls) != 2 || calls[0].Key != "busy" || calls[1].Key != "ran" || calls[1].Node != a.Name {
+			t.Errorf("these are the runs: %v", calls)
 		}
 	}, durable.WithPoolSize(1))
 }
 
 // D2. A removal that comes while the answer to a confirmation is on its way is seen, if that takes long.
 func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		b, confirmed := c.nodes[0], 0
-		a := c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		b, confirmed := k.Nodes[0], 0
+		a := k.Join(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, confirmed: func() {
 				if confirmed++; confirmed > 1 {
 					return
@@ -150,31 +143,28 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 				}
 				time.Sleep(150 * time.Millisecond)
 			}}
-		}, "note")
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
-		testkit.Settle(sec)
-		if calls := c.runs(); len(calls) > 0 || confirmed < 2 {
-			t.Errorf("after %d confirmations it has run: %v", confirmed, briefly(calls))
+		}).Start()
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		if calls := k.RunsAfter(sec); len(calls) > 0 || confirmed < 2 {
+			t.Errorf("after %d confirmations it has run: %v", confirmed, calls)
 		}
 	})
 }
 
 // D2. What a node removes itself does not start there, although the engine has just confirmed it.
 func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		var a *member
-		a = c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		var a *kit.Node
+		a = k.Join(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, confirmed: func() {
 				if err := a.RemoveTask(ctx, "k"); err != nil {
 					t.Error(err)
 				}
 			}}
-		}, "note")
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
-		testkit.Settle(sec)
-		if calls := c.runs(); len(calls) > 0 {
-			t.Errorf("it has run: %v", briefly(calls))
-		}
+		}).Start()
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		k.After(sec)
+		k.RanNothing()
 	})
 }
 
@@ -183,10 +173,10 @@ func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 	for name, dies := range map[string]bool{"killed": true, "shut down": false} {
 		t.Run(name, func(t *testing.T) {
-			inCluster(t, 2, func(t *testing.T, c *cluster) {
-				a, b := c.nodes[0], c.nodes[1]
+			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+				a, b := k.Nodes[0], k.Nodes[1]
 				stuck := make(chan struct{})
-				c.handle("long", func(m *member) durable.Handler {
+				handleEach(k, "long", func(m *kit.Node) durable.Handler {
 					return func(context.Context, durable.Run) error {
 						if m == a {
 							<-stuck
@@ -194,30 +184,27 @@ func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 						return nil
 					}
 				})
-				a.add(durable.Task{Key: "running", Kind: "long", Delay: time.Millisecond},
+				a.Add(durable.Task{Key: "running", Kind: "long", Delay: time.Millisecond},
 					durable.Task{Key: "claimed", Kind: "note", Delay: time.Second})
-				time.Sleep(700 * time.Millisecond)
-				if ran := c.ran("running"); ran.node != a.name {
-					t.Fatalf("it runs on %s", ran.node)
+				k.After(700 * time.Millisecond)
+				if ran := k.Ran("running")[0]; ran.Node != a.Name {
+					t.Fatalf("it runs on %s", ran.Node)
 				}
-				died := time.Since(c.begin)
+				died := time.Since(k.Begin)
 				within := lease + time.Second/2
 				if dies {
-					a.link.SetDown(true)
+					a.Link.SetDown(true)
 				} else {
 					within = 300*time.Millisecond + 100*time.Millisecond // when it is due
-					gone, cancel := context.WithCancel(ctx)
-					cancel()
-					_ = a.Shutdown(gone) // its error is that a job is still running
-					c.nodes = c.nodes[1:]
+					a.Kill()
 				}
-				time.Sleep(within + tick)
+				k.After(within + tick)
 				at := map[string]time.Duration{}
-				for _, call := range c.runs() {
-					if call.node != b.name || call.at > died+within {
-						t.Errorf("after the end of node 1 at %v: %v", died, briefly([]nodeCall{call}))
+				for _, call := range k.Runs() {
+					if call.Node != b.Name || call.At > died+within {
+						t.Errorf("after the end of node 1 at %v: %v", died, []kit.Call{call})
 					}
-					at[call.Key] = call.at
+					at[call.Key] = call.At
 				}
 				if _, ok := at["claimed"]; !ok {
 					t.Errorf("these have run: %v", at)
@@ -235,17 +222,17 @@ func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 // overdue tasks last.
 func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 	for after := time.Duration(0); after < sec; after += sec / 10 {
-		inCluster(t, 1, func(t *testing.T, c *cluster) {
-			a := c.nodes[0]
-			time.Sleep(after)
-			b := c.join("note")
-			time.Sleep(2*lease - after + tick) // node 1 has just renewed its lease
-			died := time.Since(c.begin)
-			a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
-			a.link.SetDown(true)
-			testkit.Settle(2 * lease)
-			if ran := c.ran("k"); ran.node != b.name || ran.at > died+lease+sec/2 {
-				t.Errorf("node 1 died at %v; node 2, %v younger: %v", died, after, briefly([]nodeCall{ran}))
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			a := k.Nodes[0]
+			k.After(after)
+			b := k.Join(nil).Start()
+			k.After(2*lease - after + tick) // node 1 has just renewed its lease
+			died := time.Since(k.Begin)
+			a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+			a.Link.SetDown(true)
+			k.After(2 * lease)
+			if ran := k.Ran("k")[0]; ran.Node != b.Name || ran.At > died+lease+sec/2 {
+				t.Errorf("node 1 died at %v; node 2, %v younger: %v", died, after, []kit.Call{ran})
 			}
 		})
 	}
@@ -253,17 +240,19 @@ func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 
 // D3. A node that shuts down asks again to leave if the first call fails, so that its tasks run elsewhere at once.
 func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		time.Sleep(lease)
-		due := time.Since(c.begin) + 300*time.Millisecond
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
-		a.link.Next("Leave", memengine.Fault{Fail: true})
-		a.shutdown()
-		c.nodes = c.nodes[1:]
-		testkit.Settle(2 * lease)
-		if ran := c.ran("k"); ran.node != b.name || ran.at > due+100*time.Millisecond {
-			t.Errorf("due at %v: %v", due, briefly([]nodeCall{ran}))
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		k.After(lease)
+		due := time.Since(k.Begin) + 300*time.Millisecond
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
+		a.Link.Next("Leave", memengine.Fault{Fail: true})
+		a.End()
+		if all, err := membersOf(k.Engine); len(all) != 1 || err != nil {
+			t.Errorf("after Shutdown there are %+v, %v", all, err)
+		}
+		k.After(2 * lease)
+		if ran := k.Ran("k")[0]; ran.Node != b.Name || ran.At > due+100*time.Millisecond {
+			t.Errorf("due at %v: %v", due, []kit.Call{ran})
 		}
 	})
 }
@@ -271,11 +260,11 @@ func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 // D4. A node that is cut off starts nothing after its lease, has its runs cancelled, and their ends are not
 // accepted. The run that takes over has a greater fence.
 func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		release := make(chan struct{})
 		var cause atomic.Value
-		c.handle("long", func(m *member) durable.Handler {
+		handleEach(k, "long", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, _ durable.Run) error {
 				if m == a {
 					<-ctx.Done()
@@ -285,37 +274,35 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 				return nil
 			}
 		})
-		a.add(durable.Task{Key: "running", Kind: "long", Delay: time.Millisecond})
-		time.Sleep(time.Second)
-		first := c.ran("running")
-		a.add(durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
-		a.link.SetDown(true)
-		time.Sleep(lease - tick)
+		a.Add(durable.Task{Key: "running", Kind: "long", Delay: time.Millisecond})
+		k.After(time.Second)
+		first := k.Ran("running")[0]
+		a.Add(durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
+		a.Link.SetDown(true)
+		k.After(lease - tick)
 		if err := cause.Load(); err != nil {
 			t.Errorf("before the lease has run out the run is cancelled: %v", err)
 		}
-		time.Sleep(2 * tick)
-		synctest.Wait()
+		k.After(2 * tick)
 		if err, _ := cause.Load().(error); !errors.Is(err, durable.ErrFenced) {
 			t.Errorf("when the lease has run out the run is cancelled with %v", err)
 		}
-		time.Sleep(time.Second)
-		calls := c.runs()
+		calls := k.RunsAfter(time.Second)
 		if len(calls) != 2 {
-			t.Fatalf("these are the runs: %v", briefly(calls))
+			t.Fatalf("these are the runs: %v", calls)
 		}
 		for _, call := range calls {
-			if call.node != b.name || call.Key == "running" && (call.Fence <= first.Fence || call.Token != first.Token) {
-				t.Errorf("after %s: %s", briefly([]nodeCall{first}), briefly([]nodeCall{call}))
+			if call.Node != b.Name || call.Key == "running" && (call.Fence <= first.Fence || call.Token != first.Token) {
+				t.Errorf("after %s: %s", []kit.Call{first}, []kit.Call{call})
 			}
 		}
-		a.link.SetDown(false)
-		time.Sleep(lease)     // node 1 is back
+		a.Link.SetDown(false)
+		k.After(lease)        // node 1 is back
 		release <- struct{}{} // one of the two, and the other does not end
 		synctest.Wait()
 		release <- struct{}{}
-		time.Sleep(lease)
-		c.exists("running", false)
+		k.After(lease)
+		k.Gone("running")
 		if s := b.Stats().Succeeded + a.Stats().Succeeded; s != 2 {
 			t.Errorf("%d runs were acknowledged, want that of each task", s)
 		}
@@ -329,35 +316,34 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 // it is parked after its attempts.
 func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 	const attempts = 3
-	inCluster(t, attempts+1, func(t *testing.T, c *cluster) {
-		c.handle("deadly", func(m *member) durable.Handler {
+	kit.OnNodes(t, attempts+1, func(t *testing.T, k *kit.Kit) {
+		handleEach(k, "deadly", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, _ durable.Run) error {
-				m.link.SetDown(true)
+				m.Link.SetDown(true)
 				<-ctx.Done()
 				return ctx.Err()
 			}
 		}, durable.WithRetry(attempts, time.Millisecond, time.Millisecond))
-		c.nodes[0].add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
-		time.Sleep(time.Second + (attempts+1)*(lease+time.Second))
-		calls := c.runs()
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
+		calls := k.RunsAfter(time.Second + (attempts+1)*(lease+time.Second))
 		if len(calls) != attempts {
-			t.Fatalf("these are the runs: %v", briefly(calls))
+			t.Fatalf("these are the runs: %v", calls)
 		}
 		for i, call := range calls {
 			if call.Attempt != i+1 || call.Token != calls[0].Token || i > 0 && call.Fence <= calls[i-1].Fence {
-				t.Errorf("attempt %d: %v", call.Attempt, briefly(calls))
+				t.Errorf("attempt %d: %v", call.Attempt, calls)
 			}
 		}
-		if info := c.info("k"); !info.Parked || info.Attempts != attempts || info.Failure == "" {
+		if info := k.Info("k"); !info.Parked || info.Attempts != attempts || info.Failure == "" {
 			t.Errorf("the task is %+v", info)
 		}
-		for _, m := range c.nodes {
-			m.link.SetDown(false)
+		for _, m := range k.Nodes {
+			m.Link.SetDown(false)
 		}
-		if err := c.nodes[0].Reschedule(ctx, "k", time.Hour); err != nil {
+		if err := k.Nodes[0].Reschedule(ctx, "k", time.Hour); err != nil {
 			t.Error(err)
 		}
-		if info := c.info("k"); info.Parked || info.Attempts != 0 {
+		if info := k.Info("k"); info.Parked || info.Attempts != 0 {
 			t.Errorf("after a Reschedule the task is %+v", info)
 		}
 	})
@@ -367,94 +353,89 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 // task is not parked before it has been tried as often as its kind says.
 func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 	const attempts = 2
-	inCluster(t, attempts+1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, attempts+1, func(t *testing.T, k *kit.Kit) {
 		lose := memengine.Fault{Lose: true}
 		late := memengine.Fault{Delay: 150 * time.Millisecond}
-		c.handle("deadly", func(m *member) durable.Handler {
+		handleEach(k, "deadly", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, _ durable.Run) error {
-				m.link.SetDown(true)
+				m.Link.SetDown(true)
 				<-ctx.Done()
 				return ctx.Err()
 			}
 		}, durable.WithRetry(attempts, time.Millisecond, time.Millisecond))
-		for _, m := range c.nodes {
-			m.link.Next("Confirm", lose, lose, late)
+		for _, m := range k.Nodes {
+			m.Link.Next("Confirm", lose, lose, late)
 		}
-		c.nodes[0].add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
-		time.Sleep(time.Second + (attempts+1)*(lease+2*time.Second))
-		if calls := c.runs(); len(calls) != attempts {
-			t.Errorf("these are the runs: %v", briefly(calls))
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "deadly", Delay: time.Second})
+		if calls := k.RunsAfter(time.Second + (attempts+1)*(lease+2*time.Second)); len(calls) != attempts {
+			t.Errorf("these are the runs: %v", calls)
 		}
-		if info := c.info("k"); !info.Parked || info.Attempts != attempts {
+		if info := k.Info("k"); !info.Parked || info.Attempts != attempts {
 			t.Errorf("the task is %+v", info)
 		}
-		for _, m := range c.nodes {
-			m.link.SetDown(false)
+		for _, m := range k.Nodes {
+			m.Link.SetDown(false)
 		}
 	})
 }
 
 // A task with one attempt, whose confirmation is lost and then refused by somebody's lock, runs all the same.
 func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.handle("once", func(context.Context, durable.Run) error { return nil },
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Handle("once", func(context.Context, durable.Run) error { return nil },
 			durable.WithRetry(1, time.Second, time.Second))
-		a.link.Next("Confirm", memengine.Fault{Lose: true})
-		a.add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
-		time.Sleep(550 * time.Millisecond) // it is confirmed, and will be asked again
-		tx := c.engine.Begin()
-		if err := tx.Lock(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if calls := c.runs(); len(calls) > 0 {
-			t.Errorf("a locked task runs: %v", briefly(calls))
-		}
+		a.Link.Next("Confirm", memengine.Fault{Lose: true})
+		a.Add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
+		k.After(550 * time.Millisecond) // it is confirmed, and will be asked again
+		tx := k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "k"))
+		k.After(5 * time.Second)
+		k.RanNothing()
 		tx.Rollback()
-		time.Sleep(time.Second)
-		if call := c.ran("k"); call.Attempt != 1 {
+		k.After(time.Second)
+		if call := k.Ran("k")[0]; call.Attempt != 1 {
 			t.Errorf("the first call is attempt %d", call.Attempt)
 		}
-		c.exists("k", false)
+		k.Gone("k")
 	})
 }
 
 // D6. A lost answer loses nothing, and a node recognizes what it has added itself.
 func TestD6_lostAnswers(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: time.Second} }
-		lose := func() { a.link.Next("Commit", memengine.Fault{Lose: true}) }
+		lose := func() { a.Link.Next("Commit", memengine.Fault{Lose: true}) }
 		lose()
-		a.add(task("added"), task("too"))
+		a.Add(task("added"), task("too"))
 		lose()
 		if err := a.SetTask(ctx, task("set")); err != nil {
 			t.Error(err)
 		}
-		a.add(durable.Task{Key: "moved", Kind: "note", Delay: time.Hour})
+		a.Add(durable.Task{Key: "moved", Kind: "note", Delay: time.Hour})
 		lose()
 		if err := a.Reschedule(ctx, "moved", time.Second); err != nil {
 			t.Error(err)
 		}
-		if err := c.nodes[1].AddTask(ctx, task("added")); !errors.Is(err, durable.ErrDuplicateTaskKey) {
+		if err := k.Nodes[1].AddTask(ctx, task("added")); !errors.Is(err, durable.ErrDuplicateTaskKey) {
 			t.Errorf("a second add: %v", err)
 		}
-		a.add(durable.Task{Key: "removed", Kind: "note", Delay: time.Hour})
+		a.Add(durable.Task{Key: "removed", Kind: "note", Delay: time.Hour})
 		lose()
 		if err := a.RemoveTask(ctx, "removed"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("a removal whose answer is lost: %v", err)
 		}
-		a.link.Next("Commit", memengine.Fault{Fail: true})
+		a.Link.Next("Commit", memengine.Fault{Fail: true})
 		err := a.AddTask(ctx, task("lost"))
 		if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
 			t.Errorf("an add that fails: %v", err)
 		}
-		c.exists("lost", false)
-		c.exists("removed", false)
-		time.Sleep(3 * time.Second)
+		k.Gone("lost")
+		k.Gone("removed")
+		k.After(3 * time.Second)
 		ran := map[string]int{}
-		for _, call := range c.runs() {
+		for _, call := range k.Runs() {
 			ran[call.Key]++
 		}
 		if fmt.Sprint(ran) != "map[added:1 moved:1 set:1 too:1]" {
@@ -470,14 +451,14 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 	for i := range 2 * len(methods) {
 		method, lost := methods[i/2], i%2 == 0
 		t.Run(fmt.Sprint(method, ", answer lost: ", lost), func(t *testing.T) {
-			inCluster(t, 2, func(t *testing.T, c *cluster) {
+			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 				const tasks = 20
 				for i := range tasks {
-					c.nodes[i%2].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 2*time.Second + time.Duration(i)})
+					k.Nodes[i%2].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 2*time.Second + time.Duration(i)})
 				}
-				for _, m := range c.nodes {
+				for _, m := range k.Nodes {
 					calls := 0
-					m.link.SetFaults(func(of string) memengine.Fault {
+					m.Link.SetFaults(func(of string) memengine.Fault {
 						if of == method {
 							calls++
 						}
@@ -485,16 +466,16 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 						return memengine.Fault{Lose: faulty && lost, Fail: faulty && !lost}
 					})
 				}
-				time.Sleep(20 * time.Second)
+				k.After(20 * time.Second)
 				ran := map[string]bool{}
-				for _, call := range c.runs() {
+				for _, call := range k.Runs() {
 					ran[call.Key] = true
 				}
-				if kinds, err := engine.Count(ctx, c.engine); len(ran) != tasks || len(kinds) != 0 || err != nil {
+				if kinds, err := engine.Count(ctx, k.Engine); len(ran) != tasks || len(kinds) != 0 || err != nil {
 					t.Errorf("%d tasks have run, and left are %v", len(ran), kinds)
 				}
-				for _, m := range c.nodes {
-					m.link.SetDown(false)
+				for _, m := range k.Nodes {
+					m.Link.SetDown(false)
 				}
 			})
 		})
@@ -503,11 +484,11 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 
 // D6. A node does not take for its own the task that another node has added at the same instant.
 func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		task := durable.Task{Key: "k", Kind: "note", Delay: hour}
-		b.add(task)
-		a.link.Next("Commit", memengine.Fault{Fail: true}) // and a does not know that it has had no effect
+		b.Add(task)
+		a.Link.Next("Commit", memengine.Fault{Fail: true}) // and a does not know that it has had no effect
 		if err := a.AddTask(ctx, task); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the error is %v", err)
 		}
@@ -517,8 +498,8 @@ func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
 // D7. What a user's transaction adds, removes, moves or completes is done with it, or not at all, also if it is
 // committed long after it was due.
 func TestD7_inTheUsersTransaction(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		write := func(task durable.Task) engine.Write {
 			w, err := durable.NewWrite(task, time.Now().UnixNano())
 			if err != nil {
@@ -532,36 +513,29 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 				t.Fatal(unmet, err)
 			}
 		}
-		late, never := c.engine.Begin(), c.engine.Begin()
+		late, never := k.Engine.Begin(), k.Engine.Begin()
 		must(late.Write(ctx, write(durable.Task{Key: "late", Kind: "note", Delay: time.Second})))
 		must(never.Write(ctx, write(durable.Task{Key: "never", Kind: "note", Delay: time.Second})))
-		time.Sleep(10 * time.Second)
-		if err := late.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		k.After(10 * time.Second)
+		k.Must(late.Commit())
 		never.Rollback()
-		time.Sleep(time.Second + 2*tick)
-		c.ran("late")
+		k.After(time.Second + 2*tick)
+		k.Ran("late")
 
 		// A removal that is rolled back delays the run, one that is committed prevents it.
 		for key, commit := range map[string]bool{"kept": false, "removed": true} {
-			a.add(durable.Task{Key: key, Kind: "note", Delay: time.Second})
-			tx := c.engine.Begin()
+			a.Add(durable.Task{Key: key, Kind: "note", Delay: time.Second})
+			tx := k.Engine.Begin()
 			must(tx.Write(ctx, engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}))
-			time.Sleep(2 * time.Second)
-			if calls := c.runs(); len(calls) > 0 {
-				t.Errorf("while it is being removed: %v", briefly(calls))
-			}
+			k.After(2 * time.Second)
+			k.RanNothing()
 			if commit {
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				k.Must(tx.Commit())
 			} else {
 				tx.Rollback()
 			}
-			time.Sleep(2 * time.Second)
-			if calls := c.runs(); len(calls) == 0 != commit {
-				t.Errorf("%s: %v", key, briefly(calls))
+			if calls := k.RunsAfter(2 * time.Second); len(calls) == 0 != commit {
+				t.Errorf("%s: %v", key, calls)
 			}
 		}
 	})
@@ -570,16 +544,16 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 // D7. A run that is completed in the user's transaction does not run again, though its node dies before it has
 // acknowledged it. One that is not completed does.
 func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		completes := true
-		c.handle("tx", func(m *member) durable.Handler {
+		handleEach(k, "tx", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, run durable.Run) error {
 				if m != a {
 					return nil
 				}
 				if completes {
-					tx := c.engine.Begin()
+					tx := k.Engine.Begin()
 					unmet, err := tx.Write(ctx, run.Completion(time.Now().UnixNano()))
 					if len(unmet) > 0 || err != nil {
 						t.Error(unmet, err)
@@ -589,33 +563,31 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 					}
 				}
 				if run.Key == "dies" {
-					m.link.SetDown(true)
+					m.Link.SetDown(true)
 				}
 				return nil
 			}
 		})
-		a.add(durable.Task{Key: "lives", Kind: "tx", Delay: time.Second, Interval: time.Second, Times: 2})
-		time.Sleep(3 * time.Second)
-		if calls := c.runs(); len(calls) != 2 || calls[0].Seq == calls[1].Seq {
-			t.Errorf("these are the runs: %v", briefly(calls))
+		a.Add(durable.Task{Key: "lives", Kind: "tx", Delay: time.Second, Interval: time.Second, Times: 2})
+		if calls := k.RunsAfter(3 * time.Second); len(calls) != 2 || calls[0].Seq == calls[1].Seq {
+			t.Errorf("these are the runs: %v", calls)
 		}
-		c.exists("lives", false)
+		k.Gone("lives")
 		// The second run is free when the transaction is committed, so either node may have it.
-		if s := a.Stats().Succeeded + c.nodes[1].Stats().Succeeded; s != 2 {
+		if s := a.Stats().Succeeded + k.Nodes[1].Stats().Succeeded; s != 2 {
 			t.Errorf("%d runs have succeeded", s)
 		}
 		for _, completes = range []bool{true, false} {
-			a.add(durable.Task{Key: "dies", Kind: "tx", Delay: 500 * time.Millisecond})
-			time.Sleep(2*lease + 2*time.Second)
-			a.link.SetDown(false)
-			time.Sleep(time.Second)
-			if calls := c.runs(); len(calls) == 1 != completes {
-				t.Errorf("completed: %v, and these are the runs: %v", completes, briefly(calls))
+			a.Add(durable.Task{Key: "dies", Kind: "tx", Delay: 500 * time.Millisecond})
+			k.After(2*lease + 2*time.Second)
+			a.Link.SetDown(false)
+			if calls := k.RunsAfter(time.Second); len(calls) == 1 != completes {
+				t.Errorf("completed: %v, and these are the runs: %v", completes, calls)
 			}
-			c.exists("dies", false)
+			k.Gone("dies")
 		}
 		// A completion whose run was taken over, or whose task was removed, is not done.
-		tx := c.engine.Begin()
+		tx := k.Engine.Begin()
 		defer tx.Rollback()
 		unmet, err := tx.Write(ctx, (durable.Run{Token: durable.Token{Key: "dies"}, Fence: 1}).Completion(1))
 		if len(unmet) != 1 || err != nil {
@@ -626,28 +598,27 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 
 // D8. A node leaves alone what it has no handler for: another runs it, now or later.
 func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		for i := range 20 { // each of them runs on the node that knows it, wherever it was added
-			m := c.join(fmt.Sprint("kind", i))
-			m.add(durable.Task{Key: fmt.Sprint("own", i), Kind: fmt.Sprint("kind", i), Delay: time.Second})
-			m.add(durable.Task{Key: fmt.Sprint("left", i), Kind: fmt.Sprint("kind", i), Delay: time.Minute})
-			time.Sleep(2 * time.Second)
-			if ran := c.ran(fmt.Sprint("own", i)); ran.node != m.name {
-				t.Errorf("it ran on %s", ran.node)
+			m := k.Join(nil).Start()
+			m.Handle(fmt.Sprint("kind", i), ok)
+			m.Add(durable.Task{Key: fmt.Sprint("own", i), Kind: fmt.Sprint("kind", i), Delay: time.Second})
+			m.Add(durable.Task{Key: fmt.Sprint("left", i), Kind: fmt.Sprint("kind", i), Delay: time.Minute})
+			k.After(2 * time.Second)
+			if ran := k.Ran(fmt.Sprint("own", i))[0]; ran.Node != m.Name {
+				t.Errorf("it ran on %s", ran.Node)
 			}
-			m.shutdown()
-			c.nodes = c.nodes[:2]
+			m.End()
+			k.Nodes = k.Nodes[:2]
 		}
-		time.Sleep(10 * time.Minute)
-		if calls := c.runs(); len(calls) > 0 {
-			t.Errorf("these have run: %v", briefly(calls))
-		}
-		if info := c.info("left0"); info.Parked || info.Attempts > 0 {
+		k.After(10 * time.Minute)
+		k.RanNothing()
+		if info := k.Info("left0"); info.Parked || info.Attempts > 0 {
 			t.Errorf("the task is %+v", info)
 		}
-		c.join("kind0")
-		time.Sleep(time.Second)
-		c.ran("left0")
+		k.Join(nil).Start().Handle("kind0", ok)
+		k.After(time.Second)
+		k.Ran("left0")
 	})
 }
 
@@ -655,13 +626,13 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 // both in one go, the oldest first, would break that.
 func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	testkit.NotForRaces(t)
-	synctest.Test(t, func(t *testing.T) {
-		for _, b := range d9(t, func(e engine.Engine) engine.Engine { return e }) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		for _, b := range d9(k, func(e engine.Engine) engine.Engine { return e }) {
 			t.Error(b)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		if len(d9(t, func(e engine.Engine) engine.Engine { return oneClaim{e} })) == 0 {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		if len(d9(k, func(e engine.Engine) engine.Engine { return oneClaim{e} })) == 0 {
 			t.Error("one claim for all is not found")
 		}
 	})
@@ -676,66 +647,60 @@ func (e oneClaim) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 }
 
 // d9 has an outage of nodes over such engines, and returns what breaks D9.
-func d9(t *testing.T, over func(engine.Engine) engine.Engine) (broken []string) {
+func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 	const (
 		backlog = 10_000
 		rate    = 2000
 		nodes   = 2
 	)
 	breaks := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
-	c := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
 	for range nodes {
-		m := c.joinOver(over, "note", durable.WithCatchUp(rate), durable.WithPoolSize(64))
-		defer m.shutdown()
+		k.Join(over, durable.WithCatchUp(rate), durable.WithPoolSize(64)).Start()
 	}
-	c.handle("old", func(*member) durable.Handler {
-		return func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil }
-	})
-	a := c.nodes[0]
+	k.Handle("old", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil })
+	a := k.Nodes[0]
 	var old []durable.Task
 	for i := range backlog {
 		old = append(old, durable.Task{Key: fmt.Sprint("old", i), Kind: "old", Delay: 10 * time.Second})
 	}
-	a.add(old...)
-	time.Sleep(5 * time.Second)
-	for _, m := range c.nodes {
-		m.link.SetDown(true)
+	a.Add(old...)
+	k.After(5 * time.Second)
+	for _, m := range k.Nodes {
+		m.Link.SetDown(true)
 	}
-	time.Sleep(time.Minute)
-	if calls := c.runs(); len(calls) > 0 {
-		t.Fatalf("while the engine is away %d tasks run", len(calls))
+	k.After(time.Minute)
+	k.RanNothing()
+	for _, m := range k.Nodes {
+		m.Link.SetDown(false)
 	}
-	for _, m := range c.nodes {
-		m.link.SetDown(false)
-	}
-	back := time.Since(c.begin)
-	time.Sleep(lease)
+	back := time.Since(k.Begin)
+	k.After(lease)
 	due := map[string]time.Duration{}
 	for i := range 200 {
 		task := durable.Task{Key: fmt.Sprint("new", i), Kind: "note", Delay: 200 * time.Millisecond}
-		due[task.Key] = time.Since(c.begin) + task.Delay
+		due[task.Key] = time.Since(k.Begin) + task.Delay
 		if i%2 == 0 { // the node that adds it holds it
-			c.nodes[i/2%nodes].add(task)
+			k.Nodes[i/2%nodes].Add(task)
 		} else {
-			c.addTx(task)
+			addTx(k, task)
 		}
-		time.Sleep(10 * time.Millisecond)
+		k.After(10 * time.Millisecond)
 	}
-	time.Sleep(10 * time.Second)
+	k.After(10 * time.Second)
 	ran := map[string]int{}
 	last := time.Duration(0)
 	early := 0
-	for i, call := range c.runs() {
+	for i, call := range k.Runs() {
 		ran[call.Key]++
 		if call.Kind == "old" {
-			last = call.at
+			last = call.At
 			// A burst of a tenth of a second, at which a node counts from its own last run, is allowed.
-			if i > int(float64(rate)*((call.at-back).Seconds()+0.3)) {
+			if i > int(float64(rate)*((call.At-back).Seconds()+0.3)) {
 				early++
 			}
 			continue
 		}
-		if late := call.at - due[call.Key]; late < 0 || late > 30*time.Millisecond {
+		if late := call.At - due[call.Key]; late < 0 || late > 30*time.Millisecond {
 			breaks("%s is late by %v", call.Key, late)
 		}
 	}
@@ -752,17 +717,17 @@ func d9(t *testing.T, over func(engine.Engine) engine.Engine) (broken []string) 
 }
 
 // addTx adds a task in a transaction, so that no node holds it.
-func (c *cluster) addTx(task durable.Task) {
-	c.t.Helper()
+func addTx(k *kit.Kit, task durable.Task) {
+	k.T.Helper()
 	w, err := durable.NewWrite(task, time.Now().UnixNano())
 	if err != nil {
-		c.t.Fatal(err)
+		k.T.Fatal(err)
 	}
-	tx := c.engine.Begin()
+	tx := k.Engine.Begin()
 	if _, err := tx.Write(ctx, w); err != nil {
-		c.t.Fatal(err)
+		k.T.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
-		c.t.Fatal(err)
+		k.T.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // hangs is a handler that ends with its context.
@@ -36,30 +37,29 @@ func ranOf(kinds map[string]int, run durable.Run) { kinds[run.Kind]++ }
 func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 	for _, hanging := range []int{40, 20_000} {
 		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 				for _, kind := range []string{"hang", "slow", "quick"} {
-					r.handle(kind, sleeper(0))
+					k.Handle(kind, sleeper(0))
 				}
-				r.add(starving(hanging)...)
-				r.crash()
-				time.Sleep(hour)
-				defer r.crash() // the runs that hang end
-				r.handle("hang", hangs)
-				r.handle("slow", sleeper(sec))
-				r.handle("quick", sleeper(0))
-				r.start()
-				time.Sleep(20 * sec)
+				k.Add(starving(hanging)...)
+				k.Crash()
+				k.After(hour)
+				defer k.Crash() // the runs that hang end
+				k.Handle("hang", hangs)
+				k.Handle("slow", sleeper(sec))
+				k.Handle("quick", sleeper(0))
+				k.Start()
+				k.After(20 * sec)
 				kinds := make(map[string]int)
-				for _, c := range r.runs() {
+				for _, c := range k.Runs() {
 					ranOf(kinds, c.Run)
 				}
 				if kinds["hang"] != 4 || kinds["slow"] != 20 || kinds["quick"] != 1000 {
 					t.Errorf("these have run: %v", kinds)
 				}
-				r.add(durable.Task{Key: "now", Kind: "note"})
-				time.Sleep(sec)
-				if calls := r.runs(); len(calls) != 1 {
-					t.Errorf("what falls due now has not run: %v", brief(calls))
+				k.Add(durable.Task{Key: "now", Kind: "note"})
+				if calls := k.RunsAfter(sec); len(calls) != 1 {
+					t.Errorf("what falls due now has not run: %v", calls)
 				}
 			}, durable.WithPoolSize(8), durable.WithCatchUp(100_000))
 		})
@@ -69,31 +69,29 @@ func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 	for _, nodes := range []int{1, 2} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
-			inCluster(t, nodes, func(t *testing.T, c *cluster) {
-				a := c.nodes[0]
+			kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
+				a := k.Nodes[0]
 				end := make(chan struct{})
 				defer close(end)
-				c.handle("hang", func(*member) durable.Handler {
-					return func(context.Context, durable.Run) error { <-end; return nil }
-				})
-				c.handle("slow", func(*member) durable.Handler { return sleeper(sec) })
-				c.handle("quick", func(*member) durable.Handler { return sleeper(0) })
-				c.must(a.PauseAll(ctx))
-				time.Sleep(5 * sec)
-				a.add(starving(20_000)...)
-				time.Sleep(hour)
-				c.must(a.ResumeAll(ctx))
-				time.Sleep(15 * sec)
+				k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
+				k.Handle("slow", sleeper(sec))
+				k.Handle("quick", sleeper(0))
+				k.Must(a.PauseAll(ctx))
+				k.After(5 * sec)
+				a.Add(starving(20_000)...)
+				k.After(hour)
+				k.Must(a.ResumeAll(ctx))
+				k.After(15 * sec)
 				kinds := make(map[string]int)
-				for _, call := range c.runs() {
+				for _, call := range k.Runs() {
 					ranOf(kinds, call.Run)
 				}
 				if kinds["hang"] != 4*nodes || kinds["slow"] != 20 || kinds["quick"] != 1000 {
 					t.Errorf("these have run: %v", kinds)
 				}
-				a.add(durable.Task{Key: "now", Kind: "note"})
-				time.Sleep(sec)
-				c.ran("now")
+				a.Add(durable.Task{Key: "now", Kind: "note"})
+				k.After(sec)
+				k.Ran("now")
 			}, durable.WithPoolSize(8), durable.WithCatchUp(100_000))
 		})
 	}
@@ -101,30 +99,30 @@ func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 
 // Two kinds that hang leave a worker free between them, and the end of their backlog is not known.
 func TestCatchUp_twoKindsThatHang_leaveAWorkerFree(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
 		for kind, n := range map[string]int{"hang": 40, "hang too": 40, "quick": 1000} {
-			r.handle(kind, sleeper(0))
+			r.Handle(kind, sleeper(0))
 			for i := range n {
-				r.add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: time.Second})
+				r.Add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: time.Second})
 			}
 		}
-		r.crash()
-		time.Sleep(hour)
-		defer r.crash() // the runs that hang end
-		r.handle("hang", hangs)
-		r.handle("hang too", hangs)
-		r.handle("quick", sleeper(0))
-		r.start()
+		r.Crash()
+		r.After(hour)
+		defer r.Crash() // the runs that hang end
+		r.Handle("hang", hangs)
+		r.Handle("hang too", hangs)
+		r.Handle("quick", sleeper(0))
+		r.Start()
 		for range 20 {
-			time.Sleep(sec)
+			r.After(sec)
 			if n := r.Stats().Running; n > 7 {
 				t.Fatalf("%d workers are busy", n)
 			}
-			r.add(durable.Task{Key: fmt.Sprint("now", r.Stats().Added), Kind: "note"})
+			r.Add(durable.Task{Key: fmt.Sprint("now", r.Stats().Added), Kind: "note"})
 		}
-		time.Sleep(sec)
+		r.After(sec)
 		got := make(map[string]int)
-		for _, c := range r.runs() {
+		for _, c := range r.Runs() {
 			ranOf(got, c.Run)
 		}
 		if got["hang"]+got["hang too"] != 7 || got["note"] != 20 || got["quick"] < 300 {

@@ -9,20 +9,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // An idleWalk watches nodes whose kinds take no time, some time, or hang on some nodes, with a backlog and with what falls
 // due now. A node shuts down in between.
 type idleWalk struct {
-	c       *cluster
+	*kit.Kit
 	rnd     *rand.Rand
 	workers int
 	end     chan struct{} // ends what hangs
@@ -34,47 +32,34 @@ type idleWalk struct {
 	free    []map[string]time.Time // since when a worker is free on the node while a task of the kind waits
 }
 
-var idleKinds = []string{"quick", "slow", "hang", "note"}
+var idleKinds = []string{"quick", "slow", "hang", "plain"}
 
 // No task that has been due for some seconds waits for the handler of another, while a worker of a living node is free
 // that it may have: all if its kind is known to be quick there; else all but the reserve, and half of them for its kind.
 // A worker is not free that is free for less than five seconds: a node has to claim the task first, which another may hold
 // for a run or two of its kind.
 func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
-	first, seeds := someSeeds(300)
-	if testing.Short() {
-		if seeds = min(seeds, 100); testkit.Race {
-			seeds = min(seeds, 10)
-		}
-	}
-	for seed := first; seed < first+seeds; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { walkIdle(t, seed) })
-		})
-	}
+	walks(t, 300, 100, 10, func(t *testing.T, seed uint64) {
+		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) { walkIdle(k, seed) })
+	})
 }
 
-func walkIdle(t *testing.T, seed uint64) {
+func walkIdle(k *kit.Kit, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := &idleWalk{
-		c: &cluster{t: t, engine: memengine.New(), begin: time.Now()}, rnd: rnd,
+		Kit: k, rnd: rnd,
 		workers: 2 + rnd.IntN(8), end: make(chan struct{}), leaving: -1,
 	}
 	nodes := 1 + rnd.IntN(3)
 	for range nodes {
 		w.join()
 	}
-	a := w.c.nodes[0]
+	a := w.Nodes[0]
 	defer func() {
 		close(w.end)
-		for i, m := range w.c.nodes {
-			if i != w.leaving {
-				m.shutdown()
-			}
-		}
 	}()
-	w.c.must(a.PauseAll(ctx))
-	time.Sleep(3 * sec)
+	w.Must(a.PauseAll(ctx))
+	k.After(3 * sec)
 	n := 0
 	add := func(most int, within time.Duration) {
 		var tasks []durable.Task
@@ -86,19 +71,19 @@ func walkIdle(t *testing.T, seed uint64) {
 			n++
 			tasks = append(tasks, durable.Task{Key: fmt.Sprint(kind, " ", n), Kind: kind, Delay: 1 + time.Duration(rnd.Int64N(int64(within)))})
 		}
-		a.add(tasks...)
+		a.Add(tasks...)
 	}
 	add(rnd.IntN(500), 10*sec)
-	time.Sleep(20 * sec)
-	w.c.must(a.ResumeAll(ctx))
+	k.After(20 * sec)
+	w.Must(a.ResumeAll(ctx))
 	add(rnd.IntN(200), 20*sec)
 	for i := range 60 {
-		time.Sleep(sec / 2)
+		k.After(sec / 2)
 		if i == 20 && nodes > 1 {
 			w.mu.Lock()
 			w.leaving = nodes - 1
 			w.mu.Unlock()
-			go func() { _ = w.c.nodes[nodes-1].Shutdown(ctx) }() // it ends at the end of the test
+			go func() { _ = w.Nodes[nodes-1].Shutdown(ctx) }() // it ends at the end of the test
 		}
 		if i > 8 {
 			w.check()
@@ -107,14 +92,14 @@ func walkIdle(t *testing.T, seed uint64) {
 }
 
 func (w *idleWalk) join() {
-	i := len(w.c.nodes)
+	i := len(w.Nodes)
 	w.running, w.ran = append(w.running, map[string]int{}), append(w.ran, map[string]bool{})
 	w.free = append(w.free, map[string]time.Time{})
-	m := w.c.join("none", durable.WithPoolSize(w.workers), durable.WithCatchUp(100_000), durable.WithLogger(testkit.Quiet()))
+	m := w.Join(nil, durable.WithPoolSize(w.workers), durable.WithCatchUp(100_000), durable.WithLogger(testkit.Quiet())).Start()
 	slow := time.Duration(1+w.rnd.IntN(2000)) * time.Millisecond
 	hangs := w.rnd.IntN(3) > 0
 	for _, kind := range idleKinds {
-		m.handle(kind, func(ctx context.Context, _ durable.Run) error {
+		m.Handle(kind, func(ctx context.Context, _ durable.Run) error {
 			w.note(i, kind, 1)
 			defer w.note(i, kind, -1)
 			switch {
@@ -139,11 +124,11 @@ func (w *idleWalk) note(node int, kind string, d int) {
 func (w *idleWalk) check() {
 	const patience = 3 * time.Second
 	waits := map[string]string{} // the oldest by kind
-	for s, err := range w.c.engine.Walk(ctx, engine.Range{
+	for s, err := range w.Engine.Walk(ctx, engine.Range{
 		After: engine.Position{Due: engine.None}, Until: time.Now().Add(-patience).UnixNano(),
 	}) {
 		if err != nil {
-			w.c.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		if kind, _, _ := strings.Cut(s.Key, " "); s.Starts == 0 && waits[kind] == "" {
 			waits[kind] = fmt.Sprintf("%s, held by %d, %v late", s.Key, s.Owner, time.Since(time.Unix(0, s.Due)))
@@ -151,14 +136,14 @@ func (w *idleWalk) check() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.c.nodes {
+	for i := range w.Nodes {
 		all := 0
 		for _, n := range w.running[i] {
 			all += n
 		}
 		for _, kind := range idleKinds {
 			free := w.workers - all
-			if kind != "quick" && kind != "note" || !w.ran[i][kind] {
+			if kind != "quick" && kind != "plain" || !w.ran[i][kind] {
 				free = min(free-max(1, w.workers/8), w.workers/2-w.running[i][kind])
 			}
 			if waits[kind] == "" || free <= 0 || i == w.leaving {
@@ -169,12 +154,12 @@ func (w *idleWalk) check() {
 				w.free[i][kind] = time.Now()
 			}
 			if time.Since(w.free[i][kind]) >= 5*sec {
-				w.c.t.Errorf("%v after the begin %s waits, and node %d of %d has %d workers: %v", time.Since(w.c.begin), waits[kind],
-					i+1, len(w.c.nodes), w.workers, w.running[i])
+				w.T.Errorf("%v after the begin %s waits, and node %d of %d has %d workers: %v", time.Since(w.Begin), waits[kind],
+					i+1, len(w.Nodes), w.workers, w.running[i])
 			}
 		}
 	}
-	if w.c.t.Failed() {
-		w.c.t.FailNow()
+	if w.T.Failed() {
+		w.T.FailNow()
 	}
 }

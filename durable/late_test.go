@@ -9,39 +9,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A release that the node has given up, and that arrives while the task is running there, does not free it for
 // another node.
 func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		var running, most atomic.Int32
-		c.handle("k", func(*member) durable.Handler {
-			return func(context.Context, durable.Run) error {
-				most.Store(max(most.Load(), running.Add(1)))
-				defer running.Add(-1)
-				time.Sleep(4 * lease)
-				return nil
-			}
+		k.Handle("k", func(context.Context, durable.Run) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(4 * lease)
+			return nil
 		})
-		m := c.nodes[0]
-		m.add(durable.Task{Key: "a", Kind: "k", Delay: sec / 2})
-		m.link.Next("Release", memengine.Fault{Delay: 2 * lease})
-		if err := m.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(sec / 10) // it is being given back
-		if err := m.ResumeKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(10 * lease)
-		if calls := c.runs(); len(calls) != 1 || most.Load() != 1 {
-			t.Errorf("%d runs at once: %v", most.Load(), briefly(calls))
+		m := k.Nodes[0]
+		m.Add(durable.Task{Key: "a", Kind: "k", Delay: sec / 2})
+		m.Link.Next("Release", memengine.Fault{Delay: 2 * lease})
+		k.Must(m.PauseKind(ctx, "k"))
+		k.After(sec / 10) // it is being given back
+		k.Must(m.ResumeKind(ctx, "k"))
+		if calls := k.RunsAfter(10 * lease); len(calls) != 1 || most.Load() != 1 {
+			t.Errorf("%d runs at once: %v", most.Load(), calls)
 		}
 	})
 }
@@ -49,21 +41,18 @@ func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 // A start whose confirmation was lost is no attempt when the node has no worker for the next one, and gives the
 // task to another node.
 func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		end := make(chan struct{})
-		a.handle("long", func(context.Context, durable.Run) error { <-end; return nil })
-		c.handle("once", func(*member) durable.Handler {
-			return func(context.Context, durable.Run) error { return nil }
-		}, durable.WithRetry(1, sec, sec))
-		testkit.Settle(lease)
-		a.link.Next("Confirm", memengine.Fault{Lose: true})
-		a.add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
-		a.add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
-		testkit.Settle(2 * lease)
-		calls := c.runs()
-		if len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].node != b.name {
-			t.Errorf("the runs are %v", briefly(calls))
+		a.Handle("long", func(context.Context, durable.Run) error { <-end; return nil })
+		k.Handle("once", func(context.Context, durable.Run) error { return nil }, durable.WithRetry(1, sec, sec))
+		k.After(lease)
+		a.Link.Next("Confirm", memengine.Fault{Lose: true})
+		a.Add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
+		a.Add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
+		calls := k.RunsAfter(2 * lease)
+		if len(calls) != 2 || calls[1].Key != "once" || calls[1].Attempt != 1 || calls[1].Node != b.Name {
+			t.Errorf("the runs are %v", calls)
 		}
 		close(end)
 	}, durable.WithPoolSize(1))
@@ -73,16 +62,16 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 // the resumption has found nothing paused, or its own call has failed or its answer was lost.
 func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
-		inCluster(t, 2, func(t *testing.T, c *cluster) {
-			m := c.nodes[0]
-			m.link.Next("Commit Notes", memengine.Fault{Delay: 2 * lease}, f)
+		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+			m := k.Nodes[0]
+			m.Link.Next("Commit Notes", memengine.Fault{Delay: 2 * lease}, f)
 			gaveUp, cancel := context.WithTimeout(ctx, sec/2)
 			defer cancel()
 			if err := m.PauseAll(gaveUp); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
 			resumed := m.ResumeAll(ctx)
-			testkit.Settle(3 * lease)
+			k.After(3 * lease)
 			if p, err := m.Paused(ctx); err != nil || resumed == nil && p.All {
 				t.Errorf("after %+v it is paused: %v, %v", f, p.All, err)
 			} else if (resumed == nil) == f.Fail {
@@ -99,32 +88,32 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 		lease + tick/2:   lease / 2,
 		3*lease + tick/2: 5 * lease, // and when the node does not ask itself
 	} {
-		inCluster(t, 1, func(t *testing.T, c *cluster) {
-			m := c.nodes[0]
-			testkit.Settle(lease)
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			m := k.Nodes[0]
+			k.After(lease)
 			var arrives time.Time
-			m.link.SetFaults(func(method string) (f memengine.Fault) {
+			m.Link.SetFaults(func(method string) (f memengine.Fault) {
 				if method == "Claim" && arrives.IsZero() {
 					f.Delay = by
 					arrives = time.Now().Add(f.Delay)
 				}
 				return f
 			})
-			testkit.Settle(sec)
+			k.After(sec)
 			w, err := durable.NewWrite(durable.Task{Key: "a", Kind: "note", At: arrives.Add(-by)}, time.Now().UnixNano())
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Until(arrives.Add(-time.Nanosecond)))
-			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
+			k.After(time.Until(arrives.Add(-time.Nanosecond)))
+			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
 				t.Fatal(err)
 			}
-			testkit.Settle(time.Nanosecond)
-			if task, _, err := one(c.engine, "a"); err != nil || task.Owner == 0 || task.Starts > 0 {
+			k.After(time.Nanosecond)
+			if task, _, err := one(k.Engine, "a"); err != nil || task.Owner == 0 || task.Starts > 0 {
 				t.Fatalf("the task is %+v, %v", task, err)
 			}
-			testkit.Settle(within)
-			c.ran("a")
+			k.After(within)
+			k.Ran("a")
 		})
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
@@ -156,6 +156,17 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[engine.Claim]decision{},
 		fences: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
 		counts: map[string]int{},
+	}
+}
+
+// agrees fails the test if a promise was broken, and adds up what has happened.
+func (l *ledger) agrees(t *testing.T, counts map[string]int) {
+	t.Helper()
+	for what, n := range l.counts {
+		counts[what] += n
+	}
+	if len(l.broken) > 0 {
+		t.Error(strings.Join(l.broken[:min(len(l.broken), 10)], "\n"))
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -30,19 +30,8 @@ const (
 // faults cease all that is left runs, and the ledger must have nothing to object.
 func TestLimit_ofAllNodes_whateverHappens(t *testing.T) {
 	testkit.NotForRaces(t)
-	first, seeds := someSeeds(walkSeeds)
 	counts := make(map[string]int)
-	for seed := first; seed < first+seeds; seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			l := walkLimits(t, seed)
-			if len(l.broken) > 0 {
-				t.Error(strings.Join(l.broken[:min(len(l.broken), 10)], "\n"))
-			}
-			for what, n := range l.counts {
-				counts[what] += n
-			}
-		})
-	}
+	walks(t, walkSeeds, walkSeeds, walkSeeds, func(t *testing.T, seed uint64) { walkLimits(t, seed).agrees(t, counts) })
 	t.Log(counts)
 	if counts["parked"] > 0 {
 		t.Errorf("%d were parked", counts["parked"])
@@ -126,15 +115,7 @@ func (w *limitWalk) join(i int) *simNode {
 	w.t.Helper()
 	w.joins++
 	w.numbers[i] = w.joins
-	n := &simNode{link: memengine.NewLink(w.ledger)}
-	engine := slow{n.link, w.draws("answers", w.joins), new(sync.Mutex)}
-	var err error
-	n.Scheduler, err = durable.Join(ctx, engine, durable.WithTick(tick), durable.WithLease(simLease),
-		durable.WithPoolSize(4), durable.WithNodeName(fmt.Sprint(w.joins)), durable.WithLogger(testkit.Quiet()),
-		durable.WithDraw(locked(w.draws("retry", w.joins).Float64)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	n := w.open(w.t, w.joins, 4)
 	if err := n.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -162,7 +143,7 @@ func (w *limitWalk) run(ctx context.Context, node int, run durable.Run) (err err
 		return ctx.Err()
 	}
 	if rnd.IntN(20) == 0 {
-		return errFail
+		return kit.ErrFail
 	}
 	return nil
 }

@@ -9,16 +9,16 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // What the scheduler and its wheel log goes to a logger of package log/slog, with its level and its fields.
 func TestWithSlog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		var out bytes.Buffer
 		to := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
 			Level: slog.LevelDebug,
@@ -29,19 +29,11 @@ func TestWithSlog(t *testing.T) {
 				return a
 			},
 		}))
-		s, err := durable.New(memstore.New(), durable.WithSlog(to))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = errors.Join(s.Handle("mail", func(context.Context, durable.Run) error { return durable.Park(errors.New("no address")) }),
+		s := k.Use(durable.New(memstore.New(), durable.WithSlog(to))).Scheduler
+		k.Must(s.Handle("mail", func(context.Context, durable.Run) error { return durable.Park(errors.New("no address")) }),
 			s.Start(), s.AddTask(t.Context(), durable.Task{Key: "k", Kind: "mail"}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if err := s.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		k.After(time.Minute)
+		k.Must(s.Shutdown(t.Context()))
 		for _, want := range []string{
 			`level=WARN msg="durable: a task is parked" failure="no address" kind=mail task=k`,
 			`level=DEBUG msg="timewheel: `,

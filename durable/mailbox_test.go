@@ -10,34 +10,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // inquired has a run of 20 seconds on a node, with these faults of what that writes next, while another node asks for its
 // end. The third is cut off, so that the question stays open until that is reaped.
 func inquired(t *testing.T, faults ...memengine.Fault) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		c.handle("brief", func(*member) durable.Handler {
-			return func(context.Context, durable.Run) error { time.Sleep(20 * sec); return nil }
-		})
-		c.nodes[0].add(durable.Task{Key: "a", Kind: "brief", Delay: sec})
-		time.Sleep(3 * sec)
-		on := c.ran("a").node
-		var asks, cut *member
-		for _, m := range c.nodes {
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
+		k.Handle("brief", func(context.Context, durable.Run) error { time.Sleep(20 * sec); return nil })
+		k.Nodes[0].Add(durable.Task{Key: "a", Kind: "brief", Delay: sec})
+		k.After(3 * sec)
+		on := k.Ran("a")[0].Node
+		var asks, cut *kit.Node
+		for _, m := range k.Nodes {
 			switch {
-			case m.name == on:
-				m.link.Next("Commit Notes", faults...)
+			case m.Name == on:
+				m.Link.Next("Commit Notes", faults...)
 			case asks == nil:
 				asks = m
 			default:
 				cut = m
 			}
 		}
-		cut.link.SetDown(true)
+		cut.Link.SetDown(true)
 		within, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -45,9 +43,9 @@ func inquired(t *testing.T, faults ...memengine.Fault) {
 		if waited := time.Since(began); !ran || err != nil || waited < 25*sec || waited > 40*sec {
 			t.Errorf("after %v: %v, %v", waited, ran, err)
 		}
-		time.Sleep(time.Minute)
-		c.unasked()
-		cut.link.SetDown(false)
+		k.After(time.Minute)
+		unasked(k)
+		cut.Link.SetDown(false)
 	}, durable.WithLease(30*sec))
 }
 
@@ -68,22 +66,22 @@ func TestRemoveTaskWait_answersThatAreLostOrLate(t *testing.T) {
 
 // A question whose asker is gone is answered for a day. Then it is deleted, with its answers.
 func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		members, err := membersOf(c.engine)
-		c.must(err)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		members, err := membersOf(k.Engine)
+		k.Must(err)
 		put := func(id string, asked time.Time) {
 			data := fmt.Sprintf(`{"at":%d,"members":[%d,99],"question":{"key":"YQ=="}}`, asked.UnixNano(), members[0].ID)
-			_, err := c.engine.Commit(ctx, 0, []engine.Batch{{
+			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{
 				noteAt("ask/"+id, []byte(data), 0), noteAt("answer/"+id+"/99", []byte(`{"running":true}`), 0),
 			}})
-			c.must(err)
+			k.Must(err)
 		}
 		put("1", time.Now())
 		put("2", time.Now().Add(-24*time.Hour+time.Minute))
 		put("3", time.Now().Add(-24*time.Hour-sec))
 		names := func() string {
-			notes, err := notesOf(c.engine, "")
-			c.must(err)
+			notes, err := notesOf(k.Engine, "")
+			k.Must(err)
 			var all []string
 			for _, n := range notes {
 				all = append(all, n.Key)
@@ -91,11 +89,11 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 			return strings.Join(all, " ")
 		}
 		node := fmt.Sprint("/", members[0].ID)
-		time.Sleep(2 * sec)
+		k.After(2 * sec)
 		if got, want := names(), "answer/1"+node+" answer/1/99 answer/2"+node+" answer/2/99 ask/1 ask/2"; got != want {
 			t.Errorf("there are %s, want %s", got, want)
 		}
-		time.Sleep(time.Minute)
+		k.After(time.Minute)
 		if got, want := names(), "answer/1"+node+" answer/1/99 ask/1"; got != want {
 			t.Errorf("after a minute there are %s, want %s", got, want)
 		}
@@ -105,10 +103,10 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 // A node whose calls fail as it deletes a question leaves no answer without a question: nothing would ever find that.
 func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	for i := range 3 {
-		inCluster(t, 2, func(t *testing.T, c *cluster) {
+		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 			faults := make([]memengine.Fault, i+1) // the first call asks
-			a, fail := c.nodes[0], false
-			a.link.SetFaults(func(method string) memengine.Fault {
+			a, fail := k.Nodes[0], false
+			a.Link.SetFaults(func(method string) memengine.Fault {
 				if fail = fail || method == "Commit Notes" && len(faults) == 0; fail {
 					return memengine.Fault{Fail: method == "Commit Notes" || method == "Walk Notes"}
 				}
@@ -120,10 +118,10 @@ func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 			if _, err := a.Cancel(ctx, "a"); err != nil {
 				t.Error(err)
 			}
-			questions, err := notesOf(c.engine, "ask/")
-			c.must(err)
-			notes, err := notesOf(c.engine, "")
-			c.must(err)
+			questions, err := notesOf(k.Engine, "ask/")
+			k.Must(err)
+			notes, err := notesOf(k.Engine, "")
+			k.Must(err)
 			if len(questions) == 0 && len(notes) > 0 {
 				t.Errorf("after %d calls there are answers without a question: %+v", i, notes)
 			}
@@ -133,17 +131,17 @@ func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 
 // A question that no node can read disturbs no other.
 func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		for id, data := range map[string]string{"0": "", "1": "{", "2": `{"at":"now","members":[1,2]}`, "3": `[]`} {
-			_, err := c.engine.Commit(ctx, 0, []engine.Batch{{noteAt("ask/"+id, []byte(data), 0)}})
-			c.must(err)
+			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt("ask/"+id, []byte(data), 0)}})
+			k.Must(err)
 		}
-		time.Sleep(sec)
+		k.After(sec)
 		began := time.Now()
-		if ran, err := c.nodes[0].Cancel(ctx, "a"); ran || err != nil || time.Since(began) > sec {
+		if ran, err := k.Nodes[0].Cancel(ctx, "a"); ran || err != nil || time.Since(began) > sec {
 			t.Errorf("Cancel: %v, %v, after %v", ran, err, time.Since(began))
 		}
-		if left, err := notesOf(c.engine, "ask/"); err != nil || len(left) != 4 {
+		if left, err := notesOf(k.Engine, "ask/"); err != nil || len(left) != 4 {
 			t.Errorf("there are %+v, %v", left, err)
 		}
 	})
@@ -151,15 +149,15 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 
 // The only node leaves no question.
 func TestCancel_onTheOnlyNode_writesNothing(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var wrote atomic.Bool
-		c.nodes[0].link.SetFaults(func(method string) memengine.Fault {
+		k.Nodes[0].Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Commit Notes" {
 				wrote.Store(true)
 			}
 			return memengine.Fault{}
 		})
-		if ran, err := c.nodes[0].Cancel(ctx, "a"); ran || err != nil || wrote.Load() {
+		if ran, err := k.Nodes[0].Cancel(ctx, "a"); ran || err != nil || wrote.Load() {
 			t.Errorf("Cancel: %v, %v, and wrote: %v", ran, err, wrote.Load())
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -52,42 +53,41 @@ func TestMissed_withAnAge(t *testing.T) {
 					}
 				}
 				t.Run("keeper", func(t *testing.T) {
-					inBubble(t, func(t *testing.T, r *rig) {
+					inBubble(t, func(t *testing.T, k *kit.Kit) {
 						begin := time.Now() // a full minute
-						r.handle("k", ok, c.opts...)
-						r.add(task)
-						time.Sleep(119 * time.Second)
-						r.runs()
-						r.crash()
-						r.handle("k", ok, c.opts...)
-						time.Sleep(10*time.Minute + 31*time.Second)
-						r.start()
-						time.Sleep(2 * time.Minute)
+						k.Handle("k", ok, c.opts...)
+						k.Add(task)
+						k.After(119 * time.Second)
+						k.Runs()
+						k.Crash()
+						k.Handle("k", ok, c.opts...)
+						k.After(10*time.Minute + 31*time.Second)
+						k.Start()
+						k.After(2 * time.Minute)
 						var due []time.Time
-						for _, call := range r.runs() {
+						for _, call := range k.Runs() {
 							due = append(due, call.Due)
 						}
-						check(begin, due, r.info("a").Missed)
+						check(begin, due, k.Info("a").Missed)
 					})
 				})
 				t.Run("node", func(t *testing.T) {
-					inCluster(t, 1, func(t *testing.T, cl *cluster) {
+					kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 						begin := time.Now()
-						first := cl.nodes[0]
-						first.handle("k", ok, c.opts...)
-						first.add(task)
-						time.Sleep(119 * time.Second)
-						cl.runs()
-						first.shutdown()
-						cl.nodes = nil
-						time.Sleep(10*time.Minute + 31*time.Second)
-						cl.join("note").handle("k", ok, c.opts...)
-						time.Sleep(2 * time.Minute)
+						first := k.Nodes[0]
+						first.Handle("k", ok, c.opts...)
+						first.Add(task)
+						k.After(119 * time.Second)
+						k.Runs()
+						first.End()
+						k.After(10*time.Minute + 31*time.Second)
+						k.Join(nil).Start().Handle("k", ok, c.opts...)
+						k.After(2 * time.Minute)
 						var due []time.Time
-						for _, call := range cl.runs() {
+						for _, call := range k.Runs() {
 							due = append(due, call.Due)
 						}
-						check(begin, due, cl.info("a").Missed)
+						check(begin, due, k.Info("a").Missed)
 					})
 				})
 			})
@@ -97,21 +97,21 @@ func TestMissed_withAnAge(t *testing.T) {
 
 // What was due before an age is missed also while an earlier run of the task is running.
 func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		long := true
-		r.handle("k", func(context.Context, durable.Run) error {
+		k.Handle("k", func(context.Context, durable.Run) error {
 			if long {
 				long = false
 				time.Sleep(10 * time.Minute)
 			}
 			return nil
 		}, durable.WithMissed(durable.MissedAll), durable.WithMissedAge(150*time.Second))
-		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 6})
-		time.Sleep(15 * time.Minute)
+		k.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 6})
+		k.After(15 * time.Minute)
 		m := time.Minute
 		var due []time.Duration
-		for _, c := range r.runs() {
-			due = append(due, c.Due.Sub(r.begin))
+		for _, c := range k.Runs() {
+			due = append(due, c.Due.Sub(k.Begin))
 		}
 		if want := []time.Duration{m, 9 * m, 10 * m, 11 * m, 12 * m, 13 * m}; fmt.Sprint(due) != fmt.Sprint(want) {
 			t.Errorf("the runs were due at %v, want %v", due, want)
@@ -120,9 +120,9 @@ func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
 }
 
 func TestWithMissedAge_wrong(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for _, d := range []time.Duration{0, -1} {
-			if err := r.Handle("k", ok, durable.WithMissedAge(d)); err == nil {
+			if err := k.Scheduler.Handle("k", ok, durable.WithMissedAge(d)); err == nil {
 				t.Errorf("an age of %v is accepted", d)
 			}
 		}
@@ -153,58 +153,56 @@ func TestMissed_withAnAge_whileItWaits(t *testing.T) {
 			}
 		}
 	}
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", slow, options...)
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", slow, options...)
 		for i := range tasks {
-			r.add(task(i))
+			k.Add(task(i))
 		}
-		r.crash()
-		r.handle("k", slow, options...)
-		time.Sleep(2 * time.Minute)
-		r.start()
-		testkit.Settle(2 * hour)
+		k.Crash()
+		k.Handle("k", slow, options...)
+		k.After(2 * time.Minute)
+		k.Start()
+		k.After(2 * hour)
 		var starts []time.Duration
-		for _, c := range r.runs() {
-			starts = append(starts, c.at)
+		for _, c := range k.Runs() {
+			starts = append(starts, c.At)
 		}
-		check(starts, r.info)
+		check(starts, k.Info)
 	})
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		c.nodes[0].handle("k", slow, options...)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Nodes[0].Handle("k", slow, options...)
 		for i := range tasks {
-			c.nodes[0].add(task(i))
+			k.Nodes[0].Add(task(i))
 		}
-		c.nodes[0].shutdown()
-		c.nodes = nil
-		time.Sleep(2 * time.Minute)
-		c.join("note").handle("k", slow, options...)
-		testkit.Settle(2 * hour)
+		k.Nodes[0].End()
+		k.Nodes = nil
+		k.After(2 * time.Minute)
+		k.Join(nil).Start().Handle("k", slow, options...)
+		k.After(2 * hour)
 		var starts []time.Duration
-		for _, call := range c.runs() {
-			starts = append(starts, call.at)
+		for _, call := range k.Runs() {
+			starts = append(starts, call.At)
 		}
-		check(starts, c.info)
+		check(starts, k.Info)
 	})
 }
 
 // A run from before the start that is restored after it is skipped as it would be if it had been there.
 func TestMissedSkip_ofARestoredTask(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", ok, durable.WithMissed(durable.MissedSkip))
-		r.add(durable.Task{Key: "k", Kind: "k", Delay: sec, Interval: hour, Times: 3})
-		record, _, err := r.store.Get("k")
-		r.must(err)
-		r.must(r.RemoveTask(ctx, "k"))
-		testkit.Settle(10 * time.Minute)
-		r.crash()
-		r.handle("k", ok, durable.WithMissed(durable.MissedSkip))
-		r.start()
-		r.must(r.Restore(ctx, record))
-		testkit.Settle(10 * sec)
-		if calls := r.runs(); len(calls) != 0 {
-			t.Errorf("these ran: %v", brief(calls))
-		}
-		if i := r.info("k"); i.Missed != 1 || i.Times != 3 || !i.Next.Equal(r.begin.Add(hour+sec)) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		k.Add(durable.Task{Key: "k", Kind: "k", Delay: sec, Interval: hour, Times: 3})
+		record, _, err := k.Store.Get("k")
+		k.Must(err)
+		k.Must(k.RemoveTask(ctx, "k"))
+		k.After(10 * time.Minute)
+		k.Crash()
+		k.Handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		k.Start()
+		k.Must(k.Restore(ctx, record))
+		k.After(10 * sec)
+		k.RanNothing()
+		if i := k.Info("k"); i.Missed != 1 || i.Times != 3 || !i.Next.Equal(k.Begin.Add(hour+sec)) {
 			t.Errorf("%+v", i)
 		}
 	})
@@ -213,42 +211,40 @@ func TestMissedSkip_ofARestoredTask(t *testing.T) {
 // Only what was due before Start, Handle or the resumption of its own kind is skipped, whatever is done to others.
 func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 	const tasks = 3000 // more than are in memory
-	for name, c := range map[string]struct{ before, after func(r *rig) }{
+	for name, c := range map[string]struct{ before, after func(k *kit.Kit) }{
 		"resumed": {
-			func(r *rig) { r.must(r.PauseKind(ctx, "note")) },
-			func(r *rig) { r.must(r.ResumeKind(ctx, "note")) },
+			func(k *kit.Kit) { k.Must(k.PauseKind(ctx, "note")) },
+			func(k *kit.Kit) { k.Must(k.ResumeKind(ctx, "note")) },
 		},
-		"handled": {func(r *rig) { r.crash("note") }, func(r *rig) { r.handle("note", ok) }},
+		"handled": {func(k *kit.Kit) { k.Crash("note") }, func(k *kit.Kit) { k.Handle("note", ok) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.add(durable.Task{Key: "other", Kind: "note", Delay: sec})
-				c.before(r)
-				r.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
-				r.start()
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Add(durable.Task{Key: "other", Kind: "note", Delay: sec})
+				c.before(k)
+				k.Handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+				k.Start()
 				for i := range tasks {
-					r.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+					k.Add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
 				}
-				testkit.Settle(3 * sec)
-				c.after(r)
-				testkit.Settle(10 * time.Minute)
-				if n := len(r.runs()); n != tasks+1 {
+				k.After(3 * sec)
+				c.after(k)
+				if n := len(k.RunsAfter(10 * time.Minute)); n != tasks+1 {
 					t.Errorf("%d runs, want %d", n, tasks+1)
 				}
 			})
 		})
 	}
 	t.Run("handled on a node", func(t *testing.T) {
-		inCluster(t, 0, func(t *testing.T, c *cluster) {
-			n := c.join("note")
-			n.handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
+		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+			n := k.Join(nil).Start()
+			n.Handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
 			for i := range tasks / 10 {
-				n.add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
+				n.Add(durable.Task{Key: fmt.Sprint("k", i), Kind: "k", Delay: sec, Interval: hour, Times: durable.Forever})
 			}
-			testkit.Settle(2 * sec)
-			n.handle("other", ok)
-			testkit.Settle(10 * time.Minute)
-			if n := len(c.runs()); n != tasks/10 {
+			k.After(2 * sec)
+			n.Handle("other", ok)
+			if n := len(k.RunsAfter(10 * time.Minute)); n != tasks/10 {
 				t.Errorf("%d runs, want %d", n, tasks/10)
 			}
 		})
@@ -257,43 +253,35 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 
 // MissedSkip passes over what was due before the node was started.
 func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		s, err := durable.Join(ctx, c.engine, durable.WithTick(tick), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &member{Scheduler: s, c: c}
-		c.nodes = append(c.nodes, m)
-		m.handle("k", ok, durable.WithMissed(durable.MissedSkip))
-		m.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 3})
-		time.Sleep(90 * sec)
-		if err := m.Start(); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(2 * time.Minute)
-		calls := c.runs()
-		if len(calls) != 2 || !calls[0].Due.Equal(c.begin.Add(2*time.Minute)) {
-			t.Errorf("these are the runs: %v", briefly(calls))
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		m := k.Join(nil)
+		m.Handle("k", ok, durable.WithMissed(durable.MissedSkip))
+		m.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: 3})
+		k.After(90 * sec)
+		m.Start()
+		calls := k.RunsAfter(2 * time.Minute)
+		if len(calls) != 2 || !calls[0].Due.Equal(k.Begin.Add(2*time.Minute)) {
+			t.Errorf("these are the runs: %v", calls)
 		}
 	})
 }
 
 // A run that has failed is tried again after downtime, and not passed over as missed.
 func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		handle := func(f durable.Handler) {
-			r.handle("k", f, durable.WithMissed(durable.MissedSkip), durable.WithRetry(3, time.Minute, time.Minute))
+			k.Handle("k", f, durable.WithMissed(durable.MissedSkip), durable.WithRetry(3, time.Minute, time.Minute))
 		}
-		handle(func(context.Context, durable.Run) error { return errFail })
-		r.add(durable.Task{Key: "a", Kind: "k", Interval: hour, Times: durable.Forever, Delay: sec})
-		testkit.Settle(2 * sec)
-		r.ranAt("a", sec)
-		r.crash()
-		testkit.Settle(10 * time.Minute)
+		handle(func(context.Context, durable.Run) error { return kit.ErrFail })
+		k.Add(durable.Task{Key: "a", Kind: "k", Interval: hour, Times: durable.Forever, Delay: sec})
+		k.After(2 * sec)
+		ranAt(k, "a", sec)
+		k.Crash()
+		k.After(10 * time.Minute)
 		handle(ok)
-		r.start()
-		testkit.Settle(sec)
-		if calls := r.ranAt("a", 10*time.Minute+2*sec); calls[0].Attempt != 2 || calls[0].Token.Seq != 0 {
+		k.Start()
+		k.After(sec)
+		if calls := ranAt(k, "a", 10*time.Minute+2*sec); calls[0].Attempt != 2 || calls[0].Token.Seq != 0 {
 			t.Errorf("%+v", calls[0])
 		}
 	})
@@ -301,24 +289,24 @@ func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
 
 // MissedSkip passes over what was due before a handler has come.
 func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		handle := func() { r.handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		handle := func() { k.Handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
 		handle()
-		r.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: durable.Forever})
-		r.crash()
-		r.start()
-		testkit.Settle(150 * sec)
+		k.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: durable.Forever})
+		k.Crash()
+		k.Start()
+		k.After(150 * sec)
 		handle()
-		testkit.Settle(time.Minute)
-		r.ranAt("a", 3*time.Minute)
+		k.After(time.Minute)
+		ranAt(k, "a", 3*time.Minute)
 	})
 }
 
 // A run whose node has died is tried again, however old it is by then: it is not missed.
 func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		c.handle("k", func(m *member) durable.Handler {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		handleEach(k, "k", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, _ durable.Run) error {
 				if m == a {
 					<-ctx.Done()
@@ -326,13 +314,13 @@ func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
 				return ctx.Err()
 			}
 		}, durable.WithMissed(durable.MissedSkip), durable.WithMissedAge(sec))
-		a.add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Delay: sec / 10, Times: 2})
-		testkit.Settle(sec)
-		first := c.ran("a")
-		a.link.SetDown(true)
-		testkit.Settle(2 * lease)
-		if again := c.ran("a"); again.node != b.name || again.Token != first.Token || again.Attempt != 2 {
-			t.Errorf("after %v: %v, attempt %d", briefly([]nodeCall{first}), briefly([]nodeCall{again}), again.Attempt)
+		a.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Delay: sec / 10, Times: 2})
+		k.After(sec)
+		first := k.Ran("a")[0]
+		a.Link.SetDown(true)
+		k.After(2 * lease)
+		if again := k.Ran("a")[0]; again.Node != b.Name || again.Token != first.Token || again.Attempt != 2 {
+			t.Errorf("after %v: %v, attempt %d", []kit.Call{first}, []kit.Call{again}, again.Attempt)
 		}
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
@@ -24,25 +24,24 @@ import (
 // A node whose workers are all busy with long runs gives back what waits for them, and what it has claimed in
 // advance when that is due.
 func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		end := make(chan struct{})
-		a.handle("long", func(context.Context, durable.Run) error { <-end; return nil })
-		time.Sleep(lease)
-		a.add(durable.Task{Key: "long", Kind: "long", Delay: 100 * time.Millisecond})
+		a.Handle("long", func(context.Context, durable.Run) error { <-end; return nil })
+		k.After(lease)
+		a.Add(durable.Task{Key: "long", Kind: "long", Delay: 100 * time.Millisecond})
 		for i := range 50 {
 			delay := 100*time.Millisecond + time.Duration(i)*10*time.Millisecond
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: delay})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: delay})
 		}
-		due := time.Since(c.begin) + 100*time.Millisecond
-		time.Sleep(5 * time.Second)
-		calls := c.runs()
+		due := time.Since(k.Begin) + 100*time.Millisecond
+		calls := k.RunsAfter(5 * time.Second)
 		if len(calls) != 51 {
 			t.Errorf("%d tasks have run", len(calls))
 		}
 		for _, call := range calls {
-			if call.Key != "long" && (call.node != b.name || call.at > due+time.Second+100*time.Millisecond) {
-				t.Errorf("due from %v on: %v", due, briefly([]nodeCall{call}))
+			if call.Key != "long" && (call.Node != b.Name || call.At > due+time.Second+100*time.Millisecond) {
+				t.Errorf("due from %v on: %v", due, []kit.Call{call})
 			}
 		}
 		close(end)
@@ -52,12 +51,12 @@ func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
 // Many callers that set one key at the same time share a commit, and one of them wins. While a transaction has locked the
 // key, each waits for as long as it wants to.
 func TestNode_manySetAKey_shareACommit(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		const callers = 100
 		set := func(unit time.Duration) (errs []error) {
 			brief := memengine.Fault{Delay: 10 * time.Millisecond}
-			a.link.Next("Commit", brief, brief)
+			a.Link.Next("Commit", brief, brief)
 			var all sync.WaitGroup
 			errs = make([]error, callers)
 			for i := range callers {
@@ -72,7 +71,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 		}
 		// A caller that has gone ends nothing that others wait for.
 		slow := memengine.Fault{Delay: 200 * time.Millisecond}
-		a.link.Next("Commit", slow, slow, slow) // the third one has the last two callers
+		a.Link.Next("Commit", slow, slow, slow) // the third one has the last two callers
 		for i, wait := range []time.Duration{time.Second, time.Second, time.Second, slow.Delay / 2} {
 			go func() {
 				within, cancel := context.WithTimeout(ctx, wait)
@@ -84,7 +83,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		time.Sleep(2 * time.Second)
+		k.After(2 * time.Second)
 		before := a.Stats()
 		if err := errors.Join(set(100 * time.Millisecond)...); err != nil {
 			t.Error(err)
@@ -93,10 +92,8 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 		if n := after.Commits.Count - before.Commits.Count; n > 4 || after.Added-before.Added != callers || after.Removed-before.Removed != callers-1 {
 			t.Errorf("%d callers make %d commits: before %+v, after %+v", callers, n, before, after)
 		}
-		tx := c.engine.Begin()
-		if err := tx.Lock(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		tx := k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "k"))
 		time.AfterFunc(callers/2*100*time.Millisecond+time.Millisecond, tx.Rollback)
 		for i, err := range set(100 * time.Millisecond) {
 			if gives := callers-i <= callers/2; errors.Is(err, context.DeadlineExceeded) != gives || !gives && err != nil {
@@ -105,14 +102,12 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 		}
 
 		// When none of them waits any longer, the engine does not count as away.
-		tx = c.engine.Begin()
-		if err := tx.Lock(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		tx = k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "k"))
 		if waiting := set(10 * time.Millisecond); slices.Contains(waiting, nil) {
 			t.Errorf("a locked key is set: %v", waiting)
 		}
-		time.Sleep(20 * time.Second)
+		k.After(20 * time.Second)
 		if s := a.Stats().Node; s.CallsFailed != 0 {
 			t.Errorf("a lock that outlasts all callers counts as a failure: %+v", s)
 		}
@@ -123,14 +118,13 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 // A transaction that locks a key for ever delays what needs that key, and nothing else. Shutdown gives up after
 // some seconds.
 func TestNode_aLock_delaysNothingElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, engine: memengine.New(), begin: time.Now()}
-		a := c.join("note")
-		tx := c.engine.Begin()
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		tx := k.Engine.Begin()
 		defer tx.Rollback()
-		a.handle("locks", func(ctx context.Context, run durable.Run) error { return tx.Lock(ctx, run.Key) })
-		a.add(durable.Task{Key: "locked", Kind: "locks", Delay: time.Millisecond})
-		time.Sleep(time.Second)
+		a.Handle("locks", func(ctx context.Context, run durable.Run) error { return tx.Lock(ctx, run.Key) })
+		a.Add(durable.Task{Key: "locked", Kind: "locks", Delay: time.Millisecond})
+		k.After(time.Second)
 		for _, verb := range []func(context.Context) error{
 			func(ctx context.Context) error { return a.RemoveTask(ctx, "locked") },
 			func(ctx context.Context) error { return a.Reschedule(ctx, "locked", time.Hour) },
@@ -150,24 +144,24 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 		synctest.Wait()
 		for i := range 20 {
 			began := time.Now()
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Millisecond})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Millisecond})
 			if took := time.Since(began); took > laneWaiting {
 				t.Errorf("an add takes %v", took)
 			}
-			time.Sleep(100 * time.Millisecond)
+			k.After(100 * time.Millisecond)
 		}
-		if calls := c.runs(); len(calls) != 21 {
+		if calls := k.Runs(); len(calls) != 21 {
 			t.Errorf("%d tasks have run", len(calls))
 		}
 		began := time.Now()
-		a.shutdown()
+		a.End()
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("Shutdown has taken %v", took)
 		}
 		if err := <-forever; !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("a verb that waits at the end: %v", err)
 		}
-		c.exists("locked", true)
+		k.Info("locked")
 	})
 }
 
@@ -176,13 +170,13 @@ const laneWaiting = 10 * time.Millisecond
 
 // While the engine is away verbs say so, and all continues when it is back.
 func TestNode_engineAway(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: 30 * time.Second})
-		for _, m := range c.nodes {
-			m.link.SetDown(true)
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: 30 * time.Second})
+		for _, m := range k.Nodes {
+			m.Link.SetDown(true)
 		}
-		time.Sleep(time.Minute)
+		k.After(time.Minute)
 		task := durable.Task{Key: "other", Kind: "note", Delay: time.Second}
 		_, getErr := a.Exist(ctx, "k")
 		for _, err := range []error{a.AddTask(ctx, task), a.SetTask(ctx, task), a.RemoveTask(ctx, "k"),
@@ -194,12 +188,12 @@ func TestNode_engineAway(t *testing.T) {
 		if n, err := a.Len(), a.Err(); n != 0 || err != nil {
 			t.Errorf("Len is %d and Err %v", n, err)
 		}
-		for _, m := range c.nodes {
-			m.link.SetDown(false)
+		for _, m := range k.Nodes {
+			m.Link.SetDown(false)
 		}
-		time.Sleep(time.Second)
-		c.ran("k")
-		a.add(task)
+		k.After(time.Second)
+		k.Ran("k")
+		a.Add(task)
 		if n, s := a.Len(), a.Stats(); n != 1 || s.Pending != 1 || s.Added != 2 {
 			t.Errorf("Len is %d, and the accounts are %+v", n, s)
 		}
@@ -225,19 +219,19 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 			lines = append(lines, fmt.Sprint(e.Data["tasks"], " ", e.Message))
 		}
 	}))
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		const tasks = 3
 		put := func(key string, after time.Duration) {
 			due := time.Now().Add(after).UnixNano()
 			w := engine.Write{Record: engine.Record{Key: key, Due: due, Data: []byte{200}}, Kind: "note",
 				If: engine.IfAbsent}
-			if _, err := c.engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
+			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{w}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		revision := func(key string) int64 {
-			stored, _, err := one(c.engine, key)
+			stored, _, err := one(k.Engine, key)
 			if err != nil || stored.Owner != 0 {
 				t.Errorf("member %d holds %s, %v", stored.Owner, key, err)
 			}
@@ -246,23 +240,23 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 		for i := range tasks {
 			put(fmt.Sprint(i), time.Duration(i-1)*2*time.Second) // overdue, due and due soon
 		}
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: time.Second})
-		time.Sleep(10 * time.Second)
-		c.ran("k")
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: time.Second})
+		k.After(10 * time.Second)
+		k.Ran("k")
 		put("later", time.Second)
 		first, last := revision("1"), revision("later")
-		time.Sleep(10 * time.Minute)
+		k.After(10 * time.Minute)
 		if revision("1") != first || revision("later") != last {
 			t.Error("they are claimed again")
 		}
 		if a.Shutdown(ctx); len(lines) != 1 || !strings.Contains(lines[0], "later version") {
 			t.Errorf("these were logged: %q", lines)
 		}
-		id, now, err := c.engine.Join(ctx, "of a later version", time.Minute)
+		id, now, err := k.Engine.Join(ctx, "of a later version", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.engine.Claim(ctx, engine.ClaimRequest{
+		got, err := k.Engine.Claim(ctx, engine.ClaimRequest{
 			By: id, Kinds: []string{"note"}, After: engine.None, Until: now, Most: 10, Readable: 255,
 		})
 		if len(got.Tasks) != tasks+1 {
@@ -296,33 +290,37 @@ func joinError(engine engine.Engine, opts ...durable.Option) error {
 	return err
 }
 
+// allOn fails the test unless that many tasks have run, all on the node and no later.
+func allOn(t *testing.T, n *kit.Node, calls []kit.Call, tasks int, within time.Duration) {
+	t.Helper()
+	for _, call := range calls {
+		if call.Late > within || call.Node != n.Name {
+			t.Errorf("%s ran %v late on %s", call.Key, call.Late, call.Node)
+		}
+	}
+	if len(calls) != tasks {
+		t.Errorf("%d of %d tasks have run", len(calls), tasks)
+	}
+}
+
 // A node that shuts down waits for a long run. Meanwhile it claims nothing, so that all that falls due runs elsewhere,
 // and on time.
 func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		leaving, stays := c.nodes[0], c.nodes[1]
-		leaving.handle("long", sleeper(time.Minute))
-		leaving.add(durable.Task{Key: "long", Kind: "long"})
-		time.Sleep(sec)
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		leaving, stays := k.Nodes[0], k.Nodes[1]
+		leaving.Handle("long", sleeper(time.Minute))
+		leaving.Add(durable.Task{Key: "long", Kind: "long"})
+		k.After(sec)
 		ended := make(chan error, 1)
 		go func() { ended <- leaving.Shutdown(ctx) }()
-		time.Sleep(sec)
-		c.runs()
+		k.After(sec)
+		k.Runs()
 		const tasks = 200
 		for i := range tasks {
-			stays.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 5 * sec})
-			time.Sleep(tick)
+			stays.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 5 * sec})
+			k.After(tick)
 		}
-		time.Sleep(6 * sec)
-		calls := c.runs()
-		for _, call := range calls {
-			if late := call.at - call.Due.Sub(c.begin); late > sec/2 || call.node != stays.name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
-			}
-		}
-		if len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
-		}
+		allOn(t, stays, k.RunsAfter(6*sec), tasks, sec/2)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -331,17 +329,16 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 
 // Shutdown waits until the end of a run is written whose first commit has failed, so that it does not run again.
 func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, end := c.nodes[0], make(chan struct{})
-		a.handle("k", func(context.Context, durable.Run) error { <-end; return nil })
-		a.add(durable.Task{Key: "a", Kind: "k"})
-		testkit.Settle(sec)
-		a.link.Next("Commit", memengine.Fault{Fail: true})
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, end := k.Nodes[0], make(chan struct{})
+		a.Handle("k", func(context.Context, durable.Run) error { <-end; return nil })
+		a.Add(durable.Task{Key: "a", Kind: "k"})
+		k.After(sec)
+		a.Link.Next("Commit", memengine.Fault{Fail: true})
 		close(end)
 		synctest.Wait()
-		a.shutdown()
-		c.nodes = c.nodes[1:]
-		c.exists("a", false)
+		a.End()
+		k.Gone("a")
 		if s := a.Stats(); s.Succeeded != 1 || s.Node.EndsRefused != 0 {
 			t.Errorf("the accounts are %+v", s)
 		}
@@ -350,61 +347,57 @@ func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
 
 // A node forgets a task that it has claimed and another node has removed, once the engine has refused its start.
 func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
-		if err := b.RemoveTask(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(10 * lease)
-		if calls, refused := c.runs(), a.Stats().Node.StartsRefused; len(calls) > 0 || refused > 2 {
-			t.Errorf("%d starts were refused, and these are the runs: %v", refused, briefly(calls))
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+		k.Must(b.RemoveTask(ctx, "k"))
+		k.After(10 * lease)
+		if calls, refused := k.Runs(), a.Stats().Node.StartsRefused; len(calls) > 0 || refused > 2 {
+			t.Errorf("%d starts were refused, and these are the runs: %v", refused, calls)
 		}
 	})
 }
 
 // A node that removes a task, and has claimed another of that key before it hears of that, keeps the other.
 func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var committed func()
-		m := c.joinOver(func(to engine.Engine) engine.Engine {
+		m := k.Join(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, committed: func() {
 				if committed != nil {
 					committed()
 				}
 			}}
-		}, "note")
-		m.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
-		testkit.Settle(sec)
+		}).Start()
+		m.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		k.After(sec)
 		var due time.Duration
 		committed = func() {
 			committed = nil
-			due = time.Since(c.begin) + sec/2
-			c.addTx(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+			due = time.Since(k.Begin) + sec/2
+			addTx(k, durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
 			time.Sleep(300 * time.Millisecond) // it is claimed
 		}
-		if err := m.RemoveTask(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(5 * lease)
-		if ran := c.ran("k"); ran.at > due+2*tick {
-			t.Errorf("due at %v: %v", due, briefly([]nodeCall{ran}))
+		k.Must(m.RemoveTask(ctx, "k"))
+		k.After(5 * lease)
+		if ran := k.Ran("k")[0]; ran.At > due+2*tick {
+			t.Errorf("due at %v: %v", due, []kit.Call{ran})
 		}
 	})
 }
 
 // A node knows the names of nodes that have joined after it has asked for the names.
 func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		for i := range 2 {
 			if i > 0 {
-				c.join("note")
+				k.Join(nil).Start()
 			}
-			m := c.nodes[i]
-			m.add(durable.Task{Key: m.name, Kind: "note", Delay: sec / 2})
-			if task, ok, err := a.Get(ctx, m.name); err != nil || !ok || task.Node != m.name {
-				t.Errorf("the task that %s holds is %+v, %v, %v", m.name, task, ok, err)
+			m := k.Nodes[i]
+			m.Add(durable.Task{Key: m.Name, Kind: "note", Delay: sec / 2})
+			if task, ok, err := a.Get(ctx, m.Name); err != nil || !ok || task.Node != m.Name {
+				t.Errorf("the task that %s holds is %+v, %v, %v", m.Name, task, ok, err)
 			}
 		}
 	})
@@ -412,15 +405,13 @@ func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
 
 // Shutdown gives up a verb that waits for a lock, also one that was committed together with others.
 func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		m := c.nodes[0]
-		m.add(durable.Task{Key: "locked", Kind: "note", Delay: hour})
-		tx := c.engine.Begin()
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
+		m.Add(durable.Task{Key: "locked", Kind: "note", Delay: hour})
+		tx := k.Engine.Begin()
 		defer tx.Rollback()
-		if err := tx.Lock(ctx, "locked"); err != nil {
-			t.Fatal(err)
-		}
-		m.link.Next("Commit", memengine.Fault{Delay: 5 * time.Millisecond}, memengine.Fault{Delay: 5 * time.Millisecond})
+		k.Must(tx.Lock(ctx, "locked"))
+		m.Link.Next("Commit", memengine.Fault{Delay: 5 * time.Millisecond}, memengine.Fault{Delay: 5 * time.Millisecond})
 		add := func(key string) {
 			go func() { _ = m.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) }()
 			synctest.Wait()
@@ -432,17 +423,17 @@ func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 		defer cancel()
 		go func() { removed <- m.RemoveTask(wait, "locked") }()
 		add("together")
-		testkit.Settle(sec)
-		c.exists("together", true)
+		k.After(sec)
+		k.Info("together")
 		began := time.Now()
-		m.shutdown()
+		m.End()
 		if took := time.Since(began); took > 6*sec {
 			t.Errorf("Shutdown has taken %v", took)
 		}
 		if err := <-removed; !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("a removal that waits at the end: %v", err)
 		}
-		c.nodes = nil
+		k.Nodes = nil
 	})
 }
 
@@ -454,19 +445,19 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 		lines = append(lines, e.Message)
 		time.Sleep(10 * time.Second)
 	}))
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		m := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
 		for _, ends := range []bool{false, true} {
-			m.link.SetDown(true)
-			time.Sleep(sec)
+			m.Link.SetDown(true)
+			k.After(sec)
 			if ends {
-				c.engine.Expire(m.name)
-				if _, err := c.engine.Reap(ctx); err != nil {
+				k.Engine.Expire(m.Name)
+				if _, err := k.Engine.Reap(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
-			m.link.SetDown(false)
-			testkit.Settle(time.Minute)
+			m.Link.SetDown(false)
+			k.After(time.Minute)
 		}
 		all := strings.Join(lines, "\n")
 		away, back := strings.Count(all, "engine is away"), strings.Count(all, "engine is back")
@@ -478,14 +469,14 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 
 // What a node has run takes no room any more, however large it was in all.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks = 80 // more than a node holds at once
 		payload := make([]byte, durable.MaxPayload)
 		for i := range tasks {
-			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Payload: payload})
-			time.Sleep(sec)
+			k.Nodes[0].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Payload: payload})
+			k.After(sec)
 		}
-		if calls := c.runs(); len(calls) != tasks {
+		if calls := k.Runs(); len(calls) != tasks {
 			t.Errorf("%d of %d tasks have run", len(calls), tasks)
 		}
 	})
@@ -507,7 +498,7 @@ func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte)
 	l.mu.Lock()
 	if l.cut {
 		l.mu.Unlock()
-		return nil, 0, errFail
+		return nil, 0, kit.ErrFail
 	}
 	l.renewed = time.Now()
 	l.mu.Unlock()
@@ -519,17 +510,17 @@ func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte)
 // A lease lasts from when it was asked for, however long the answer takes: the run must end before another node takes
 // its task over.
 func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		link := new(slowLink)
-		m := c.joinOver(func(to engine.Engine) engine.Engine { link.Engine = to; return link }, "note")
+		m := k.Join(func(to engine.Engine) engine.Engine { link.Engine = to; return link }).Start()
 		over := make(chan time.Time, 1)
-		m.handle("long", func(ctx context.Context, _ durable.Run) error {
+		m.Handle("long", func(ctx context.Context, _ durable.Run) error {
 			<-ctx.Done()
 			over <- time.Now()
 			return ctx.Err()
 		})
-		m.add(durable.Task{Key: "a", Kind: "long"})
-		time.Sleep(10 * lease)
+		m.Add(durable.Task{Key: "a", Kind: "long"})
+		k.After(10 * lease)
 		link.mu.Lock()
 		link.cut = true
 		link.mu.Unlock()
@@ -546,28 +537,19 @@ func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 // A node that shuts down has a long run. All that it holds in advance, and what waits for its workers, runs elsewhere, as
 // late as after a graceful stop: D3. Both nodes add, and hold what they add.
 func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		leaving, stays := c.nodes[0], c.nodes[1]
-		c.handle("long", func(*member) durable.Handler { return sleeper(time.Minute) })
-		leaving.add(durable.Task{Key: "long", Kind: "long"})
-		time.Sleep(sec)
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		leaving, stays := k.Nodes[0], k.Nodes[1]
+		k.Handle("long", sleeper(time.Minute))
+		leaving.Add(durable.Task{Key: "long", Kind: "long"})
+		k.After(sec)
 		const tasks = 500
 		for i := range tasks {
-			c.nodes[i%2].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec/2 + time.Duration(i)*time.Millisecond})
+			k.Nodes[i%2].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec/2 + time.Duration(i)*time.Millisecond})
 		}
-		c.runs()
+		k.Runs()
 		ended := make(chan error, 1)
 		go func() { ended <- leaving.Shutdown(ctx) }()
-		time.Sleep(3 * sec)
-		calls := c.runs()
-		for _, call := range calls {
-			if late := call.at - call.Due.Sub(c.begin); late > 200*time.Millisecond || call.node != stays.name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
-			}
-		}
-		if len(calls) != tasks {
-			t.Errorf("%d of %d tasks have run", len(calls), tasks)
-		}
+		allOn(t, stays, k.RunsAfter(3*sec), tasks, 200*time.Millisecond)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -576,40 +558,31 @@ func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 
 // The answer to a claim comes after Shutdown has begun, and the node has a long run. What it was given is free at once.
 func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		leaving, stays := c.nodes[0], c.nodes[1]
-		c.handle("long", func(*member) durable.Handler { return sleeper(time.Minute) })
-		leaving.add(durable.Task{Key: "long", Kind: "long"})
-		time.Sleep(sec)
-		leaving.link.SetFaults(func(method string) memengine.Fault {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		leaving, stays := k.Nodes[0], k.Nodes[1]
+		k.Handle("long", sleeper(time.Minute))
+		leaving.Add(durable.Task{Key: "long", Kind: "long"})
+		k.After(sec)
+		leaving.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Claim" {
 				return memengine.Fault{Delay: 300 * time.Millisecond}
 			}
 			return memengine.Fault{}
 		})
-		stays.link.SetFaults(func(method string) memengine.Fault {
+		stays.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Claim" {
 				return memengine.Fault{Delay: 350 * time.Millisecond}
 			}
 			return memengine.Fault{}
 		})
-		time.Sleep(sec)
-		c.runs()
+		k.After(sec)
+		k.Runs()
 		for i := range 20 { // no node holds what a transaction adds
-			c.addTx(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
+			addTx(k, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- leaving.Shutdown(ctx) }()
-		time.Sleep(3 * sec)
-		calls := c.runs()
-		for _, call := range calls {
-			if late := call.at - call.Due.Sub(c.begin); late > sec/2 || call.node != stays.name {
-				t.Errorf("%s ran %v late on %s", call.Key, late, call.node)
-			}
-		}
-		if len(calls) != 20 {
-			t.Errorf("%d of 20 tasks have run", len(calls))
-		}
+		allOn(t, stays, k.RunsAfter(3*sec), 20, sec/2)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

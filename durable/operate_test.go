@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
@@ -25,7 +25,7 @@ import (
 )
 
 func TestOperate_onAStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) []*durable.Scheduler {
 			s, err := durable.New(memstore.New(), append(opts, durable.WithLogger(testkit.Quiet()))...)
 			if err != nil {
@@ -94,23 +94,14 @@ func (s drowsy) Failing(from string) iter.Seq2[engine.Record, error] {
 // makes some progress, however slow the store is.
 func TestFind_cut_goesOn(t *testing.T) {
 	for _, each := range []time.Duration{time.Millisecond, time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memstore.New()
-			r := &rig{t: t, store: store, opts: []durable.Option{durable.WithLogger(testkit.Quiet())}}
-			r.open()
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Open(k.Store)
 			const tasks = 1000
 			for i := range tasks {
-				r.add(durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
+				k.Add(durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
 			}
-			r.crash()
-			if err := r.Shutdown(ctx); err != nil {
-				t.Fatal(err)
-			}
-			s, err := durable.New(drowsy{r.store.Reopen(), each}, r.opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = s.Shutdown(ctx) }()
+			k.End()
+			s := k.Open(drowsy{k.Store.Reopen(), each})
 			for _, prefix := range []string{"", "k"} {
 				found, pages := 0, 0
 				for q := (durable.Query{Prefix: prefix, Kind: "note", Limit: tasks}); ; pages++ {
@@ -144,83 +135,59 @@ func TestFind_cut_goesOn(t *testing.T) {
 
 // A verb at the same time wins, or Bulk does. What has changed since it was found is left alone.
 func TestBulk_whileTasksChange(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) *durable.Scheduler{
-		"store": func(t *testing.T) *durable.Scheduler {
-			s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-		"node": func(t *testing.T) *durable.Scheduler {
-			link := memengine.NewLink(memengine.New())
-			link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
-			return join(t, link, 1)[0]
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := open(t)
-				defer func() { _ = s.Shutdown(ctx) }()
-				if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-					t.Fatal(err)
-				}
-				const tasks = 2000
-				task := func(i int) durable.Task {
-					return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
-				}
-				for i := range tasks {
-					if err := s.AddTask(ctx, task(i)); err != nil {
-						t.Fatal(err)
+	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
+		const tasks = 2000
+		task := func(i int) durable.Task {
+			return durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
+		}
+		for i := range tasks {
+			k.Add(task(i))
+		}
+		var others sync.WaitGroup
+		var removed, moved atomic.Int64
+		rnd := rand.New(rand.NewPCG(3, 4))
+		for _, i := range rnd.Perm(tasks)[:600] {
+			wait := time.Duration(rnd.IntN(2500)) * time.Millisecond
+			others.Go(func() {
+				time.Sleep(wait)
+				if i%2 == 0 {
+					if k.RemoveTask(ctx, task(i).Key) == nil {
+						removed.Add(1)
 					}
+					return
 				}
-				var others sync.WaitGroup
-				var removed, moved atomic.Int64
-				rnd := rand.New(rand.NewPCG(3, 4))
-				for _, i := range rnd.Perm(tasks)[:600] {
-					wait := time.Duration(rnd.IntN(2500)) * time.Millisecond
-					others.Go(func() {
-						time.Sleep(wait)
-						if i%2 == 0 {
-							if s.RemoveTask(ctx, task(i).Key) == nil {
-								removed.Add(1)
-							}
-							return
-						}
-						err := s.Reschedule(ctx, task(i).Key, 2*hour)
-						if err == nil {
-							moved.Add(1)
-						} else if !errors.Is(err, durable.ErrTaskKeyNotFound) {
-							t.Error(err)
-						}
-					})
-				}
-				n, err := s.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove)
-				if err != nil {
+				err := k.Reschedule(ctx, task(i).Key, 2*hour)
+				if err == nil {
+					moved.Add(1)
+				} else if !errors.Is(err, durable.ErrTaskKeyNotFound) {
 					t.Error(err)
 				}
-				others.Wait()
-				left := 0
-				for i, err := range s.All(ctx) {
-					if err != nil || i.Seq == 0 { // the same task as before the walk came to it
-						t.Errorf("left is %+v, %v", i, err)
-					}
-					left++
-				}
-				if gone := int(removed.Load()); n+gone+left != tasks || gone == 0 || n == 0 {
-					t.Errorf("Bulk has removed %d, others %d, and %d of %d are left", n, gone, left, tasks)
-				}
-				t.Logf("Bulk has removed %d, others %d and moved %d, of which %d are left", n, removed.Load(), moved.Load(), left)
 			})
-		})
-	}
+		}
+		n, err := k.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove)
+		if err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+		left := 0
+		for i, err := range k.All(ctx) {
+			if err != nil || i.Seq == 0 { // the same task as before the walk came to it
+				t.Errorf("left is %+v, %v", i, err)
+			}
+			left++
+		}
+		if gone := int(removed.Load()); n+gone+left != tasks || gone == 0 || n == 0 {
+			t.Errorf("Bulk has removed %d, others %d, and %d of %d are left", n, gone, left, tasks)
+		}
+		t.Logf("Bulk has removed %d, others %d and moved %d, of which %d are left", n, removed.Load(), moved.Load(), left)
+	})
 }
 
 // Bulk leaves a task alone that another node has replaced between the look and the removal.
 func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		b, replaced := c.nodes[0], false
-		a := c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		b, replaced := k.Nodes[0], false
+		a := k.Join(func(to engine.Engine) engine.Engine {
 			return watched{Engine: to, commits: func() {
 				if replaced {
 					return
@@ -230,45 +197,45 @@ func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
 					t.Error(err)
 				}
 			}}
-		}, "note")
-		b.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		}).Start()
+		b.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
 		if n, err := a.Bulk(ctx, durable.Query{Prefix: "k"}, durable.DoRemove); n != 0 || err != nil || !replaced {
 			t.Errorf("Bulk has removed %d, %v", n, err)
 		}
-		c.exists("k", true)
+		k.Info("k")
 	})
 }
 
 // Tasks that repeat more often than Bulk needs for all of them are run once each.
 func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		for i := range 50 {
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour, Interval: sec, Times: durable.Forever})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour, Interval: sec, Times: durable.Forever})
 		}
-		a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 200 * time.Millisecond} })
+		a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 200 * time.Millisecond} })
 		if n, err := a.Bulk(ctx, durable.Query{}, durable.DoRunNow); n != 50 || err != nil {
 			t.Errorf("Bulk has run %d, %v", n, err)
 		}
-		time.Sleep(sec)
+		k.After(sec)
 		for _, q := range []durable.Query{{}, {State: durable.Scheduled}, {State: durable.Waiting}, {Kind: "note"}} {
 			if n, err := a.Bulk(ctx, q, durable.DoRunNow); n > 50 || err != nil { // some have run since they were found
 				t.Errorf("Bulk(%+v) = %d, %v", q, n, err)
 			}
 		}
-		a.link.SetFaults(nil)
+		a.Link.SetFaults(nil)
 	})
 }
 
 // countsAgree fails the test unless the census and Stats agree with a walk through the store. It returns the tasks.
-func (r *rig) countsAgree() (all []durable.Info) {
-	r.t.Helper()
+func countsAgree(r *kit.Kit) (all []durable.Info) {
+	r.T.Helper()
 	synctest.Wait()
 	want := make(map[string]durable.KindCounts)
 	parked := 0
 	for i, err := range r.All(ctx) {
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		all = append(all, i)
 		k := want[i.Kind]
@@ -287,59 +254,57 @@ func (r *rig) countsAgree() (all []durable.Info) {
 		want[i.Kind] = k
 	}
 	paused, err := r.Paused(ctx)
-	r.must(err)
+	r.Must(err)
 	c, err := r.Counts(ctx)
 	if err != nil || !c.Whole || len(c.Kinds) != len(want) {
-		r.t.Fatalf("the census is %+v, %v, want %v", c, err, want)
+		r.T.Fatalf("the census is %+v, %v, want %v", c, err, want)
 	}
 	for _, k := range c.Kinds {
 		w := want[k.Kind]
 		if w.KindPaused = paused.Has(k.Kind); k != w {
-			r.t.Errorf("the census has %+v, want %+v", k, w)
+			r.T.Errorf("the census has %+v, want %+v", k, w)
 		}
 	}
 	if s := r.Stats(); s.Pending != len(all) || s.Parked != parked {
-		r.t.Errorf("there are %d tasks, %d of them parked, and the accounts are %+v", len(all), parked, s)
+		r.T.Errorf("there are %d tasks, %d of them parked, and the accounts are %+v", len(all), parked, s)
 	}
 	return all
 }
 
 // The census agrees with a count after all kinds of changes, those during the first count included.
 func TestCensus_agreesWithAWalk(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
-		r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
+		k.Handle("twice", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(3, sec, hour))
 		rnd := rand.New(rand.NewPCG(5, 6))
 		for round := range 20 {
 			for range 200 {
 				key := fmt.Sprint(rnd.IntN(300))
 				switch rnd.IntN(6) {
 				case 0:
-					_ = r.RemoveTask(ctx, key)
+					_ = k.RemoveTask(ctx, key)
 				case 1:
-					_ = r.Reschedule(ctx, key, time.Duration(rnd.IntN(5))*sec)
+					_ = k.Reschedule(ctx, key, time.Duration(rnd.IntN(5))*sec)
 				case 2:
-					_ = r.Pause(ctx, key)
+					_ = k.Pause(ctx, key)
 				case 3:
-					_ = r.Resume(ctx, key)
+					_ = k.Resume(ctx, key)
 				default:
 					kind := []string{"once", "twice", "note", "fail"}[rnd.IntN(4)]
 					task := durable.Task{Key: key, Kind: kind, Delay: time.Duration(1 + rnd.IntN(int(10*sec)))}
-					if err := r.SetTask(ctx, task); err != nil {
-						t.Fatal(err)
-					}
+					k.Must(k.SetTask(ctx, task))
 				}
 			}
-			time.Sleep(time.Duration(rnd.IntN(int(5 * sec))))
-			r.countsAgree()
+			k.After(time.Duration(rnd.IntN(int(5 * sec))))
+			countsAgree(k)
 			if round%5 == 4 {
-				r.crash("note")
-				r.start()
-				r.countsAgree()
-				r.crash()
-				r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
-				r.handle("twice", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(3, sec, hour))
-				r.start()
+				k.Crash("note")
+				k.Start()
+				countsAgree(k)
+				k.Crash()
+				k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
+				k.Handle("twice", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(3, sec, hour))
+				k.Start()
 			}
 		}
 	})
@@ -347,11 +312,11 @@ func TestCensus_agreesWithAWalk(t *testing.T) {
 
 // A slow count is taken in the background, and used for 15 s.
 func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
 		counts := 0
 		count := func(d time.Duration) {
-			a.link.SetFaults(func(method string) memengine.Fault {
+			a.Link.SetFaults(func(method string) memengine.Fault {
 				if method != "Count" {
 					return memengine.Fault{}
 				}
@@ -360,24 +325,24 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 			})
 		}
 		count(time.Second)
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: hour})
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
 		began := time.Now()
 		if first, err := a.Counts(ctx); err != nil || first.Whole || time.Since(began) > 200*time.Millisecond {
 			t.Errorf("the first count is %+v, %v, after %v", first, err, time.Since(began))
 		}
-		time.Sleep(2 * time.Second)
+		k.After(2 * time.Second)
 		for range 13 {
 			c, err := a.Counts(ctx)
 			if err != nil || !c.Whole || len(c.Kinds) != 1 || a.Len() != 1 || a.Stats().Pending != 1 {
 				t.Fatalf("the census is %+v, %v", c, err)
 			}
-			time.Sleep(time.Second)
+			k.After(time.Second)
 		}
 		if counts != 1 {
 			t.Errorf("in 15 s it was counted %d times", counts)
 		}
 		for range 60 {
-			time.Sleep(time.Second)
+			k.After(time.Second)
 			if c, err := a.Counts(ctx); err != nil || time.Since(c.At) > 18*time.Second {
 				t.Errorf("the census is of %v ago, %v", time.Since(c.At), err)
 			}
@@ -385,13 +350,13 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 		if counts < 4 || counts > 5 {
 			t.Errorf("in 75 s it was counted %d times", counts)
 		}
-		time.Sleep(time.Minute)
+		k.After(time.Minute)
 		count(time.Millisecond)
 		for i := range 10 {
 			if n := a.Len(); n != 1+i {
 				t.Errorf("Len is %d, want %d", n, 1+i)
 			}
-			a.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
 		}
 	})
 }
@@ -458,61 +423,58 @@ func TestBulkStep_continues(t *testing.T) {
 // Overdue tasks are worked off at the bounded rate, and CatchUp says so.
 func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	const tasks, perSecond = 5000, 100
-	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, store: memstore.New(), begin: time.Now(), opts: []durable.Option{
-			durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(perSecond)}}
-		r.open()
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(k.Store)
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec + time.Duration(i)})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec + time.Duration(i)})
 		}
-		time.Sleep(hour)
-		r.crash()
-		r.start()
-		defer func() { _ = r.Shutdown(ctx) }()
-		time.Sleep(15 * time.Second)
-		c, err := r.CatchUp(ctx)
+		k.After(hour)
+		k.Crash()
+		k.Start()
+		k.After(15 * time.Second)
+		c, err := k.CatchUp(ctx)
 		left := time.Duration(c.Left) * time.Second / perSecond
-		if err != nil || c.Cut || c.Left < tasks-16*perSecond || c.Left > tasks-14*perSecond || c.Oldest.Before(r.begin) ||
+		if err != nil || c.Cut || c.Left < tasks-16*perSecond || c.Left > tasks-14*perSecond || c.Oldest.Before(k.Begin) ||
 			time.Until(c.Done) < left*9/10 || time.Until(c.Done) > left*11/10 {
 			t.Errorf("after 15 s it is %+v, %v; at the rate it should be done in %v", c, err, left)
 		}
-		time.Sleep(time.Minute)
-		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 || !c.Oldest.IsZero() || !c.Done.IsZero() {
+		k.After(time.Minute)
+		if c, err := k.CatchUp(ctx); err != nil || c.Left != 0 || c.Cut || len(c.Kinds) != 0 || !c.Oldest.IsZero() || !c.Done.IsZero() {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
-	})
+	}, durable.WithCatchUp(perSecond))
 }
 
 // overdue adds n tasks that were due an hour ago.
-func (c *cluster) overdue(n int) {
-	c.t.Helper()
+func overdueOn(k *kit.Kit, n int) {
+	k.T.Helper()
 	at := time.Now().Add(-time.Hour)
 	batch := make(engine.Batch, n)
 	for i := range batch {
 		w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
 		if err != nil {
-			c.t.Fatal(err)
+			k.T.Fatal(err)
 		}
 		batch[i] = w
 	}
-	if _, err := c.engine.Commit(ctx, 0, []engine.Batch{batch}); err != nil {
-		c.t.Fatal(err)
+	if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{batch}); err != nil {
+		k.T.Fatal(err)
 	}
 }
 
 // On a node CatchUp is about the whole engine: the other nodes start overdue tasks as well.
 func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 	const tasks, perSecond = 5000, 100
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		testkit.Settle(lease)
-		c.overdue(tasks)
-		testkit.Settle(15 * sec)
-		for _, m := range c.nodes {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.After(lease)
+		overdueOn(k, tasks)
+		k.After(15 * sec)
+		for _, m := range k.Nodes {
 			is, err := m.CatchUp(ctx)
 			left := time.Duration(is.Left) * time.Second / perSecond
 			if err != nil || is.Left < tasks-16*perSecond || is.Left > tasks-14*perSecond ||
 				time.Until(is.Done) < left*9/10 || time.Until(is.Done) > left*11/10 {
-				t.Errorf("after 15 s it is %+v on %s, %v; at the rate it should be done in %v", is, m.name, err, left)
+				t.Errorf("after 15 s it is %+v on %s, %v; at the rate it should be done in %v", is, m.Name, err, left)
 			}
 		}
 	}, durable.WithCatchUp(perSecond))
@@ -521,17 +483,17 @@ func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 // A count that takes long is used again, less the tasks that have been started since.
 func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 	const tasks, perSecond = 1000, 100
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		m := c.nodes[0]
-		c.overdue(tasks)
-		testkit.Settle(3 * sec)
-		m.link.Next("Walk ByDue", memengine.Fault{Delay: 20 * time.Millisecond})
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
+		overdueOn(k, tasks)
+		k.After(3 * sec)
+		m.Link.Next("Walk ByDue", memengine.Fault{Delay: 20 * time.Millisecond})
 		first, err := m.CatchUp(ctx)
 		if err != nil || first.Left < tasks/2 {
-			t.Fatalf("%+v, %v, %d have run", first, err, len(c.runs()))
+			t.Fatalf("%+v, %v, %d have run", first, err, len(k.Runs()))
 		}
-		testkit.Settle(sec)
-		m.link.Next("Walk ByDue", memengine.Fault{Fail: true}) // it is not counted again
+		k.After(sec)
+		m.Link.Next("Walk ByDue", memengine.Fault{Fail: true}) // it is not counted again
 		again, err := m.CatchUp(ctx)
 		if started := first.Left - again.Left; err != nil || started < perSecond*9/10 || started > perSecond*11/10 {
 			t.Errorf("a second after %+v it is %+v, %v", first, again, err)
@@ -541,16 +503,16 @@ func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 
 // CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.
 func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "later", Kind: "note", Delay: sec, PayloadVersion: 2})
-		r.crash()
-		testkit.Settle(2 * sec)
-		r.start()
-		testkit.Settle(sec)
-		if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 || len(c.Kinds) != 0 {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "later", Kind: "note", Delay: sec, PayloadVersion: 2})
+		k.Crash()
+		k.After(2 * sec)
+		k.Start()
+		k.After(sec)
+		if c, err := k.CatchUp(ctx); err != nil || c.Left != 0 || len(c.Kinds) != 0 {
 			t.Errorf("%+v, %v", c, err)
 		}
-		r.unhandled(1)
+		unhandled(k, 1)
 	})
 }
 
@@ -562,20 +524,20 @@ func TestCatchUp_ofWhatFallsDueAfterTheStart(t *testing.T) {
 		"limit": durable.WithConcurrency(1), "workers": durable.WithRetry(1, sec, sec),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("slow", sleeper(sec), option)
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("slow", sleeper(sec), option)
 				for i := range tasks {
-					r.add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
+					k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
 				}
-				testkit.Settle(sec + sec/2)
-				if c, err := r.CatchUp(ctx); err != nil || c.Left != 0 {
+				k.After(sec + sec/2)
+				if c, err := k.CatchUp(ctx); err != nil || c.Left != 0 {
 					t.Errorf("half a second after they were due: %+v, %v", c, err)
 				}
-				testkit.Settle(20 * sec)
-				c, err := r.CatchUp(ctx)
-				want := tasks - len(r.runs())
+				k.After(20 * sec)
+				c, err := k.CatchUp(ctx)
+				want := tasks - len(k.Runs())
 				left := time.Duration(want) * sec
-				if err != nil || c.Left != want || !c.Oldest.Equal(r.begin.Add(sec)) ||
+				if err != nil || c.Left != want || !c.Oldest.Equal(k.Begin.Add(sec)) ||
 					time.Until(c.Done) < left*8/10 || time.Until(c.Done) > left*12/10 {
 					t.Errorf("%d are left, and CatchUp is %+v, %v", want, c, err)
 				}
@@ -587,23 +549,23 @@ func TestCatchUp_ofWhatFallsDueAfterTheStart(t *testing.T) {
 // CatchUp counts what is overdue by kind, each with the due time of its own oldest task.
 func TestCatchUp_byKind(t *testing.T) {
 	const tasks = 30
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec/2 + time.Duration(i)})
+			r.Add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec/2 + time.Duration(i)})
 		}
-		r.overdue(tasks, "slow")
-		r.handle("slow", sleeper(0))
-		r.start()
-		testkit.Settle(10 * sec)
+		overdue(r, tasks, "slow")
+		r.Handle("slow", sleeper(0))
+		r.Start()
+		r.After(10 * sec)
 		left := map[string]int{"note": tasks, "slow": tasks}
-		for _, run := range r.runs() {
+		for _, run := range r.Runs() {
 			left[run.Kind]--
 		}
 		if d := left["slow"] - left["note"]; left["note"] > tasks-4 || d < -1 || d > 1 { // they take turns
 			t.Fatalf("%v are left", left)
 		}
 		of := func(kind string) durable.KindCatchUp {
-			first := r.info(fmt.Sprint(kind, tasks-left[kind]))
+			first := r.Info(fmt.Sprint(kind, tasks-left[kind]))
 			return durable.KindCatchUp{Kind: kind, Left: left[kind], Oldest: first.Next}
 		}
 		slow, note := of("slow"), of("note")
@@ -622,7 +584,7 @@ func TestCatchUp_byKind(t *testing.T) {
 			}
 		}
 		is(note, slow)
-		r.must(r.PauseKind(ctx, "note"))
+		r.Must(r.PauseKind(ctx, "note"))
 		is(slow)
 	}, durable.WithCatchUp(1))
 }
@@ -635,16 +597,16 @@ func TestWithObserver_nil_isRefused(t *testing.T) {
 
 // A task whose kind has no handler waits.
 func TestFind_waiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "later", Kind: "note", Delay: hour})
-		r.crash("note")
-		r.start()
-		time.Sleep(2 * time.Second)
-		f, err := r.Find(ctx, durable.Query{State: durable.Waiting})
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec}, durable.Task{Key: "later", Kind: "note", Delay: hour})
+		k.Crash("note")
+		k.Start()
+		k.After(2 * time.Second)
+		f, err := k.Find(ctx, durable.Query{State: durable.Waiting})
 		if err != nil || len(f.Tasks) != 1 || f.Tasks[0].Key != "k" || f.Tasks[0].State != durable.Waiting {
 			t.Errorf("waiting are %+v, %v", f, err)
 		}
-		if n, err := r.Bulk(ctx, durable.Query{State: durable.Waiting}, durable.DoRunNow); n != 1 || err != nil {
+		if n, err := k.Bulk(ctx, durable.Query{State: durable.Waiting}, durable.DoRunNow); n != 1 || err != nil {
 			t.Errorf("run now: %d, %v", n, err)
 		}
 	})
@@ -652,24 +614,17 @@ func TestFind_waiting(t *testing.T) {
 
 // Bulk does what it finds while it looks for more, so that what is rare is done before its context is.
 func TestBulk_ofRareTasks_doesThemAsItFindsThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler
 		defer func() { _ = s.Shutdown(ctx) }()
 		note := func(context.Context, durable.Run) error { return nil }
-		if err := errors.Join(s.Handle("note", note), s.Handle("rare", note)); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", note), s.Handle("rare", note))
 		for i := range 4000 {
 			task := durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour}
 			if i%500 == 0 {
 				task.Kind = "rare"
 			}
-			if err := s.AddTask(ctx, task); err != nil {
-				t.Fatal(err)
-			}
+			k.Must(s.AddTask(ctx, task))
 		}
 		within, cancel := context.WithTimeout(ctx, 2*sec)
 		defer cancel()

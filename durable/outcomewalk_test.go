@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // An outcomeWalk does verbs at random on a store while runs end in every way that there is.
 type outcomeWalk struct {
-	*rig
+	*kit.Kit
 	draw *rand.Rand
 	seed uint64
 
@@ -34,8 +35,8 @@ type outcomeWalk struct {
 }
 
 func (w *outcomeWalk) errorf(format string, args ...any) {
-	w.t.Helper()
-	w.t.Errorf("seed %d, %v: "+format, append([]any{w.seed, time.Since(w.begin)}, args...)...)
+	w.T.Helper()
+	w.T.Errorf("seed %d, %v: "+format, append([]any{w.seed, time.Since(w.Begin)}, args...)...)
 }
 
 func (w *outcomeWalk) run(life int) durable.Handler {
@@ -77,11 +78,11 @@ func (w *outcomeWalk) run(life int) durable.Handler {
 		}()
 		switch what {
 		case 0, 1:
-			return errFail
+			return kit.ErrFail
 		case 2:
-			return durable.Park(errFail)
+			return durable.Park(kit.ErrFail)
 		case 3:
-			return durable.RetryAfter(d, errFail)
+			return durable.RetryAfter(d, kit.ErrFail)
 		case 4:
 			run.Complete("a note")
 			return nil
@@ -96,7 +97,7 @@ func (w *outcomeWalk) run(life int) durable.Handler {
 			}
 		case 8:
 			time.Sleep(d)
-			return errFail
+			return kit.ErrFail
 		case 9:
 			time.Sleep(d)
 		}
@@ -117,9 +118,7 @@ func (w *outcomeWalk) handleAll() {
 	life := w.life
 	w.mu.Unlock()
 	for kind, opts := range options {
-		if err := w.Handle(kind, w.run(life), opts...); err != nil {
-			w.t.Fatal(err)
-		}
+		w.Must(w.Scheduler.Handle(kind, w.run(life), opts...)) // the walk has a log of its own
 	}
 }
 
@@ -147,7 +146,7 @@ func (w *outcomeWalk) task(key string) durable.Task {
 }
 
 func (w *outcomeWalk) may(what string, err error, or ...error) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, e := range or {
 		if errors.Is(err, e) {
 			return
@@ -281,10 +280,10 @@ func (w *outcomeWalk) step() {
 			clear(w.running)
 			clear(w.attempts) // an attempt that was not acknowledged is made again
 			w.mu.Unlock()
-			w.crash()
+			w.Crash()
 			time.Sleep(time.Millisecond) // so that no generation is used again
 			w.handleAll()
-			w.start()
+			w.Start()
 		}
 	default:
 		time.Sleep(time.Duration(w.draw.Int64N(int64(8 * sec))))
@@ -293,8 +292,8 @@ func (w *outcomeWalk) step() {
 
 // agrees compares the accounts with the store.
 func (w *outcomeWalk) agrees() []durable.Info {
-	w.t.Helper()
-	all := w.countsAgree()
+	w.T.Helper()
+	all := countsAgree(w.Kit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	running := 0
@@ -312,11 +311,10 @@ func (w *outcomeWalk) agrees() []durable.Info {
 // account agrees with the store, and when the verbs cease all that is due runs.
 func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
-	first, seeds := someSeeds(50)
-	for seed := first; seed < first+seeds; seed++ {
-		inOneBubble(t, func(t *testing.T, r *rig) {
+	walks(t, 50, 50, 50, func(t *testing.T, seed uint64) {
+		kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
 			w := &outcomeWalk{
-				rig: r, draw: rand.New(rand.NewPCG(seed, 3)), seed: seed, paused: map[string]time.Time{},
+				Kit: r, draw: rand.New(rand.NewPCG(seed, 3)), seed: seed, paused: map[string]time.Time{},
 				removed: map[durable.Token]time.Time{}, running: map[durable.Token]int{}, attempts: map[durable.Token]int{},
 				began: map[durable.Token]time.Time{}, halted: map[string]time.Time{},
 			}
@@ -336,7 +334,7 @@ func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 			}
 			_, err := w.Bulk(ctx, durable.Query{State: durable.Paused}, durable.DoResume)
 			w.may("", err)
-			testkit.Settle(2 * time.Minute)
+			r.After(2 * time.Minute)
 			for _, i := range w.agrees() {
 				over := time.Since(i.Next)
 				if over > 15*sec && i.State != durable.Parked && i.State != durable.Running {
@@ -350,5 +348,5 @@ func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 				w.errorf("%+v, %v", behind, err)
 			}
 		}, durable.WithPoolSize(3+int(seed%3)*10))
-	}
+	})
 }

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -33,65 +33,58 @@ func (s *heldStore) Commit(changes []engine.Change) error {
 	return s.Store.Commit(changes)
 }
 
+// openHeld opens a scheduler that handles "k" on a store whose commits are held up from now on.
+func openHeld(k *kit.Kit) (*kit.Node, *heldStore) {
+	store := &heldStore{Store: k.Store, turn: make(chan struct{}, 1)}
+	store.turn <- struct{}{}
+	s := k.Open(store)
+	s.Handle("k", ok)
+	<-store.turn
+	return s, store
+}
+
 // An overdue task is removed, and the removal is not durable yet as a worker takes its run. The start is to be
 // counted after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
 		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := k.Use(durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))).Scheduler
 		release, ran := make(chan struct{}), make(chan string, 2)
 		first, second := durable.Task{Key: "first", Kind: "k", At: time.Now().Add(-time.Minute)},
 			durable.Task{Key: "second", Kind: "k"}
-		err = errors.Join(s.Handle("k", func(_ context.Context, run durable.Run) error {
+		k.Must(s.Handle("k", func(_ context.Context, run durable.Run) error {
 			ran <- run.Key
 			<-release
 			return nil
 		}), s.AddTask(ctx, first, second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
+		k.After(time.Second)
+		k.Must(s.Start())
 		if key := <-ran; key != "first" { // one worker of two is for overdue tasks
 			t.Fatalf("%s runs first", key)
 		}
 		<-store.turn
 		answered := make(chan error, 1)
 		go func() { answered <- s.RemoveTask(ctx, "second") }()
-		time.Sleep(time.Second) // its commit is held up
-		release <- struct{}{}   // the worker takes the second
-		time.Sleep(time.Second)
+		k.After(time.Second)  // its commit is held up
+		release <- struct{}{} // the worker takes the second
+		k.After(time.Second)
 		store.turn <- struct{}{}
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second)
+		k.After(time.Second)
 		if there, err := s.Exist(ctx, "second"); there || err != nil || len(ran) > 0 {
 			t.Errorf("the removed task is there: %v, %v; %d runs of it", there, err, len(ran))
 		}
 		close(release)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // A verb whose caller gives up while it waits for the store has no effect.
 func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
-		<-store.turn
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s, store := openHeld(k)
 		answered := make(chan error, 2)
 		add := func(ctx context.Context, key string) {
 			go func() { answered <- s.AddTask(ctx, durable.Task{Key: key, Kind: "k", Delay: hour}) }()
@@ -118,14 +111,8 @@ func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	testkit.NotForRaces(t)
 	const callers, most = 6000, 4096
-	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
-		<-store.turn
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s, store := openHeld(k)
 		var adds sync.WaitGroup
 		for i := range callers {
 			adds.Go(func() {
@@ -137,9 +124,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 		synctest.Wait()
 		store.turn <- struct{}{}
 		adds.Wait()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		s.End()
 		if n := store.Reopen().Len(); n != callers || store.most > most || store.most < most/4 {
 			t.Errorf("there are %d tasks, and a commit had %d", n, store.most)
 		}
@@ -148,22 +133,20 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 
 // Shutdown waits for the runs in progress, and leaves the rest of a backlog to the next process.
 func TestOverdue_atShutdown_isLeft(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 500
-		r.crash("note")
-		r.handle("note", sleeper(100*time.Millisecond))
+		k.Crash("note")
+		k.Handle("note", sleeper(100*time.Millisecond))
 		for i := range tasks {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "note"})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note"})
 		}
-		time.Sleep(time.Second)
-		r.start()
-		time.Sleep(time.Second)
-		if err := r.Shutdown(ctx); err != nil {
-			t.Fatal(err)
-		}
-		calls := len(r.runs())
-		r.crash()
-		if left := r.Len(); calls == 0 || calls > 50 || calls+left != tasks {
+		k.After(time.Second)
+		k.Start()
+		k.After(time.Second)
+		k.Must(k.Shutdown(ctx))
+		calls := len(k.Runs())
+		k.Crash()
+		if left := k.Len(); calls == 0 || calls > 50 || calls+left != tasks {
 			t.Errorf("%d runs within a second and Shutdown, and %d tasks are left of %d", calls, left, tasks)
 		}
 	}, durable.WithPoolSize(3))
@@ -172,29 +155,26 @@ func TestOverdue_atShutdown_isLeft(t *testing.T) {
 // A task that has used up attempts by ending its process has all of them again after Reschedule, also if nothing
 // has looked at it since.
 func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
-			r.handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
+			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
 		}
 		kills()
-		r.add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second})
+		k.Add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second})
 		for range 3 { // the first start is on time, and not counted
-			time.Sleep(2 * time.Second)
-			r.crash()
+			k.After(2 * time.Second)
+			k.Crash()
 			kills()
-			r.start()
+			k.Start()
 		}
-		time.Sleep(2 * time.Second)
-		r.runs()
-		r.crash() // and no handler looks at the task
-		r.start()
-		if err := r.Reschedule(ctx, "a", time.Second); err != nil {
-			t.Fatal(err)
-		}
-		r.handle("kills", sleeper(0))
-		time.Sleep(2 * time.Second)
-		if calls := r.runs(); len(calls) != 1 || calls[0].Attempt != 1 {
-			t.Errorf("the attempts are %v, the first number %d", brief(calls), calls[0].Attempt)
+		k.After(2 * time.Second)
+		k.Runs()
+		k.Crash() // and no handler looks at the task
+		k.Start()
+		k.Must(k.Reschedule(ctx, "a", time.Second))
+		k.Handle("kills", sleeper(0))
+		if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 || calls[0].Attempt != 1 {
+			t.Errorf("the attempts are %v, the first number %d", calls, calls[0].Attempt)
 		}
 	})
 }
@@ -202,21 +182,20 @@ func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 // The runs of a kind with a limit wait for that, and one worker does one after the other. The other worker has a long
 // run. A third kind has its turn all the same.
 func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("long", sleeper(hour))
-		r.handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("long", sleeper(hour))
+		k.Handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
 		for i := range 1000 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 2 * time.Second})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 2 * time.Second})
 		}
-		r.add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
+		k.Add(durable.Task{Key: "long", Kind: "long", Delay: 2500 * time.Millisecond},
 			durable.Task{Key: "third", Kind: "note", Delay: 3 * time.Second})
-		time.Sleep(4 * time.Second)
-		calls := r.runs()
-		if !slices.ContainsFunc(calls, func(c call) bool { return c.Key == "third" }) {
-			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), r.Stats())
+		calls := k.RunsAfter(4 * time.Second)
+		if !slices.ContainsFunc(calls, func(c kit.Call) bool { return c.Key == "third" }) {
+			t.Errorf("%d runs, but a second after it was due the third kind has not run: %v", len(calls), k.Stats())
 		}
-		time.Sleep(time.Minute)
-		if calls = append(calls, r.runs()...); len(calls) != 1002 {
+		k.After(time.Minute)
+		if calls = append(calls, k.Runs()...); len(calls) != 1002 {
 			t.Errorf("after a minute there were %d runs", len(calls))
 		}
 	}, durable.WithPoolSize(2))

@@ -4,7 +4,6 @@ package durable_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -14,66 +13,62 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // park leaves n parked tasks behind, with the kind "once".
-func (r *rig) park(n int) {
-	r.t.Helper()
-	r.once()
+func park(k *kit.Kit, n int) {
+	k.T.Helper()
+	once(k)
 	for i := range n {
-		r.add(durable.Task{Key: fmt.Sprint("parked", i), Kind: "once", Delay: sec})
+		k.Add(durable.Task{Key: fmt.Sprint("parked", i), Kind: "once", Delay: sec})
 	}
-	testkit.Settle(hour)
-	r.parked(n, uint64(n))
-	r.crash()
-	r.once()
+	k.After(hour)
+	parked(k, n, uint64(n))
+	k.Crash()
+	once(k)
 }
 
-func (r *rig) once() {
-	r.t.Helper()
-	r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+func once(k *kit.Kit) {
+	k.T.Helper()
+	k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
 }
 
 // parked fails the test unless now tasks are parked, and tasks were parked total times since New.
-func (r *rig) parked(now int, total uint64) {
-	r.t.Helper()
+func parked(k *kit.Kit, now int, total uint64) {
+	k.T.Helper()
 	n := 0
-	for i, err := range r.All(ctx) {
+	for i, err := range k.All(ctx) {
 		if err != nil {
-			r.t.Fatal(err)
+			k.T.Fatal(err)
 		}
 		if i.Parked {
 			n++
 		}
 	}
-	if s := r.Stats(); n != now || s.Parked != now || s.ParkedTotal != total {
-		r.t.Errorf("%d tasks are parked, want %d; Parked is %d, and ParkedTotal %d, want %d",
+	if s := k.Stats(); n != now || s.Parked != now || s.ParkedTotal != total {
+		k.T.Errorf("%d tasks are parked, want %d; Parked is %d, and ParkedTotal %d, want %d",
 			n, now, s.Parked, s.ParkedTotal, total)
 	}
 }
 
 func TestParked_everyVerb_isCounted(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.park(5)
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		park(k, 5)
 		synctest.Wait()
-		r.parked(5, 0) // before Start, too
-		r.start()
-		testkit.Settle(sec)
-		err := errors.Join(
-			r.RemoveTask(ctx, "parked0"),
-			r.Reschedule(ctx, "parked1", hour),
-			r.SetTask(ctx, durable.Task{Key: "parked2", Kind: "note", Delay: hour}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.parked(2, 0)
-		testkit.Settle(2 * hour)
-		r.parked(3, 1) // the one that was rescheduled is parked again
+		parked(k, 5, 0) // before Start, too
+		k.Start()
+		k.After(sec)
+		k.Must(
+			k.RemoveTask(ctx, "parked0"),
+			k.Reschedule(ctx, "parked1", hour),
+			k.SetTask(ctx, durable.Task{Key: "parked2", Kind: "note", Delay: hour}))
+		parked(k, 2, 0)
+		k.After(2 * hour)
+		parked(k, 3, 1) // the one that was rescheduled is parked again
 	})
 }
 
@@ -101,19 +96,14 @@ func (s slowCount) Due(after engine.Position, until int64) iter.Seq2[engine.Reco
 // While the parked tasks from before New are counted, some of them are changed: each counts once, or not at all.
 func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 	for seed := range uint64(5) {
-		inOneBubble(t, func(t *testing.T, r *rig) {
+		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 			const tasks = 3000
-			r.park(tasks)
-			if err := r.Shutdown(ctx); err != nil {
-				t.Fatal(err)
-			}
-			s, err := durable.New(slowCount{r.store.Reopen()}, r.opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Scheduler = s
-			r.once()
-			r.start()
+			park(k, tasks)
+			k.Store = k.Store.Reopen()
+			k.Kill()
+			k.Open(slowCount{k.Store}, "note", "fail")
+			once(k)
+			k.Start()
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			now, total := tasks, uint64(0)
 			var wait sync.WaitGroup
@@ -129,11 +119,11 @@ func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 					var err error
 					switch verb {
 					case 0:
-						err = r.RemoveTask(ctx, key)
+						err = k.RemoveTask(ctx, key)
 					case 1:
-						err = r.Reschedule(ctx, key, hour)
+						err = k.Reschedule(ctx, key, hour)
 					case 2:
-						err = r.Reschedule(ctx, key, 0)
+						err = k.Reschedule(ctx, key, 0)
 					}
 					if err != nil {
 						t.Error(err)
@@ -141,8 +131,8 @@ func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			testkit.Settle(sec)
-			r.parked(now, total)
+			k.After(sec)
+			parked(k, now, total)
 		})
 	}
 }

@@ -4,38 +4,31 @@ package durable_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A paused task is paused in the next process, too, and is neither parked nor overdue there.
 func TestPause_outlivesTheProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
-		if err := r.Pause(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		r.crash()
-		r.start()
-		time.Sleep(time.Hour)
-		if i, s := r.info("a"), r.Stats(); i.State != durable.Paused || s.Parked != 0 || len(r.runs()) != 0 {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
+		k.Must(k.Pause(ctx, "a"))
+		k.Crash()
+		k.Start()
+		k.After(time.Hour)
+		if i, s := k.Info("a"), k.Stats(); i.State != durable.Paused || s.Parked != 0 || len(k.Runs()) != 0 {
 			t.Errorf("%+v, %+v", i, s)
 		}
-		if err := r.Resume(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * tick)
-		if calls := r.runs(); len(calls) != 1 || calls[0].Due != r.begin.Add(time.Minute) {
-			t.Errorf("%v", brief(calls))
+		k.Must(k.Resume(ctx, "a"))
+		if calls := k.RunsAfter(2 * tick); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) {
+			t.Errorf("%v", calls)
 		}
 	})
 }
@@ -51,52 +44,43 @@ func (s secondsStore) Commit(changes []engine.Change) error {
 // The start of an overdue run is made durable first. A verb that is durable with it comes before the run: when
 // it has returned, no run starts.
 func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
-	for name, do := range map[string]func(r *rig) error{
-		"pause":      func(r *rig) error { return r.Pause(ctx, "a") },
-		"pause kind": func(r *rig) error { return r.PauseKind(ctx, "note") },
-		"pause all":  func(r *rig) error { return r.PauseAll(ctx) },
-		"remove":     func(r *rig) error { return r.RemoveTask(ctx, "a") },
-		"reschedule": func(r *rig) error { return r.Reschedule(ctx, "a", time.Hour) },
-		"replace": func(r *rig) error {
-			return r.SetTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour})
+	for name, do := range map[string]func(k *kit.Kit) error{
+		"pause":      func(k *kit.Kit) error { return k.Pause(ctx, "a") },
+		"pause kind": func(k *kit.Kit) error { return k.PauseKind(ctx, "note") },
+		"pause all":  func(k *kit.Kit) error { return k.PauseAll(ctx) },
+		"remove":     func(k *kit.Kit) error { return k.RemoveTask(ctx, "a") },
+		"reschedule": func(k *kit.Kit) error { return k.Reschedule(ctx, "a", time.Hour) },
+		"replace": func(k *kit.Kit) error {
+			return k.SetTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
-				r.crash("note")
-				time.Sleep(time.Minute)
-				_ = r.Shutdown(ctx)
-				s, err := durable.New(secondsStore{r.store.Reopen()}, r.opts...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Scheduler = s
-				r.handle("note", func(context.Context, durable.Run) error { return nil })
-				time.Sleep(tick / 2) // so that the run does not begin at once
-				r.start()
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
+				left := k.Store.Reopen()
+				k.Kill()
+				k.After(time.Minute)
+				k.Open(secondsStore{left})
+				k.After(tick / 2) // so that the run does not begin at once
+				k.Start()
 				var other sync.WaitGroup
 				other.Go(func() { // its commit holds up the start of the run and the verb
-					r.add(durable.Task{Key: "b", Kind: "note", Delay: 12 * time.Hour})
+					k.Add(durable.Task{Key: "b", Kind: "note", Delay: 12 * time.Hour})
 				})
-				time.Sleep(time.Second / 2)
-				if err := do(r); err != nil {
+				k.After(time.Second / 2)
+				if err := do(k); err != nil {
 					t.Error(err)
 				}
 				other.Wait()
-				time.Sleep(time.Minute)
-				if calls := r.runs(); len(calls) != 0 {
-					t.Errorf("%v", brief(calls))
-				}
-				if i, ok, err := r.Get(ctx, "a"); err != nil || name != "remove" && (!ok || i.Attempts != 0) {
+				k.After(time.Minute)
+				k.RanNothing()
+				if i, ok, err := k.Get(ctx, "a"); err != nil || name != "remove" && (!ok || i.Attempts != 0) {
 					t.Errorf("%+v, %v", i, err)
 				}
-				_ = r.Resume(ctx, "a") // its error is that it is removed
-				r.must(r.ResumeKind(ctx, "note"))
-				r.must(r.ResumeAll(ctx))
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
-				for _, c := range r.runs() {
+				_ = k.Resume(ctx, "a") // its error is that it is removed
+				k.Must(k.ResumeKind(ctx, "note"))
+				k.Must(k.ResumeAll(ctx))
+				for _, c := range k.RunsAfter(2 * time.Hour) {
 					if c.Key == "a" && (c.Attempt != 1 || name == "remove") {
 						t.Errorf("%+v", c)
 					}
@@ -106,44 +90,13 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 	}
 }
 
-// What is paused is found without a look at what is not.
-func TestFind_paused_looksAtNothingElse(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 20 {
-			key := fmt.Sprint(i)
-			if err := s.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: time.Hour}); err != nil {
-				t.Fatal(err)
-			}
-			if i < 3 {
-				if err := s.Pause(ctx, key); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		f, err := s.Find(ctx, durable.Query{State: durable.Paused})
-		if err != nil || len(f.Tasks) != 3 || f.Looked != 3 || f.Next != "" {
-			t.Errorf("%+v, %v", f, err)
-		}
-	})
-}
-
 // A task that is paused after Bulk has found it is not run: that would bring a paused task forward.
 func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s := k.Use(durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))).Scheduler
 		defer func() { _ = s.Shutdown(ctx) }()
-		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
+		k.Must(s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}))
 		for _, c := range []struct {
 			verb func(context.Context, string) error
 			do   durable.Action
@@ -154,7 +107,7 @@ func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(time.Second / 2)
+			k.After(time.Second / 2)
 			if n, err := s.Bulk(ctx, durable.Query{}, c.do); n != 0 || err != nil {
 				t.Errorf("Bulk(%d) = %d, %v", c.do, n, err)
 			}

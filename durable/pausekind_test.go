@@ -16,92 +16,39 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
 
-func (r *rig) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // A kind that is paused is paused in the next process, too, from its first moment.
 func TestPauseKind_outlivesTheProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
-		r.must(r.PauseKind(ctx, "note"))
-		time.Sleep(time.Hour)
-		r.crash()
-		r.start()
-		time.Sleep(time.Hour)
-		if p, err := r.Paused(ctx); err != nil || !p.Has("note") || p.Has("fail") || len(r.runs()) != 0 {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
+		k.Must(k.PauseKind(ctx, "note"))
+		k.After(time.Hour)
+		k.Crash()
+		k.Start()
+		k.After(time.Hour)
+		if p, err := k.Paused(ctx); err != nil || !p.Has("note") || p.Has("fail") || len(k.Runs()) != 0 {
 			t.Errorf("%+v, %v", p, err)
 		}
-		r.unhandled(0)
-		r.must(r.ResumeKind(ctx, "note"))
-		time.Sleep(2 * tick)
-		if calls := r.runs(); len(calls) != 1 || calls[0].Due != r.begin.Add(time.Minute) || calls[0].Attempt != 1 {
-			t.Errorf("%v", brief(calls))
+		unhandled(k, 0)
+		k.Must(k.ResumeKind(ctx, "note"))
+		if calls := k.RunsAfter(2 * tick); len(calls) != 1 || calls[0].Due != k.Begin.Add(time.Minute) || calls[0].Attempt != 1 {
+			t.Errorf("%v", calls)
 		}
 	})
 }
 
-// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
-func TestResumeKind_makesNoFlood(t *testing.T) {
-	const tasks, rate = 3000, 100
-	test := func(t *testing.T, s *durable.Scheduler) {
-		var n atomic.Int64
-		late := func(context.Context, durable.Run) error { n.Add(1); return nil }
-		live := func(_ context.Context, run durable.Run) error {
-			if d := time.Since(run.Due); d > 200*time.Millisecond {
-				t.Errorf("a live run is %v late", d)
-			}
-			return nil
-		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		must(errors.Join(s.Handle("late", late), s.Handle("live", live), s.Start(), s.PauseKind(ctx, "late")))
-		var all []durable.Task
-		for i := range tasks {
-			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "late", Delay: time.Duration(i+1) * 10 * time.Millisecond})
-		}
-		must(s.AddTask(ctx, all...))
-		must(s.AddTask(ctx, durable.Task{Key: "live", Kind: "live", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		time.Sleep(time.Minute)
-		must(s.ResumeKind(ctx, "late"))
-		resumed := time.Now()
-		for n.Load() < tasks {
-			time.Sleep(100 * time.Millisecond)
-			if most := rate*(time.Since(resumed).Seconds()+1.2) + 1; float64(n.Load()) > most {
-				t.Fatalf("%d overdue tasks have run in %v", n.Load(), time.Since(resumed))
-			}
-			if time.Since(resumed) > time.Minute {
-				t.Fatalf("after a minute %d of %d have run", n.Load(), tasks)
-			}
-		}
-		time.Sleep(time.Millisecond) // until the end of the last run is written
-		if st := s.Stats(); st.Unhandled != 0 || st.Pending != 1 {
-			t.Errorf("%+v", st)
-		}
-	}
-	inOneBubbleEach(t, test, durable.WithCatchUp(rate))
-}
-
 // The overdue tasks of a kind that is paused take nothing of the rate from those of the others.
 func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("late", sleeper(0))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("late", sleeper(0))
 		var tasks []durable.Task
 		for i := range 100 {
 			tasks = append(tasks, durable.Task{Key: fmt.Sprint("late", i), Kind: "late", Delay: sec + time.Duration(i)})
@@ -109,24 +56,22 @@ func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 		for i := range 10 {
 			tasks = append(tasks, durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: 2 * sec})
 		}
-		r.add(tasks...)
-		r.crash()
-		time.Sleep(10 * sec)
-		r.handle("late", sleeper(0))
-		r.start()
-		time.Sleep(5500 * time.Millisecond)
+		k.Add(tasks...)
+		k.Crash()
+		k.After(10 * sec)
+		k.Handle("late", sleeper(0))
+		k.Start()
+		k.After(5500 * time.Millisecond)
 		before := map[string]int{}
-		for _, c := range r.runs() { // they take turns
+		for _, c := range k.Runs() { // they take turns
 			before[c.Kind]++
 		}
-		r.must(r.PauseKind(ctx, "late"))
-		time.Sleep(12 * sec)
-		if calls := r.runs(); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
-			t.Errorf("%v have run before the pause, then %v", before, brief(calls))
+		k.Must(k.PauseKind(ctx, "late"))
+		if calls := k.RunsAfter(12 * sec); before["late"] == 0 || len(calls) != 10-before["note"] || calls[0].Kind != "note" {
+			t.Errorf("%v have run before the pause, then %v", before, calls)
 		}
-		r.must(r.ResumeKind(ctx, "late"))
-		time.Sleep(110 * sec)
-		if calls := r.runs(); len(calls) != 100-before["late"] {
+		k.Must(k.ResumeKind(ctx, "late"))
+		if calls := k.RunsAfter(110 * sec); len(calls) != 100-before["late"] {
 			t.Errorf("%v have run before the pause, %d after it", before, len(calls))
 		}
 	}, durable.WithCatchUp(1))
@@ -142,26 +87,26 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 			lines = append(lines, fmt.Sprint(e.Data["kind"], " ", e.Data["tasks"]))
 		}
 	}))
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "a", Kind: "note", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: hour},
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: hour},
 			durable.Task{Key: "c", Kind: "fail", Delay: sec})
-		r.must(r.PauseKind(ctx, "note"))
-		r.crash("note", "fail")
-		time.Sleep(10 * sec)
-		r.start()
-		time.Sleep(10 * sec)
-		r.unhandled(1)
-		r.must(r.PauseKind(ctx, "fail")) // an alarm that was heard
-		time.Sleep(2 * hour)
-		r.unhandled(0)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Crash("note", "fail")
+		k.After(10 * sec)
+		k.Start()
+		k.After(10 * sec)
+		unhandled(k, 1)
+		k.Must(k.PauseKind(ctx, "fail")) // an alarm that was heard
+		k.After(2 * hour)
+		unhandled(k, 0)
 		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1" {
 			t.Errorf("these were logged: %s", got)
 		}
-		r.must(r.ResumeKind(ctx, "note"))
-		r.must(r.ResumeKind(ctx, "fail"))
-		time.Sleep(sec)
-		r.unhandled(3)
+		k.Must(k.ResumeKind(ctx, "note"))
+		k.Must(k.ResumeKind(ctx, "fail"))
+		k.After(sec)
+		unhandled(k, 3)
 		synctest.Wait()
 		if got := strings.Join(lines, ", "); got != "fail 1, note 2" {
 			t.Errorf("these were logged: %s", got)
@@ -170,56 +115,60 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 }
 
 // Pauses, handlers, verbs and time that come at random: at every moment what is due, not paused and handled has run
-// once, and nothing else.
+// once, and nothing else; what is due, not paused and not handled is counted. Every second walk has no pauses.
 func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
-	for seed := range 30 {
-		inBubble(t, func(t *testing.T, r *rig) {
-			rnd := rand.New(rand.NewPCG(uint64(seed), 8))
+	walks(t, 60, 60, 60, func(t *testing.T, seed uint64) {
+		inBubble(t, func(t *testing.T, k *kit.Kit) {
+			rnd := rand.New(rand.NewPCG(seed, 8))
 			kinds := []string{"a", "b", "c"}
 			for _, kind := range kinds {
-				r.handle(kind, sleeper(0))
+				k.Handle(kind, sleeper(0))
 			}
 			for i := range 200 {
-				r.add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
+				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
 			}
-			r.crash()
-			testkit.Settle(time.Duration(rnd.Int64N(int64(2 * hour))))
-			r.start()
+			k.Crash()
+			k.After(time.Duration(rnd.Int64N(int64(2 * hour))))
+			k.Start()
 			handled := map[string]bool{}
 			seen := map[durable.Token]bool{}
 			for range 80 {
 				key, kind := fmt.Sprint(rnd.IntN(200)), kinds[rnd.IntN(3)]
 				var err error
-				switch rnd.IntN(12) {
+				step := rnd.IntN(12)
+				if step >= 4 && step < 10 && seed%2 == 1 {
+					step = 10
+				}
+				switch step {
 				case 0, 1:
-					err = r.RemoveTask(ctx, key)
+					err = k.RemoveTask(ctx, key)
 				case 2:
-					err = r.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
+					err = k.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
 				case 3:
-					if !handled[kind] {
+					if !handled[kind] && (seed%2 == 0 || rnd.IntN(4) == 0) {
 						handled[kind] = true
-						r.handle(kind, sleeper(0))
+						k.Handle(kind, sleeper(0))
 					}
 				case 4, 5:
-					err = r.PauseKind(ctx, kind)
+					err = k.PauseKind(ctx, kind)
 				case 6, 7:
-					err = r.ResumeKind(ctx, kind)
+					err = k.ResumeKind(ctx, kind)
 				case 8:
-					err = r.PauseAll(ctx)
+					err = k.PauseAll(ctx)
 				case 9:
-					err = r.ResumeAll(ctx)
+					err = k.ResumeAll(ctx)
 				default:
-					testkit.Settle(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
+					k.After(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
 				}
 				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
 					t.Fatal(err)
 				}
-				testkit.Settle(sec)
-				paused, err := r.Paused(ctx)
-				r.must(err)
+				k.After(sec)
+				paused, err := k.Paused(ctx)
+				k.Must(err)
 				want := 0
-				for i, err := range r.All(ctx) {
+				for i, err := range k.All(ctx) {
 					switch {
 					case err != nil:
 						t.Fatal(err)
@@ -232,48 +181,22 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 						want++
 					}
 				}
-				r.unhandled(want)
-				for _, c := range r.runs() {
+				unhandled(k, want)
+				for _, c := range k.Runs() {
 					if seen[c.Token] || !handled[c.Kind] {
 						t.Errorf("seed %d: %s ran twice, or without a handler", seed, c.Token)
 					}
 					seen[c.Token] = true
 				}
 			}
-		}, durable.WithPoolSize(1+seed%3))
-	}
-}
-
-// More than a store or an engine keeps is refused, and changes nothing.
-func TestPauseKind_tooMany_isRefused(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		n := 0
-		var err error
-		for ; err == nil; n++ {
-			err = s.PauseKind(ctx, fmt.Sprint(strings.Repeat("k", durable.MaxKind-4), 1000+n))
-		}
-		if !errors.Is(err, durable.ErrInvalidTask) || n < 150 {
-			t.Errorf("kind %d: %v", n, err)
-		}
-		if p, err := s.Paused(ctx); err != nil || len(p.Kinds) != n-1 {
-			t.Errorf("%d are paused, %v", len(p.Kinds), err)
-		}
-		if err := s.PauseAll(ctx); err != nil && !errors.Is(err, durable.ErrInvalidTask) {
-			t.Error(err)
-		}
+		}, durable.WithPoolSize(1+int(seed%3)))
 	})
 }
 
 // Two pauses that are made durable together are both true.
 func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err := errors.Join(err, s.Handle("k", ok)); err != nil {
-			t.Fatal(err)
-		}
-		<-store.turn
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		s, store := openHeld(k)
 		answered := make(chan error, 3)
 		call := func(verb func() error) {
 			go func() { answered <- verb() }()
@@ -289,128 +212,87 @@ func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 		if p, err := s.Paused(ctx); err != nil || !p.Has("k") || !p.Has("another") {
 			t.Errorf("%+v, %v", p, err)
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // Settings of a later version are not understood, and so nothing starts.
 func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	later := []byte(`{"version":2,"some":"thing"}`)
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		for settings, want := range map[string]error{string(later): durable.ErrVersion, "{": durable.ErrCorrupt} {
-			if err := store.SetSettings([]byte(settings)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := durable.New(store); !errors.Is(err, want) {
-				t.Errorf("New: %v", err)
-			}
-		}
-		memory := memengine.New()
-		log := testkit.Quiet()
-		var logged atomic.Int64
-		log.AddHook(callingHook(func(e *logrus.Entry) {
-			if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
-				logged.Add(1)
-			}
-		}))
-		var n atomic.Int64
-		s, err := durable.Join(ctx, memory, durable.WithLogger(log))
-		err = errors.Join(err, s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
-			s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		if err != nil {
+	store := memstore.New()
+	for settings, want := range map[string]error{string(later): durable.ErrVersion, "{": durable.ErrCorrupt} {
+		if err := store.SetSettings([]byte(settings)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		if err := putSettings(memory, later); err != nil {
-			t.Fatal(err)
+		if _, err := durable.New(store); !errors.Is(err, want) {
+			t.Errorf("New: %v", err)
 		}
-		time.Sleep(time.Second)
-		before := n.Load()
-		time.Sleep(time.Minute)
-		if before == 0 || n.Load() != before || logged.Load() != 1 {
-			t.Errorf("%d runs before, %d after, logged %d times", before, n.Load()-before, logged.Load())
+	}
+	log := testkit.Quiet()
+	var logged atomic.Int64
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
+			logged.Add(1)
 		}
-		if _, err := s.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
+	}))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Interval: 100 * time.Millisecond, Times: durable.Forever})
+		k.After(time.Second)
+		k.Must(putSettings(k.Engine, later))
+		if before := k.RunsAfter(time.Second); len(before) == 0 {
+			t.Error("nothing has run before")
+		}
+		k.After(time.Minute)
+		k.RanNothing()
+		if logged.Load() != 1 {
+			t.Errorf("logged %d times", logged.Load())
+		}
+		if _, err := k.Paused(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Paused: %v", err)
 		}
-		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
+		if err := k.PauseAll(ctx); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("PauseAll: %v", err)
 		}
-		if _, err := durable.Join(ctx, memory); !errors.Is(err, durable.ErrVersion) {
+		if _, err := durable.Join(ctx, k.Engine); !errors.Is(err, durable.ErrVersion) {
 			t.Errorf("Join: %v", err)
 		}
-		if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
+		if nodes, err := k.Scheduler.Nodes(ctx); err != nil || len(nodes) != 1 || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if err := putSettings(memory, []byte(`{"version":1}`)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		if n.Load() == before {
+		k.Must(putSettings(k.Engine, []byte(`{"version":1}`)))
+		if calls := k.RunsAfter(2 * time.Second); len(calls) == 0 {
 			t.Error("nothing runs any more")
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithLogger(log))
 }
 
 // A node that does not learn for two seconds what is paused starts nothing until it does.
 func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := memengine.New()
-		link := memengine.NewLink(memory)
-		var last atomic.Int64
-		begin := time.Now()
-		join := func(e engine.Engine) *durable.Scheduler {
-			s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		cut, other := join(link), join(memory)
-		err := errors.Join(cut.Handle("k", func(context.Context, durable.Run) error {
-			last.Store(int64(time.Since(begin)))
-			return nil
-		}), cut.Start(), cut.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever}))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		other, _ := connect(k)
+		k.Add(durable.Task{Key: "a", Kind: "note", Interval: 100 * time.Millisecond, Times: durable.Forever})
 		for _, fault := range []memengine.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
-			time.Sleep(5 * time.Second)
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			k.After(5 * time.Second)
+			k.Link.SetFaults(func(method string) (f memengine.Fault) {
 				if method == "Walk Notes" {
 					f = fault
 				}
 				return f
 			})
-			if err := other.PauseKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
-			paused := time.Since(begin)
-			time.Sleep(10 * time.Second)
-			if late := time.Duration(last.Load()) - paused; late > 2*time.Second {
-				t.Errorf("%+v: a run starts %v after the pause", fault, late)
-			}
-			if err := other.ResumeKind(ctx, "k"); err != nil {
-				t.Fatal(err)
-			}
-			link.SetFaults(nil)
-			time.Sleep(2 * time.Second)
-			if since := time.Since(begin) - time.Duration(last.Load()); since > time.Second {
-				t.Errorf("%+v: nothing has run for %v", fault, since)
+			k.Must(other.PauseKind(ctx, "note"))
+			k.RunsAfter(2 * time.Second)
+			k.After(8 * time.Second)
+			k.RanNothing()
+			k.Must(other.ResumeKind(ctx, "note"))
+			k.Link.SetFaults(nil)
+			k.After(time.Second)
+			if calls := k.RunsAfter(time.Second); len(calls) == 0 {
+				t.Errorf("%+v: nothing has run for a second", fault)
 			}
 		}
-		if i, ok, err := other.Get(ctx, "a"); err != nil || !ok || i.Attempts != 0 {
-			t.Errorf("%+v, %v", i, err)
+		if i := k.Info("a"); i.Attempts != 0 {
+			t.Errorf("%+v", i)
 		}
-		if err := errors.Join(cut.Shutdown(ctx), other.Shutdown(ctx)); err != nil {
-			t.Error(err)
-		}
+		k.Must(other.Shutdown(ctx))
 	})
 }
 
@@ -422,93 +304,80 @@ func unstarted(t *testing.T, e *memengine.Engine, key string) {
 	}
 }
 
-func (c *cluster) must(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 // attempted fails the test unless these are the runs since it was asked last, each with its attempt.
-func (c *cluster) attempted(want ...string) {
-	c.t.Helper()
+func attempted(k *kit.Kit, want ...string) {
+	k.T.Helper()
 	var got []string
-	for _, call := range c.runs() {
+	for _, call := range k.Runs() {
 		got = append(got, fmt.Sprint(call.Key, call.Attempt))
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		c.t.Errorf("the attempts are %v, want %v", got, want)
+		k.T.Errorf("the attempts are %v, want %v", got, want)
 	}
 }
 
 // A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
-		time.Sleep(3 * time.Second)
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
-		time.Sleep(3 * time.Second)
-		c.must(other.PauseKind(ctx, "note"))
-		s.link.SetFaults(nil)
-		time.Sleep(3 * time.Second)
-		unstarted(t, c.engine, "a")
-		c.must(other.ResumeKind(ctx, "note"))
-		time.Sleep(3 * time.Second)
-		c.must(other.Shutdown(ctx))
-		c.attempted("a1")
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		other, _ := connect(k)
+		s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		k.After(3 * time.Second)
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
+		k.After(3 * time.Second)
+		k.Must(other.PauseKind(ctx, "note"))
+		s.Link.SetFaults(nil)
+		k.After(3 * time.Second)
+		unstarted(t, k.Engine, "a")
+		k.Must(other.ResumeKind(ctx, "note"))
+		k.After(3 * time.Second)
+		k.Must(other.Shutdown(ctx))
+		attempted(k, "a1")
 	})
 }
 
 // What a node knows of the pauses may become too old while the engine confirms a start. The start does not
 // begin, and is no attempt.
 func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		other, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
-		time.Sleep(600 * time.Millisecond) // it has read the settings, which are good for two seconds
-		s.link.SetFaults(func(method string) memengine.Fault {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		other, _ := connect(k)
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
+		k.After(600 * time.Millisecond) // it has read the settings, which are good for two seconds
+		s.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Confirm" {
 				return memengine.Fault{Delay: 200 * time.Millisecond}
 			}
 			return memengine.Fault{Fail: method == "Walk Notes"}
 		})
-		c.must(other.PauseKind(ctx, "note"))
-		time.Sleep(4 * time.Second)
-		s.link.SetFaults(nil)
-		time.Sleep(time.Second)
-		unstarted(t, c.engine, "a")
-		c.must(other.ResumeKind(ctx, "note"))
-		time.Sleep(3 * time.Second)
-		c.must(other.Shutdown(ctx))
-		c.attempted("a1")
+		k.Must(other.PauseKind(ctx, "note"))
+		k.After(4 * time.Second)
+		s.Link.SetFaults(nil)
+		k.After(time.Second)
+		unstarted(t, k.Engine, "a")
+		k.Must(other.ResumeKind(ctx, "note"))
+		k.After(3 * time.Second)
+		k.Must(other.Shutdown(ctx))
+		attempted(k, "a1")
 	})
 }
 
 // A start whose confirmation was lost, as its kind was paused, is no attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
-		inCluster(t, 1, func(t *testing.T, c *cluster) {
-			s := c.nodes[0]
-			s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
-			s.link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
-			time.Sleep(500*time.Millisecond + after)
-			c.must(s.PauseKind(ctx, "note"))
-			s.link.SetFaults(nil)
-			time.Sleep(time.Second)
-			unstarted(t, c.engine, "a")
-			c.must(s.ResumeKind(ctx, "note"))
-			time.Sleep(2 * time.Second)
-			c.attempted("a1")
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			s := k.Nodes[0]
+			s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
+			s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
+			k.After(500*time.Millisecond + after)
+			k.Must(s.PauseKind(ctx, "note"))
+			s.Link.SetFaults(nil)
+			k.After(time.Second)
+			unstarted(t, k.Engine, "a")
+			k.Must(s.ResumeKind(ctx, "note"))
+			k.After(2 * time.Second)
+			attempted(k, "a1")
 		})
 	}
 }
@@ -527,82 +396,42 @@ func (s slowToCommit) Commit(changes []engine.Change) error {
 // On a store, the start of an overdue run may be counted in the commit that pauses its kind. The run does not begin,
 // and is no attempt.
 func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		var mu sync.Mutex // protects ran
-		var ran []string
-		runs := func() []string {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(ran)
-		}
-		open := func(takes time.Duration) *durable.Scheduler {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		open := func(takes time.Duration) {
 			t.Helper()
-			s, err := durable.New(slowToCommit{store, takes}, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = s.Handle("k", func(_ context.Context, run durable.Run) error {
-				mu.Lock()
-				ran = append(ran, fmt.Sprint(run.Key, run.Attempt))
-				mu.Unlock()
-				time.Sleep(time.Second)
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			k.Open(slowToCommit{k.Store, takes})
+			k.Handle("k", sleeper(time.Second))
 		}
-		s := open(time.Second)
-		if err := s.Handle("other", func(context.Context, durable.Run) error { return nil }); err != nil {
-			t.Fatal(err)
+		open(time.Second)
+		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second}, durable.Task{Key: "b", Kind: "k", Delay: 2 * time.Second})
+		k.After(time.Minute)
+		k.Start()
+		var first []kit.Call
+		for len(first) == 0 {
+			first = k.RunsAfter(10 * time.Millisecond)
 		}
-		err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second},
-			durable.Task{Key: "b", Kind: "k", Delay: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for len(runs()) == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(500 * time.Millisecond)
+		k.After(500 * time.Millisecond)
 		var both sync.WaitGroup
 		both.Go(func() { // the keeper is busy with that when a has run, and the worker comes to b
-			if err := s.AddTask(ctx, durable.Task{Key: "c", Kind: "other", Delay: time.Hour}); err != nil {
+			if err := k.AddTask(ctx, durable.Task{Key: "c", Kind: "note", Delay: time.Hour}); err != nil {
 				t.Error(err)
 			}
 		})
-		time.Sleep(700 * time.Millisecond)
-		if err := s.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		k.After(700 * time.Millisecond)
+		k.Must(k.PauseKind(ctx, "k"))
 		both.Wait()
-		time.Sleep(time.Minute)
-		if want := []string{"a1"}; !slices.Equal(runs(), want) {
-			t.Errorf("%q ran before the pause, want %q", runs(), want)
+		k.After(time.Minute)
+		k.RanNothing()
+		k.Store = k.Store.Reopen() // a crash
+		k.Kill()
+		open(0)
+		k.Start()
+		k.Must(k.ResumeKind(ctx, "k"))
+		k.After(time.Minute)
+		if again := k.Ran("b"); len(first) != 1 || first[0].Key != "a" || again[0].Attempt != 1 {
+			t.Errorf("before the pause %v have run, and then %v", first, again)
 		}
-		store = store.Reopen() // a crash
-		gone, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = s.Shutdown(gone)
-		s = open(0)
-		if err := errors.Join(s.Start(), s.ResumeKind(ctx, "k")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if want := []string{"a1", "b1"}; !slices.Equal(runs(), want) {
-			t.Errorf("%q ran, want %q", runs(), want)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithPoolSize(1))
 }
 
 // A lateReader answers with settings that it has read a while ago.
@@ -628,41 +457,40 @@ func (l *lateReader) Walk(ctx context.Context, over engine.Range) iter.Seq2[engi
 
 // An answer that comes late ends no pause that was made meanwhile.
 func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		s := c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		s := k.Join(func(to engine.Engine) engine.Engine {
 			return &lateReader{Engine: to, late: 300 * time.Millisecond}
-		}, "note")
-		s.add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
+		}).Start()
+		s.Add(durable.Task{Key: "a", Kind: "note", Interval: 20 * time.Millisecond, Times: durable.Forever})
 		for i := range 30 { // at other times between two readings
-			time.Sleep(3*time.Second + time.Duration(i)*17*time.Millisecond)
-			c.must(s.PauseKind(ctx, "note"))
-			time.Sleep(100 * time.Millisecond) // a run that was confirmed before begins within that
-			if before := len(c.runs()); before == 0 {
+			k.After(3*time.Second + time.Duration(i)*17*time.Millisecond)
+			k.Must(s.PauseKind(ctx, "note"))
+			k.After(100 * time.Millisecond) // a run that was confirmed before begins within that
+			if before := len(k.Runs()); before == 0 {
 				t.Errorf("nothing ran before pause %d", i)
 			}
-			time.Sleep(2 * time.Second)
-			if after := c.runs(); len(after) != 0 {
-				t.Errorf("pause %d: %d runs, the first at %v", i, len(after), after[0].at)
+			k.After(2 * time.Second)
+			if after := k.Runs(); len(after) != 0 {
+				t.Errorf("pause %d: %d runs, the first at %v", i, len(after), after[0].At)
 			}
-			c.must(s.ResumeKind(ctx, "note"))
+			k.Must(s.ResumeKind(ctx, "note"))
 		}
 	})
 }
 
 // An engine that was restored from a copy has older settings. They hold.
 func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var over *lateReader
-		s := c.joinOver(func(to engine.Engine) engine.Engine {
+		s := k.Join(func(to engine.Engine) engine.Engine {
 			over = &lateReader{Engine: to}
 			return over
-		}, "note")
-		c.must(s.PauseKind(ctx, "note"))
-		s.add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
-		time.Sleep(5 * time.Second)
+		}).Start()
+		k.Must(s.PauseKind(ctx, "note"))
+		s.Add(durable.Task{Key: "a", Kind: "note", Interval: time.Second, Times: durable.Forever})
+		k.After(5 * time.Second)
 		over.restored.Store(true)
-		time.Sleep(10 * time.Second)
-		if n := len(c.runs()); n < 5 {
+		if n := len(k.RunsAfter(10 * time.Second)); n < 5 {
 			t.Errorf("%d runs after the engine was restored", n)
 		}
 	})
@@ -670,51 +498,44 @@ func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 
 // A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
 func TestPauseKind_lostAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		k.Join(nil)
 		is := func(want bool) {
 			t.Helper()
-			if p, err := s.Paused(ctx); err != nil || p.Has("k") != want {
+			if p, err := k.Paused(ctx); err != nil || p.Has("k") != want {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
-		link.Next("Commit Notes", memengine.Fault{Lose: true})
-		if err := s.PauseKind(ctx, "k"); err != nil {
+		k.Link.Next("Commit Notes", memengine.Fault{Lose: true})
+		if err := k.PauseKind(ctx, "k"); err != nil {
 			t.Errorf("the answer was lost: %v", err)
 		}
 		is(true)
-		link.Next("Commit Notes", memengine.Fault{Fail: true})
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.Next("Commit Notes", memengine.Fault{Fail: true})
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
 		synctest.Wait() // the node has read again what it has changed
-		link.Next("Walk Notes", memengine.Fault{Fail: true})
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.Next("Walk Notes", memengine.Fault{Fail: true})
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		for _, err := range []error{s.PauseAll(gone), func() error { _, err := s.Paused(gone); return err }()} {
+		for _, err := range []error{k.PauseAll(gone), func() error { _, err := k.Paused(gone); return err }()} {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller has gone: %v", err)
 			}
 		}
-		link.SetDown(true)
-		if err := s.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
+		k.Link.SetDown(true)
+		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the engine is away: %v", err)
 		}
-		link.SetDown(false)
+		k.Link.SetDown(false)
 		is(true)
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := s.PauseAll(ctx); !errors.Is(err, durable.ErrStopped) {
+		k.End()
+		if err := k.PauseAll(ctx); !errors.Is(err, durable.ErrStopped) {
 			t.Errorf("after Shutdown: %v", err)
 		}
 	})
@@ -723,72 +544,53 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 // A start that the engine has confirmed as its kind was paused does not begin, and is no attempt. The node gives back
 // what it holds.
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		s := c.nodes[0]
-		s.link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
-		s.add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		s := k.Nodes[0]
+		s.Link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
+		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
-		time.Sleep(520 * time.Millisecond) // the start of a is being confirmed
-		c.must(s.PauseKind(ctx, "note"))
-		time.Sleep(70 * time.Millisecond) // b is not due yet
+		k.After(520 * time.Millisecond) // the start of a is being confirmed
+		k.Must(s.PauseKind(ctx, "note"))
+		k.After(70 * time.Millisecond) // b is not due yet
 		if nodes, err := s.Nodes(ctx); err != nil || nodes[0].Held != 0 {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		unstarted(t, c.engine, "a")
-		time.Sleep(time.Minute)
-		c.must(s.ResumeKind(ctx, "note"))
-		time.Sleep(2 * time.Second)
-		c.attempted("a1", "b1")
+		unstarted(t, k.Engine, "a")
+		k.After(time.Minute)
+		k.Must(s.ResumeKind(ctx, "note"))
+		k.After(2 * time.Second)
+		attempted(k, "a1", "b1")
 	})
 }
 
 // What a node claims while its kind is being paused is given back, for others to have it when it is resumed.
 func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New()
-		link := memengine.NewLink(engine)
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n atomic.Int64
-		err = s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil })
-		err = errors.Join(err, s.Start(), s.AddTask(ctx, durable.Task{Key: "due", Kind: "k", Delay: 4900 * time.Millisecond},
-			durable.Task{Key: "soon", Kind: "k", Delay: 5250 * time.Millisecond}))
-		if err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "due", Kind: "note", Delay: 4900 * time.Millisecond},
+			durable.Task{Key: "soon", Kind: "note", Delay: 5250 * time.Millisecond})
 		claims := func(fault memengine.Fault) {
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			k.Link.SetFaults(func(method string) (f memengine.Fault) {
 				if method == "Claim" {
 					f = fault
 				}
 				return f
 			})
 		}
-		time.Sleep(3500 * time.Millisecond)
+		k.After(3500 * time.Millisecond)
 		claims(memengine.Fault{Fail: true})
-		time.Sleep(850 * time.Millisecond)                     // the node claims each tenth of a second, twice
+		k.After(850 * time.Millisecond)                        // the node claims each tenth of a second, twice
 		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
-		time.Sleep(150 * time.Millisecond)
-		if err := s.PauseKind(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
-		link.SetFaults(nil)
-		time.Sleep(2600 * time.Millisecond)
-		if s.Stats().Node.Claimed == 0 {
+		k.After(150 * time.Millisecond)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Link.SetFaults(nil)
+		k.After(2600 * time.Millisecond)
+		if k.Stats().Node.Claimed == 0 {
 			t.Error("nothing was claimed meanwhile")
 		}
-		for _, key := range []string{"due", "soon"} {
-			unstarted(t, engine, key)
-		}
-		if n.Load() != 0 {
-			t.Errorf("%d have run", n.Load())
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+		unstarted(t, k.Engine, "due")
+		unstarted(t, k.Engine, "soon")
+		k.RanNothing()
+	}, durable.WithLease(5*sec))
 }
 
 // A scanner counts the claims of what is overdue from the beginning on, each of which takes a while: it passes over
@@ -808,89 +610,66 @@ func (e *scanner) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 
 // To pass over what is paused takes a node a tenth of its time at most. When it is resumed it is found at once.
 func TestPauseKind_ofAMillion_costsABoundedPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := &scanner{Engine: memengine.New()}
-		s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		var scans *atomic.Int64
+		k.Join(func(to engine.Engine) engine.Engine {
+			over := &scanner{Engine: to}
+			scans = &over.n
+			return over
+		})
+		k.Handle("many", ok)
+		k.Must(k.PauseKind(ctx, "many"))
+		k.Start()
+		k.Add(durable.Task{Key: "a", Kind: "many", Delay: time.Second})
+		k.After(time.Minute)
+		scans.Store(0)
+		k.After(time.Minute)
+		if n := scans.Load(); n < 5 || n > 13 {
+			t.Errorf("in a minute %d scans of half a second", n)
 		}
-		var n atomic.Int64
-		handle := func(context.Context, durable.Run) error { n.Add(1); return nil }
-		err = errors.Join(s.Handle("many", handle), s.Handle("other", handle), s.PauseKind(ctx, "many"), s.Start(),
-			s.AddTask(ctx, durable.Task{Key: "a", Kind: "many", Delay: time.Second}))
-		if err != nil {
-			t.Fatal(err)
+		for n := scans.Load(); scans.Load() == n; {
+			k.After(10 * time.Millisecond)
 		}
-		time.Sleep(time.Minute)
-		engine.n.Store(0)
-		time.Sleep(time.Minute)
-		if scans := engine.n.Load(); scans < 5 || scans > 13 {
-			t.Errorf("in a minute %d scans of half a second", scans)
-		}
-		for scans := engine.n.Load(); engine.n.Load() == scans; {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := s.ResumeKind(ctx, "many"); err != nil { // during a scan for the others
-			t.Fatal(err)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if n.Load() != 1 {
-			t.Error("what was resumed does not run")
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+		k.Must(k.ResumeKind(ctx, "many")) // during a scan for the others
+		k.After(1500 * time.Millisecond)
+		k.Ran("a")
+	}, durable.WithLease(5*sec))
 }
 
 // What a node learns from the engine's books, for the answer of its claim was lost, is overdue as what it has claimed.
 func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const tasks, rate = 1000, 100
-		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(rate))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n atomic.Int64
+	const tasks, rate = 1000, 100
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var all []durable.Task
 		for i := range tasks {
-			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Duration(i+1) * time.Millisecond})
+			all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i+1) * time.Millisecond})
 		}
-		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error { n.Add(1); return nil }), s.Start(),
-			s.PauseKind(ctx, "k"), s.AddTask(ctx, all...))
-		if err != nil {
-			t.Fatal(err)
+		k.Must(k.PauseKind(ctx, "note"))
+		k.Add(all...)
+		k.After(time.Minute)
+		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
+		k.Must(k.ResumeKind(ctx, "note"))
+		k.After(500 * time.Millisecond)
+		k.Link.SetFaults(nil)
+		k.After(2 * time.Second)
+		first := len(k.Runs())
+		if first < rate || first > 3*rate {
+			t.Errorf("%d overdue tasks have run in 2.5 s", first)
 		}
-		time.Sleep(time.Minute)
-		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
-		if err := s.ResumeKind(ctx, "k"); err != nil {
-			t.Fatal(err)
+		if all := first + len(k.RunsAfter(20*time.Second)); all != tasks {
+			t.Errorf("%d have run in all", all)
 		}
-		time.Sleep(500 * time.Millisecond)
-		link.SetFaults(nil)
-		time.Sleep(2 * time.Second)
-		if ran := n.Load(); ran < rate || ran > 3*rate {
-			t.Errorf("%d overdue tasks have run in 2.5 s", ran)
-		}
-		time.Sleep(20 * time.Second)
-		if ran := n.Load(); ran != tasks {
-			t.Errorf("%d have run in all", ran)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	}, durable.WithCatchUp(rate), durable.WithLease(5*sec))
 }
 
 // A name that no kind can have is the caller's mistake.
 func TestPauseKind_ofAWrongName_isInvalid(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for _, kind := range []string{"", strings.Repeat("k", durable.MaxKind+1), "k\x1f2"} {
-			if err := r.PauseKind(ctx, kind); !errors.Is(err, durable.ErrInvalidTask) {
+			if err := k.PauseKind(ctx, kind); !errors.Is(err, durable.ErrInvalidTask) {
 				t.Errorf("PauseKind(%q): %v", kind, err)
 			}
-			if err := r.Handle(kind, ok); !errors.Is(err, durable.ErrInvalidTask) {
+			if err := k.Scheduler.Handle(kind, ok); !errors.Is(err, durable.ErrInvalidTask) {
 				t.Errorf("Handle(%q): %v", kind, err)
 			}
 		}

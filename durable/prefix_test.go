@@ -8,78 +8,58 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // onSlowOnes runs a test on a scheduler whose store is slow, and on a node whose engine is. It is started, and
 // has the kind "note".
-func onSlowOnes(t *testing.T, test func(t *testing.T, s *durable.Scheduler)) {
-	for name, open := range map[string]func(t *testing.T) *durable.Scheduler{
-		"store": func(t *testing.T) *durable.Scheduler {
-			s, err := durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-		"node": func(t *testing.T) *durable.Scheduler {
-			link := memengine.NewLink(memengine.New())
-			link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
-			return join(t, link, 1)[0]
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := open(t)
-				defer func() { _ = s.Shutdown(ctx) }()
-				note := func(context.Context, durable.Run) error { return nil }
-				if err := errors.Join(s.Handle("note", note), s.Start()); err != nil {
-					t.Fatal(err)
-				}
-				test(t, s)
-			})
+func onSlowOnes(t *testing.T, test func(t *testing.T, k *kit.Kit)) {
+	t.Run("store", func(t *testing.T) {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Open(drowsy{k.Store, time.Millisecond}).Start()
+			test(t, k)
 		})
-	}
+	})
+	t.Run("node", func(t *testing.T) {
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			k.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+			test(t, k)
+		})
+	})
 }
 
 // Unlike with Bulk, a task that runs or is moved meanwhile is removed, or moved, all the same.
 func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
-	onSlowOnes(t, func(t *testing.T, s *durable.Scheduler) {
+	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 1500
 		for i := range tasks {
-			err := s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour,
+			k.Add(durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour,
 				Interval: 200 * time.Millisecond, Times: durable.Forever})
-			if err != nil {
-				t.Fatal(err)
-			}
 		}
 		var others sync.WaitGroup
 		for i := range tasks {
 			others.Go(func() {
 				for range 3 {
 					time.Sleep(time.Duration(1+i%97) * time.Millisecond)
-					err := s.Reschedule(ctx, fmt.Sprintf("k%04d", i), 0)
+					err := k.Reschedule(ctx, fmt.Sprintf("k%04d", i), 0)
 					if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
 						t.Error(err)
 					}
 				}
 			})
 		}
-		if n, err := s.ReschedulePrefix(ctx, "k", 0); n != tasks || err != nil {
+		if n, err := k.ReschedulePrefix(ctx, "k", 0); n != tasks || err != nil {
 			t.Errorf("ReschedulePrefix: %d, %v", n, err)
 		}
-		if n, err := s.RemovePrefix(ctx, "k"); n != tasks || err != nil {
+		if n, err := k.RemovePrefix(ctx, "k"); n != tasks || err != nil {
 			t.Errorf("RemovePrefix: %d, %v", n, err)
 		}
-		for i, err := range s.All(ctx) {
+		for i, err := range k.All(ctx) {
 			t.Errorf("left is %+v, %v", i, err)
 		}
 		others.Wait()
@@ -89,9 +69,9 @@ func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 // When all tasks of a step are removed by something else before it is done, the steps after it are done all the
 // same.
 func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks, gone = 1500, 1200
-		s := c.nodes[0]
+		s := k.Nodes[0]
 		var all []durable.Task
 		var removals engine.Batch
 		for i := range tasks {
@@ -100,12 +80,12 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 				removals = append(removals, engine.Write{Record: engine.Record{Key: task.Key}, If: engine.Always})
 			}
 		}
-		s.add(all...)
+		s.Add(all...)
 		removed := false
-		s.link.SetFaults(func(method string) memengine.Fault {
+		s.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Commit" && !removed {
 				removed = true
-				if _, err := c.engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
+				if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -122,22 +102,19 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 
 // When ctx is done, what was done so far is counted, and a further call does the rest.
 func TestRemovePrefix_untilItsContextIsDone_isContinued(t *testing.T) {
-	onSlowOnes(t, func(t *testing.T, s *durable.Scheduler) {
+	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 5000
 		for i := range tasks {
-			err := s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			k.Add(durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "note", Delay: hour})
 		}
 		removed, calls := 0, 0
 		for left := tasks; left > 0; calls++ {
 			within, cancel := context.WithTimeout(ctx, 2*time.Millisecond<<calls)
-			n, err := s.RemovePrefix(within, "k")
+			n, err := k.RemovePrefix(within, "k")
 			cancel()
 			removed += n
 			left = 0
-			for range s.AllPrefix(ctx, "k", "") {
+			for range k.AllPrefix(ctx, "k", "") {
 				left++
 			}
 			if (err == nil) != (left == 0) || err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // near reports whether a time is what it should be, but for some ticks.
@@ -20,119 +18,71 @@ func near(got, want time.Duration) bool { return (got - want).Abs() <= 3*tick }
 
 // What is running is counted by kind, with how long the longest has taken, and since when no handler was called.
 func TestStats_runsInProgress(t *testing.T) {
-	opts := []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(8)}
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store":  func() (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New(), opts...) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open()
-				must(t, err)
-				end := make(chan struct{})
-				for _, kind := range []string{"hang", "idle", "other"} {
-					must(t, s.Handle(kind, func(context.Context, durable.Run) error { <-end; return nil }))
-				}
-				must(t, s.Start())
-				if got := s.Stats(); got.LongestRun != 0 || got.SinceStart != 0 {
-					t.Errorf("before the first run the accounts are %+v", got)
-				}
-				time.Sleep(time.Minute)
-				for i := range 3 {
-					must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Duration(i+1) * time.Second}))
-				}
-				must(t, s.AddTask(ctx, durable.Task{Key: "o", Kind: "other", Delay: 4 * time.Second}))
-				time.Sleep(11 * time.Second)
-				synctest.Wait()
-				if got := s.Stats(); !near(got.LongestRun, 10*time.Second) || !near(got.SinceStart, 7*time.Second) {
-					t.Errorf("the accounts are %+v", got)
-				}
-				kinds := s.Kinds()
-				if got := kinds[0]; got.Kind != "hang" || got.Running != 3 || !near(got.Longest, 10*time.Second) {
-					t.Errorf("a kind is %+v", got)
-				}
-				if got := kinds[1]; got.Kind != "idle" || got.Running != 0 || got.Longest != 0 {
-					t.Errorf("a kind is %+v", got)
-				}
-				if got := kinds[2]; got.Running != 1 || !near(got.Longest, 7*time.Second) {
-					t.Errorf("a kind is %+v", got)
-				}
-				close(end)
-				synctest.Wait()
-				if got := s.Stats(); got.LongestRun != 0 || !near(got.SinceStart, 7*time.Second) {
-					t.Errorf("after the runs the accounts are %+v", got)
-				}
-				if got := s.Kinds()[0]; got.Running != 0 || got.Longest != 0 {
-					t.Errorf("after the runs a kind is %+v", got)
-				}
-				must(t, s.Shutdown(ctx))
-			})
-		})
-	}
-}
-
-// A task that is running says since when.
-func TestInfo_started(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
-		r.handle("hang", func(context.Context, durable.Run) error { <-end; return nil })
-		r.add(durable.Task{Key: "k", Kind: "hang", Interval: time.Second, Times: 2}, durable.Task{Key: "later", Kind: "hang", Delay: time.Hour})
-		if i := r.info("k"); !i.Started.IsZero() {
-			t.Errorf("before its run it is %v", i)
+		for _, kind := range []string{"hang", "idle", "other"} {
+			k.Handle(kind, func(context.Context, durable.Run) error { <-end; return nil })
 		}
-		time.Sleep(10 * time.Second)
-		at := r.begin.Add(time.Second)
-		is := func(what string, i durable.Info) {
-			t.Helper()
-			if i.State != durable.Running || !near(i.Started.Sub(at), 0) {
-				t.Errorf("%s is %v", what, i)
-			}
+		k.Start()
+		if got := k.Stats(); got.LongestRun != 0 || got.SinceStart != 0 {
+			t.Errorf("before the first run the accounts are %+v", got)
 		}
-		is("the task", r.info("k"))
-		found, err := r.Find(ctx, durable.Query{State: durable.Running})
-		must(t, err)
-		if len(found.Tasks) != 1 {
-			t.Fatalf("running are %v", found.Tasks)
+		k.After(time.Minute)
+		for i := range 3 {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "hang", Delay: time.Duration(i+1) * time.Second})
 		}
-		is("what is found", found.Tasks[0])
-		if i := r.info("later"); !i.Started.IsZero() {
-			t.Errorf("what is not running is %v", i)
+		k.Add(durable.Task{Key: "o", Kind: "other", Delay: 4 * time.Second})
+		k.After(11 * time.Second)
+		if got := k.Stats(); !near(got.LongestRun, 10*time.Second) || !near(got.SinceStart, 7*time.Second) {
+			t.Errorf("the accounts are %+v", got)
 		}
-		end <- struct{}{}
-		synctest.Wait()
-		if i := r.info("k"); i.Times != 1 || i.State == durable.Running && i.Started.Sub(at) < 8*time.Second {
-			t.Errorf("after its run it is %v", i)
+		kinds := k.Kinds()
+		if got := kinds[0]; got.Kind != "hang" || got.Running != 3 || !near(got.Longest, 10*time.Second) {
+			t.Errorf("a kind is %+v", got)
+		}
+		if got := kinds[1]; got.Kind != "idle" || got.Running != 0 || got.Longest != 0 {
+			t.Errorf("a kind is %+v", got)
+		}
+		if got := kinds[2]; got.Running != 1 || !near(got.Longest, 7*time.Second) {
+			t.Errorf("a kind is %+v", got)
 		}
 		close(end)
-	})
+		synctest.Wait()
+		if got := k.Stats(); got.LongestRun != 0 || !near(got.SinceStart, 7*time.Second) {
+			t.Errorf("after the runs the accounts are %+v", got)
+		}
+		if got := k.Kinds()[0]; got.Running != 0 || got.Longest != 0 {
+			t.Errorf("after the runs a kind is %+v", got)
+		}
+	}, durable.WithTick(tick), durable.WithPoolSize(8))
 }
 
 // Every node says since when a task is running, by the engine's clock, and where.
 func TestInfo_started_onANode(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
 		end := make(chan struct{})
-		a.handle("hang", func(context.Context, durable.Run) error { <-end; return errFail }, durable.WithRetry(2, time.Hour, time.Hour))
-		c.engine.Step(time.Hour)
-		time.Sleep(lease) // until the nodes know that
-		a.add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
+		a.Handle("hang", func(context.Context, durable.Run) error { <-end; return kit.ErrFail }, durable.WithRetry(2, time.Hour, time.Hour))
+		k.Engine.Step(time.Hour)
+		k.After(lease) // until the nodes know that
+		a.Add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
 		at := time.Now().Add(time.Hour + time.Second)
-		time.Sleep(500 * time.Millisecond)
+		k.After(500 * time.Millisecond)
 		if i, _, err := b.Get(ctx, "k"); err != nil || !i.Started.IsZero() {
 			t.Errorf("before its run it is %v, %v", i, err)
 		}
-		time.Sleep(10 * time.Second)
+		k.After(10 * time.Second)
 		found, err := b.Find(ctx, durable.Query{State: durable.Running})
-		must(t, err)
+		k.Must(err)
 		one, _, err := b.Get(ctx, "k")
-		must(t, err)
+		k.Must(err)
 		for _, i := range append(found.Tasks, one) {
-			if i.State != durable.Running || i.Node != a.name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
+			if i.State != durable.Running || i.Node != a.Name || i.Started.Before(at) || !near(i.Started.Sub(at), 0) {
 				t.Errorf("while it is running it is %v, and should have been since %v", i, at)
 			}
 		}
 		close(end)
-		time.Sleep(time.Second)
+		k.After(time.Second)
 		if i, _, err := b.Get(ctx, "k"); err != nil || i.State != durable.Retrying || !i.Started.IsZero() {
 			t.Errorf("after its run it is %v, %v", i, err)
 		}

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/sirupsen/logrus"
@@ -29,7 +29,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				var mu sync.Mutex // protects lines
 				var lines []string
 				begin := time.Now()
@@ -43,28 +43,20 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 							strings.TrimPrefix(e.Message, "durable: "), e.Data["kind"], e.Data["failure"]))
 					}
 				}))
-				s, err := open(durable.WithLogger(log))
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(open(durable.WithLogger(log))).Scheduler
 				for kind, text := range map[string]string{"mail": "dial 10.0.0.%s: refused", "sms": "no credit"} {
-					err = errors.Join(err, s.Handle(kind, func(_ context.Context, run durable.Run) error {
+					k.Must(s.Handle(kind, func(_ context.Context, run durable.Run) error {
 						return errors.New(strings.Replace(text, "%s", string(run.Payload), 1))
 					}, durable.WithRetry(1, time.Second, time.Second)))
 				}
-				if err := errors.Join(err, s.Start()); err != nil {
-					t.Fatal(err)
-				}
+				k.Must(s.Start())
 				n := 0
 				add := func(kind string, tasks int, after, every time.Duration) {
 					t.Helper()
 					for i := range tasks {
 						n++
-						err := s.AddTask(ctx, durable.Task{Key: fmt.Sprint(n), Kind: kind, Payload: []byte(fmt.Sprint(i)),
-							Delay: after + time.Duration(i)*every - time.Since(begin)})
-						if err != nil {
-							t.Fatal(err)
-						}
+						k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint(n), Kind: kind, Payload: []byte(fmt.Sprint(i)),
+							Delay: after + time.Duration(i)*every - time.Since(begin)}))
 					}
 				}
 				sec := time.Second
@@ -74,7 +66,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 				add("mail", 7, 12*sec, sec/10)
 				add("mail", 1, 40*sec+sec/2, 0)
 				add("mail", 3, 42*sec, sec/10)
-				time.Sleep(time.Minute - 15*sec - time.Since(begin))
+				k.After(time.Minute - 15*sec - time.Since(begin))
 				if err := s.Shutdown(ctx); err != nil { // at 45 s
 					t.Error(err)
 				}
@@ -92,7 +84,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 				if !slices.Equal(lines, want) {
 					t.Errorf("the lines are\n%s\nand not\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 				}
-				time.Sleep(time.Minute)
+				k.After(time.Minute)
 				if len(lines) != len(want) {
 					t.Errorf("after Shutdown it writes %q", lines[len(want):])
 				}

@@ -11,77 +11,43 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
-
-// inOneBubbleEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one
-// that is a node.
-func inOneBubbleEach(t *testing.T, test func(t *testing.T, s *durable.Scheduler), opts ...durable.Option) {
-	opts = append(opts, durable.WithLogger(testkit.Quiet()))
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store": func() (*durable.Scheduler, error) {
-			return durable.New(memstore.New(), opts...)
-		},
-		"node": func() (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open()
-				if err != nil {
-					t.Fatal(err)
-				}
-				test(t, s)
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
 
 // leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
 // periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
 // an hour.
 func leftBehind(t *testing.T) (all []engine.Record) {
-	r := &rig{t: t, store: memstore.New(), begin: time.Now()}
-	r.opts = []durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}
-	r.open("fail")
-	fails := func(context.Context, durable.Run) error { return errFail }
-	r.handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
-	r.handle("done", completing("a note"))
-	r.start()
-	r.must(r.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
-	r.add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})
-	r.must(r.Reschedule(ctx, "noted", tick))
-	r.add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
+	k := &kit.Kit{T: t, Store: memstore.New(), Begin: time.Now()}
+	k.Open(k.Store, "fail")
+	fails := func(context.Context, durable.Run) error { return kit.ErrFail }
+	k.Handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
+	k.Handle("done", completing("a note"))
+	k.Start()
+	k.Must(k.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour}))
+	k.Add(durable.Task{Key: "noted", Kind: "done", Cron: "@daily", Jitter: hour, Times: 3, Group: "g"})
+	k.Must(k.Reschedule(ctx, "noted", tick))
+	k.Add(durable.Task{Key: "parked", Kind: "fail", Payload: []byte("p"), Delay: tick},
 		durable.Task{Key: "later", Kind: "note", Delay: hour},
-		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: r.begin.Add(-90 * sec)},
+		durable.Task{Key: "missed", Kind: "note", Interval: time.Minute, Times: 7, At: k.Begin.Add(-90 * sec)},
 		durable.Task{Key: "calendar", Kind: "note", Cron: "CRON_TZ=Europe/Berlin 0 3 * * *", Times: durable.Forever},
 		durable.Task{Key: "paused", Kind: "note", Delay: hour})
-	if err := r.Pause(ctx, "paused"); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Settle(5 * sec)
-	r.add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
-	testkit.Settle(3 * tick)
-	if i := r.info("retried"); i.Attempts != 1 || !r.info("parked").Parked || r.info("missed").Missed == 0 ||
-		r.info("noted").Note == "" {
+	k.Must(k.Pause(ctx, "paused"))
+	k.After(5 * sec)
+	k.Add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
+	k.After(3 * tick)
+	if i := k.Info("retried"); i.Attempts != 1 || !k.Info("parked").Parked || k.Info("missed").Missed == 0 ||
+		k.Info("noted").Note == "" {
 		t.Fatalf("the tasks are not as they should be: %+v", i)
 	}
-	left := r.store.Reopen()
-	if err := r.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	left := k.Store.Reopen()
+	k.End()
 	for one, err := range left.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
 			t.Fatal(err)
@@ -92,49 +58,45 @@ func leftBehind(t *testing.T) (all []engine.Record) {
 }
 
 func TestRestore_tasks_areAsTheyWere(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
 		records := leftBehind(t)
-		if err := s.Restore(ctx, records...); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(k.Restore(ctx, records...))
 		for _, r := range records {
 			want, err := durable.InfoOf(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, ok, err := s.Get(ctx, r.Key)
+			got, ok, err := k.Get(ctx, r.Key)
 			if err != nil || !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s is\n%+v, %v, and was\n%+v", r.Key, got, err, want)
 			}
 		}
-		if st := s.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
+		if st := k.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
 			t.Errorf("the accounts are %+v", st)
 		}
 		// Nothing has run, and what is restored can be operated.
-		testkit.Settle(2 * hour)
-		if st := s.Stats(); st.Started != 0 || st.Pending != len(records) {
+		k.After(2 * hour)
+		if st := k.Stats(); st.Started != 0 || st.Pending != len(records) {
 			t.Errorf("the accounts are %+v", st)
 		}
-		if err := errors.Join(s.Reschedule(ctx, "parked", hour), s.RemoveTask(ctx, "later")); err != nil {
+		if err := errors.Join(k.Reschedule(ctx, "parked", hour), k.RemoveTask(ctx, "later")); err != nil {
 			t.Error(err)
 		}
 		// A burst is not longer, and a calendar as much later, as they were.
-		if err := s.Handle("done", sleeper(0)); err != nil {
-			t.Fatal(err)
-		}
+		k.Handle("done", sleeper(0))
 		at := slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == "burst" })
 		latest := time.Unix(0, records[at].Due).Add(hour)
-		err := s.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
-		if i, _, err2 := s.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
+		err := k.SetTask(ctx, durable.Task{Key: "burst", Kind: "done", Delay: 50 * hour, MaxDelay: 51 * hour})
+		if i, _, err2 := k.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
 			t.Errorf("the burst is due at %v, %v, %v, want %v", i.Next, err, err2, latest)
 		}
 		// With handlers, all runs as it would have.
 		ran := make(chan durable.Run, 100)
 		note := func(_ context.Context, run durable.Run) error { ran <- run; return nil }
-		if err := errors.Join(s.Handle("fail", note), s.Handle("note", note), s.Start()); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(sec)
+		k.Handle("fail", note)
+		k.Handle("note", note)
+		k.Start()
+		k.After(sec)
 		for range 2 {
 			run := <-ran
 			at = slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == run.Key })
@@ -148,7 +110,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 }
 
 func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
 		records := leftBehind(t)
 		good := records[0]
 		changed := func(f func(r *engine.Record)) engine.Record {
@@ -170,35 +132,31 @@ func TestRestore_whatCannotBe_isRefusedWhole(t *testing.T) {
 			}), durable.ErrInvalidTask},
 			"twice": {good, durable.ErrDuplicateTaskKey},
 		} {
-			if err := s.Restore(ctx, append(records[:len(records):len(records)], c.with)...); !errors.Is(err, c.want) {
+			if err := k.Restore(ctx, append(records[:len(records):len(records)], c.with)...); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-			if s.Len() != 0 {
-				t.Fatalf("%s: %d tasks are restored", name, s.Len())
+			if k.Len() != 0 {
+				t.Fatalf("%s: %d tasks are restored", name, k.Len())
 			}
 		}
-		if err := errors.Join(s.Restore(ctx), s.Restore(ctx, good)); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(k.Restore(ctx), k.Restore(ctx, good))
 		var taken *durable.DuplicateKeysError
-		if err := s.Restore(ctx, records...); !errors.As(err, &taken) || !slices.Equal(taken.Keys, []string{good.Key}) {
+		if err := k.Restore(ctx, records...); !errors.As(err, &taken) || !slices.Equal(taken.Keys, []string{good.Key}) {
 			t.Errorf("a key that is taken: %v", err)
 		}
-		if s.Len() != 1 {
-			t.Errorf("%d tasks are there", s.Len())
+		if k.Len() != 1 {
+			t.Errorf("%d tasks are there", k.Len())
 		}
 	})
 }
 
 func TestBackup_whereThereIsNone_saysSo(t *testing.T) {
-	inOneBubbleEach(t, func(t *testing.T, s *durable.Scheduler) {
-		if err := s.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		if err := k.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("it returns %v", err)
 		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Backup(ctx, io.Discard); !errors.Is(err, durable.ErrStopped) {
+		k.Must(k.Shutdown(ctx))
+		if err := k.Backup(ctx, io.Discard); !errors.Is(err, durable.ErrStopped) {
 			t.Errorf("after Shutdown it returns %v", err)
 		}
 	})
@@ -223,12 +181,9 @@ func (b backuper) Backup(_ context.Context, w io.Writer) error {
 func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 	for name, want := range map[string]error{"shutdown": durable.ErrStopped, "context": context.Canceled} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				store := backuper{memstore.New(), make(chan bool)}
-				s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()))).Scheduler
 				until, cancel := context.WithCancel(ctx)
 				defer cancel()
 				ended := make(chan error)
@@ -242,9 +197,6 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 				if err := <-ended; !errors.Is(err, want) {
 					t.Errorf("it returns %v", err)
 				}
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -252,14 +204,14 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 
 // SetTask gives a task a greater generation than that of the task that it replaces, also if that is ahead of the clock.
 func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
 		w, err := durable.NewWrite(task, time.Now().Add(24*hour).UnixNano())
-		r.must(err)
-		r.must(r.Restore(ctx, w.Record))
-		restored := r.info("a").Generation
-		r.must(r.SetTask(ctx, task))
-		if set := r.info("a").Generation; set <= restored {
+		k.Must(err)
+		k.Must(k.Restore(ctx, w.Record))
+		restored := k.Info("a").Generation
+		k.Must(k.SetTask(ctx, task))
+		if set := k.Info("a").Generation; set <= restored {
 			t.Errorf("the generation of the restored task is %x, that of the one in its place %x", restored, set)
 		}
 	})
@@ -267,29 +219,28 @@ func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T)
 
 // The caller of Restore may use its bytes again.
 func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: r.begin.Add(sec)})
-		r.must(r.Restore(ctx, rec))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: k.Begin.Add(sec)})
+		k.Must(k.Restore(ctx, rec))
 		clear(rec.Data)
-		testkit.Settle(2 * sec)
-		if calls := r.runs(); len(calls) != 1 || string(calls[0].Payload) != "payload" {
-			t.Errorf("%v", brief(calls))
+		if calls := k.RunsAfter(2 * sec); len(calls) != 1 || string(calls[0].Payload) != "payload" {
+			t.Errorf("%v", calls)
 		}
 	})
 }
 
 // Restore refuses more than MaxBatch at once, and then restores nothing.
 func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
 		recs := make([]engine.Record, durable.MaxBatch/durable.MaxPayload)
 		for i := range recs {
 			rec.Key = fmt.Sprint(i)
 			recs[i] = rec
 		}
-		if err := r.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || r.Len() != 0 {
-			t.Errorf("%v, and there are %d tasks", err, r.Len())
+		if err := k.Restore(ctx, recs...); !errors.Is(err, durable.ErrInvalidTask) || k.Len() != 0 {
+			t.Errorf("%v, and there are %d tasks", err, k.Len())
 		}
-		r.must(r.Restore(ctx, recs[1:]...))
+		k.Must(k.Restore(ctx, recs[1:]...))
 	})
 }

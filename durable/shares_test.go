@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // addGroup adds n tasks of the kind "k", due a microsecond after each other. Their keys begin with the group
 // and a colon.
-func (r *rig) addGroup(group string, n int, delay time.Duration) {
-	r.t.Helper()
+func addGroup(k *kit.Kit, group string, n int, delay time.Duration) {
+	k.T.Helper()
 	tasks := make([]durable.Task, n)
 	for i := range tasks {
 		tasks[i] = durable.Task{
@@ -24,30 +25,30 @@ func (r *rig) addGroup(group string, n int, delay time.Duration) {
 			Delay: delay + time.Duration(i)*time.Microsecond,
 		}
 	}
-	r.add(tasks...)
+	k.Add(tasks...)
 }
 
 // groupOf returns the group of a call of a task of addGroup.
-func groupOf(c call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
+func groupOf(c kit.Call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
 
 // A group delays the others by one run each, whatever it has due before them, however that comes into memory.
 func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, groups, few = 5 * gateMost, 5, 10
 	for _, name := range []string{"many", ""} {
-		work := func(r *rig) { r.handle("k", sleeper(sec/10), durable.WithConcurrency(1)) }
-		add := func(r *rig) {
-			r.addGroup(name, many, sec)
+		work := func(k *kit.Kit) { k.Handle("k", sleeper(sec/10), durable.WithConcurrency(1)) }
+		add := func(k *kit.Kit) {
+			addGroup(k, name, many, sec)
 			for i := range groups {
-				r.addGroup(fmt.Sprint("few", i), few, 3*sec)
+				addGroup(k, fmt.Sprint("few", i), few, 3*sec)
 			}
 		}
-		ran := func(t *testing.T, r *rig) {
+		ran := func(t *testing.T, k *kit.Kit) {
 			t.Helper()
-			r.runs()
-			testkit.Settle(sec * few * (groups + 2) / 10)
+			k.Runs()
+			k.After(sec * few * (groups + 2) / 10)
 			count := make(map[string]int)
-			for _, c := range r.runs() {
+			for _, c := range k.Runs() {
 				count[groupOf(c)]++
 			}
 			for i := range groups {
@@ -60,44 +61,44 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 			}
 		}
 		t.Run("due now/"+name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				work(r)
-				add(r)
-				testkit.Settle(3*sec - tick)
-				ran(t, r)
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				work(k)
+				add(k)
+				k.After(3*sec - tick)
+				ran(t, k)
 			})
 		})
 		t.Run("overdue/"+name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("k", sleeper(0))
-				add(r)
-				r.crash()
-				testkit.Settle(hour)
-				work(r)
-				r.start()
-				ran(t, r)
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", sleeper(0))
+				add(k)
+				k.Crash()
+				k.After(hour)
+				work(k)
+				k.Start()
+				ran(t, k)
 			})
 		})
 		t.Run("handled late/"+name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("k", sleeper(0))
-				add(r)
-				r.crash()
-				r.start()
-				testkit.Settle(hour)
-				work(r)
-				ran(t, r)
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", sleeper(0))
+				add(k)
+				k.Crash()
+				k.Start()
+				k.After(hour)
+				work(k)
+				ran(t, k)
 			})
 		})
 		t.Run("caught up slowly/"+name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("k", sleeper(0))
-				add(r)
-				r.crash()
-				testkit.Settle(hour)
-				r.handle("k", sleeper(tick), durable.WithConcurrency(1))
-				r.start()
-				ran(t, r)
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", sleeper(0))
+				add(k)
+				k.Crash()
+				k.After(hour)
+				k.Handle("k", sleeper(tick), durable.WithConcurrency(1))
+				k.Start()
+				ran(t, k)
 			}, durable.WithCatchUp(11))
 		})
 	}
@@ -113,24 +114,24 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 		"many groups": func(i int) int { return i },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("k", sleeper(tick), durable.WithConcurrency(1))
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", sleeper(tick), durable.WithConcurrency(1))
 				add := func(i int, delay time.Duration) {
 					g := fmt.Sprint(group(i % many))
-					r.add(durable.Task{Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Delay: delay})
+					k.Add(durable.Task{Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Delay: delay})
 				}
 				for i := range many {
 					add(i, sec+time.Duration(i))
 				}
-				testkit.Settle(sec + 2*tick) // what is due at one tick is queued in any order
-				first := r.runs()
-				testkit.Settle(many / 8 * tick)
+				k.After(sec + 2*tick) // what is due at one tick is queued in any order
+				first := k.Runs()
+				k.After(many / 8 * tick)
 				for i := range many {
 					add(many+i, 1) // as many as run, so that there is always something of the group in memory
-					testkit.Settle(tick)
+					k.After(tick)
 				}
-				testkit.Settle(hour)
-				last, calls := make(map[string]time.Time), r.runs()
+				k.After(hour)
+				last, calls := make(map[string]time.Time), k.Runs()
 				for _, c := range calls {
 					if g := groupOf(c); c.Due.Before(last[g]) {
 						t.Fatalf("%s, due at %v, has run after one of %v", c.Key, c.Due, last[g])
@@ -149,20 +150,19 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 // Payloads of which few are held are left to the store, and lost as little.
 func TestLimit_ofLargePayloads(t *testing.T) {
 	const tasks = 400
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		draw := rand.New(rand.NewPCG(3, 4))
-		r.handle("k", sleeper(tick), durable.WithConcurrency(2))
+		k.Handle("k", sleeper(tick), durable.WithConcurrency(2))
 		for i := range tasks {
 			g := fmt.Sprint(draw.IntN(3))
 			size := 1 << draw.IntN(20)
-			r.add(durable.Task{
+			k.Add(durable.Task{
 				Key: fmt.Sprint(g, ":", i), Kind: "k", Group: g, Payload: make([]byte, size),
 				Delay: sec + time.Duration(draw.Int64N(int64(sec))),
 			})
 		}
-		testkit.Settle(hour)
-		if calls := r.runs(); len(calls) != tasks || r.Len() != 0 {
-			t.Errorf("%d have run, %d are left", len(calls), r.Len())
+		if calls := k.RunsAfter(hour); len(calls) != tasks || k.Len() != 0 {
+			t.Errorf("%d have run, %d are left", len(calls), k.Len())
 		}
 	})
 }
@@ -170,15 +170,15 @@ func TestLimit_ofLargePayloads(t *testing.T) {
 // Two groups with more than is held take turns until one of them has none left.
 func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
 	const many, most = 5 * gateMost, 40
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", sleeper(tick), durable.WithConcurrency(20))
-		r.addGroup("b", many, 3*sec) // after all of the other
-		r.addGroup("a", many, 2*sec)
-		testkit.Settle(3*sec + 2*tick)
-		r.runs()
-		testkit.Settle(hour)
-		count, left := make(map[string]int), r.Len()
-		for _, c := range r.runs() {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", sleeper(tick), durable.WithConcurrency(20))
+		addGroup(k, "b", many, 3*sec) // after all of the other
+		addGroup(k, "a", many, 2*sec)
+		k.After(3*sec + 2*tick)
+		k.Runs()
+		k.After(hour)
+		count, left := make(map[string]int), k.Len()
+		for _, c := range k.Runs() {
 			count[groupOf(c)]++
 			if d := count["a"] - count["b"]; (d < -most || d > most) && count["a"] < many-2*gateMost {
 				t.Fatalf("%v", count)
@@ -196,8 +196,8 @@ func TestLimit_ofManyGroups(t *testing.T) {
 	const groups, each = 3 * gateMost, 2
 	for _, name := range []string{"one after the other", "interleaved"} {
 		t.Run(name, func(t *testing.T) {
-			inOneBubble(t, func(t *testing.T, r *rig) {
-				r.handle("k", sleeper(tick), durable.WithConcurrency(20))
+			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", sleeper(tick), durable.WithConcurrency(20))
 				for i := range groups {
 					delay := sec + time.Duration(i)*time.Millisecond
 					for j := range each {
@@ -205,19 +205,19 @@ func TestLimit_ofManyGroups(t *testing.T) {
 							delay = sec + time.Duration(j)*sec
 						}
 						key, group := fmt.Sprint(j, ":", i), fmt.Sprint(i)
-						r.add(durable.Task{Key: key, Kind: "k", Group: group, Delay: delay})
+						k.Add(durable.Task{Key: key, Kind: "k", Group: group, Delay: delay})
 					}
 				}
-				r.addGroup("many", gateMost, sec)
+				addGroup(k, "many", gateMost, sec)
 				for range 100 {
-					testkit.Settle(sec / 5)
-					if held, known := durable.Held(r.Scheduler, "k"); held > gateMost || known > 2*gateMost {
+					k.After(sec / 5)
+					if held, known := durable.Held(k.Scheduler, "k"); held > gateMost || known > 2*gateMost {
 						t.Fatalf("%d are held, of %d groups", held, known)
 					}
 				}
-				held, known := durable.Held(r.Scheduler, "k")
-				if calls := r.runs(); len(calls) != each*groups+gateMost || r.Len() != 0 || held+known != 0 {
-					t.Errorf("%d have run, %d are left, %d held, of %d groups", len(calls), r.Len(), held, known)
+				held, known := durable.Held(k.Scheduler, "k")
+				if calls := k.Runs(); len(calls) != each*groups+gateMost || k.Len() != 0 || held+known != 0 {
+					t.Errorf("%d have run, %d are left, %d held, of %d groups", len(calls), k.Len(), held, known)
 				}
 			})
 		})
@@ -228,18 +228,17 @@ func TestLimit_ofManyGroups(t *testing.T) {
 func TestLimit_ofWhatIsDueLater(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", sleeper(took), durable.WithConcurrency(10))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", sleeper(took), durable.WithConcurrency(10))
 		for i := range others {
-			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
+			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
 		}
-		r.addGroup("many", many, 10*sec)
-		testkit.Settle(10*sec + many/10*(took+took/10))
-		if calls := r.runs(); len(calls) != many {
+		addGroup(k, "many", many, 10*sec)
+		if calls := k.RunsAfter(10*sec + many/10*(took+took/10)); len(calls) != many {
 			t.Errorf("%d of %d have run", len(calls), many)
 		}
-		testkit.Settle(20*sec + others/10*took)
-		late := r.late(r.runs(), "k")
+		k.After(20*sec + others/10*took)
+		late := lateness(k, k.Runs(), "k")
 		if len(late) != others || late[len(late)-1] > others/10*(took+took/10)+2*tick {
 			t.Errorf("%d ran, up to %v late", len(late), late)
 		}
@@ -249,18 +248,18 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 // What falls due while another group has more due than is held takes its turns from then on.
 func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 	const many, others = 5 * gateMost, 2 * gateMost
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", sleeper(sec/10), durable.WithConcurrency(10))
-		r.addGroup("many", many, sec)
-		testkit.Settle(3 * sec)
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", sleeper(sec/10), durable.WithConcurrency(10))
+		addGroup(k, "many", many, sec)
+		k.After(3 * sec)
 		for i := range others {
-			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 17 * sec})
+			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 17 * sec})
 		}
-		testkit.Settle(17*sec + 2*tick)
-		r.runs()
-		testkit.Settle(5 * sec)
+		k.After(17*sec + 2*tick)
+		k.Runs()
+		k.After(5 * sec)
 		count := make(map[string]int)
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			count[groupOf(c)]++
 		}
 		if count["other"] < 480 || count["many"] > 20 {
@@ -273,18 +272,17 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 // happens.
 func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 	const many = gateMost / 2
-	inOneBubble(t, func(t *testing.T, r *rig) {
-		r.handle("k", sleeper(hour), durable.WithConcurrency(2*many))
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", sleeper(hour), durable.WithConcurrency(2*many))
 		for i := range 2*many - 1 {
-			r.add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 50 * sec})
+			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 50 * sec})
 		}
-		r.addGroup("many", many, 10*sec)
-		r.add(durable.Task{Key: "many:last", Kind: "k", Group: "many", Delay: 25 * sec})
-		testkit.Settle(10*sec + 2*tick)
-		if calls := r.runs(); len(calls) != many {
+		addGroup(k, "many", many, 10*sec)
+		k.Add(durable.Task{Key: "many:last", Kind: "k", Group: "many", Delay: 25 * sec})
+		if calls := k.RunsAfter(10*sec + 2*tick); len(calls) != many {
 			t.Errorf("%d of %d have run", len(calls), many)
 		}
-		testkit.Settle(15 * sec)
-		r.ranAt("many:last", 25*sec)
+		k.After(15 * sec)
+		ranAt(k, "many:last", 25*sec)
 	}, durable.WithPoolSize(2*many))
 }

@@ -3,7 +3,6 @@
 package durable_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -21,14 +20,14 @@ func (r restartable) Restart() { r.restart() }
 
 // The simulation finds nothing on an Engine on a KV either, with a clock and without one, and for one process alone.
 func TestSimulation_onKV(t *testing.T) {
-	seeds := seedsOf(100, 20)
+	counts := make(map[string]int)
 	for name, on := range map[string]func(*memory.KV) engine.KV{
 		"clock":     func(m *memory.KV) engine.KV { return m },
 		"no clock":  func(m *memory.KV) engine.KV { return memory.NoClock(m) },
 		"exclusive": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
+			walks(t, simWalks, 100, 20, func(t *testing.T, seed uint64) {
 				m := memory.New()
 				e, err := kv.New(ctx, on(m))
 				if err != nil {
@@ -37,11 +36,8 @@ func TestSimulation_onKV(t *testing.T) {
 				if name != "no clock" {
 					e = restartable{e, m.Restart}
 				}
-				if l := simulate(t, seed, "", e); len(l.broken) > 0 {
-					t.Fatalf("seed %d (go test -run TestSimulation_onKV -seeds 1 -seed %[1]d):\n%s", seed,
-						strings.Join(l.broken, "\n"))
-				}
-			}
+				simulate(t, seed, "", e).agrees(t, counts)
+			})
 		})
 	}
 }

@@ -5,7 +5,6 @@ package durable_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -13,60 +12,27 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
-
-var (
-	simSeeds = flag.Int("seeds", 1000, "how many seeds TestSimulation runs")
-	simSeed  = flag.Uint64("seed", 1, "the first of them")
-)
-
-// someSeeds returns the first seed and how many there are of a walk: those of the flags, or that many from 1 on.
-func someSeeds(n int) (first, seeds uint64) {
-	if *simSeed > 1 || *simSeeds < n {
-		return *simSeed, uint64(*simSeeds)
-	}
-	return 1, uint64(n)
-}
-
-// seedsOf returns how many seeds to try. In short mode it is that many at most, or fewer under the race detector.
-func seedsOf(short, race int) int {
-	switch {
-	case !testing.Short():
-		return *simSeeds
-	case testkit.Race:
-		return min(*simSeeds, race)
-	}
-	return min(*simSeeds, short)
-}
 
 // Three nodes do random verbs on few keys, while answers are lost, calls are delayed, leases run out, the
 // engine is away, and nodes crash. In the end the ledger must have nothing to object. The tasks are of all
 // sorts, and their runs end in every way.
 func TestSimulation(t *testing.T) {
-	seeds := seedsOf(200, 50)
 	counts := make(map[string]int)
-	for seed := *simSeed; seed < *simSeed+uint64(seeds); seed++ {
-		l := simulate(t, seed, "", memengine.New())
-		for what, n := range l.counts {
-			counts[what] += n
-		}
-		if len(l.broken) > 0 {
-			t.Fatalf("seed %d (go test -run TestSimulation$ -seeds 1 -seed %[1]d):\n%s", seed,
-				strings.Join(l.broken, "\n"))
-		}
-	}
+	seeds := walks(t, simWalks, 200, 50, func(t *testing.T, seed uint64) {
+		simulate(t, seed, "", memengine.New()).agrees(t, counts)
+	})
 	t.Log(counts)
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
 		"calls that took too long", "next runs of calendars", "pause kind", "resume kind", "remove prefix",
@@ -92,19 +58,19 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"31 a prefix is removed in part",
 	} {
 		t.Run(fault, func(t *testing.T) {
-			seeds := uint64(*simSeeds)
-			for seed := range seeds {
+			for seed := range uint64(simWalks) {
 				if l := simulate(t, seed+1, fault, memengine.New()); len(l.broken) > 0 {
 					t.Logf("seed %d: %s", seed+1, l.broken[0])
 					return
 				}
 			}
-			t.Errorf("%d seeds have not found it", seeds)
+			t.Errorf("%d seeds have not found it", simWalks)
 		})
 	}
 }
 
 const (
+	simWalks    = 1000
 	simNodes    = 3
 	simLease    = 400 * time.Millisecond
 	simAttempts = 6
@@ -175,35 +141,46 @@ func (s *simulation) draws(part ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-func (s *simulation) join(t *testing.T, i int) *simNode {
+// open returns a node of that name, which is not started, over a slow link.
+func (s *simulation) open(t *testing.T, name, workers int) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
-	var reached engine.Engine = slow{n.link, s.draws("answers", i), new(sync.Mutex)}
-	opts := []durable.Option{durable.WithTick(tick), durable.WithLease(simLease), durable.WithPoolSize(2),
-		durable.WithNodeName(fmt.Sprint(i)), durable.WithLogger(testkit.Quiet()),
-		durable.WithDraw(locked(s.draws("retry", i).Float64))}
-	switch s.fault {
-	case "4 the node's own clock":
-		if i == 0 {
-			reached = ahead{reached}
-		}
-	case "5 no reconciliation":
-		reached = &forgetful{Engine: reached, told: make(map[engine.Claim]bool)}
-	case "9 a cursor over due times":
-		reached = &cursor{Engine: reached}
-	case "15 confirmed without a worker":
-		reached = &hasty{Engine: reached, calls: &s.calls, held: make(map[engine.Claim]bool)}
-	case "20 a resumption begins the wait again", "21 off the grid", "29 the jitter is drawn again",
-		"30 a burst has no end":
-		reached = untimely{reached, s.fault}
-	case "28 a node does not read what is paused":
-		reached = &blind{Engine: reached}
-	case "31 a prefix is removed in part":
-		reached = short{reached}
-	}
+	over := s.over(slow{n.link, s.draws("answers", name), new(sync.Mutex)}, name)
 	var err error
-	if n.Scheduler, err = durable.Join(ctx, reached, opts...); err != nil {
+	n.Scheduler, err = durable.Join(ctx, over, durable.WithTick(tick), durable.WithLease(simLease),
+		durable.WithPoolSize(workers), durable.WithNodeName(fmt.Sprint(name)), durable.WithLogger(testkit.Quiet()),
+		durable.WithDraw(locked(s.draws("retry", name).Float64)))
+	if err != nil {
 		t.Fatal(err)
 	}
+	return n
+}
+
+// over returns the engine of a node with the fault, if it is one of the node's.
+func (s *simulation) over(to engine.Engine, node int) engine.Engine {
+	switch s.fault {
+	case "4 the node's own clock":
+		if node == 0 {
+			return ahead{to}
+		}
+	case "5 no reconciliation":
+		return &forgetful{Engine: to, told: make(map[engine.Claim]bool)}
+	case "9 a cursor over due times":
+		return &cursor{Engine: to}
+	case "15 confirmed without a worker":
+		return &hasty{Engine: to, calls: &s.calls, held: make(map[engine.Claim]bool)}
+	case "20 a resumption begins the wait again", "21 off the grid", "29 the jitter is drawn again",
+		"30 a burst has no end":
+		return untimely{to, s.fault}
+	case "28 a node does not read what is paused":
+		return &blind{Engine: to}
+	case "31 a prefix is removed in part":
+		return short{to}
+	}
+	return to
+}
+
+func (s *simulation) join(t *testing.T, i int) *simNode {
+	n := s.open(t, i, 2)
 	retry := durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)
 	bounded := []durable.KindOption{retry, durable.WithTimeout(simBound)}
 	if s.fault == "24 no bound on a run" {
@@ -217,7 +194,7 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 		shared = durable.WithConcurrency(simShared)
 	}
 	work := func(ctx context.Context, run durable.Run) error { return s.work(ctx, i, run) }
-	err = errors.Join(n.Handle("work", work, retry), n.Handle("bounded", work, bounded...),
+	err := errors.Join(n.Handle("work", work, retry), n.Handle("bounded", work, bounded...),
 		n.Handle("limited", work, retry, limited), n.Handle("shared", work, retry, shared))
 	if err != nil {
 		t.Fatal(err)
@@ -286,19 +263,19 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	}
 	switch p := rnd.IntN(100); {
 	case p < 8:
-		return errFail
+		return kit.ErrFail
 	case p < 10:
 		e.park = true
 		if s.fault == "22 parked, and tried again" {
-			return errFail
+			return kit.ErrFail
 		}
-		return durable.Park(errFail)
+		return durable.Park(kit.ErrFail)
 	case p < 15:
 		e.wait = time.Millisecond + time.Duration(rnd.Int64N(int64(300*time.Millisecond)))
 		if s.fault == "23 tried again too early" {
-			return errFail
+			return kit.ErrFail
 		}
-		return durable.RetryAfter(e.wait, errFail)
+		return durable.RetryAfter(e.wait, kit.ErrFail)
 	case p < 20:
 		e.done = true
 		run.Complete("it is done already")

@@ -8,15 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A slowStore takes 3 ms for a commit, and knows its size until it is closed.
@@ -53,20 +51,18 @@ func bucketOf(d time.Duration) int {
 }
 
 func TestStats_countsCommitsAndRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(&slowStore{Store: memstore.New()}, durable.WithLogger(testkit.Quiet()))
-		must(t, err)
-		must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(&slowStore{Store: k.Store}).Start()
+		k.Handle("kind", func(_ context.Context, run durable.Run) error {
 			if run.Attempt < 3 {
 				return errors.New("on purpose")
 			}
 			return nil
-		}, durable.WithRetry(5, time.Second, time.Second)))
-		must(t, s.Start())
-		must(t, s.AddTask(ctx, durable.Task{Key: "a", Kind: "kind", Delay: time.Second},
-			durable.Task{Key: "far", Kind: "kind", Delay: time.Hour}))
-		time.Sleep(time.Minute)
-		got := s.Stats()
+		}, durable.WithRetry(5, time.Second, time.Second))
+		k.Add(durable.Task{Key: "a", Kind: "kind", Delay: time.Second},
+			durable.Task{Key: "far", Kind: "kind", Delay: time.Hour})
+		k.After(time.Minute)
+		got := k.Stats()
 		if got.Started != 3 || got.Retried != 2 || got.Failed != 2 || got.Succeeded != 1 {
 			t.Errorf("the accounts of the runs are %+v", got)
 		}
@@ -78,8 +74,8 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 		if got.StoreSize != 4711 || got.Node != nil {
 			t.Errorf("the size is %d, and the node %v", got.StoreSize, got.Node)
 		}
-		must(t, s.Shutdown(ctx))
-		if after := s.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
+		k.End()
+		if after := k.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
 			t.Errorf("after Shutdown the accounts are %+v", after)
 		}
 	})
@@ -87,16 +83,16 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 
 // A commit that fails is none.
 func TestStats_failedCommits_areNotCounted(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.link.Next("Commit", memengine.Fault{Fail: true})
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Link.Next("Commit", memengine.Fault{Fail: true})
 		if a.AddTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: time.Hour}) == nil {
 			t.Error("an add that fails returns nil")
 		}
 		if got := a.Stats(); got.Commits.Count != 0 || got.Changes != 0 || got.Node.CallsFailed != 1 {
 			t.Errorf("the accounts are %+v, %+v", got, got.Node)
 		}
-		a.add(durable.Task{Key: "k", Kind: "note", Delay: time.Hour})
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: time.Hour})
 		if got := a.Stats(); got.Commits.Count != 1 || got.Changes != 1 {
 			t.Errorf("the accounts are %+v", got)
 		}
@@ -104,12 +100,12 @@ func TestStats_failedCommits_areNotCounted(t *testing.T) {
 }
 
 func TestStats_ofANode_leaseAndCalls(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		a := c.nodes[0]
-		a.link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
-		time.Sleep(lease)
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+		k.After(lease)
 		before := a.Stats().Node
-		time.Sleep(10 * lease)
+		k.After(10 * lease)
 		got := a.Stats().Node
 		if got.Lease != lease || got.LeaseAge > lease/4+reapEvery || got.Away {
 			t.Errorf("all is well, and the node is %+v", got)
@@ -123,23 +119,23 @@ func TestStats_ofANode_leaseAndCalls(t *testing.T) {
 			got.Calls.Buckets[bucketOf(3*time.Millisecond)]-before.Calls.Buckets[bucketOf(3*time.Millisecond)] != calls {
 			t.Errorf("%d calls took %v: %+v", calls, took, got.Calls)
 		}
-		a.link.SetDown(true)
-		time.Sleep(10 * lease)
+		a.Link.SetDown(true)
+		k.After(10 * lease)
 		got = a.Stats().Node
 		if got.LeaseAge < 10*lease-lease/4 || got.LeaseAge > 10*lease+reapEvery || !got.Away || got.CallsFailed < 10 {
 			t.Errorf("the engine has been away for %v, and the node is %+v", 10*lease, got)
 		}
-		a.link.SetDown(false)
-		time.Sleep(lease)
+		a.Link.SetDown(false)
+		k.After(lease)
 		if got = a.Stats().Node; got.LeaseAge > lease/4+reapEvery || got.Away {
 			t.Errorf("the engine is back, and the node is %+v", got)
 		}
-		must(t, a.Shutdown(ctx))
-		time.Sleep(10 * lease)
+		a.End()
+		k.After(10 * lease)
 		if got = a.Stats().Node; got.LeaseAge != 0 || got.Away {
 			t.Errorf("after Shutdown the node is %+v", got)
 		}
-		c.nodes = nil
+		k.Nodes = nil
 	})
 }
 
@@ -148,15 +144,13 @@ const reapEvery = 250 * time.Millisecond
 
 // What a node claims, takes over, and is refused.
 func TestStats_ofANode_claims(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		a, b := c.nodes[0], c.nodes[1]
-		c.handle("long", func(*member) durable.Handler {
-			return func(ctx context.Context, _ durable.Run) error {
-				time.Sleep(time.Second)
-				return nil
-			}
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			time.Sleep(time.Second)
+			return nil
 		})
-		is := func(of *member, claimed, taken, starts, ends uint64) {
+		is := func(of *kit.Node, claimed, taken, starts, ends uint64) {
 			t.Helper()
 			n := of.Stats().Node
 			if starts > 0 { // it is asked again and again, until the claims have been checked between
@@ -165,109 +159,63 @@ func TestStats_ofANode_claims(t *testing.T) {
 			if got := []uint64{n.Claimed, n.TakenOver, n.StartsRefused, n.EndsRefused}; !slices.Equal(got,
 				[]uint64{claimed, taken, starts, ends}) {
 				t.Errorf("%s: claimed, taken over, starts and ends refused are %d, want %d, %d, %d, %d",
-					of.name, got, claimed, taken, starts, ends)
+					of.Name, got, claimed, taken, starts, ends)
 			}
 		}
 		is(a, 0, 0, 0, 0)
 		// Removed by another node after it was claimed, and while it is running.
-		a.add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
-		must(t, b.RemoveTask(ctx, "claimed"))
-		a.add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
-		time.Sleep(time.Second)
-		must(t, b.RemoveTask(ctx, "runs"))
-		time.Sleep(time.Second)
+		a.Add(durable.Task{Key: "claimed", Kind: "long", Delay: 500 * time.Millisecond})
+		k.Must(b.RemoveTask(ctx, "claimed"))
+		a.Add(durable.Task{Key: "runs", Kind: "long", Delay: 500 * time.Millisecond})
+		k.After(time.Second)
+		k.Must(b.RemoveTask(ctx, "runs"))
+		k.After(time.Second)
 		is(a, 0, 0, 1, 1)
 		// Claimed, and taken over from a node that is cut off.
-		a.add(durable.Task{Key: "far", Kind: "note", Delay: lease + 3*time.Second})
-		time.Sleep(lease)
-		a.link.SetDown(true)
-		time.Sleep(4*time.Second + lease)
+		a.Add(durable.Task{Key: "far", Kind: "note", Delay: lease + 3*time.Second})
+		k.After(lease)
+		a.Link.SetDown(true)
+		k.After(4*time.Second + lease)
 		is(b, 1, 1, 0, 0)
-		a.link.SetDown(false)
-		time.Sleep(time.Second)
+		a.Link.SetDown(false)
+		k.After(time.Second)
 		// An end that comes after the lease is refused without a call.
-		b.add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
-		time.Sleep(500 * time.Millisecond)
-		b.link.SetDown(true)
-		time.Sleep(2 * lease)
-		b.link.SetDown(false)
-		time.Sleep(time.Second)
+		b.Add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
+		k.After(500 * time.Millisecond)
+		b.Link.SetDown(true)
+		k.After(2 * lease)
+		b.Link.SetDown(false)
+		k.After(time.Second)
 		if n := b.Stats().Node; n.EndsRefused != 1 {
 			t.Errorf("after a run that has ended late the node is %+v", n)
 		}
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What waits for a worker is in the accounts while it waits, with the age of the oldest. After Shutdown there
 // are no tasks, neither pending nor parked.
 func TestStats_stuckWorkers_andShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(2))
-		must(t, err)
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
-		must(t, s.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil }))
-		must(t, s.Handle("fail", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, time.Second, time.Second)))
-		must(t, s.Start())
+		k.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil })
+		k.Handle("parks", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, time.Second, time.Second))
 		for i := range 5 {
-			must(t, s.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second}))
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "stuck", Delay: time.Second})
 		}
-		time.Sleep(10 * time.Second)
-		if got := s.Stats(); got.Workers != 2 || got.Running != 2 || got.Waiting != 3 ||
+		k.After(10 * time.Second)
+		if got := k.Stats(); got.Workers != 2 || got.Running != 2 || got.Waiting != 3 ||
 			got.OldestWait < 8*time.Second || got.OldestWait > 9*time.Second {
 			t.Errorf("the accounts are %+v", got)
 		}
 		close(end)
-		must(t, s.AddTask(ctx, durable.Task{Key: "bad", Kind: "fail", Delay: time.Second}))
-		time.Sleep(2 * time.Second)
-		if got := s.Stats(); got.OldestWait != 0 || got.Parked != 1 || got.Pending != 1 {
+		k.Add(durable.Task{Key: "bad", Kind: "parks", Delay: time.Second})
+		k.After(2 * time.Second)
+		if got := k.Stats(); got.OldestWait != 0 || got.Parked != 1 || got.Pending != 1 {
 			t.Errorf("when they are free the accounts are %+v", got)
 		}
-		must(t, s.Shutdown(ctx))
-		if got := s.Stats(); got.Parked != 0 || got.Pending != 0 || got.ParkedTotal != 1 {
+		k.End()
+		if got := k.Stats(); got.Parked != 0 || got.Pending != 0 || got.ParkedTotal != 1 {
 			t.Errorf("after Shutdown the accounts are %+v", got)
 		}
-	})
-}
-
-// Those of the scheduler leave out a call whose task was removed meanwhile, and those of the kind do not.
-func TestStats_ofARemovedTask(t *testing.T) {
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store":  func() (*durable.Scheduler, error) { return durable.New(memstore.New()) },
-		"engine": func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open()
-				must(t, err)
-				must(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
-					time.Sleep(time.Second)
-					if run.Key == "fails" {
-						return errors.New("on purpose")
-					}
-					return nil
-				}))
-				must(t, s.Start())
-				for _, key := range []string{"fails", "succeeds"} {
-					must(t, s.AddTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Second}))
-				}
-				time.Sleep(1500 * time.Millisecond)
-				must(t, s.RemoveTask(ctx, "fails"))
-				must(t, s.RemoveTask(ctx, "succeeds"))
-				must(t, s.Shutdown(ctx))
-				if got := s.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
-					t.Errorf("the accounts of the scheduler are %+v", got)
-				}
-				if got := s.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
-					t.Errorf("the accounts of the kind are %+v", got)
-				}
-			})
-		})
-	}
+	}, durable.WithPoolSize(2))
 }

@@ -10,12 +10,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
@@ -98,14 +97,12 @@ var notVerbs = []string{"Shutdown", "Err", "Len", "Stats", "Kinds"}
 
 // After Shutdown each verb says so, on every scheduler. The table has every method of a Scheduler.
 func TestShutdown_eachVerbIsStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		opts := []durable.Option{durable.WithLogger(testkit.Quiet())}
 		store, stored := durable.New(memstore.New(), opts...)
 		node, joined := durable.Join(ctx, memengine.New(), opts...)
 		client, connected := durable.Connect(ctx, memengine.New(), opts...)
-		if err := errors.Join(stored, joined, connected); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(stored, joined, connected)
 		for name, s := range map[string]*durable.Scheduler{"store": store, "node": node, "client": client} {
 			if err := errors.Join(s.Handle("k", ok), s.Shutdown(ctx)); err != nil {
 				t.Error(err)

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
@@ -72,41 +72,30 @@ func (f *failing) Keys() iter.Seq2[string, error] {
 }
 
 // withFailing runs the test on a started scheduler, on a store that can be made to fail.
-func withFailing(t *testing.T, test func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32)) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &failing{Store: newStore()}
-		s, err := durable.New(f, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ran atomic.Int32
-		if err := s.Handle("k", func(context.Context, durable.Run) error { ran.Add(1); return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		test(t, s, f, &ran)
-		broken := s.Err()
-		if err := s.Shutdown(ctx); !errors.Is(err, broken) {
+func withFailing(t *testing.T, test func(t *testing.T, k *kit.Kit, f *failing)) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		f := &failing{Store: k.Store}
+		k.Open(f).Start()
+		test(t, k, f)
+		broken := k.Err()
+		if err := k.Shutdown(ctx); !errors.Is(err, broken) {
 			t.Errorf("shutdown: %v, Err was %v", err, broken)
 		}
+		k.Kill()
 	})
 }
 
 func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.T) {
-	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
-		near := durable.Task{Key: "near", Kind: "k", Delay: sec}
-		far := durable.Task{Key: "far", Kind: "k", Delay: hour}
-		if err := s.AddTask(ctx, near, far); err != nil {
-			t.Fatal(err)
-		}
+	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
+		near := durable.Task{Key: "near", Kind: "note", Delay: sec}
+		far := durable.Task{Key: "far", Kind: "note", Delay: hour}
+		k.Add(near, far)
 		f.commit.Store(true)
-		task := durable.Task{Key: "new", Kind: "k", Delay: tick}
+		task := durable.Task{Key: "new", Kind: "note", Delay: tick}
 		for range 2 {
 			for verb, err := range map[string]error{
-				"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, far),
-				"RemoveTask": s.RemoveTask(ctx, "near"), "Reschedule": s.Reschedule(ctx, "far", sec), "Err": s.Err(),
+				"AddTask": k.AddTask(ctx, task), "SetTask": k.SetTask(ctx, far),
+				"RemoveTask": k.RemoveTask(ctx, "near"), "Reschedule": k.Reschedule(ctx, "far", sec), "Err": k.Err(),
 			} {
 				if !errors.Is(err, durable.ErrBroken) || !errors.Is(err, errDisk) {
 					t.Errorf("%s: %v", verb, err)
@@ -114,16 +103,14 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 			}
 			f.commit.Store(false) // it is too late
 		}
-		time.Sleep(2 * hour)
-		if n := ran.Load(); n != 0 {
-			t.Errorf("%d runs that cannot be acknowledged", n)
-		}
+		k.After(2 * hour)
+		k.RanNothing()
 		for key, want := range map[string]bool{"near": true, "far": true, "new": false} {
-			if ok, err := s.Exist(ctx, key); ok != want || err != nil {
+			if ok, err := k.Exist(ctx, key); ok != want || err != nil {
 				t.Errorf("Exist(%q) = %v, %v", key, ok, err)
 			}
 		}
-		if st := s.Stats(); st.Added != 2 || st.Removed != 0 || st.Pending != 2 {
+		if st := k.Stats(); st.Added != 2 || st.Removed != 0 || st.Pending != 2 {
 			t.Errorf("the accounts are %+v", st)
 		}
 	})
@@ -133,36 +120,27 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
 	testkit.NotForRaces(t)
 	const waiting, more = 1<<16 + 1000, 1000
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &counting{Store: newStore()}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithLookAhead(sec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithLookAhead(sec))).Scheduler
 		var ran atomic.Int32
 		end := make(chan struct{})
-		err = errors.Join(s.Start(), s.Handle("k", func(context.Context, durable.Run) error { <-end; ran.Add(1); return nil }))
+		k.Must(s.Start(), s.Handle("k", func(context.Context, durable.Run) error { <-end; ran.Add(1); return nil }))
 		for i := range waiting + more {
 			task := durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec / 2}
 			if i >= waiting {
 				task.Delay = 5 * sec
 			}
-			err = errors.Join(err, s.AddTask(ctx, task))
+			k.Must(s.AddTask(ctx, task))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(10 * sec)
+		k.After(10 * sec)
 		if n := store.records.Load(); n > 0 {
 			t.Errorf("%d tasks were read", n)
 		}
 		close(end)
-		testkit.Settle(time.Minute)
+		k.After(time.Minute)
 		if n := ran.Load(); n != waiting+more {
 			t.Errorf("%d tasks have run", n)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -170,64 +148,53 @@ func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
 // A store that fails in the middle of a large backlog ends it: also when no start is to be made durable any more.
 func TestStoreFails_inALargeBacklog_nothingRunsAnyMore(t *testing.T) {
 	const tasks, before = 12_000, 9000
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		f := &failing{Store: newStore()}
-		s, err := durable.New(f, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithCatchUp(100_000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := k.Use(durable.New(f, durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(1), durable.WithCatchUp(100_000))).Scheduler
 		var ran atomic.Int32
 		all := make([]durable.Task, tasks)
 		for i := range all {
 			all[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k"}
 		}
-		err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error {
+		k.Must(s.Handle("k", func(context.Context, durable.Run) error {
 			f.commit.Store(ran.Add(1) >= before)
 			time.Sleep(time.Millisecond)
 			return nil
 		}), s.AddTask(ctx, all...))
-		if err != nil {
-			t.Fatal(err)
+		k.After(sec)
+		k.Must(s.Start())
+		k.After(time.Minute)
+		if n := ran.Load(); n < before || n > before+2 || !errors.Is(k.Err(), errDisk) {
+			t.Errorf("%d runs, and Err is %v", n, k.Err())
 		}
-		time.Sleep(sec)
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Settle(time.Minute)
-		if n := ran.Load(); n < before || n > before+2 || !errors.Is(s.Err(), errDisk) {
-			t.Errorf("%d runs, and Err is %v", n, s.Err())
-		}
-		_ = s.Shutdown(ctx) // its error is that of the store
+		k.Kill()
 	})
 }
 
 func TestStoreFails_onAcknowledgement_saysSo(t *testing.T) {
-	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
-		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: sec}); err != nil {
-			t.Fatal(err)
-		}
+	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
+		k.Add(durable.Task{Key: "a", Kind: "note", Delay: sec})
 		f.commit.Store(true)
-		testkit.Settle(2 * sec)
-		if ran.Load() != 1 || !errors.Is(s.Err(), errDisk) {
-			t.Errorf("%d runs, and Err is %v", ran.Load(), s.Err())
+		k.After(2 * sec)
+		k.Ran("a")
+		if !errors.Is(k.Err(), errDisk) {
+			t.Errorf("Err is %v", k.Err())
 		}
-		if ok, err := s.Exist(ctx, "a"); !ok || err != nil {
+		if ok, err := k.Exist(ctx, "a"); !ok || err != nil {
 			t.Errorf("the task whose run was not acknowledged: %v, %v", ok, err)
 		}
 	})
 }
 
 func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
-	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
-		if err := s.AddTask(ctx, durable.Task{Key: "far", Kind: "k", Delay: hour}); err != nil {
-			t.Fatal(err)
-		}
+	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
+		k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
 		f.get.Store(true)
-		_, _, get := s.Get(ctx, "far")
-		task := durable.Task{Key: "far", Kind: "k", Delay: sec}
+		_, _, get := k.Get(ctx, "far")
+		task := durable.Task{Key: "far", Kind: "note", Delay: sec}
 		for verb, err := range map[string]error{
-			"Get": get, "RemoveTask": s.RemoveTask(ctx, "far"), "Reschedule": s.Reschedule(ctx, "far", sec),
-			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task),
+			"Get": get, "RemoveTask": k.RemoveTask(ctx, "far"), "Reschedule": k.Reschedule(ctx, "far", sec),
+			"AddTask": k.AddTask(ctx, task), "SetTask": k.SetTask(ctx, task),
 		} {
 			if !errors.Is(err, errDisk) || errors.Is(err, durable.ErrBroken) {
 				t.Errorf("%s: %v", verb, err)
@@ -235,29 +202,27 @@ func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
 		}
 		f.get.Store(false)
 		f.due.Store(true)
-		for _, err := range s.All(ctx) {
+		for _, err := range k.All(ctx) {
 			if !errors.Is(err, errDisk) {
 				t.Errorf("All: %v", err)
 			}
 		}
 		f.due.Store(false)
-		if err := s.Reschedule(ctx, "far", sec); err != nil || s.Err() != nil {
-			t.Errorf("Reschedule: %v, Err: %v", err, s.Err())
+		if err := k.Reschedule(ctx, "far", sec); err != nil || k.Err() != nil {
+			t.Errorf("Reschedule: %v, Err: %v", err, k.Err())
 		}
-		testkit.Settle(2 * sec)
-		if ran.Load() != 1 {
-			t.Errorf("%d runs", ran.Load())
-		}
+		k.After(2 * sec)
+		k.Ran("far")
 	})
 }
 
 // A scheduler that cannot read what is due must not behave as if nothing were due.
 func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
-	withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
+	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
 		f.due.Store(true)
-		testkit.Settle(2 * time.Minute)
-		if !errors.Is(s.Err(), errDisk) {
-			t.Errorf("Err is %v", s.Err())
+		k.After(2 * time.Minute)
+		if !errors.Is(k.Err(), errDisk) {
+			t.Errorf("Err is %v", k.Err())
 		}
 	})
 }
@@ -266,13 +231,10 @@ func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutKeyFilter()}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				f := &failing{Store: newStore()}
 				f.keys.Store(true)
-				s, err := durable.New(f, append(opts, durable.WithLogger(testkit.Quiet()))...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := k.Use(durable.New(f, append(opts, durable.WithLogger(testkit.Quiet()))...)).Scheduler
 				synctest.Wait()
 				if !errors.Is(s.Err(), errDisk) {
 					t.Errorf("Err is %v", s.Err())
@@ -280,6 +242,7 @@ func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 				if err := s.Shutdown(ctx); !errors.Is(err, errDisk) {
 					t.Errorf("shutdown: %v", err)
 				}
+				k.Kill()
 			})
 		})
 	}
@@ -287,44 +250,40 @@ func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 
 // A read that meets damage fails the scheduler, whichever it is.
 func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
-	for name, read := range map[string]func(s *durable.Scheduler, f *failing) error{
-		"Get": func(s *durable.Scheduler, f *failing) error {
+	for name, read := range map[string]func(k *kit.Kit, f *failing) error{
+		"Get": func(k *kit.Kit, f *failing) error {
 			f.get.Store(true)
-			_, _, err := s.Get(ctx, "far")
+			_, _, err := k.Get(ctx, "far")
 			return err
 		},
-		"All": func(s *durable.Scheduler, f *failing) (last error) {
+		"All": func(k *kit.Kit, f *failing) (last error) {
 			f.due.Store(true)
-			for _, err := range s.All(ctx) {
+			for _, err := range k.All(ctx) {
 				last = err
 			}
 			return last
 		},
-		"RemoveTask": func(s *durable.Scheduler, f *failing) error {
+		"RemoveTask": func(k *kit.Kit, f *failing) error {
 			f.get.Store(true)
-			return s.RemoveTask(ctx, "far")
+			return k.RemoveTask(ctx, "far")
 		},
-		"the keeper": func(s *durable.Scheduler, f *failing) error {
+		"the keeper": func(k *kit.Kit, f *failing) error {
 			f.due.Store(true)
-			testkit.Settle(2 * time.Minute)
-			return s.Err()
+			k.After(2 * time.Minute)
+			return k.Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, ran *atomic.Int32) {
-				if err := s.AddTask(ctx, durable.Task{Key: "far", Kind: "k", Delay: hour}); err != nil {
-					t.Fatal(err)
-				}
+			withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
+				k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
 				f.damaged.Store(true)
-				for what, err := range map[string]error{"the read": read(s, f), "Err": s.Err()} {
+				for what, err := range map[string]error{"the read": read(k, f), "Err": k.Err()} {
 					if !errors.Is(err, durable.ErrCorrupt) || !errors.Is(err, durable.ErrBroken) {
 						t.Errorf("%s: %v", what, err)
 					}
 				}
-				time.Sleep(2 * hour)
-				if n := ran.Load(); n != 0 {
-					t.Errorf("%d runs", n)
-				}
+				k.After(2 * hour)
+				k.RanNothing()
 			})
 		})
 	}
@@ -348,19 +307,12 @@ func (r *reporting) Commit(changes []engine.Change) error {
 }
 
 func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &reporting{Store: newStore(), failed: make(chan struct{})}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()))).Scheduler
 		var ran atomic.Int32
-		if err := s.Handle("k", func(context.Context, durable.Run) error { ran.Add(1); return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(s.Start(), s.AddTask(ctx, durable.Task{Key: "near", Kind: "k", Delay: sec})); err != nil {
-			t.Fatal(err)
-		}
+		k.Must(s.Handle("k", func(context.Context, durable.Run) error { ran.Add(1); return nil }))
+		k.Must(s.Start(), s.AddTask(ctx, durable.Task{Key: "near", Kind: "k", Delay: sec}))
 		store.hangs.Store(true)
 		waiting := make(chan error)
 		for i := range 2 { // one is being committed, one waits behind it
@@ -375,7 +327,7 @@ func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 		}
-		time.Sleep(2 * sec)
+		k.After(2 * sec)
 		if n := ran.Load(); n != 0 {
 			t.Errorf("%d runs", n)
 		}
@@ -385,21 +337,16 @@ func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 		if d := time.Since(failedAt); d > 8*sec {
 			t.Errorf("the scheduler was down after %v", d)
 		}
-		time.Sleep(25 * hour) // until the commit returns
+		k.Kill()
+		k.After(25 * hour) // until the commit returns
 	})
 }
 
 // A store that can report failures, and has none, leaves no goroutine behind: the bubble would not end.
 func TestStoreFails_notInTheBackground_watchEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &reporting{Store: newStore(), failed: make(chan struct{})}
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		k.Use(durable.New(store, durable.WithLogger(testkit.Quiet())))
 	})
 }
 
@@ -414,14 +361,14 @@ func (h callingHook) Fire(e *logrus.Entry) error { h(e); return nil }
 func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 	log := testkit.Quiet()
 	log.SetLevel(logrus.DebugLevel)
-	var r *rig
+	var k *kit.Kit
 	var parked, added atomic.Int32
 	log.AddHook(callingHook(func(e *logrus.Entry) {
 		n := int32(0)
 		if strings.Contains(e.Message, "parked") {
 			n = parked.Add(1)
 		}
-		if err := r.AddTask(ctx, durable.Task{Key: fmt.Sprint(e.Message, n), Kind: "note", Delay: hour}); err == nil {
+		if err := k.AddTask(ctx, durable.Task{Key: fmt.Sprint(e.Message, n), Kind: "note", Delay: hour}); err == nil {
 			added.Add(1)
 		}
 		switch n {
@@ -433,14 +380,14 @@ func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 			runtime.Goexit()
 		}
 	}))
-	inOneBubble(t, func(t *testing.T, rig *rig) {
-		r = rig
-		r.handle("once", func(context.Context, durable.Run) error { return errFail }, durable.WithRetry(1, sec, sec))
+	kit.OnStore(t, func(t *testing.T, rig *kit.Kit) {
+		k = rig
+		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
 		for i := range 20 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "once", Delay: time.Duration(i+1) * sec})
 		}
-		testkit.Settle(25 * sec)
-		if s := r.Stats(); s.ParkedTotal != 20 {
+		rig.After(25 * sec)
+		if s := k.Stats(); s.ParkedTotal != 20 {
 			t.Errorf("the accounts are %+v", s)
 		}
 		// The first notice takes ten seconds. What comes up in these is one more, and so in the next ten.
@@ -455,7 +402,7 @@ func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {
 		"empty": "", "short": "\x01\x05", "other version": "\x63\x05\x00\x02", "no sense": "\x01\x01\x00\x02\x00\x00\x00\x00\x00\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
-			withFailing(t, func(t *testing.T, s *durable.Scheduler, f *failing, _ *atomic.Int32) {
+			withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
 				c := engine.Change{Key: "bad", From: engine.None, Due: time.Now().Add(hour).UnixNano(), Data: []byte(data)}
 				if err := f.Commit([]engine.Change{c}); err != nil {
 					t.Fatal(err)
@@ -464,13 +411,13 @@ func TestStore_corruptRecord_isReportedWithWhatWasRead(t *testing.T) {
 				if name == "other version" {
 					want = durable.ErrVersion
 				}
-				_, _, err := s.Get(ctx, "bad")
+				_, _, err := k.Get(ctx, "bad")
 				if !errors.Is(err, want) || !strings.Contains(err.Error(), "bad") {
 					t.Errorf("Get: %v", err)
 				}
-				testkit.Settle(2 * hour)
-				if !errors.Is(s.Err(), want) {
-					t.Errorf("Err is %v", s.Err())
+				k.After(2 * hour)
+				if !errors.Is(k.Err(), want) {
+					t.Errorf("Err is %v", k.Err())
 				}
 			})
 		})
@@ -485,7 +432,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		change(&t)
 		return t
 	}
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for name, c := range map[string]struct {
 			task durable.Task
 			want error
@@ -506,30 +453,29 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 			"at in the year 1969":   {with(func(t *durable.Task) { t.At = time.Unix(-1, 0) }), durable.ErrInvalidTask},
 			"at in the year 2300":   {with(func(t *durable.Task) { t.At = time.Unix(10413792000, 0) }), durable.ErrInvalidTask},
 		} {
-			for verb, err := range map[string]error{"AddTask": r.AddTask(ctx, c.task), "SetTask": r.SetTask(ctx, c.task)} {
+			for verb, err := range map[string]error{"AddTask": k.AddTask(ctx, c.task), "SetTask": k.SetTask(ctx, c.task)} {
 				if !errors.Is(err, c.want) {
 					t.Errorf("%s, %s: %v", name, verb, err)
 				}
 			}
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
 		many := make([]durable.Task, 65)
 		for i := range many {
 			many[i] = with(func(t *durable.Task) { t.Key, t.Payload = strings.Repeat("k", i+1), make([]byte, durable.MaxPayload) })
 		}
-		if err := r.AddTask(ctx, many...); !errors.Is(err, durable.ErrInvalidTask) {
+		if err := k.AddTask(ctx, many...); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("more than MaxBatch at once: %v", err)
 		}
-		if n := r.Len(); n != 0 {
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
 		// As large as it may be.
-		r.add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
+		k.Add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
-		testkit.Settle(2 * hour)
-		if calls := r.runs(); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
+		if calls := k.RunsAfter(2 * hour); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
 			t.Errorf("these ran: %d", len(calls))
 		}
 	})
@@ -547,18 +493,18 @@ func TestOptions_bad_areRefused(t *testing.T) {
 	if _, err := durable.New(nil); err == nil {
 		t.Error("no error for a nil store")
 	}
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		h := func(context.Context, durable.Run) error { return nil }
 		for name, err := range map[string]error{
-			"no name":    r.Handle("", h),
-			"long name":  r.Handle(strings.Repeat("x", durable.MaxKind+1), h),
-			"no handler": r.Handle("x", nil),
-			"nil option": r.Handle("x", h, nil),
-			"attempts":   r.Handle("x", h, durable.WithRetry(0, sec, sec)),
-			"least":      r.Handle("x", h, durable.WithRetry(1, 0, sec)),
-			"most":       r.Handle("x", h, durable.WithRetry(1, sec, sec-1)),
-			"policy":     r.Handle("x", h, durable.WithMissed(3)),
-			"again":      r.Handle("note", h),
+			"no name":    k.Scheduler.Handle("", h),
+			"long name":  k.Scheduler.Handle(strings.Repeat("x", durable.MaxKind+1), h),
+			"no handler": k.Scheduler.Handle("x", nil),
+			"nil option": k.Scheduler.Handle("x", h, nil),
+			"attempts":   k.Scheduler.Handle("x", h, durable.WithRetry(0, sec, sec)),
+			"least":      k.Scheduler.Handle("x", h, durable.WithRetry(1, 0, sec)),
+			"most":       k.Scheduler.Handle("x", h, durable.WithRetry(1, sec, sec-1)),
+			"policy":     k.Scheduler.Handle("x", h, durable.WithMissed(3)),
+			"again":      k.Scheduler.Handle("note", h),
 		} {
 			if err == nil {
 				t.Errorf("%s: no error from Handle", name)
@@ -569,12 +515,12 @@ func TestOptions_bad_areRefused(t *testing.T) {
 
 // The error of a time that no task can have names it, and what is allowed.
 func TestInput_timeOutOfRange_namesTheBounds(t *testing.T) {
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		for at, want := range map[time.Time]string{
 			time.Date(2262, 5, 1, 0, 0, 0, 0, time.FixedZone("", 3600)): "2262-04-30T23:00:00Z",
 			time.Unix(-1, 0): "1969-12-31T23:59:59Z",
 		} {
-			err := r.AddTask(ctx, durable.Task{Key: "k", Kind: "note", At: at})
+			err := k.AddTask(ctx, durable.Task{Key: "k", Kind: "note", At: at})
 			want = "durable: invalid task: at " + want + ` of "k" is not between 1970-01-01T00:00:00Z and 2262-04-11T23:47:16Z`
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)

@@ -3,55 +3,53 @@
 package durable_test
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
 
-func (r *rig) unhandled(want int) {
-	r.t.Helper()
-	if n := r.Stats().Unhandled; n != want {
-		r.t.Errorf("%d tasks are unhandled, want %d", n, want)
+func unhandled(k *kit.Kit, want int) {
+	k.T.Helper()
+	if n := k.Stats().Unhandled; n != want {
+		k.T.Errorf("%d tasks are unhandled, want %d", n, want)
 	}
 }
 
 // A kind that a release forgot: its tasks wait as they are, for a process that handles it.
 func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.add(durable.Task{Key: "overdue", Kind: "note", Delay: sec}, durable.Task{Key: "due", Kind: "note", Delay: 2 * hour},
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		k.Add(durable.Task{Key: "overdue", Kind: "note", Delay: sec}, durable.Task{Key: "due", Kind: "note", Delay: 2 * hour},
 			durable.Task{Key: "far", Kind: "note", Delay: 5 * hour}, durable.Task{Key: "handled", Kind: "fail", Delay: sec})
-		r.crash("note")
-		testkit.Settle(hour)
-		r.start()
-		testkit.Settle(2 * hour)
+		k.Crash("note")
+		k.After(hour)
+		k.Start()
+		k.After(2 * hour)
 		for _, key := range []string{"overdue", "due"} {
-			if i := r.info(key); i.Parked || i.Attempts != 0 || i.Failure != "" || i.Next.After(time.Now()) {
+			if i := k.Info(key); i.Parked || i.Attempts != 0 || i.Failure != "" || i.Next.After(time.Now()) {
 				t.Errorf("the task is %+v", i)
 			}
 		}
-		r.unhandled(2)
-		if s := r.Stats(); s.ParkedTotal != 1 || s.Pending != 4 || s.Waiting != 0 { // the one that failed ten times
+		unhandled(k, 2)
+		if s := k.Stats(); s.ParkedTotal != 1 || s.Pending != 4 || s.Waiting != 0 { // the one that failed ten times
 			t.Errorf("the accounts are %+v", s)
 		}
-		r.runs()
-		r.crash()
-		r.start()
-		testkit.Settle(sec)
-		calls := r.runs()
+		k.Runs()
+		k.Crash()
+		k.Start()
+		calls := k.RunsAfter(sec)
 		if len(calls) != 2 || calls[0].Key != "overdue" || calls[1].Key != "due" || calls[0].Attempt != 1 {
-			t.Errorf("these ran: %v", brief(calls))
+			t.Errorf("these ran: %v", calls)
 		}
-		r.unhandled(0)
-		testkit.Settle(3 * hour)
-		r.ranAt("far", 5*hour)
+		unhandled(k, 0)
+		k.After(3 * hour)
+		ranAt(k, "far", 5*hour)
 	}, durable.WithPoolSize(1))
 }
 
@@ -59,38 +57,32 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 	testkit.NotForRaces(t)
 	const tasks, rate = 1500, 100
-	inBubble(t, func(t *testing.T, r *rig) {
-		r.overdue(tasks, "late")
-		r.start()
-		r.add(durable.Task{Key: "live", Kind: "note", Interval: sec, Times: durable.Forever})
-		testkit.Settle(10 * sec)
-		r.unhandled(tasks)
-		if err := r.RemoveTask(ctx, "late7"); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Reschedule(ctx, "late8", hour); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.SetTask(ctx, durable.Task{Key: "late9", Kind: "note", Delay: 2 * hour}); err != nil {
-			t.Fatal(err)
-		}
-		r.unhandled(tasks - 3)
-		r.runs()
-		r.handle("late", sleeper(0))
-		began := time.Since(r.begin)
-		testkit.Settle(5 * sec)
-		if n := r.Stats().Unhandled; n != 0 {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
+		k.Start()
+		k.Add(durable.Task{Key: "live", Kind: "note", Interval: sec, Times: durable.Forever})
+		k.After(10 * sec)
+		unhandled(k, tasks)
+		k.Must(k.RemoveTask(ctx, "late7"))
+		k.Must(k.Reschedule(ctx, "late8", hour))
+		k.Must(k.SetTask(ctx, durable.Task{Key: "late9", Kind: "note", Delay: 2 * hour}))
+		unhandled(k, tasks-3)
+		k.Runs()
+		k.Handle("late", sleeper(0))
+		began := time.Since(k.Begin)
+		k.After(5 * sec)
+		if n := k.Stats().Unhandled; n != 0 {
 			t.Errorf("with a handler %d are unhandled", n)
 		}
-		testkit.Settle(20 * sec)
+		k.After(20 * sec)
 		n, due := 0, time.Time{}
-		for _, c := range r.runs() {
+		for _, c := range k.Runs() {
 			if c.Kind != "late" {
 				continue
 			}
 			n++
-			if most := rate*((c.at-began).Seconds()+0.11) + 1; float64(n) > most {
-				t.Fatalf("%d overdue tasks ran in %v", n, c.at-began)
+			if most := rate*((c.At-began).Seconds()+0.11) + 1; float64(n) > most {
+				t.Fatalf("%d overdue tasks ran in %v", n, c.At-began)
 			}
 			if c.Due.Before(due) || c.Key == "late7" || c.Key == "late8" || c.Key == "late9" {
 				t.Errorf("%s, due at %v, ran after what was due at %v", c.Key, c.Due, due)
@@ -100,14 +92,12 @@ func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 		if n != tasks-3 {
 			t.Errorf("%d ran, want %d", n, tasks-3)
 		}
-		r.unhandled(0)
-		testkit.Settle(hour)
-		if err := r.RemoveTask(ctx, "live"); err != nil {
-			t.Fatal(err)
-		}
-		r.runs()
-		testkit.Settle(2 * hour)
-		if n := r.Len(); n != 0 {
+		unhandled(k, 0)
+		k.After(hour)
+		k.Must(k.RemoveTask(ctx, "live"))
+		k.Runs()
+		k.After(2 * hour)
+		if n := k.Len(); n != 0 {
 			t.Errorf("%d are left", n)
 		}
 	}, durable.WithCatchUp(rate), durable.WithPoolSize(1))
@@ -121,82 +111,19 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 			lines = append(lines, fmt.Sprint(e.Data["kind"], " ", e.Data["tasks"]))
 		}
 	}))
-	inOneBubble(t, func(t *testing.T, r *rig) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 300 {
-			r.add(durable.Task{Key: fmt.Sprint(i), Kind: []string{"note", "fail"}[i%2], Delay: sec})
-			r.add(durable.Task{Key: fmt.Sprint("later", i), Kind: "note", Delay: hour})
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: []string{"note", "fail"}[i%2], Delay: sec})
+			k.Add(durable.Task{Key: fmt.Sprint("later", i), Kind: "note", Delay: hour})
 		}
-		r.crash("note", "fail")
-		testkit.Settle(10 * sec)
-		r.start()
-		testkit.Settle(2 * hour)
+		k.Crash("note", "fail")
+		k.After(10 * sec)
+		k.Start()
+		k.After(2 * hour)
 		slices.Sort(lines)
 		if got := strings.Join(lines, ", "); got != "fail 150, note 150" {
 			t.Errorf("these were logged: %s", got)
 		}
-		r.unhandled(600)
+		unhandled(k, 600)
 	}, durable.WithLogger(log))
-}
-
-// Verbs, time and handlers that come at random: at every moment what is due and has no handler is counted, and
-// everything else has run once.
-func TestUnhandled_randomWalk_agreesWithTheStore(t *testing.T) {
-	testkit.NotForRaces(t)
-	for seed := range 30 {
-		inBubble(t, func(t *testing.T, r *rig) {
-			rnd := rand.New(rand.NewPCG(uint64(seed), 7))
-			kinds := []string{"a", "b", "c"}
-			for _, kind := range kinds {
-				r.handle(kind, sleeper(0))
-			}
-			for i := range 200 {
-				r.add(durable.Task{Key: fmt.Sprint(i), Kind: kinds[rnd.IntN(3)], Delay: time.Duration(rnd.Int64N(int64(4 * hour)))})
-			}
-			r.crash()
-			testkit.Settle(time.Duration(rnd.Int64N(int64(2 * hour))))
-			r.start()
-			handled := map[string]bool{}
-			for range 60 {
-				key := fmt.Sprint(rnd.IntN(200))
-				var err error
-				switch rnd.IntN(8) {
-				case 0, 1:
-					err = r.RemoveTask(ctx, key)
-				case 2:
-					err = r.Reschedule(ctx, key, time.Duration(rnd.Int64N(int64(hour))))
-				case 3:
-					if kind := kinds[rnd.IntN(3)]; !handled[kind] && rnd.IntN(4) == 0 {
-						handled[kind] = true
-						r.handle(kind, sleeper(0))
-					}
-				default:
-					testkit.Settle(time.Duration(rnd.Int64N(int64(10 * time.Minute))))
-				}
-				if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
-					t.Fatal(err)
-				}
-				testkit.Settle(sec)
-				want := 0
-				for i, err := range r.All(ctx) {
-					switch {
-					case err != nil:
-						t.Fatal(err)
-					case i.Next.After(time.Now().Add(-2 * tick)):
-					case handled[i.Kind]:
-						t.Errorf("seed %d: %s was due at %v and has not run", seed, i.Key, i.Next)
-					default:
-						want++
-					}
-				}
-				r.unhandled(want)
-			}
-			seen := map[durable.Token]bool{}
-			for _, c := range r.runs() {
-				if seen[c.Token] || !handled[c.Kind] {
-					t.Errorf("seed %d: %s ran twice, or without a handler", seed, c.Token)
-				}
-				seen[c.Token] = true
-			}
-		})
-	}
 }

@@ -10,18 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A verb whose call has failed says so once, however many tasks it is about.
 func TestUnknown_isSaidOnce(t *testing.T) {
 	const said = "(it is not known whether it took effect)"
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		m := c.nodes[0]
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
 		many := make([]durable.Task, 10)
 		for i := range many {
 			many[i] = durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour}
@@ -30,21 +29,21 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 			"AddTask": func() error { return m.AddTask(ctx, many...) },
 			"SetTask": func() error { return m.SetTask(ctx, many[0]) },
 			"RemoveTask": func() error {
-				m.add(durable.Task{Key: "there", Kind: "note", Delay: hour})
-				m.link.Next("Commit", memengine.Fault{Fail: true})
+				m.Add(durable.Task{Key: "there", Kind: "note", Delay: hour})
+				m.Link.Next("Commit", memengine.Fault{Fail: true})
 				return m.RemoveTask(ctx, "there")
 			},
 		}
 		for name, verb := range verbs {
 			if name != "RemoveTask" { // which has to have something to remove
-				m.link.Next("Commit", memengine.Fault{Fail: true})
+				m.Link.Next("Commit", memengine.Fault{Fail: true})
 			}
 			err := verb()
 			if !errors.Is(err, durable.ErrUnavailable) || strings.Count(err.Error(), said) != 1 {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		m.link.Next("Commit Notes", memengine.Fault{Fail: true})
+		m.Link.Next("Commit Notes", memengine.Fault{Fail: true})
 		if err := m.PauseKind(ctx, "note"); err == nil || strings.Count(err.Error(), said) != 1 {
 			t.Errorf("PauseKind: %v", err)
 		}
@@ -64,15 +63,8 @@ func (full) SetSettings(context.Context, []byte, int64) (bool, error) {
 
 // A verb that has certainly had no effect does not say that it may have had one.
 func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		s, err := durable.Join(ctx, full{c.engine}, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Shutdown(ctx) }()
-		if err := s.Handle("note", sleeper(0)); err != nil {
-			t.Fatal(err)
-		}
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		s := k.Join(func(to engine.Engine) engine.Engine { return full{to} })
 		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
 		for name, err := range map[string]error{
 			"AddTask": s.AddTask(ctx, task), "SetTask": s.SetTask(ctx, task), "PauseKind": s.PauseKind(ctx, "note"),
@@ -100,11 +92,11 @@ func (e brieflyFull) Commit(ctx context.Context, by engine.MemberID, batches []e
 
 // A call that has certainly had no effect is made again for a second.
 func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
-		m := c.joinOver(func(to engine.Engine) engine.Engine {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		m := k.Join(func(to engine.Engine) engine.Engine {
 			return brieflyFull{to, time.Now().Add(sec / 2)}
-		}, "note")
-		m.add(durable.Task{Key: "a", Kind: "note", Delay: hour})
-		c.exists("a", true)
+		}).Start()
+		m.Add(durable.Task{Key: "a", Kind: "note", Delay: hour})
+		k.Info("a")
 	})
 }

@@ -10,28 +10,25 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // busy starts a run of the key on a cluster that takes a minute, whatever its context, and returns its node.
-func (c *cluster) busy(key string) *member {
-	c.t.Helper()
-	c.handle("busy", func(*member) durable.Handler {
-		return func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil }
-	})
-	c.nodes[0].add(durable.Task{Key: key, Kind: "busy", Delay: time.Second})
-	time.Sleep(3 * time.Second)
-	on := c.ran(key).node
-	for _, m := range c.nodes {
-		if m.name == on {
+func busy(k *kit.Kit, key string) *kit.Node {
+	k.T.Helper()
+	k.Handle("busy", func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil })
+	k.Nodes[0].Add(durable.Task{Key: key, Kind: "busy", Delay: time.Second})
+	k.After(3 * time.Second)
+	on := k.Ran(key)[0].Node
+	for _, m := range k.Nodes {
+		if m.Name == on {
 			return m
 		}
 	}
@@ -39,22 +36,22 @@ func (c *cluster) busy(key string) *member {
 }
 
 // unasked fails the test if there is a question, or an answer to one.
-func (c *cluster) unasked() {
-	c.t.Helper()
-	if left, err := notesOf(c.engine, ""); err != nil || len(left) > 0 {
-		c.t.Errorf("there are the notes %+v, %v", left, err)
+func unasked(k *kit.Kit) {
+	k.T.Helper()
+	if left, err := notesOf(k.Engine, ""); err != nil || len(left) > 0 {
+		k.T.Errorf("there are the notes %+v, %v", left, err)
 	}
 }
 
 // A run on a node that is cut off counts as ended when that node has been reaped, and not before.
 func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		dead, asks := c.busy("a"), c.nodes[0]
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
+		dead, asks := busy(k, "a"), k.Nodes[0]
 		if asks == dead {
-			asks = c.nodes[1]
+			asks = k.Nodes[1]
 		}
-		dead.link.SetDown(true)
-		defer dead.link.SetDown(false)
+		dead.Link.SetDown(true)
+		defer dead.Link.SetDown(false)
 		began := time.Now()
 		if _, err := asks.RemoveTaskWait(ctx, "a"); err != nil {
 			t.Errorf("RemoveTaskWait: %v", err)
@@ -67,26 +64,26 @@ func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 
 // What a caller has given up, or asked over a link that loses answers, is right all the same.
 func TestRemoveTaskWait_lostAnswers(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		on, asks := c.busy("a"), c.nodes[0]
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
+		on, asks := busy(k, "a"), k.Nodes[0]
 		if asks == on {
-			asks = c.nodes[1]
+			asks = k.Nodes[1]
 		}
 		within, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		var running *durable.RunningError
-		if ran, err := asks.RemoveTaskWait(within, "a"); !ran || !errors.As(err, &running) || running.Node != on.name {
-			t.Errorf("RemoveTaskWait on %s: %v, %v", on.name, ran, err)
+		if ran, err := asks.RemoveTaskWait(within, "a"); !ran || !errors.As(err, &running) || running.Node != on.Name {
+			t.Errorf("RemoveTaskWait on %s: %v, %v", on.Name, ran, err)
 		}
-		for _, m := range c.nodes {
-			m.link.SetDown(true)
+		for _, m := range k.Nodes {
+			m.Link.SetDown(true)
 		}
 		if _, err := asks.Cancel(ctx, "a"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("Cancel without an engine: %v", err)
 		}
 		ended := make(chan error)
-		for _, m := range c.nodes {
-			m.link.SetDown(false)
+		for _, m := range k.Nodes {
+			m.Link.SetDown(false)
 		}
 		go func() {
 			ran, err := asks.RemoveTaskWait(ctx, "a")
@@ -95,10 +92,10 @@ func TestRemoveTaskWait_lostAnswers(t *testing.T) {
 			}
 			ended <- err
 		}()
-		time.Sleep(2 * time.Second)
-		asks.link.SetDown(true) // while it waits
-		time.Sleep(lease / 4)
-		asks.link.SetDown(false)
+		k.After(2 * time.Second)
+		asks.Link.SetDown(true) // while it waits
+		k.After(lease / 4)
+		asks.Link.SetDown(false)
 		if err := <-ended; err != nil {
 			t.Errorf("RemoveTaskWait over a link that was down: %v", err)
 		}
@@ -107,9 +104,9 @@ func TestRemoveTaskWait_lostAnswers(t *testing.T) {
 
 // A scheduler that is no member asks the nodes, too.
 func TestRemoveTaskWait_connected(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		c.busy("a")
-		s, err := durable.Connect(ctx, c.engine, durable.WithLogger(testkit.Quiet()))
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		busy(k, "a")
+		s, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,48 +125,6 @@ func TestRemoveTaskWait_connected(t *testing.T) {
 	})
 }
 
-// A Shutdown that gives up ends the wait, on a store and on an engine.
-func TestRemoveTaskWait_atTheShutdown_ends(t *testing.T) {
-	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, err := open(durable.WithLogger(testkit.Quiet()), durable.WithNodeName("n"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				over := make(chan struct{})
-				handler := func(context.Context, durable.Run) error { <-over; return nil }
-				if err := errors.Join(s.Handle("k", handler), s.Start(),
-					s.AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second})); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(3 * time.Second)
-				ended := make(chan error, 1)
-				go func() {
-					_, err := s.RemoveTaskWait(ctx, "a")
-					ended <- err
-				}()
-				time.Sleep(time.Second)
-				within, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				if err := s.Shutdown(within); err == nil {
-					t.Error("Shutdown does not say that a run is running")
-				}
-				var running *durable.RunningError
-				if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
-					t.Errorf("RemoveTaskWait: %v", err)
-				}
-				close(over)
-			})
-		})
-	}
-}
-
 // Cancel finds a run whose start is being confirmed, and the run starts cancelled, also if that takes a second try.
 func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 	const slow = 4 * sec / 5 // longer than it takes another node to read the question, and not given up
@@ -180,22 +135,22 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 		"too slow":    {{Delay: 2 * lease}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inCluster(t, 2, func(t *testing.T, c *cluster) {
+			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 				caught := make(chan error, 1)
-				c.nodes[0].handle("k", func(ctx context.Context, _ durable.Run) error { // no other may claim what it adds
+				k.Nodes[0].Handle("k", func(ctx context.Context, _ durable.Run) error { // no other may claim what it adds
 					caught <- context.Cause(ctx)
 					return nil
 				})
-				for i, asks := range c.nodes {
+				for i, asks := range k.Nodes {
 					key := fmt.Sprint(i)
-					c.nodes[0].add(durable.Task{Key: key, Kind: "k", Delay: sec})
-					c.nodes[0].link.Next("Confirm", faults...)
-					testkit.Settle(sec + 10*tick)
+					k.Nodes[0].Add(durable.Task{Key: key, Kind: "k", Delay: sec})
+					k.Nodes[0].Link.Next("Confirm", faults...)
+					k.After(sec + 10*tick)
 					if ran, err := asks.Cancel(ctx, key); !ran || err != nil {
-						t.Errorf("Cancel on %s: %v, %v", asks.name, ran, err)
+						t.Errorf("Cancel on %s: %v, %v", asks.Name, ran, err)
 					}
 					if cause := <-caught; !errors.Is(cause, durable.ErrCancelled) {
-						t.Errorf("after Cancel on %s the cause is %v", asks.name, cause)
+						t.Errorf("after Cancel on %s the cause is %v", asks.Name, cause)
 					}
 				}
 			})
@@ -205,19 +160,11 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 
 // After Shutdown the engine may be closed: neither verb asks it anything.
 func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		link := memengine.NewLink(memengine.New())
-		node, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(node.Shutdown(ctx), store.Shutdown(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		node := k.Use(durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))).Scheduler
+		store := k.Use(durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))).Scheduler
+		k.Must(node.Shutdown(ctx), store.Shutdown(ctx))
 		link.SetFaults(func(method string) memengine.Fault {
 			t.Errorf("the engine is asked to %s", method)
 			return memengine.Fault{}
@@ -235,16 +182,16 @@ func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 
 // Without a node that is left to reap the others, a scheduler that is no member does.
 func TestRemoveTaskWait_connected_whenAllNodesAreDead_ends(t *testing.T) {
-	inCluster(t, 1, func(t *testing.T, c *cluster) {
-		dead := c.busy("a")
-		s, _ := c.connect()
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		dead := busy(k, "a")
+		s, _ := connect(k)
 		defer func() {
 			if err := s.Shutdown(ctx); err != nil {
 				t.Error(err)
 			}
 		}()
-		dead.link.SetDown(true)
-		defer dead.link.SetDown(false)
+		dead.Link.SetDown(true)
+		defer dead.Link.SetDown(false)
 		within, cancel := context.WithTimeout(ctx, 3*lease)
 		defer cancel()
 		if _, err := s.RemoveTaskWait(within, "a"); err != nil {
@@ -255,15 +202,15 @@ func TestRemoveTaskWait_connected_whenAllNodesAreDead_ends(t *testing.T) {
 
 // The error wraps that of the context, whatever its cause.
 func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		c.busy("a")
-		for _, m := range c.nodes {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		busy(k, "a")
+		for _, m := range k.Nodes {
 			within, cancel := context.WithTimeoutCause(ctx, time.Second, errors.New("a cause"))
 			_, err := m.RemoveTaskWait(within, "a")
 			cancel()
 			var running *durable.RunningError
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &running) {
-				t.Errorf("RemoveTaskWait on %s: %v", m.name, err)
+				t.Errorf("RemoveTaskWait on %s: %v", m.Name, err)
 			}
 		}
 	})
@@ -284,25 +231,25 @@ func (e slowAnswers) Walk(ctx context.Context, over engine.Range) iter.Seq2[engi
 
 // However long the engine takes to take answers, a node knows what is paused, and starts what is due.
 func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
-	inCluster(t, 0, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		for range 2 {
-			c.joinOver(func(to engine.Engine) engine.Engine { return slowAnswers{to} }, "note", durable.WithLease(20*sec))
+			k.Join(func(to engine.Engine) engine.Engine { return slowAnswers{to} }, durable.WithLease(20*sec)).Start()
 		}
 		for i := range 20 {
-			c.nodes[0].add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i+1) * sec})
+			k.Nodes[0].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i+1) * sec})
 		}
 		within, cancel := context.WithTimeout(ctx, 30*sec)
 		defer cancel()
-		if _, err := c.nodes[0].Cancel(within, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := k.Nodes[0].Cancel(within, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Cancel: %v", err)
 		}
-		calls := c.runs()
+		calls := k.Runs()
 		if len(calls) != 20 {
 			t.Errorf("there are %d runs", len(calls))
 		}
 		for _, run := range calls {
-			if late := run.at - run.Due.Sub(c.begin); late > sec {
-				t.Errorf("the run of %q is %v late", run.Key, late)
+			if run.Late > sec {
+				t.Errorf("the run of %q is %v late", run.Key, run.Late)
 			}
 		}
 	})
@@ -310,34 +257,32 @@ func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
 
 // A node that has lost its membership, and is back as another member, answers for the runs from before.
 func TestRemoveTaskWait_ofARunFromBeforeTheNodeRejoined_waitsForIt(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		var running atomic.Int64
-		c.handle("busy", func(*member) durable.Handler {
-			return func(context.Context, durable.Run) error {
-				running.Add(1)
-				defer running.Add(-1)
-				time.Sleep(time.Minute)
-				return nil
-			}
+		k.Handle("busy", func(context.Context, durable.Run) error {
+			running.Add(1)
+			defer running.Add(-1)
+			time.Sleep(time.Minute)
+			return nil
 		})
-		c.nodes[0].add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
-		time.Sleep(3 * sec)
-		on, asks := c.nodes[0], c.nodes[1]
-		if c.ran("a").node == asks.name {
+		k.Nodes[0].Add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
+		k.After(3 * sec)
+		on, asks := k.Nodes[0], k.Nodes[1]
+		if k.Ran("a")[0].Node == asks.Name {
 			on, asks = asks, on
 		}
-		on.link.SetDown(true)
-		time.Sleep(3 * lease)
-		on.link.SetDown(false)
-		time.Sleep(lease)
+		on.Link.SetDown(true)
+		k.After(3 * lease)
+		on.Link.SetDown(false)
+		k.After(lease)
 		if n := running.Load(); n != 2 {
 			t.Fatalf("%d runs are running: the other node has not taken over", n)
 		}
 		if _, err := asks.RemoveTaskWait(ctx, "a"); err != nil || running.Load() != 0 {
 			t.Errorf("RemoveTaskWait: %v, and %d runs are running", err, running.Load())
 		}
-		asks.add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
-		time.Sleep(3 * sec)
+		asks.Add(durable.Task{Key: "a", Kind: "busy", Delay: sec})
+		k.After(3 * sec)
 		if _, err := on.RemoveTaskWait(ctx, "a"); err != nil || running.Load() != 0 {
 			t.Errorf("RemoveTaskWait on the node that was away: %v, and %d runs are running", err, running.Load())
 		}
@@ -346,9 +291,9 @@ func TestRemoveTaskWait_ofARunFromBeforeTheNodeRejoined_waitsForIt(t *testing.T)
 
 // Nothing is left of a question whose caller has given up: no later run is cancelled, or asked after.
 func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
-	inCluster(t, 3, func(t *testing.T, c *cluster) {
-		on := c.busy("a")
-		for _, m := range c.nodes {
+	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
+		on := busy(k, "a")
+		for _, m := range k.Nodes {
 			if m == on {
 				continue
 			}
@@ -358,26 +303,26 @@ func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
 			}
 			cancel()
 		}
-		c.unasked()
+		unasked(k)
 	})
 }
 
 // Nothing is left of a question whose caller is ended by the Shutdown of its scheduler.
 func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		on, asks := c.busy("a"), c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		on, asks := busy(k, "a"), k.Nodes[0]
 		if asks == on {
-			asks = c.nodes[1]
+			asks = k.Nodes[1]
 		}
-		c.nodes = []*member{on}
-		s, _ := c.connect()
+		k.Nodes = []*kit.Node{on}
+		s, _ := connect(k)
 		for _, s := range []*durable.Scheduler{s, asks.Scheduler} {
 			ended := make(chan error, 1)
 			go func() {
 				_, err := s.RemoveTaskWait(ctx, "a")
 				ended <- err
 			}()
-			time.Sleep(sec)
+			k.After(sec)
 			if err := s.Shutdown(ctx); err != nil {
 				t.Error(err)
 			}
@@ -385,7 +330,7 @@ func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
 			if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
 				t.Errorf("RemoveTaskWait: %v", err)
 			}
-			c.unasked()
+			unasked(k)
 		}
 	})
 }
@@ -393,30 +338,30 @@ func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
 // An engine that does not answer holds the Shutdown up for a part of a lease.
 func TestRemoveTaskWait_atTheShutdown_doesNotWaitForTheEngine(t *testing.T) {
 	testkit.NotForRaces(t)
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		on, asks := c.busy("a"), c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		on, asks := busy(k, "a"), k.Nodes[0]
 		if asks == on {
-			asks = c.nodes[1]
+			asks = k.Nodes[1]
 		}
-		c.nodes = []*member{on}
+		k.Nodes = []*kit.Node{on}
 		go func() { _, _ = asks.RemoveTaskWait(ctx, "a") }()
-		time.Sleep(sec)
-		asks.link.Next("Commit Notes", memengine.Fault{Delay: time.Hour})
+		k.After(sec)
+		asks.Link.Next("Commit Notes", memengine.Fault{Delay: time.Hour})
 		began := time.Now()
-		asks.shutdown()
+		asks.End()
 		if took := time.Since(began); took > lease {
 			t.Errorf("Shutdown took %v", took)
 		}
-		time.Sleep(time.Hour)
+		k.After(time.Hour)
 	})
 }
 
 // A node that was shut down has no runs, whatever its handlers do.
 func TestRemoveTaskWait_ofARunThatAShutdownGaveUp_endsWithTheNode(t *testing.T) {
-	inCluster(t, 2, func(t *testing.T, c *cluster) {
-		on, asks := c.busy("a"), c.nodes[0]
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		on, asks := busy(k, "a"), k.Nodes[0]
 		if asks == on {
-			asks = c.nodes[1]
+			asks = k.Nodes[1]
 		}
 		began := time.Now()
 		go func() {
@@ -424,7 +369,7 @@ func TestRemoveTaskWait_ofARunThatAShutdownGaveUp_endsWithTheNode(t *testing.T) 
 			defer cancel()
 			_ = on.Shutdown(within)
 		}()
-		c.nodes = []*member{asks}     // that the end of the test shuts down
+		k.Nodes = []*kit.Node{asks}   // that the end of the test shuts down
 		defer time.Sleep(time.Minute) // for the handler
 		_, err := asks.RemoveTaskWait(ctx, "a")
 		if waited := time.Since(began); err != nil || waited < 2*sec || waited > 10*sec {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // everyMinute is a calendar with a zone, whose minutes are those of UTC.
@@ -16,51 +17,51 @@ const everyMinute = "CRON_TZ=Europe/Berlin * * * * *"
 
 // onTime fails the test unless there was a call at each of the minutes since the Unix epoch, less than two
 // ticks late.
-func onTime(t *testing.T, calls []call, minutes ...int64) {
+func onTime(t *testing.T, calls []kit.Call, minutes ...int64) {
 	t.Helper()
 	ok := len(calls) == len(minutes)
 	for i := 0; ok && i < len(calls); i++ {
 		due := time.Unix(60*minutes[i], 0)
-		ok = calls[i].Due.Equal(due) && !calls[i].at.Before(due) && calls[i].at.Before(due.Add(time.Second/2))
+		ok = calls[i].Due.Equal(due) && calls[i].Late >= 0 && calls[i].Late < time.Second/2
 	}
 	if !ok {
 		t.Errorf("want runs at the minutes %v, and these are the runs:", minutes)
 		for _, c := range calls {
-			t.Errorf("%s, due %v, at %v", c.Token, c.Due.UTC(), c.at.UTC())
+			t.Errorf("%s, due %v, %v late", c.Token, c.Due.UTC(), c.Late)
 		}
 	}
 }
 
-func byCalendar(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second))) // half past a minute
+func byCalendar(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
+	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second))) // half past a minute
 	minute := time.Now().Unix()/60 + 1
-	r.add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Times: 2})
-	if i := r.info("a"); i.Cron != everyMinute || !i.Next.Equal(time.Unix(60*minute, 0)) {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Times: 2})
+	if i := k.Info("a"); i.Cron != everyMinute || !i.Next.Equal(time.Unix(60*minute, 0)) {
 		t.Errorf("%+v", i)
 	}
-	onTime(t, r.ran(2*time.Minute), minute, minute+1)
-	r.gone("a")
+	onTime(t, k.RunsAfter(2*time.Minute), minute, minute+1)
+	k.Gone("a")
 }
 
-func movedOffCalendar(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
+func movedOffCalendar(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
+	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
 	minute := time.Now().Unix()/60 + 1
-	r.add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Times: durable.Forever, Delay: 10 * time.Second})
-	if calls := r.ran(15 * time.Second); len(calls) != 1 {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Times: durable.Forever, Delay: 10 * time.Second})
+	if calls := k.RunsAfter(15 * time.Second); len(calls) != 1 {
 		t.Errorf("after the delay: %v", calls)
 	}
-	r.must(r.on().Reschedule(ctx, "a", 5*time.Second))
-	if calls := r.ran(10 * time.Second); len(calls) != 1 {
+	k.Must(k.On().Reschedule(ctx, "a", 5*time.Second))
+	if calls := k.RunsAfter(10 * time.Second); len(calls) != 1 {
 		t.Errorf("after Reschedule: %v", calls)
 	}
-	onTime(t, r.ran(30*time.Second), minute)
-	r.must(r.on().RemoveTask(ctx, "a"))
+	onTime(t, k.RunsAfter(30*time.Second), minute)
+	k.Must(k.On().RemoveTask(ctx, "a"))
 }
 
-func wrongCalendar(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
+func wrongCalendar(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	for name, task := range map[string]durable.Task{
 		"no calendar":    {Cron: "every day"},
 		"no day":         {Cron: "0 0 30 2 *"},
@@ -70,23 +71,23 @@ func wrongCalendar(t *testing.T, r *rig) {
 		"negative Times": {Cron: "@daily", Times: -2},
 	} {
 		task.Key, task.Kind = "a", "k"
-		if err := r.on().AddTask(ctx, task); !errors.Is(err, durable.ErrInvalidTask) {
+		if err := k.On().AddTask(ctx, task); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.gone("a")
+	k.Gone("a")
 }
 
 // A calendar alone is for ever.
-func calendarWithoutTimes(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
+func calendarWithoutTimes(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
+	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
 	minute := time.Now().Unix()/60 + 1
-	r.add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute})
-	r.add(durable.Task{Key: "once", Kind: "k", Cron: everyMinute, Times: 1, Delay: time.Hour})
-	if i, once := r.info("a"), r.info("once"); i.Times != durable.Forever || once.Times != 1 {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute})
+	k.On().Add(durable.Task{Key: "once", Kind: "k", Cron: everyMinute, Times: 1, Delay: time.Hour})
+	if i, once := k.Info("a"), k.Info("once"); i.Times != durable.Forever || once.Times != 1 {
 		t.Errorf("%+v, %+v", i, once)
 	}
-	onTime(t, r.ran(3*time.Minute), minute, minute+1, minute+2)
-	r.must(r.on().RemoveTask(ctx, "a"))
+	onTime(t, k.RunsAfter(3*time.Minute), minute, minute+1, minute+2)
+	k.Must(k.On().RemoveTask(ctx, "a"))
 }

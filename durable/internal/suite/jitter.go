@@ -10,34 +10,34 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // soonAfter fails the test unless the calls are at these times, in that order, or less than half a second later.
-func soonAfter(t *testing.T, calls []call, times ...time.Time) {
+func soonAfter(t *testing.T, calls []kit.Call, times ...time.Time) {
 	t.Helper()
 	ok := len(calls) == len(times)
 	for i := 0; ok && i < len(calls); i++ {
-		late := calls[i].at.Sub(times[i])
-		ok = calls[i].Due.Equal(times[i]) && late >= 0 && late < time.Second/2
+		ok = calls[i].Due.Equal(times[i]) && calls[i].Late >= 0 && calls[i].Late < time.Second/2
 	}
 	if !ok {
 		t.Errorf("want runs at %v, and these are the runs:", times)
 		for _, c := range calls {
-			t.Errorf("%s, due %v, at %v", c.Token, c.Due, c.at)
+			t.Errorf("%s, due %v, %v late", c.Token, c.Due, c.Late)
 		}
 	}
 }
 
-func jitterOfInterval(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
+func jitterOfInterval(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	const interval, jitter = 20 * time.Second, 15 * time.Second
 	differ := make(map[time.Duration]bool)
 	for i := range 20 {
 		key := fmt.Sprint("key", i)
 		task := durable.Task{Key: key, Kind: "k", Interval: interval, Jitter: jitter, Times: durable.Forever}
 		began := time.Now()
-		r.add(task)
-		shift := r.info(key).Next.Sub(began) - interval
+		k.On().Add(task)
+		shift := k.Info(key).Next.Sub(began) - interval
 		if shift < 0 || shift > jitter {
 			t.Errorf("%s is shifted by %v", key, shift)
 		}
@@ -57,48 +57,48 @@ func jitterOfInterval(t *testing.T, r *rig) {
 			case !again.At.IsZero():
 				want = again.At.Add(shift)
 			}
-			r.must(r.on().SetTask(ctx, again))
-			if next := r.info(key).Next; next.Sub(want).Abs() > time.Second/2 {
+			k.Must(k.On().SetTask(ctx, again))
+			if next := k.Info(key).Next; next.Sub(want).Abs() > time.Second/2 {
 				t.Errorf("set again, %s is due at %v, want %v", key, next, want)
 			}
 		}
-		r.must(r.on().RemoveTask(ctx, key))
+		k.Must(k.On().RemoveTask(ctx, key))
 	}
 	if len(differ) < 15 {
 		t.Errorf("of 20 keys these are the shifts: %v", differ)
 	}
-	r.ran(0)
-	r.add(durable.Task{Key: "key0", Kind: "k", Interval: interval, Jitter: jitter, Times: durable.Forever})
-	first := r.info("key0").Next
-	soonAfter(t, r.ran(time.Until(first)+2*interval+time.Second), first, first.Add(interval), first.Add(2*interval))
-	r.must(r.on().RemoveTask(ctx, "key0"))
-	r.add(durable.Task{Key: "longer", Kind: "k", Interval: time.Second, Jitter: 30 * time.Second, Times: 2})
-	first = r.info("longer").Next
-	soonAfter(t, r.ran(35*time.Second), first, first.Add(time.Second))
-	err := r.on().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second, Jitter: -1})
+	k.RunsAfter(0)
+	k.On().Add(durable.Task{Key: "key0", Kind: "k", Interval: interval, Jitter: jitter, Times: durable.Forever})
+	first := k.Info("key0").Next
+	soonAfter(t, k.RunsAfter(time.Until(first)+2*interval+time.Second), first, first.Add(interval), first.Add(2*interval))
+	k.Must(k.On().RemoveTask(ctx, "key0"))
+	k.On().Add(durable.Task{Key: "longer", Kind: "k", Interval: time.Second, Jitter: 30 * time.Second, Times: 2})
+	first = k.Info("longer").Next
+	soonAfter(t, k.RunsAfter(35*time.Second), first, first.Add(time.Second))
+	err := k.On().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second, Jitter: -1})
 	if !errors.Is(err, durable.ErrInvalidTask) {
 		t.Errorf("a negative jitter: %v", err)
 	}
 }
 
-func jitterOfCalendar(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
+func jitterOfCalendar(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	task := durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Jitter: 50 * time.Second, Times: durable.Forever}
-	r.add(task)
-	first := r.info("a").Next
+	k.On().Add(task)
+	first := k.Info("a").Next
 	shift := first.Sub(first.Truncate(time.Minute))
 	if shift == 0 || shift > task.Jitter || time.Until(first) > time.Minute {
 		t.Errorf("the first run is due at %v", first)
 	}
-	time.Sleep(time.Until(first) - time.Second)
-	r.must(r.on().SetTask(ctx, task)) // an instant of the calendar has passed, and its run has not
-	if next := r.info("a").Next; !next.Equal(first) {
+	k.After(time.Until(first) - time.Second)
+	k.Must(k.On().SetTask(ctx, task)) // an instant of the calendar has passed, and its run has not
+	if next := k.Info("a").Next; !next.Equal(first) {
 		t.Errorf("set again, it is due at %v, want %v", next, first)
 	}
-	soonAfter(t, r.ran(2*time.Minute), first, first.Add(time.Minute))
-	r.must(r.on().Reschedule(ctx, "a", 10*time.Second))
-	moved := r.info("a").Next
+	soonAfter(t, k.RunsAfter(2*time.Minute), first, first.Add(time.Minute))
+	k.Must(k.On().Reschedule(ctx, "a", 10*time.Second))
+	moved := k.Info("a").Next
 	next := moved.Add(-shift).Truncate(time.Minute).Add(time.Minute + shift)
-	soonAfter(t, r.ran(75*time.Second), moved, next)
-	r.must(r.on().RemoveTask(ctx, "a"))
+	soonAfter(t, k.RunsAfter(75*time.Second), moved, next)
+	k.Must(k.On().RemoveTask(ctx, "a"))
 }

@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // keysOf returns the keys of what a walk yields, as many as most.
-func (r *rig) keysOf(prefix, after string, most int) (keys []string) {
-	r.t.Helper()
-	for i, err := range r.on().AllPrefix(ctx, prefix, after) {
+func keysOf(k *kit.Kit, prefix, after string, most int) (keys []string) {
+	k.T.Helper()
+	for i, err := range k.On().AllPrefix(ctx, prefix, after) {
 		if len(keys) == most {
 			break
 		}
-		r.must(err)
+		k.Must(err)
 		keys = append(keys, i.Key)
 	}
 	return keys
 }
 
-func manyByPrefix(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
+func manyByPrefix(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	const many = 1500 // more than one step
 	want := map[string][]string{}
 	var tasks []durable.Task
@@ -41,7 +42,7 @@ func manyByPrefix(t *testing.T, r *rig) {
 	for _, key := range []string{"order", "order;", "other", "\x00", "\xff"} {
 		add("", key)
 	}
-	r.add(tasks...)
+	k.On().Add(tasks...)
 	all := slices.Sorted(slices.Values(slices.Concat(want["order:"], want[""])))
 
 	for _, c := range []struct {
@@ -57,12 +58,12 @@ func manyByPrefix(t *testing.T, r *rig) {
 		{"order:", "z", nil},
 		{"none", "", nil},
 	} {
-		if got := r.keysOf(c.prefix, c.after, -1); !slices.Equal(got, c.want) {
+		if got := keysOf(k, c.prefix, c.after, -1); !slices.Equal(got, c.want) {
 			t.Errorf("AllPrefix(%q, %q): %q, want %q", c.prefix, c.after, got, c.want)
 		}
 	}
 	var pages []string
-	for page := r.keysOf("", "", 400); page != nil; page = r.keysOf("", page[len(page)-1], 400) {
+	for page := keysOf(k, "", "", 400); page != nil; page = keysOf(k, "", page[len(page)-1], 400) {
 		pages = append(pages, page...)
 	}
 	if !slices.Equal(pages, all) {
@@ -70,10 +71,10 @@ func manyByPrefix(t *testing.T, r *rig) {
 	}
 
 	asked := slices.Concat(want["order:"], []string{"none", "other", "order:0007", ""})
-	infos, err := r.on().GetMany(ctx, asked...)
+	infos, err := k.On().GetMany(ctx, asked...)
 	var got []string
 	for _, i := range infos {
-		if one := r.info(i.Key); fmt.Sprint(one) != fmt.Sprint(i) {
+		if one := k.Info(i.Key); fmt.Sprint(one) != fmt.Sprint(i) {
 			t.Errorf("GetMany returns %+v, and Get %+v", i, one)
 		}
 		got = append(got, i.Key)
@@ -82,7 +83,7 @@ func manyByPrefix(t *testing.T, r *rig) {
 	if err != nil || !slices.Equal(got, found) {
 		t.Errorf("GetMany: %q, %v, want %q", got, err, found)
 	}
-	if none, err := r.on().GetMany(ctx); none != nil || err != nil {
+	if none, err := k.On().GetMany(ctx); none != nil || err != nil {
 		t.Errorf("GetMany of nothing: %v, %v", none, err)
 	}
 
@@ -92,34 +93,33 @@ func manyByPrefix(t *testing.T, r *rig) {
 			t.Errorf("%s: %d, %v, want %d", what, n, err, want)
 		}
 	}
-	n, err := r.on().ReschedulePrefix(ctx, "order:00", time.Second)
+	n, err := k.On().ReschedulePrefix(ctx, "order:00", time.Second)
 	is("move", n, err, 100)
-	n, err = r.on().ReschedulePrefix(ctx, "none", time.Second)
+	n, err = k.On().ReschedulePrefix(ctx, "none", time.Second)
 	is("move none", n, err, 0)
-	calls := r.ran(2 * time.Second)
-	if len(calls) != 100 || slices.ContainsFunc(calls, func(c call) bool { return c.Key >= "order:01" }) {
+	calls := k.RunsAfter(2 * time.Second)
+	if len(calls) != 100 || slices.ContainsFunc(calls, func(c kit.Call) bool { return c.Key >= "order:01" }) {
 		t.Errorf("moved, these have run: %v", calls)
 	}
-	n, err = r.on().RemovePrefix(ctx, "order:")
+	n, err = k.On().RemovePrefix(ctx, "order:")
 	is("remove", n, err, many-100)
-	n, err = r.on().RemovePrefix(ctx, "order:")
+	n, err = k.On().RemovePrefix(ctx, "order:")
 	is("remove again", n, err, 0)
-	if got := r.keysOf("", "", -1); len(got) != len(want[""]) {
+	if got := keysOf(k, "", "", -1); len(got) != len(want[""]) {
 		t.Errorf("left are %q", got)
 	}
-	n, err = r.on().ReschedulePrefix(ctx, "", 2*time.Minute)
+	n, err = k.On().ReschedulePrefix(ctx, "", 2*time.Minute)
 	is("move all", n, err, len(want[""]))
-	n, err = r.on().RemovePrefix(ctx, "")
+	n, err = k.On().RemovePrefix(ctx, "")
 	is("remove all", n, err, len(want[""]))
-	if calls := r.ran(3 * time.Minute); len(calls) != 0 {
-		t.Errorf("removed, these have run: %v", calls)
-	}
+	k.After(3 * time.Minute)
+	k.RanNothing()
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if n, err := r.on().RemovePrefix(done, ""); n != 0 || err != context.Canceled {
+	if n, err := k.On().RemovePrefix(done, ""); n != 0 || err != context.Canceled {
 		t.Errorf("with a context that is done: %d, %v", n, err)
 	}
-	if _, err := r.on().GetMany(done, "a"); err != context.Canceled {
+	if _, err := k.On().GetMany(done, "a"); err != context.Canceled {
 		t.Errorf("GetMany with a context that is done: %v", err)
 	}
 }

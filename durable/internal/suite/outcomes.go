@@ -11,54 +11,55 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 var errNot = errors.New("not now")
 
-func parks(t *testing.T, r *rig) {
-	r.handle("k", func(_ context.Context, run durable.Run) error {
+func parks(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		if run.Seq > 0 {
 			return nil
 		}
 		return fmt.Errorf("charging: %w", durable.Park(errNot))
 	})
-	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-	if calls := r.ran(30 * time.Second); len(calls) != 1 {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	if calls := k.RunsAfter(30 * time.Second); len(calls) != 1 {
 		t.Errorf("%d attempts: %v", len(calls), calls)
 	}
-	if i := r.info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 ||
+	if i := k.Info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 ||
 		i.Failure != "charging: not now" {
 		t.Errorf("parked: %+v", i)
 	}
-	r.must(r.on().Reschedule(ctx, "a", 0))
-	if calls := r.ran(2 * time.Second); len(calls) != 1 || calls[0].Attempt != 1 {
+	k.Must(k.On().Reschedule(ctx, "a", 0))
+	if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 || calls[0].Attempt != 1 {
 		t.Errorf("rescheduled: %v", calls)
 	}
-	r.gone("a")
+	k.Gone("a")
 }
 
-func retriesAfter(t *testing.T, r *rig) {
+func retriesAfter(t *testing.T, k *kit.Kit) {
 	const wait = 7 * time.Second
-	r.handle("k", func(context.Context, durable.Run) error {
+	k.Handle("k", func(context.Context, durable.Run) error {
 		return fmt.Errorf("busy: %w", durable.RetryAfter(wait, errNot))
 	}, durable.WithRetry(3, time.Millisecond, time.Millisecond))
-	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-	calls := r.ran(30 * time.Second)
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	calls := k.RunsAfter(30 * time.Second)
 	if len(calls) != 3 {
 		t.Fatalf("%d attempts: %v", len(calls), calls)
 	}
 	for n := range 2 {
-		if d := calls[n+1].at.Sub(calls[n].at); d < wait || d > wait+time.Second/2 || calls[n+1].Attempt != n+2 {
+		if d := calls[n+1].At - calls[n].At; d < wait || d > wait+time.Second/2 || calls[n+1].Attempt != n+2 {
 			t.Errorf("attempt %d comes after %v", calls[n+1].Attempt, d)
 		}
 	}
-	if i := r.info("a"); !i.Parked || i.Attempts != 3 || i.Failure != "busy: not now" {
+	if i := k.Info("a"); !i.Parked || i.Attempts != 3 || i.Failure != "busy: not now" {
 		t.Errorf("after the last attempt: %+v", i)
 	}
 }
 
-func notes(t *testing.T, r *rig) {
-	r.handle("k", func(_ context.Context, run durable.Run) error {
+func notes(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		switch {
 		case run.Seq == 0:
 			run.Complete("paid")
@@ -71,7 +72,7 @@ func notes(t *testing.T, r *rig) {
 		}
 		return errors.Join(nil, nil)
 	}, durable.WithRetry(3, time.Second, time.Second))
-	r.add(durable.Task{Key: "a", Kind: "k", Interval: 10 * time.Second, Times: 4})
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Interval: 10 * time.Second, Times: 4})
 	for n, want := range []struct {
 		wait     time.Duration
 		calls    int
@@ -83,58 +84,58 @@ func notes(t *testing.T, r *rig) {
 		{2 * time.Second, 1, strings.Repeat("n", 256), 0},
 		{9 * time.Second, 1, "", 0},
 	} {
-		calls := r.ran(want.wait)
-		if i := r.info("a"); len(calls) != want.calls || i.Note != want.note || i.Attempts != want.attempts {
+		calls := k.RunsAfter(want.wait)
+		if i := k.Info("a"); len(calls) != want.calls || i.Note != want.note || i.Attempts != want.attempts {
 			t.Errorf("after step %d: %v, %+v", n, calls, i)
 		}
 	}
-	r.ran(20 * time.Second)
-	r.gone("a")
+	k.RunsAfter(20 * time.Second)
+	k.Gone("a")
 }
 
-func timesOut(t *testing.T, r *rig) {
-	r.handle("k", func(ctx context.Context, run durable.Run) error {
+func timesOut(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(ctx context.Context, run durable.Run) error {
 		if run.Attempt == 3 {
 			return nil
 		}
 		<-ctx.Done()
 		return ctx.Err()
 	}, durable.WithTimeout(2*time.Second), durable.WithRetry(5, time.Second, time.Second))
-	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-	r.ran(3500 * time.Millisecond)
-	if i := r.info("a"); i.Attempts != 1 ||
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	k.RunsAfter(3500 * time.Millisecond)
+	if i := k.Info("a"); i.Attempts != 1 ||
 		i.Failure != "timed out after 2s, ended after 2s: context deadline exceeded" {
 		t.Errorf("after the first attempt: %+v", i)
 	}
-	if calls := r.ran(10 * time.Second); len(calls) != 2 {
+	if calls := k.RunsAfter(10 * time.Second); len(calls) != 2 {
 		t.Errorf("%d more attempts: %v", len(calls), calls)
 	}
-	r.gone("a")
+	k.Gone("a")
 }
 
-func endsLate(t *testing.T, r *rig) {
+func endsLate(t *testing.T, k *kit.Kit) {
 	const long = 6 * time.Second
-	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(long); return nil },
+	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(long); return nil },
 		durable.WithTimeout(2*time.Second), durable.WithRetry(2, time.Second, time.Second))
-	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-	calls := r.ran(20 * time.Second)
-	if len(calls) != 2 || calls[1].at.Sub(calls[0].at) < long {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	calls := k.RunsAfter(20 * time.Second)
+	if len(calls) != 2 || calls[1].At-calls[0].At < long {
 		t.Errorf("%d attempts: %v", len(calls), calls)
 	}
-	if i := r.info("a"); !i.Parked || i.Failure != "timed out after 2s, ended after 6s: the handler returned nil" {
+	if i := k.Info("a"); !i.Parked || i.Failure != "timed out after 2s, ended after 6s: the handler returned nil" {
 		t.Errorf("after the last attempt: %+v", i)
 	}
 }
 
 // After the bound of an attempt, what the handler says by Complete, Park or RetryAfter decides.
-func decidesLate(t *testing.T, r *rig) {
+func decidesLate(t *testing.T, k *kit.Kit) {
 	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
 	ends := map[string]error{
 		"nil": nil, "error": errNot, "park": durable.Park(errNot), "retry": durable.RetryAfter(wait, errNot),
 		"done": nil, "no note": nil, "done and failed": errNot,
 	}
 	notes := map[string]string{"done": "paid already", "no note": "", "done and failed": "no"}
-	r.handle("k", func(_ context.Context, run durable.Run) error {
+	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		time.Sleep(long)
 		if note, ok := notes[run.Key]; ok {
 			run.Complete(note)
@@ -143,9 +144,9 @@ func decidesLate(t *testing.T, r *rig) {
 	},
 		durable.WithTimeout(bound), durable.WithRetry(3, time.Second, time.Second))
 	for key := range ends {
-		r.add(durable.Task{Key: key, Kind: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
+		k.On().Add(durable.Task{Key: key, Kind: "k", Delay: time.Second, Interval: time.Hour, Times: 2})
 	}
-	calls := r.ran(7400 * time.Millisecond)
+	calls := k.RunsAfter(7400 * time.Millisecond)
 	if len(calls) != len(ends) {
 		t.Errorf("the calls are %v", calls)
 	}
@@ -167,15 +168,15 @@ func decidesLate(t *testing.T, r *rig) {
 		if want.failure != "" {
 			want.failure = "timed out after 2s, ended after 6s: " + want.failure
 		}
-		i := r.info(key)
+		i := k.Info(key)
 		if i.State != want.state || i.Failure != want.failure || i.Note != want.note || i.Times != want.times {
 			t.Errorf("%s: %+v", key, i)
 		}
 	}
 	again := make(map[string]time.Duration)
-	for _, c := range r.ran(long + wait) {
+	for _, c := range k.RunsAfter(long + wait) {
 		if _, seen := again[c.Key]; !seen {
-			again[c.Key] = c.at.Sub(calls[0].at)
+			again[c.Key] = c.At - calls[0].At
 		}
 	}
 	soon := long + wait/2
@@ -187,66 +188,66 @@ func decidesLate(t *testing.T, r *rig) {
 // An order is a payload.
 type order struct{ Number int }
 
-func jsonPayloads(t *testing.T, r *rig) {
+func jsonPayloads(t *testing.T, k *kit.Kit) {
 	got := make(chan order, 1)
-	for _, s := range r.all {
-		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+	for _, s := range k.Nodes {
+		k.Must(durable.HandleJSON(s.Scheduler, "k", func(_ context.Context, _ durable.Run, o order) error {
 			got <- o
 			return nil
 		}))
 	}
-	r.must(r.on().AddJSON(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}, order{42}))
-	if i := r.info("a"); string(i.Payload) != `{"Number":42}` || i.PayloadVersion != 1 {
+	k.Must(k.On().AddJSON(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}, order{42}))
+	if i := k.Info("a"); string(i.Payload) != `{"Number":42}` || i.PayloadVersion != 1 {
 		t.Errorf("the task is %+v", i)
 	}
 	if o := <-got; o.Number != 42 {
 		t.Errorf("the payload is %+v", o)
 	}
 	b := durable.Task{Key: "b", Kind: "k", Delay: time.Second}
-	for _, err := range []error{r.on().AddJSON(ctx, b, func() {}), r.on().SetJSON(ctx, b, func() {})} {
+	for _, err := range []error{k.On().AddJSON(ctx, b, func() {}), k.On().SetJSON(ctx, b, func() {})} {
 		if !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("a payload that cannot be JSON: %v", err)
 		}
 	}
-	r.gone("b")
+	k.Gone("b")
 }
 
 // A burst of SetJSON is one run, with the last payload. One that cannot be JSON changes nothing.
-func setsJSON(t *testing.T, r *rig) {
+func setsJSON(t *testing.T, k *kit.Kit) {
 	got := make(chan order, 3)
-	for _, s := range r.all {
-		r.must(durable.HandleJSON(s, "k", func(_ context.Context, _ durable.Run, o order) error {
+	for _, s := range k.Nodes {
+		k.Must(durable.HandleJSON(s.Scheduler, "k", func(_ context.Context, _ durable.Run, o order) error {
 			got <- o
 			return nil
 		}))
 	}
 	task := durable.Task{Key: "a", Kind: "k", Delay: time.Second, MaxDelay: time.Minute}
 	for n := range 3 {
-		r.must(r.on().SetJSON(ctx, task, order{n + 1}))
+		k.Must(k.On().SetJSON(ctx, task, order{n + 1}))
 	}
-	if err := r.on().SetJSON(ctx, task, func() {}); !errors.Is(err, durable.ErrInvalidTask) {
+	if err := k.On().SetJSON(ctx, task, func() {}); !errors.Is(err, durable.ErrInvalidTask) {
 		t.Errorf("a payload that cannot be JSON: %v", err)
 	}
-	if i := r.info("a"); string(i.Payload) != `{"Number":3}` || i.PayloadVersion != 1 {
+	if i := k.Info("a"); string(i.Payload) != `{"Number":3}` || i.PayloadVersion != 1 {
 		t.Errorf("the task is %+v", i)
 	}
-	r.ran(3 * time.Second)
+	k.RunsAfter(3 * time.Second)
 	if o := <-got; o.Number != 3 || len(got) > 0 {
 		t.Errorf("the payload is %+v, and there are %d more", o, len(got))
 	}
-	r.gone("a")
+	k.Gone("a")
 }
 
-func noJSON(t *testing.T, r *rig) {
-	for _, s := range r.all {
-		r.must(durable.HandleJSON(s, "k", func(context.Context, durable.Run, order) error { return nil }))
+func noJSON(t *testing.T, k *kit.Kit) {
+	for _, s := range k.Nodes {
+		k.Must(durable.HandleJSON(s.Scheduler, "k", func(context.Context, durable.Run, order) error { return nil }))
 	}
 	for key, payload := range map[string]string{"none": "", "no JSON": "{", "another": `{"Number":"x"}`} {
-		r.add(durable.Task{Key: key, Kind: "k", Payload: []byte(payload), Delay: time.Second})
+		k.On().Add(durable.Task{Key: key, Kind: "k", Payload: []byte(payload), Delay: time.Second})
 	}
-	r.ran(2 * time.Second)
+	k.RunsAfter(2 * time.Second)
 	for _, key := range []string{"none", "no JSON", "another"} {
-		i := r.info(key)
+		i := k.Info(key)
 		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload does not fit suite.order: ") {
 			t.Errorf("%+v", i)
 		}
@@ -261,12 +262,12 @@ func toVersion2(payload []byte, from int) ([]byte, error) {
 	return append([]byte("2:"), payload...), nil
 }
 
-func upgrades(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return errNot },
+func upgrades(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return errNot },
 		durable.WithPayloadVersion(2, toVersion2), durable.WithRetry(2, time.Second, time.Second))
-	r.add(durable.Task{Key: "old", Kind: "k", Payload: []byte("ada"), PayloadVersion: 1, Delay: time.Second})
-	r.add(durable.Task{Key: "present", Kind: "k", Payload: []byte("2:ada"), Delay: time.Second})
-	calls := r.ran(5 * time.Second)
+	k.On().Add(durable.Task{Key: "old", Kind: "k", Payload: []byte("ada"), PayloadVersion: 1, Delay: time.Second})
+	k.On().Add(durable.Task{Key: "present", Kind: "k", Payload: []byte("2:ada"), Delay: time.Second})
+	calls := k.RunsAfter(5 * time.Second)
 	if len(calls) != 4 {
 		t.Errorf("the attempts are %v", calls)
 	}
@@ -276,43 +277,63 @@ func upgrades(t *testing.T, r *rig) {
 		}
 	}
 	for key, version := range map[string]int{"old": 1, "present": 2} {
-		if i := r.info(key); i.PayloadVersion != version {
+		if i := k.Info(key); i.PayloadVersion != version {
 			t.Errorf("%+v", i)
 		}
 	}
-	if i := r.info("old"); string(i.Payload) != "ada" { // as it was added
+	if i := k.Info("old"); string(i.Payload) != "ada" { // as it was added
 		t.Errorf("the payload is %q", i.Payload)
 	}
 }
 
-func failsToUpgrade(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil },
+func failsToUpgrade(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil },
 		durable.WithPayloadVersion(2, toVersion2))
-	r.add(durable.Task{Key: "a", Kind: "k", PayloadVersion: 1, Delay: time.Second})
-	if calls := r.ran(5 * time.Second); len(calls) != 0 {
-		t.Errorf("the handler was called: %v", calls)
-	}
-	if i := r.info("a"); !i.Parked || i.Failure != "payload of version 1 is not upgraded to 2: not now" {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", PayloadVersion: 1, Delay: time.Second})
+	k.After(5 * time.Second)
+	k.RanNothing()
+	if i := k.Info("a"); !i.Parked || i.Failure != "payload of version 1 is not upgraded to 2: not now" {
 		t.Errorf("%+v", i)
 	}
 }
 
-func newerPayload(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil },
+func newerPayload(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil },
 		durable.WithPayloadVersion(2, toVersion2))
-	r.add(durable.Task{Key: "newer", Kind: "k", PayloadVersion: 3, Delay: time.Second})
-	r.add(durable.Task{Key: "soon", Kind: "k", PayloadVersion: 3, Delay: time.Millisecond})
-	r.add(durable.Task{Key: "own", Kind: "k", Delay: time.Second})
-	if calls := r.ran(10 * time.Second); len(calls) != 1 || calls[0].Key != "own" {
-		t.Errorf("the handlers were called: %v", calls)
-	}
-	census, err := r.on().Counts(ctx)
+	k.On().Add(durable.Task{Key: "newer", Kind: "k", PayloadVersion: 3, Delay: time.Second})
+	k.On().Add(durable.Task{Key: "soon", Kind: "k", PayloadVersion: 3, Delay: time.Millisecond})
+	k.On().Add(durable.Task{Key: "own", Kind: "k", Delay: time.Second})
+	k.After(10 * time.Second)
+	k.Ran("own")
+	census, err := k.On().Counts(ctx)
 	if err != nil || len(census.Kinds) != 1 || census.Kinds[0].Kind != "k" || census.Kinds[0].Tasks != 2 {
 		t.Errorf("%+v, %v", census, err)
 	}
 	for _, key := range []string{"newer", "soon"} {
-		if i := r.info(key); i.State != durable.Waiting || i.Attempts != 0 || i.PayloadVersion != 3 {
+		if i := k.Info(key); i.State != durable.Waiting || i.Attempts != 0 || i.PayloadVersion != 3 {
 			t.Errorf("%+v", i)
 		}
+	}
+}
+
+// The accounts of a scheduler leave out a call whose task was removed meanwhile, and those of its kind do not.
+func countsRemoved(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(_ context.Context, run durable.Run) error {
+		time.Sleep(2 * time.Second)
+		if run.Key == "fails" {
+			return errNot
+		}
+		return nil
+	})
+	s := k.Nodes[0]
+	s.Add(durable.Task{Key: "fails", Kind: "k", Delay: time.Second}, durable.Task{Key: "succeeds", Kind: "k", Delay: time.Second})
+	k.After(2 * time.Second)
+	k.Must(s.RemoveTask(ctx, "fails"), s.RemoveTask(ctx, "succeeds"))
+	s.End()
+	if got := s.Stats(); got.Started != 2 || got.Succeeded != 0 || got.Failed != 0 {
+		t.Errorf("the accounts of the scheduler are %+v", got)
+	}
+	if got := s.Kinds()[0]; got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 {
+		t.Errorf("the accounts of the kind are %+v", got)
 	}
 }

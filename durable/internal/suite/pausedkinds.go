@@ -4,13 +4,16 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
 // seen is how long after a pause, or the end of one, all nodes have seen it.
@@ -19,23 +22,23 @@ const seen = 2 * time.Second
 func ok(context.Context, durable.Run) error { return nil }
 
 // pausedAre fails the test unless all nodes say that this is paused, and of these kinds.
-func (r *rig) pausedAre(want durable.Pauses, kinds ...string) {
-	r.t.Helper()
-	for i, s := range r.all {
+func pausedAre(k *kit.Kit, want durable.Pauses, kinds ...string) {
+	k.T.Helper()
+	for i, s := range k.Nodes {
 		p, err := s.Paused(ctx)
 		if err != nil || p.All != want.All || !slices.Equal(p.Kinds, want.Kinds) {
-			r.t.Errorf("on node %d are paused: %+v, %v, want %+v", i, p, err, want)
+			k.T.Errorf("on node %d are paused: %+v, %v, want %+v", i, p, err, want)
 		}
-		for _, k := range s.Kinds() {
-			if k.Paused != slices.Contains(kinds, k.Kind) {
-				r.t.Errorf("on node %d: %+v", i, k)
+		for _, info := range s.Kinds() {
+			if info.Paused != slices.Contains(kinds, info.Kind) {
+				k.T.Errorf("on node %d: %+v", i, info)
 			}
 		}
 	}
 }
 
 // keys returns the keys of the calls, sorted.
-func keys(calls []call) (all []string) {
+func keys(calls []kit.Call) (all []string) {
 	for _, c := range calls {
 		all = append(all, c.Key)
 	}
@@ -43,30 +46,29 @@ func keys(calls []call) (all []string) {
 	return all
 }
 
-func pausesKind(t *testing.T, r *rig) {
-	r.handle("a", ok)
-	r.handle("b", ok)
+func pausesKind(t *testing.T, k *kit.Kit) {
+	k.Handle("a", ok)
+	k.Handle("b", ok)
 	task := func(key, kind string, delay time.Duration) durable.Task {
 		return durable.Task{Key: key, Kind: kind, Delay: delay}
 	}
-	r.add(task("a1", "a", 500*time.Millisecond), task("a2", "a", 5*time.Second), task("a3", "a", 20*time.Second),
+	k.On().Add(task("a1", "a", 500*time.Millisecond), task("a2", "a", 5*time.Second), task("a3", "a", 20*time.Second),
 		task("b1", "b", 5*time.Second))
-	r.must(r.on().PauseKind(ctx, "a"))
-	r.must(r.on().PauseKind(ctx, "a")) // again
-	time.Sleep(seen)
-	r.pausedAre(durable.Pauses{Kinds: []string{"a"}}, "a")
-	r.add(task("a4", "a", time.Second), task("b2", "b", time.Second), task("a5", "a", time.Second), task("a6", "a", time.Second))
-	r.must(r.on().RemoveTask(ctx, "a5"))
-	r.must(r.on().Reschedule(ctx, "a6", 30*time.Second))
-	r.ran(0) // a node that has not seen it may have begun a1
-	r.must(r.on().SetTask(ctx, task("a1", "a", time.Second)))
-	if got := keys(r.ran(10 * time.Second)); !slices.Equal(got, []string{"b1", "b2"}) {
-		t.Errorf("while a is paused these run: %v", got)
-	}
-	if i := r.info("a2"); i.State != durable.Waiting || i.Attempts != 0 || i.Missed != 0 {
+	k.Must(k.On().PauseKind(ctx, "a"))
+	k.Must(k.On().PauseKind(ctx, "a")) // again
+	k.After(seen)
+	pausedAre(k, durable.Pauses{Kinds: []string{"a"}}, "a")
+	k.On().Add(task("a4", "a", time.Second), task("b2", "b", time.Second), task("a5", "a", time.Second), task("a6", "a", time.Second))
+	k.Must(k.On().RemoveTask(ctx, "a5"))
+	k.Must(k.On().Reschedule(ctx, "a6", 30*time.Second))
+	k.RunsAfter(0) // a node that has not seen it may have begun a1
+	k.Must(k.On().SetTask(ctx, task("a1", "a", time.Second)))
+	k.After(10 * time.Second)
+	k.Ran("b1", "b2")
+	if i := k.Info("a2"); i.State != durable.Waiting || i.Attempts != 0 || i.Missed != 0 {
 		t.Errorf("paused and due: %+v", i)
 	}
-	for i, s := range r.all {
+	for i, s := range k.Nodes {
 		if st := s.Stats(); st.Unhandled != 0 || st.Waiting != 0 {
 			t.Errorf("on node %d: %+v", i, st)
 		}
@@ -74,9 +76,9 @@ func pausesKind(t *testing.T, r *rig) {
 			t.Errorf("on node %d: %+v, %v", i, c, err)
 		}
 	}
-	r.must(r.on().ResumeKind(ctx, "a"))
-	r.must(r.on().ResumeKind(ctx, "a")) // again
-	calls := r.ran(seen + time.Second)
+	k.Must(k.On().ResumeKind(ctx, "a"))
+	k.Must(k.On().ResumeKind(ctx, "a")) // again
+	calls := k.RunsAfter(seen + time.Second)
 	if got := keys(calls); !slices.Equal(got, []string{"a1", "a2", "a4"}) {
 		t.Errorf("resumed, these run: %v", got)
 	}
@@ -85,117 +87,109 @@ func pausesKind(t *testing.T, r *rig) {
 			t.Errorf("resumed: %+v", c)
 		}
 	}
-	r.pausedAre(durable.Pauses{})
-	if got := keys(r.ran(30 * time.Second)); !slices.Equal(got, []string{"a3", "a6"}) {
-		t.Errorf("later these run: %v", got)
-	}
+	pausedAre(k, durable.Pauses{})
+	k.After(30 * time.Second)
+	k.Ran("a3", "a6")
 }
 
-func pausesAll(t *testing.T, r *rig) {
-	r.handle("a", ok)
-	r.handle("b", ok)
-	r.add(durable.Task{Key: "a", Kind: "a", Delay: 5 * time.Second}, durable.Task{Key: "b", Kind: "b", Delay: 5 * time.Second})
-	r.must(r.on().PauseAll(ctx))
-	r.must(r.on().PauseKind(ctx, "b"))
-	time.Sleep(seen)
-	r.pausedAre(durable.Pauses{All: true, Kinds: []string{"b"}}, "a", "b")
-	if calls := r.ran(10 * time.Second); len(calls) != 0 {
-		t.Errorf("while all are paused: %v", calls)
-	}
-	r.must(r.on().ResumeAll(ctx))
-	if got := keys(r.ran(seen + time.Second)); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("all but b are resumed: %v", got)
-	}
-	r.pausedAre(durable.Pauses{Kinds: []string{"b"}}, "b")
-	r.must(r.on().PauseAll(ctx))
-	r.must(r.on().ResumeKind(ctx, "b"))
-	if calls := r.ran(seen + time.Second); len(calls) != 0 {
-		t.Errorf("b is resumed while all are paused: %v", calls)
-	}
-	r.must(r.on().ResumeAll(ctx))
-	if got := keys(r.ran(seen + time.Second)); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("all are resumed: %v", got)
-	}
+func pausesAll(t *testing.T, k *kit.Kit) {
+	k.Handle("a", ok)
+	k.Handle("b", ok)
+	k.On().Add(durable.Task{Key: "a", Kind: "a", Delay: 5 * time.Second}, durable.Task{Key: "b", Kind: "b", Delay: 5 * time.Second})
+	k.Must(k.On().PauseAll(ctx))
+	k.Must(k.On().PauseKind(ctx, "b"))
+	k.After(seen)
+	pausedAre(k, durable.Pauses{All: true, Kinds: []string{"b"}}, "a", "b")
+	k.After(10 * time.Second)
+	k.RanNothing()
+	k.Must(k.On().ResumeAll(ctx))
+	k.After(seen + time.Second)
+	k.Ran("a")
+	pausedAre(k, durable.Pauses{Kinds: []string{"b"}}, "b")
+	k.Must(k.On().PauseAll(ctx))
+	k.Must(k.On().ResumeKind(ctx, "b"))
+	k.After(seen + time.Second)
+	k.RanNothing()
+	k.Must(k.On().ResumeAll(ctx))
+	k.After(seen + time.Second)
+	k.Ran("b")
 }
 
 // entered is how long after its start a handler may be called, on a busy machine.
 const entered = 500 * time.Millisecond
 
 // After PauseKind no run starts where it was asked, and after two seconds none anywhere.
-func pausedKindStartsNothing(t *testing.T, r *rig) {
+func pausedKindStartsNothing(t *testing.T, k *kit.Kit) {
 	var mu sync.Mutex
 	var asked int // the node
 	var since time.Time
-	for i, s := range r.all {
-		r.must(s.Handle("k", func(context.Context, durable.Run) error {
+	for i, s := range k.Nodes {
+		s.Handle("k", func(context.Context, durable.Run) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if d := time.Since(since); !since.IsZero() && (i == asked && d > entered || d > seen+entered) {
 				t.Errorf("on node %d a run starts %v after a pause on node %d", i, d, asked)
 			}
 			return nil
-		}))
+		})
 	}
 	for i := range 60 {
-		r.add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever})
+		k.On().Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Interval: 100 * time.Millisecond, Times: durable.Forever})
 	}
-	for round := range 2 * len(r.all) {
+	for round := range 2 * len(k.Nodes) {
 		time.Sleep(3*time.Second + time.Duration(round)*17*time.Millisecond)
-		r.must(r.all[round%len(r.all)].PauseKind(ctx, "k"))
+		k.Must(k.Nodes[round%len(k.Nodes)].PauseKind(ctx, "k"))
 		mu.Lock()
-		asked, since = round%len(r.all), time.Now()
+		asked, since = round%len(k.Nodes), time.Now()
 		mu.Unlock()
 		time.Sleep(5 * time.Second)
 		mu.Lock()
 		since = time.Time{}
 		mu.Unlock()
-		r.must(r.on().ResumeKind(ctx, "k"))
+		k.Must(k.On().ResumeKind(ctx, "k"))
 	}
 	for i := range 60 {
-		if info := r.info(fmt.Sprint(i)); info.Attempts != 0 {
+		if info := k.Info(fmt.Sprint(i)); info.Attempts != 0 {
 			t.Errorf("%+v", info)
 		}
-		r.must(r.on().RemoveTask(ctx, fmt.Sprint(i)))
+		k.Must(k.On().RemoveTask(ctx, fmt.Sprint(i)))
 	}
 }
 
-func pausesKindRunning(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
-	r.add(durable.Task{Key: "once", Kind: "k", Delay: time.Second},
+func pausesKindRunning(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
+	k.On().Add(durable.Task{Key: "once", Kind: "k", Delay: time.Second},
 		durable.Task{Key: "repeats", Kind: "k", Interval: 2 * time.Second, Delay: time.Second, Times: 2})
-	time.Sleep(1500 * time.Millisecond)
-	r.must(r.on().PauseKind(ctx, "k"))
-	if got := keys(r.ran(10 * time.Second)); !slices.Equal(got, []string{"once", "repeats"}) {
-		t.Errorf("before: %v", got)
-	}
-	r.gone("once")
-	if i := r.info("repeats"); i.Times != 1 || i.Attempts != 0 {
+	k.After(1500 * time.Millisecond)
+	k.Must(k.On().PauseKind(ctx, "k"))
+	k.After(10 * time.Second)
+	k.Ran("once", "repeats")
+	k.Gone("once")
+	if i := k.Info("repeats"); i.Times != 1 || i.Attempts != 0 {
 		t.Errorf("%+v", i)
 	}
-	r.must(r.on().ResumeKind(ctx, "k"))
-	if got := keys(r.ran(10 * time.Second)); !slices.Equal(got, []string{"repeats"}) {
-		t.Errorf("resumed: %v", got)
-	}
-	r.gone("repeats")
+	k.Must(k.On().ResumeKind(ctx, "k"))
+	k.After(10 * time.Second)
+	k.Ran("repeats")
+	k.Gone("repeats")
 }
 
-func resumesRepeatingKind(t *testing.T, r *rig) {
+func resumesRepeatingKind(t *testing.T, k *kit.Kit) {
 	kinds := map[string]durable.Missed{"once": durable.MissedOnce, "skip": durable.MissedSkip, "all": durable.MissedAll}
 	for kind, missed := range kinds {
-		r.handle(kind, ok, durable.WithMissed(missed))
-		r.must(r.on().PauseKind(ctx, kind))
+		k.Handle(kind, ok, durable.WithMissed(missed))
+		k.Must(k.On().PauseKind(ctx, kind))
 	}
-	time.Sleep(seen)
+	k.After(seen)
 	for kind := range kinds {
-		r.add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
+		k.On().Add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
 	}
-	if calls := r.ran(21 * time.Second); len(calls) != 0 { // 5 periods, and a bit of the next
-		t.Errorf("paused: %v", calls)
-	}
+	k.After(21 * time.Second) // 5 periods, and a bit of the next
+	k.RanNothing()
 	for kind := range kinds {
-		r.must(r.on().ResumeKind(ctx, kind))
+		k.Must(k.On().ResumeKind(ctx, kind))
 	}
-	calls := r.ran(2500 * time.Millisecond)
+	calls := k.RunsAfter(2500 * time.Millisecond)
 	for kind, want := range map[string]struct {
 		runs   int
 		missed uint64
@@ -206,40 +200,39 @@ func resumesRepeatingKind(t *testing.T, r *rig) {
 				n++
 			}
 		}
-		if i := r.info(kind); n != want.runs || i.Missed != want.missed {
+		if i := k.Info(kind); n != want.runs || i.Missed != want.missed {
 			t.Errorf("%s: %d runs and %d missed periods, want %+v", kind, n, i.Missed, want)
 		}
-		r.must(r.on().RemoveTask(ctx, kind))
+		k.Must(k.On().RemoveTask(ctx, kind))
 	}
 }
 
-func pausesKindWithoutHandler(t *testing.T, r *rig) {
-	r.must(r.on().PauseKind(ctx, "later\xff"))
-	r.pausedAre(durable.Pauses{Kinds: []string{"later\xff"}})
-	time.Sleep(seen)
-	r.handle("later\xff", ok)
-	r.pausedAre(durable.Pauses{Kinds: []string{"later\xff"}}, "later\xff")
-	r.add(durable.Task{Key: "a", Kind: "later\xff", Delay: time.Second})
-	if calls := r.ran(3 * time.Second); len(calls) != 0 {
-		t.Errorf("paused before it had a handler: %v", calls)
-	}
-	r.must(r.on().ResumeKind(ctx, "later\xff"))
-	if calls := r.ran(seen + time.Second); len(calls) != 1 {
+func pausesKindWithoutHandler(t *testing.T, k *kit.Kit) {
+	k.Must(k.On().PauseKind(ctx, "later\xff"))
+	pausedAre(k, durable.Pauses{Kinds: []string{"later\xff"}})
+	k.After(seen)
+	k.Handle("later\xff", ok)
+	pausedAre(k, durable.Pauses{Kinds: []string{"later\xff"}}, "later\xff")
+	k.On().Add(durable.Task{Key: "a", Kind: "later\xff", Delay: time.Second})
+	k.After(3 * time.Second)
+	k.RanNothing()
+	k.Must(k.On().ResumeKind(ctx, "later\xff"))
+	if calls := k.RunsAfter(seen + time.Second); len(calls) != 1 {
 		t.Errorf("resumed: %v", calls)
 	}
 	for _, kind := range []string{"", string(make([]byte, durable.MaxKind+1)), "a\x1f2"} {
-		if err := r.on().PauseKind(ctx, kind); err == nil {
+		if err := k.On().PauseKind(ctx, kind); err == nil {
 			t.Errorf("no kind has the name %.20q, and it is paused", kind)
 		}
 	}
 }
 
 // Pauses of several nodes at the same time are all kept.
-func pausesAtOnce(t *testing.T, r *rig) {
+func pausesAtOnce(t *testing.T, k *kit.Kit) {
 	var all sync.WaitGroup
 	var want []string
 	for i := range 30 {
-		kind, s := fmt.Sprintf("kind%02d", i), r.on()
+		kind, s := fmt.Sprintf("kind%02d", i), k.On()
 		want = append(want, kind)
 		all.Go(func() {
 			if err := s.PauseKind(ctx, kind); err != nil {
@@ -248,9 +241,9 @@ func pausesAtOnce(t *testing.T, r *rig) {
 		})
 	}
 	all.Wait()
-	r.pausedAre(durable.Pauses{Kinds: want})
+	pausedAre(k, durable.Pauses{Kinds: want})
 	for i, kind := range want {
-		s := r.on()
+		s := k.On()
 		if i%3 != 0 {
 			all.Go(func() {
 				if err := s.ResumeKind(ctx, kind); err != nil {
@@ -266,5 +259,71 @@ func pausesAtOnce(t *testing.T, r *rig) {
 			left = append(left, kind)
 		}
 	}
-	r.pausedAre(durable.Pauses{Kinds: left})
+	pausedAre(k, durable.Pauses{Kinds: left})
+}
+
+// More pauses than a store or an engine keeps are refused, and change nothing.
+func pausesTooMany(t *testing.T, k *kit.Kit) {
+	n := 0
+	var err error
+	for ; err == nil && n < 1000; n++ {
+		err = k.On().PauseKind(ctx, fmt.Sprint(strings.Repeat("k", durable.MaxKind-4), 1000+n))
+	}
+	if !errors.Is(err, durable.ErrInvalidTask) || n < 150 {
+		t.Errorf("kind %d: %v", n, err)
+	}
+	if p, err := k.On().Paused(ctx); err != nil || len(p.Kinds) != n-1 {
+		t.Errorf("%d are paused, %v", len(p.Kinds), err)
+	}
+	if err := k.On().PauseAll(ctx); err != nil && !errors.Is(err, durable.ErrInvalidTask) {
+		t.Error(err)
+	}
+}
+
+// catchUp is the rate of overdue tasks in resumesKindSlowly.
+const catchUp = 100
+
+// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
+func resumesKindSlowly(t *testing.T, k *kit.Kit) {
+	const tasks = 3000
+	k.Handle("late", ok)
+	k.Handle("live", ok)
+	k.Must(k.PauseKind(ctx, "late"))
+	k.After(seen)
+	var all []durable.Task
+	for i := range tasks {
+		all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "late", Delay: time.Duration(i+1) * 10 * time.Millisecond})
+	}
+	k.On().Add(all...)
+	k.On().Add(durable.Task{Key: "live", Kind: "live", Interval: 100 * time.Millisecond, Times: durable.Forever})
+	k.After(time.Minute)
+	k.Must(k.ResumeKind(ctx, "late"))
+	resumed := time.Now()
+	for late := 0; late < tasks; {
+		for _, c := range k.RunsAfter(100 * time.Millisecond) {
+			if c.Kind == "late" {
+				late++
+			} else if c.Late > 200*time.Millisecond {
+				t.Errorf("a live run is %v late", c.Late)
+			}
+		}
+		if most := catchUp*(time.Since(resumed).Seconds()+1.2) + 1; float64(late) > most {
+			t.Fatalf("%d overdue tasks have run in %v", late, time.Since(resumed))
+		}
+		if since := time.Since(resumed); since > time.Minute && len(k.Nodes) == 1 || since > 2*time.Minute {
+			t.Fatalf("after %v %d of %d have run", since, late, tasks)
+		}
+	}
+	k.After(time.Second) // until the ends of the last runs are written
+	left := 0
+	for i, err := range k.On().All(ctx) {
+		if left++; err != nil || i.Key != "live" {
+			t.Errorf("left is %+v, %v", i, err)
+		}
+	}
+	for _, n := range k.Nodes {
+		if st := n.Stats(); st.Unhandled != 0 || left != 1 {
+			t.Errorf("%d are left, and the accounts of %s are %+v", left, n.Name, st)
+		}
+	}
 }

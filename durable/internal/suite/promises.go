@@ -5,19 +5,18 @@ package suite
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 // promises are what a durable scheduler promises in addition to the contract of all schedulers.
 var promises = []struct {
 	name string
-	run  func(t *testing.T, r *rig)
+	run  func(t *testing.T, k *kit.Kit)
 }{
 	{"Park parks at once", parks},
 	{"RetryAfter sets the wait", retriesAfter},
@@ -25,6 +24,7 @@ var promises = []struct {
 	{"an attempt that takes too long has failed", timesOut},
 	{"a late attempt ends before the next begins", endsLate},
 	{"a late handler decides", decidesLate},
+	{"a run whose task is removed counts for its kind", countsRemoved},
 	{"JSON payloads", jsonPayloads},
 	{"a burst of JSON payloads is one run", setsJSON},
 	{"a payload that is no JSON parks at once", noJSON},
@@ -48,8 +48,12 @@ var promises = []struct {
 	{"pausing a run in progress", pausesRunning},
 	{"Bulk pauses, resumes, and runs what is not paused", bulkPauses},
 	{"many at once by the beginning of their keys", manyByPrefix},
+	{"Bulk spreads tasks over a time", spreadsTasks},
+	{"Bulk cancels runs", cancelsMany},
+	{"a running task says since when", saysSinceWhen},
 	{"removing a task and waiting for its run", removesAndWaits},
 	{"removing a task and waiting for runs from before", removesAndWaitsForEarlierRuns},
+	{"a shutdown ends the wait for a run", shutdownEndsWait},
 	{"cancelling a run", cancels},
 	{"cancelling no run between two attempts", cancelsNoRetry},
 	{"a paused kind does not run", pausesKind},
@@ -59,6 +63,10 @@ var promises = []struct {
 	{"a resumed kind does not make up for what it missed", resumesRepeatingKind},
 	{"pausing a kind without a handler", pausesKindWithoutHandler},
 	{"pauses at the same time", pausesAtOnce},
+	{"more pauses than fit", pausesTooMany},
+	{"a resumed kind makes no flood", resumesKindSlowly},
+	{"paused tasks are found at once", findsPaused},
+	{"groups of a kind that is flooded", groupsOfAFlood},
 	{"a limit of concurrency", limitsConcurrency},
 	{"a limit of the rate", limitsRate},
 	{"a limit on all nodes", limitsAll},
@@ -74,145 +82,58 @@ var promises = []struct {
 	{"a task with every option", everyOption},
 }
 
+// with are the options of the schedulers of a promise that needs some.
+var with = map[string]durable.Option{"a resumed kind makes no flood": durable.WithCatchUp(catchUp)}
+
 // testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
-func testPromises(t *testing.T, open func(t *testing.T) []*durable.Scheduler) {
+func testPromises(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &rig{t: t, all: open(t)}
-				defer func() {
-					for _, s := range r.all {
-						if err := s.Shutdown(ctx); err != nil {
-							t.Errorf("shutdown: %v", err)
-						}
-					}
-				}()
-				for _, s := range r.all {
-					if err := s.Start(); err != nil {
-						t.Fatal(err)
-					}
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				var opts []durable.Option
+				if o := with[p.name]; o != nil {
+					opts = append(opts, o)
 				}
-				p.run(t, r)
+				for _, s := range open(t, opts...) {
+					k.Use(s, nil).Start()
+				}
+				p.run(t, k)
 			})
 		})
 	}
 }
 
-// A rig is a scheduler, or the nodes of a cluster, and what they have run. A test adds its kinds.
-type rig struct {
-	t    *testing.T
-	all  []*durable.Scheduler
-	turn int
-
-	mu    sync.Mutex // protects calls
-	calls []call
-}
-
-// A call is one call of a handler.
-type call struct {
-	durable.Run
-	at time.Time
-}
-
-// on returns the scheduler whose turn it is.
-func (r *rig) on() *durable.Scheduler {
-	r.turn++
-	return r.all[r.turn%len(r.all)]
-}
-
-// note notes a call.
-func (r *rig) note(run durable.Run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls = append(r.calls, call{run, time.Now()})
-}
-
-// handle registers a kind everywhere. Its calls are noted.
-func (r *rig) handle(kind string, h durable.Handler, opts ...durable.KindOption) {
-	r.t.Helper()
-	for _, s := range r.all {
-		err := s.Handle(kind, func(ctx context.Context, run durable.Run) error {
-			r.note(run)
-			return h(ctx, run)
-		}, opts...)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
-func (r *rig) add(tasks ...durable.Task) {
-	r.t.Helper()
-	r.must(r.on().AddTask(ctx, tasks...))
-}
-
-func (r *rig) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// ran returns the calls so far, after that time, and forgets them.
-func (r *rig) ran(after time.Duration) []call {
-	time.Sleep(after)
-	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	calls := r.calls
-	r.calls = nil
-	return calls
-}
-
-// info returns the task of the key.
-func (r *rig) info(key string) durable.Info {
-	r.t.Helper()
-	i, ok, err := r.on().Get(ctx, key)
-	if err != nil || !ok {
-		r.t.Fatalf("Get(%q): %v, %v", key, ok, err)
-	}
-	return i
-}
-
-// gone fails the test if there is a task of the key.
-func (r *rig) gone(key string) {
-	r.t.Helper()
-	if i, ok, err := r.on().Get(ctx, key); err != nil || ok {
-		r.t.Errorf("Get(%q): %+v, %v", key, i, err)
-	}
-}
-
 // A task that does not say when it is due is due at once, and Jitter puts it off.
-func dueAtOnce(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { return nil })
-	time.Sleep(time.Second)
+func dueAtOnce(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
+	k.After(time.Second)
 	now := time.Now()
-	r.add(durable.Task{Key: "a", Kind: "k"})
-	r.must(r.on().SetTask(ctx, durable.Task{Key: "b", Kind: "k", Payload: []byte("b")}))
-	calls := r.ran(2 * time.Second)
+	k.On().Add(durable.Task{Key: "a", Kind: "k"})
+	k.Must(k.On().SetTask(ctx, durable.Task{Key: "b", Kind: "k", Payload: []byte("b")}))
+	calls := k.RunsAfter(2 * time.Second)
 	if len(calls) != 2 {
 		t.Fatalf("the runs are %v", calls)
 	}
 	for _, c := range calls {
-		if c.Due.Before(now.Add(-time.Second/2)) || c.Due.After(now.Add(time.Second/2)) || c.at.Sub(now) > time.Second {
-			t.Errorf("%s was due at %v and ran at %v; it was added at %v", c.Key, c.Due, c.at, now)
+		if c.Due.Before(now.Add(-time.Second/2)) || c.Due.After(now.Add(time.Second/2)) || c.At > now.Sub(k.Begin)+time.Second {
+			t.Errorf("%s was due at %v and ran at %v; it was added at %v", c.Key, c.Due, k.Begin.Add(c.At), now)
 		}
 	}
-	r.gone("a")
-	r.gone("b")
-	r.add(durable.Task{Key: "c", Kind: "k", Jitter: time.Hour})
-	if next := r.info("c").Next; next.Before(now.Add(time.Minute)) || next.After(now.Add(time.Hour+time.Minute)) {
+	k.Gone("a")
+	k.Gone("b")
+	k.On().Add(durable.Task{Key: "c", Kind: "k", Jitter: time.Hour})
+	if next := k.Info("c").Next; next.Before(now.Add(time.Minute)) || next.After(now.Add(time.Hour+time.Minute)) {
 		t.Errorf("with Jitter it is due at %v; it was added at %v", next, now)
 	}
 }
 
 // After Shutdown an error says what was asked for.
-func stoppedVerbs(t *testing.T, r *rig) {
-	r.handle("k", ok)
-	for _, s := range r.all {
-		r.must(s.Shutdown(ctx))
+func stoppedVerbs(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok)
+	for _, s := range k.Nodes {
+		k.Must(s.Shutdown(ctx))
 	}
-	s := r.on()
+	s := k.On()
 	_, _, get := s.Get(ctx, "k")
 	_, cancel := s.Cancel(ctx, "k")
 	for want, err := range map[string]error{

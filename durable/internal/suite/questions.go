@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // Millions returns how many millions of tasks a benchmark of questions is to have, or skips it: MILLIONS says

@@ -7,15 +7,15 @@ package suite
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/test/contract"
 )
@@ -34,9 +34,9 @@ func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Op
 		}
 		return newSubject(t, s)
 	})
-	testPromises(t, func(t *testing.T) []*durable.Scheduler {
-		s, err := durable.New(open(t), append(opts, durable.WithTick(contract.Tick),
-			durable.WithLogger(testkit.Quiet()))...)
+	testPromises(t, func(t *testing.T, more ...durable.Option) []*durable.Scheduler {
+		s, err := durable.New(open(t), slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick),
+			durable.WithLogger(testkit.Quiet())})...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +52,8 @@ func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, o
 		return cluster{newSubject(t, join(t, open(t), nodes,
 			append(opts, durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize))...)...)}
 	})
-	testPromises(t, func(t *testing.T) []*durable.Scheduler {
-		return join(t, open(t), nodes, append(opts, durable.WithTick(contract.Tick))...)
+	testPromises(t, func(t *testing.T, more ...durable.Option) []*durable.Scheduler {
+		return join(t, open(t), nodes, slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick)})...)
 	})
 }
 

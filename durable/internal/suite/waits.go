@@ -10,43 +10,44 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-func removesAndWaits(t *testing.T, r *rig) {
+func removesAndWaits(t *testing.T, k *kit.Kit) {
 	var ended atomic.Int32
-	r.handle("k", func(context.Context, durable.Run) error {
+	k.Handle("k", func(context.Context, durable.Run) error {
 		time.Sleep(4 * time.Second)
 		ended.Add(1)
 		return nil
 	})
-	nodes := r.on().Stats().Node // nil on a store
-	for range len(r.all) {       // each of them asks
-		if ran, err := r.on().RemoveTaskWait(ctx, "a"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
+	nodes := k.On().Stats().Node // nil on a store
+	for range len(k.Nodes) {     // each of them asks
+		if ran, err := k.On().RemoveTaskWait(ctx, "a"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			t.Errorf("without a task: %v, %v", ran, err)
 		}
-		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour})
-		if ran, err := r.on().RemoveTaskWait(ctx, "a"); ran || err != nil {
+		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour})
+		if ran, err := k.On().RemoveTaskWait(ctx, "a"); ran || err != nil {
 			t.Errorf("of a task that does not run: %v, %v", ran, err)
 		}
-		r.gone("a")
+		k.Gone("a")
 	}
-	for i := range len(r.all) {
-		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour, Interval: time.Hour, Times: durable.Forever})
-		r.must(r.on().Reschedule(ctx, "a", time.Second)) // another number than that of a first run
-		calls := r.ran(2 * time.Second)
+	for i := range len(k.Nodes) {
+		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour, Interval: time.Hour, Times: durable.Forever})
+		k.Must(k.On().Reschedule(ctx, "a", time.Second)) // another number than that of a first run
+		calls := k.RunsAfter(2 * time.Second)
 		if len(calls) != 1 {
 			t.Fatalf("there are %d runs", len(calls))
 		}
 		within, cancel := context.WithTimeout(ctx, time.Second)
-		ran, err := r.on().RemoveTaskWait(within, "a")
+		ran, err := k.On().RemoveTaskWait(within, "a")
 		cancel()
 		var running *durable.RunningError
 		if !ran || !errors.As(err, &running) || !errors.Is(err, context.DeadlineExceeded) ||
 			running.Token != calls[0].Token || (running.Node == "") != (nodes == nil) {
 			t.Errorf("of a run that takes longer: %v, %v", ran, err)
 		}
-		r.gone("a")
-		ran, err = r.on().RemoveTaskWait(ctx, "a") // there is no task, but a run
+		k.Gone("a")
+		ran, err = k.On().RemoveTaskWait(ctx, "a") // there is no task, but a run
 		if !ran || err != nil || ended.Load() != int32(i+1) {
 			t.Errorf("of a run that ends: %v, %v, and %d have ended", ran, err, ended.Load())
 		}
@@ -54,19 +55,19 @@ func removesAndWaits(t *testing.T, r *rig) {
 }
 
 // A task that was moved, or replaced, while it ran has a run that the books do not know of.
-func removesAndWaitsForEarlierRuns(t *testing.T, r *rig) {
-	r.handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
+func removesAndWaitsForEarlierRuns(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
 	for _, then := range []func() error{
-		func() error { return r.on().Reschedule(ctx, "a", time.Hour) },
-		func() error { return r.on().SetTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Hour}) },
+		func() error { return k.On().Reschedule(ctx, "a", time.Hour) },
+		func() error { return k.On().SetTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Hour}) },
 	} {
-		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		if calls := r.ran(2 * time.Second); len(calls) != 1 {
+		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 {
 			t.Fatalf("there are %d runs", len(calls))
 		}
-		r.must(then())
+		k.Must(then())
 		began := time.Now()
-		ran, err := r.on().RemoveTaskWait(ctx, "a")
+		ran, err := k.On().RemoveTaskWait(ctx, "a")
 		if waited := time.Since(began); !ran || err != nil || waited < time.Second {
 			t.Errorf("after %v: %v, %v", waited, ran, err)
 		}
@@ -74,29 +75,29 @@ func removesAndWaitsForEarlierRuns(t *testing.T, r *rig) {
 }
 
 // Between two attempts there is nothing to cancel: the next one runs as if Cancel had not been called.
-func cancelsNoRetry(t *testing.T, r *rig) {
-	r.handle("k", func(ctx context.Context, run durable.Run) error {
+func cancelsNoRetry(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(ctx context.Context, run durable.Run) error {
 		if run.Attempt == 1 {
 			return durable.RetryAfter(10*time.Second, errNot)
 		}
 		return ctx.Err()
 	})
-	r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-	r.ran(3 * time.Second)
-	for range r.all {
-		if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	k.RunsAfter(3 * time.Second)
+	for range k.Nodes {
+		if ran, err := k.On().Cancel(ctx, "a"); ran || err != nil {
 			t.Errorf("Cancel between two attempts: %v, %v", ran, err)
 		}
 	}
-	if calls := r.ran(20 * time.Second); len(calls) != 1 || calls[0].Attempt != 2 {
+	if calls := k.RunsAfter(20 * time.Second); len(calls) != 1 || calls[0].Attempt != 2 {
 		t.Errorf("afterwards run %v", calls)
 	}
-	r.gone("a")
+	k.Gone("a")
 }
 
-func cancels(t *testing.T, r *rig) {
+func cancels(t *testing.T, k *kit.Kit) {
 	causes := make(chan error, 10)
-	r.handle("k", func(ctx context.Context, run durable.Run) error {
+	k.Handle("k", func(ctx context.Context, run durable.Run) error {
 		if run.Attempt > 1 {
 			return nil
 		}
@@ -104,45 +105,70 @@ func cancels(t *testing.T, r *rig) {
 		causes <- context.Cause(ctx)
 		return ctx.Err()
 	}, durable.WithRetry(2, time.Second, time.Second))
-	if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+	if ran, err := k.On().Cancel(ctx, "a"); ran || err != nil {
 		t.Errorf("of no task: %v, %v", ran, err)
 	}
-	for range len(r.all) {
-		r.add(durable.Task{Key: "other", Kind: "k", Delay: time.Second})
-		r.add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		if ran, err := r.on().Cancel(ctx, "a"); ran || err != nil {
+	for range len(k.Nodes) {
+		k.On().Add(durable.Task{Key: "other", Kind: "k", Delay: time.Second})
+		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		if ran, err := k.On().Cancel(ctx, "a"); ran || err != nil {
 			t.Errorf("of a task that does not run: %v, %v", ran, err)
 		}
-		if calls := r.ran(2 * time.Second); len(calls) != 2 {
+		if calls := k.RunsAfter(2 * time.Second); len(calls) != 2 {
 			t.Fatalf("there are %d runs", len(calls))
 		}
-		if ran, err := r.on().Cancel(ctx, "a"); !ran || err != nil {
+		if ran, err := k.On().Cancel(ctx, "a"); !ran || err != nil {
 			t.Errorf("of a run: %v, %v", ran, err)
 		}
 		if cause := <-causes; !errors.Is(cause, durable.ErrCancelled) {
 			t.Errorf("the cause is %v", cause)
 		}
-		calls := r.ran(4 * time.Second)
+		calls := k.RunsAfter(4 * time.Second)
 		if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != 2 || len(causes) != 0 {
 			t.Errorf("afterwards run %v", calls)
 		}
-		r.gone("a")
-		if ran, err := r.on().Cancel(ctx, "other"); !ran || err != nil {
+		k.Gone("a")
+		if ran, err := k.On().Cancel(ctx, "other"); !ran || err != nil {
 			t.Errorf("of the other run: %v, %v", ran, err)
 		}
 		<-causes
-		if ran, err := r.on().RemoveTaskWait(ctx, "other"); err != nil {
+		if ran, err := k.On().RemoveTaskWait(ctx, "other"); err != nil {
 			t.Errorf("of a run that is cancelled: %v, %v", ran, err)
 		}
-		r.ran(2 * time.Second)
+		k.RunsAfter(2 * time.Second)
 	}
 	var failed, cancelled uint64
-	for _, s := range r.all {
+	for _, s := range k.Nodes {
 		for _, k := range s.Kinds() {
 			failed, cancelled = failed+k.Failed, cancelled+k.Cancelled
 		}
 	}
-	if want := uint64(2 * len(r.all)); failed != want || cancelled != want {
+	if want := uint64(2 * len(k.Nodes)); failed != want || cancelled != want {
 		t.Errorf("%d have failed, and %d of them are cancelled, want %d", failed, cancelled, want)
 	}
+}
+
+// A Shutdown that gives up ends the wait.
+func shutdownEndsWait(t *testing.T, k *kit.Kit) {
+	over := make(chan struct{})
+	k.Handle("k", func(context.Context, durable.Run) error { <-over; return nil })
+	k.Nodes[0].Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	k.After(3 * time.Second)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.RemoveTaskWait(ctx, "a")
+		ended <- err
+	}()
+	k.After(time.Second)
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := k.Shutdown(within); err == nil {
+		t.Error("Shutdown does not say that a run is running")
+	}
+	var running *durable.RunningError
+	if err := <-ended; !errors.Is(err, durable.ErrStopped) || !errors.As(err, &running) {
+		t.Errorf("RemoveTaskWait: %v", err)
+	}
+	k.Kill()
+	close(over)
 }

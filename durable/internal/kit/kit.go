@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+
+// Package kit is for tests of durable schedulers in a bubble of virtual time. A [Kit] opens them, logs their runs, and
+// has the sentences of a test: time passes, and exactly these tasks have run.
+//
+//	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+//		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
+//		k.After(time.Second)
+//		k.RanNothing()
+//		k.After(time.Minute)
+//		k.Ran("a")
+//	})
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// Tick and Lease hold unless the options of the test say otherwise.
+const Tick, Lease = 10 * time.Millisecond, 2 * time.Second
+
+// ErrFail is what the runs of the kind "fail" return.
+var ErrFail = errors.New("it fails")
+
+// A Kit is the schedulers of one test and the log of their runs. It has the verbs of its first node. Its own methods
+// fail the test where these return an error.
+type Kit struct {
+	*Node
+	T      testing.TB
+	Begin  time.Time
+	Nodes  []*Node           // the end of the test shuts them down
+	Store  *memstore.Store   // of OnStore
+	Engine *memengine.Engine // of OnNodes
+	Opts   []durable.Option  // of each scheduler
+
+	turn  int
+	mu    sync.Mutex // protects calls
+	calls []Call
+}
+
+// A Node is one of the schedulers.
+type Node struct {
+	*durable.Scheduler
+	Name string
+	Link *memengine.Link // to the engine of the kit, if it is there
+	kit  *Kit
+}
+
+// A Call is one call of a handler.
+type Call struct {
+	durable.Run
+	At   time.Duration // since the beginning of the test
+	Late time.Duration // since the run was due
+	Node string
+}
+
+func (c Call) String() string {
+	return fmt.Sprint(c.Node, " at ", c.At, " ", c.Token, " fence ", c.Fence)
+}
+
+// In runs the test in a bubble. Nothing is open yet.
+func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &Kit{T: t, Begin: time.Now(), Store: memstore.New(), Opts: opts}
+		defer func() {
+			for _, n := range k.Nodes {
+				n.End()
+			}
+		}()
+		test(t, k)
+	})
+}
+
+// OnStore runs the test on a started scheduler on a store in memory, which handles "note" and "fail".
+func OnStore(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
+	In(t, func(t *testing.T, k *Kit) {
+		k.Open(k.Store).Start()
+		test(t, k)
+	}, opts...)
+}
+
+// OnNodes runs the test on that number of started nodes, each over a link of its own to one engine in memory.
+func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...durable.Option) {
+	In(t, func(t *testing.T, k *Kit) {
+		k.Engine = memengine.New()
+		for range nodes {
+			k.Join(nil).Start()
+		}
+		test(t, k)
+	}, opts...)
+}
+
+// Open adds a scheduler on the store. It handles the kinds "note", whose runs do nothing, and "fail", except for those.
+func (k *Kit) Open(store engine.Store, except ...string) *Node {
+	s, err := durable.New(store, append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
+		k.Opts...)...)
+	n := k.Use(s, err)
+	for kind, err := range map[string]error{"note": nil, "fail": ErrFail} {
+		if !slices.Contains(except, kind) {
+			n.Handle(kind, func(context.Context, durable.Run) error { return err })
+		}
+	}
+	return n
+}
+
+// Join adds a node, which handles the kind "note". over may put something in front of its link to the engine.
+func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Option) *Node {
+	link := memengine.NewLink(k.Engine)
+	if over == nil {
+		over = func(to engine.Engine) engine.Engine { return to }
+	}
+	s, err := durable.Join(context.Background(), over(link), slices.Concat([]durable.Option{durable.WithTick(Tick), durable.WithLease(Lease),
+		durable.WithNodeName(fmt.Sprint("node ", len(k.Nodes)+1)), durable.WithLogger(testkit.Quiet())}, k.Opts, opts)...)
+	n := k.Use(s, err)
+	n.Link = link
+	n.Handle("note", func(context.Context, durable.Run) error { return nil })
+	return n
+}
+
+// Use adds a scheduler that was opened elsewhere.
+func (k *Kit) Use(s *durable.Scheduler, err error) *Node {
+	k.T.Helper()
+	k.Must(err)
+	n := &Node{Scheduler: s, Name: fmt.Sprint("node ", len(k.Nodes)+1), kit: k}
+	k.Nodes = append(k.Nodes, n)
+	k.Node = k.Nodes[0]
+	return n
+}
+
+// On returns the node whose turn it is.
+func (k *Kit) On() *Node {
+	k.turn++
+	return k.Nodes[k.turn%len(k.Nodes)]
+}
+
+// Crash ends the scheduler without its store noticing, and opens another on what was committed, which is not started.
+// What ran at that moment is not heard of any more.
+func (k *Kit) Crash(except ...string) {
+	left := k.Store.Reopen()
+	k.Kill()
+	k.Store = left
+	k.Open(left, except...)
+}
+
+// Start starts the node, and returns it.
+func (n *Node) Start() *Node {
+	n.kit.Must(n.Scheduler.Start())
+	return n
+}
+
+// End shuts the node down.
+func (n *Node) End() {
+	if err := n.Shutdown(context.Background()); err != nil {
+		n.kit.T.Errorf("shutdown of %s: %v", n.Name, err)
+	}
+}
+
+// Kill shuts the node down without waiting for its runs, and takes it out of the kit.
+func (n *Node) Kill() {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = n.Shutdown(gone) // its error is that jobs are still running
+	n.kit.Nodes = slices.DeleteFunc(n.kit.Nodes, func(other *Node) bool { return other == n })
+}
+
+// Handle registers a kind on every node.
+func (k *Kit) Handle(kind string, h durable.Handler, opts ...durable.KindOption) {
+	k.T.Helper()
+	for _, n := range k.Nodes {
+		n.Handle(kind, h, opts...)
+	}
+}
+
+// Handle registers a kind on this node. A run is logged before h is called.
+func (n *Node) Handle(kind string, h durable.Handler, opts ...durable.KindOption) {
+	k := n.kit
+	k.T.Helper()
+	k.Must(n.Scheduler.Handle(kind, func(ctx context.Context, run durable.Run) error {
+		k.mu.Lock()
+		k.calls = append(k.calls, Call{run, time.Since(k.Begin), time.Since(run.Due), n.Name})
+		k.mu.Unlock()
+		return h(ctx, run)
+	}, opts...))
+}
+
+// Add adds the tasks on the node.
+func (n *Node) Add(tasks ...durable.Task) {
+	n.kit.T.Helper()
+	n.kit.Must(n.AddTask(context.Background(), tasks...))
+}
+
+// After lets d pass, and waits until all is at rest.
+func (k *Kit) After(d time.Duration) { testkit.Settle(d) }
+
+// Must fails the test if one of the errors is not nil.
+func (k *Kit) Must(errs ...error) {
+	k.T.Helper()
+	if err := errors.Join(errs...); err != nil {
+		k.T.Fatal(err)
+	}
+}
+
+// Runs returns the runs since the log was read last, in the order of their starts.
+func (k *Kit) Runs() []Call {
+	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	calls := k.calls
+	k.calls = nil
+	return calls
+}
+
+// RunsAfter lets d pass, and returns the runs.
+func (k *Kit) RunsAfter(d time.Duration) []Call {
+	k.After(d)
+	return k.Runs()
+}
+
+// Ran fails the test unless exactly these keys have run since the log was read last, in any order; a key that has run
+// twice is there twice. It returns the runs in the order of their starts.
+func (k *Kit) Ran(keys ...string) []Call {
+	k.T.Helper()
+	calls, ran := k.Runs(), []string{}
+	for _, c := range calls {
+		ran = append(ran, c.Key)
+	}
+	slices.Sort(ran)
+	if !slices.Equal(ran, slices.Sorted(slices.Values(keys))) {
+		k.T.Fatalf("%q should have run, and these are the runs: %v", keys, calls)
+	}
+	return calls
+}
+
+// RanNothing fails the test if anything has run since the log was read last.
+func (k *Kit) RanNothing() {
+	k.T.Helper()
+	k.Ran()
+}
+
+// Info returns the task of the key, which must be there.
+func (k *Kit) Info(key string) durable.Info {
+	k.T.Helper()
+	i, ok := k.look(key)
+	if !ok {
+		k.T.Fatalf("there is no task %q", key)
+	}
+	return i
+}
+
+// Gone fails the test if there is a task of the key.
+func (k *Kit) Gone(key string) {
+	k.T.Helper()
+	if i, ok := k.look(key); ok {
+		k.T.Errorf("the task %q is to be gone: %+v", key, i)
+	}
+}
+
+// look asks the engine of the kit, if there is one, whatever befalls the nodes.
+func (k *Kit) look(key string) (i durable.Info, ok bool) {
+	k.T.Helper()
+	if k.Engine == nil {
+		i, ok, err := k.On().Get(context.Background(), key)
+		k.Must(err)
+		return i, ok
+	}
+	found, err := k.Engine.Get(context.Background(), key)
+	if ok = len(found) > 0; ok {
+		i, err = durable.InfoOf(found[0].Record)
+	}
+	k.Must(err)
+	return i, ok
+}
