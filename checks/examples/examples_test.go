@@ -46,7 +46,6 @@ var exempt = map[string]string{
 	"durable/memengine.Engine.Get":      byNode,
 	"durable/memengine.Engine.Leave":    byNode,
 	"durable/memengine.Engine.Release":  byNode,
-	"durable/memengine.Engine.Count":    byNode,
 	"durable/memengine.Engine.Walk":     byNode,
 	"durable/memengine.Link.Walk":       byNode,
 	"durable/postgres.Engine.Count":     byNode,
