@@ -61,12 +61,11 @@ func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
 	cancel()
 	var heard []string
 	set := func(name, key string, on engine.Condition, ctx context.Context) *change {
-		return &change{
-			ctx: ctx, size: 1, batch: engine.Batch{{Record: engine.Record{Key: key, Data: []byte(name)}, If: on}},
-			done: func(r engine.Result, err error) {
-				heard = append(heard, fmt.Sprint(name, " ", err == nil && r.Written[0].Replaced, " ", err))
-			},
+		c := newChange(ctx, engine.Write{Record: engine.Record{Key: key, Data: []byte(name)}, If: on}, nil, 1)
+		c.done = func() {
+			heard = append(heard, fmt.Sprint(name, " ", c.err == nil && c.r.Written[0].Replaced, " ", c.err))
 		}
+		return c
 	}
 	group, left := splitChanges([]*change{
 		set("1", "a", engine.Always, t.Context()), set("2", "b", engine.Always, t.Context()), set("3", "a", engine.Always, t.Context()),

@@ -23,8 +23,8 @@ import (
 // An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
 // is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
 // cancelled, with ErrFenced as the cause, because another node may take over their tasks.
-func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, engine, opts, (*node).join)
+func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
+	s, n, err := reach(ctx, e, opts, (*node).join)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,8 @@ func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler
 //
 // AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
 // adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
-func Connect(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, engine, opts, (*node).askTime)
+func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
+	s, n, err := reach(ctx, e, opts, (*node).askTime)
 	if err != nil {
 		return nil, err
 	}

@@ -82,49 +82,6 @@ type op struct {
 	err      error
 }
 
-// live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
-type live struct {
-	limit.Task
-	by        interface{ runTask(l *live) }
-	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
-	ran       atomic.Bool   // its handler was called; set by its worker, after began
-	overdue   bool          // it was put in the backlog, and not in the wheel
-	over      bool          // it is not running any more; see running
-	cancelled bool          // so is its run, whenever it begins; see handlings
-	asked     bool          // the engine was asked to confirm it, and may have counted its start
-	began     int64         // when its handler was called, by the wall clock
-	claim     claim         // of a node
-}
-
-func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
-	l := &live{by: by}
-	l.Task = limit.Task{Rec: rec, Runner: l}
-	return l
-}
-
-// Waits reports whether its run has not begun, and it was not removed, replaced or moved.
-func (l *live) Waits() bool { return l.state.Load() == waits }
-
-// Run does its run, and reports whether its handler was called.
-func (l *live) Run() (called bool) {
-	l.by.runTask(l)
-	return l.ran.Load()
-}
-
-// started returns when its handler was called, by the wall clock, or 0 if it was not.
-func (l *live) started() int64 {
-	if l.ran.Load() {
-		return l.began
-	}
-	return 0
-}
-
-const (
-	waits uint32 = iota // until it is due, or for a worker
-	begun               // its run has begun
-	gone                // it was removed, replaced or moved before that
-)
-
 const forever = time.Duration(math.MaxInt64)
 
 // groupMost is how many operations are committed at once, so that the first does not wait too long for its
@@ -215,12 +172,9 @@ func (k *keeper) post(o op) error {
 	}
 	k.ops = append(k.ops, o)
 	k.mu.Unlock()
-	k.call()
+	call(k.wake)
 	return nil
 }
-
-// call wakes the keeper up.
-func (k *keeper) call() { call(k.wake) }
 
 // take moves the operations that wait to an empty slice. It reports whether there will be more.
 func (k *keeper) take(into []op) (taken []op, more bool) {
@@ -580,7 +534,7 @@ func (k *keeper) finish() {
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
-	k.call()
+	call(k.wake)
 	<-k.ended
 	k.helpers.Wait()
 }

@@ -30,11 +30,6 @@ func (w workers) Load() (running, waiting int) {
 	return s.Running, s.Waiting
 }
 
-// jobOf is what the wheel runs at the due time of the task.
-func jobOf(l *live, b *limit.Backlog) timewheel.Job {
-	return func(*timewheel.Task) { b.Do(&l.Task) }
-}
-
 // oldest returns when the first overdue task was due that no limit holds back, or None if there is none.
 func oldest(b *limit.Backlog) int64 {
 	if due, ok := b.Oldest(); ok {

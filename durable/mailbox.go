@@ -97,7 +97,7 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 
 // forgetQuestion deletes a question with its answers. If it cannot, the question is left, and found after a day.
 func (n *node) forgetQuestion(q *asked) {
-	if len(q.Members) == 0 {
+	if q.data == nil { // there was no other node to ask
 		return
 	}
 	ctx, cancel := n.callContext()
@@ -156,7 +156,10 @@ func (n *node) questions(ctx context.Context, member engine.MemberID) (all []*as
 			return nil, err
 		}
 		q := &asked{id: strings.TrimPrefix(note.Key, askPrefix), data: note.Data}
-		_ = json.Unmarshal(note.Data, q) // one that is not understood is about no run here
+		if json.Unmarshal(note.Data, q) != nil { // one that is not understood is about no run here
+			asked, _, _ := strings.Cut(q.id, "-")
+			q.At, _ = strconv.ParseInt(asked, 16, 64)
+		}
 		switch {
 		case q.At != 0 && n.clock.Earliest(n.own())-q.At > int64(keepQuestions):
 			old = append(old, q)

@@ -129,10 +129,12 @@ func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	}
 }
 
-// A question that no node can read disturbs no other.
+// A question that no node can read disturbs no other. It is deleted after a day, by the time in its name.
 func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
-		for id, data := range map[string]string{"0": "", "1": "{", "2": `{"at":"now","members":[1,2]}`, "3": `[]`} {
+		asked := func(ago time.Duration) string { return fmt.Sprintf("%016x-1", time.Now().Add(-ago).UnixNano()) }
+		for id, data := range map[string]string{asked(0): "", asked(time.Minute): "{", asked(hour): `{"at":"now","members":[1,2]}`,
+			asked(2 * hour): `[]`, asked(25 * hour): "{"} {
 			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt("ask/"+id, []byte(data), 0)}})
 			k.Must(err)
 		}

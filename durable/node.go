@@ -26,9 +26,9 @@ import (
 // wheel:
 //
 //	claims    each 100 ms it claims what is due within the look-ahead and has no holder, and what is overdue, as
-//	          far as workers are spare; what it adds itself it holds at once (claims.go)
+//	          far as workers are spare; what it writes itself and is due soon it holds at once (claims.go)
 //	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
-//	writes    the verbs and the ends of runs are commits, in groups (writes.go)
+//	writes    the verbs (nodeverbs.go) and the ends of runs are commits, in groups (writes.go)
 //	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
 //	settings  it reads each half second what is paused (nodepause.go)
 //
@@ -40,7 +40,7 @@ import (
 //
 //	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it: gone
 //	begun     with a worker: it is being confirmed, or running, or its end is being written. If the engine does
-//	          not confirm it, it is dropped; if the engine does not answer, it waits again
+//	          not confirm it, or does not answer, it waits again, until the claims are checked
 type node struct {
 	engine  engine.Engine
 	wheel   *timewheel.TimeWheel

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -75,16 +76,19 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 
 // send makes a change, and waits for it.
 func (n *node) send(c *change) (engine.Result, error) {
-	c.answered = make(chan struct{})
+	answered := make(chan struct{})
+	c.done = func() { close(answered) }
 	n.hold(c)
 	n.writes.Post(c)
 	select {
-	case <-c.answered:
+	case <-answered:
 		switch {
 		case c.err == nil:
 			return c.r, nil
 		case c.ctx.Err() != nil:
 			return c.r, c.ctx.Err()
+		case errors.Is(c.err, engine.ErrTooLarge):
+			return c.r, fmt.Errorf("%w: %w", ErrInvalidTask, c.err)
 		}
 		return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
 	case <-c.ctx.Done():
@@ -98,16 +102,13 @@ func (n *node) add(ctx context.Context, v *verb) error {
 	}
 	v.number(n.next(len(v.records)))
 	c := &change{ctx: ctx, recs: v.records, size: v.size}
-	c.batch = c.one.batch[:0]
-	if len(v.records) > 1 {
-		c.batch = make(engine.Batch, 0, len(v.records))
-	}
+	c.batch = slices.Grow(c.one.batch[:0], len(v.records))
 	for _, rec := range v.records {
 		c.batch = append(c.batch, rec.Write(engine.IfAbsent, 0))
 	}
 	r, err := n.send(c)
 	if err != nil {
-		err = n.readBack(ctx, v, err)
+		err = n.readBack(ctx, v.records, err)
 	}
 	if err == nil && len(r.Unmet) > 0 {
 		err = &DuplicateKeysError{r.Unmet}
@@ -138,10 +139,8 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
-	first := v.records[0]
-	var called int64
+	first, called := v.records[0], n.now()
 	if first.Deadline != 0 {
-		called = n.now()
 		unlock, err := n.bursts.lock(ctx, first.Key)
 		if err != nil {
 			return err
@@ -149,17 +148,14 @@ func (n *node) set(ctx context.Context, v *verb) error {
 		defer unlock()
 	}
 	for {
-		rec := first
-		if rec.Deadline != 0 {
-			rec = rec.PutOff(n.now() - called)
-		}
-		rec, w, err := n.replacing(ctx, rec)
+		rec, w, err := n.replacing(ctx, first.PutOff(n.now()-called))
 		if err != nil {
 			return err
 		}
-		r, err := n.send(newChange(ctx, w, rec, v.size))
-		if err != nil {
-			err = n.readBack(ctx, v, err)
+		c := newChange(ctx, w, rec, v.size)
+		r, err := n.send(c)
+		if err != nil && ctx.Err() == nil { // so it was answered
+			err = n.readBack(ctx, c.recs, err)
 		}
 		if err != nil {
 			return err
@@ -227,11 +223,11 @@ func (n *node) move(ctx context.Context, v *verb) error {
 // readBack returns nil if the records of a verb whose answer was lost are there, and else the error. Their
 // generation is no other's. Nothing is written again: what is not there may have been there, and
 // removed by somebody since.
-func (n *node) readBack(ctx context.Context, v *verb, err error) error {
+func (n *node) readBack(ctx context.Context, recs []*task.Record, err error) error {
 	const most = 8 // they are there together; but some may have been removed, or have run, since
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
-	for _, rec := range v.records[:min(len(v.records), most)] {
+	for _, rec := range recs[:min(len(recs), most)] {
 		found := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
 			found, err := task.Decode(now)
 			return err == nil && found.Generation == rec.Generation

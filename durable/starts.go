@@ -20,12 +20,6 @@ type start struct {
 	err   error
 }
 
-func (s *start) end() {
-	if s.ended != nil {
-		close(s.ended)
-	}
-}
-
 // confirmMost is how many claims are confirmed at once.
 const confirmMost = 512
 
@@ -43,7 +37,7 @@ func (n *node) confirm(group []*start) {
 	for _, s := range group {
 		if !leased || s.l.claim.term != t {
 			s.err = ErrFenced
-			s.end()
+			close(s.ended)
 			continue
 		}
 		asking = append(asking, s)
@@ -52,12 +46,8 @@ func (n *node) confirm(group []*start) {
 	if len(asking) == 0 {
 		return
 	}
-	ctx := n.life
-	if !n.alone {
-		var cancel context.CancelFunc
-		ctx, cancel = n.callContext()
-		defer cancel()
-	}
+	ctx, cancel := n.callContext()
+	defer cancel()
 	asked := n.own()
 	held, now, err := n.engine.Confirm(ctx, t.id, claims)
 	if err != nil {
@@ -71,7 +61,7 @@ func (n *node) confirm(group []*start) {
 				n.count.startsRefused.Add(1)
 			}
 		}
-		s.end()
+		close(s.ended)
 	}
 }
 
@@ -149,13 +139,12 @@ func (n *node) takeBack(l *live) {
 
 // decide has the engine decide on a start: with those of other workers, or at once if that is a look-up.
 func (n *node) decide(l *live) *start {
-	s := &start{l: l}
+	s := &start{l: l, ended: make(chan struct{})}
 	if n.alone {
 		n.confirm([]*start{s})
-		return s
+	} else {
+		n.starts.Post(s)
 	}
-	s.ended = make(chan struct{})
-	n.starts.Post(s)
 	<-s.ended
 	return s
 }

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
@@ -98,5 +102,61 @@ func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
 		}).Start()
 		m.Add(durable.Task{Key: "a", Kind: "note", Delay: hour})
 		k.Info("a")
+	})
+}
+
+// The answer to a commit is lost. Of many callers that set one task each hears whether the last of them has set it.
+func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
+		m.Link.Next("Commit", memengine.Fault{Delay: sec}, memengine.Fault{Delay: sec}, memengine.Fault{Lose: true})
+		errs := make(chan error)
+		for i := range 10 {
+			go func() {
+				errs <- m.SetTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: hour + time.Duration(i)*sec})
+			}()
+		}
+		for range 10 {
+			k.Must(<-errs)
+		}
+	})
+}
+
+// What does not fit into the engine is an invalid task, at once, and no other verb fails with it.
+func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := kv.New(ctx, memory.Limited(engine.Limits{Value: 400}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := durable.Join(ctx, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown(ctx) }()
+		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var wait sync.WaitGroup
+		for i := range 6 {
+			wait.Go(func() {
+				task := durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour}
+				if i == 2 {
+					task.Payload = make([]byte, 500)
+				}
+				err := s.AddTask(ctx, task)
+				if big := i == 2; errors.Is(err, durable.ErrInvalidTask) != big || (err != nil) != big || errors.Is(err, durable.ErrUnavailable) {
+					t.Errorf("task %d: %v", i, err)
+				}
+			})
+		}
+		wait.Wait()
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if s.Stats().Node.Away {
+			t.Error("the engine counts as away")
+		}
 	})
 }

@@ -76,32 +76,6 @@ const (
 	toResume             // the task of the key
 )
 
-// apply leaves in the group what the verb does, or returns why it cannot be done.
-func (v *verb) apply(g *group) error {
-	switch v.what {
-	case toAdd:
-		return v.add(g)
-	case toSet:
-		return v.set(g)
-	}
-	old, err := g.find(v.key)
-	if err != nil {
-		return err
-	}
-	if !v.fits(old) {
-		return notFound(v.key)
-	}
-	if v.what != toRemove {
-		if next := v.change(old); next != old {
-			g.put(v.key, old, next)
-		}
-		return nil
-	}
-	g.tally.removed++
-	g.put(v.key, old, nil)
-	return nil
-}
-
 // change returns the task as it is after a verb that moves, pauses or resumes it.
 func (v *verb) change(old *task.Record) *task.Record {
 	switch v.what {
@@ -120,47 +94,6 @@ func (v *verb) fits(old *task.Record) bool {
 		return old != nil
 	}
 	return v.found.rec.Token() == old.Token() && (v.what == toRemove || (old.Paused != 0) == (v.what == toResume))
-}
-
-func (v *verb) add(g *group) error {
-	var taken []string
-	for _, rec := range v.records {
-		old, err := g.find(rec.Key)
-		if err != nil {
-			return err
-		}
-		if old != nil || v.twice[rec.Key] {
-			taken = append(taken, rec.Key)
-		}
-	}
-	if taken != nil {
-		return &DuplicateKeysError{taken}
-	}
-	v.number(g.k.next(0, uint64(len(v.records))))
-	g.putNew(v.records)
-	g.tally.added += uint64(len(v.records))
-	return nil
-}
-
-func (v *verb) set(g *group) error {
-	rec := v.records[0]
-	old, err := g.find(rec.Key)
-	if err != nil {
-		return err
-	}
-	if rec.Deadline != 0 && old != nil {
-		rec = rec.Following(old, g.k.running.has(old), g.k.now())
-		v.records[0] = rec
-	}
-	var before uint64
-	if old != nil {
-		g.tally.removed++
-		before = old.Generation
-	}
-	g.tally.added++
-	v.number(g.k.next(before, 1))
-	g.put(rec.Key, old, rec)
-	return nil
 }
 
 // number gives the records generations in a row, unless they have some.

@@ -9,10 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// An engine whose users have transactions of their own makes its writes of these: NewWrite adds a task,
-// [Rescheduled] moves one, [Run.Completion] completes a run. The nodes make theirs the same way.
-
-// NewWrite returns the write that adds the task, if no task has its key, as [Scheduler.AddTask] does. Delays
+// NewWrite is for engines whose users have transactions. It returns the write that adds the task, if no task has its key, as [Scheduler.AddTask] does. Delays
 // count from now, the engine's time. The error wraps ErrInvalidTask. The kind need not have a handler in this
 // process.
 func NewWrite(t Task, now int64) (engine.Write, error) {

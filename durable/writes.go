@@ -18,21 +18,15 @@ type change struct {
 	batch engine.Batch
 	recs  []*task.Record // what each write puts, or nil
 	size  int            // about how many bytes it writes
-
-	// One of these is not nil.
-	done     func(engine.Result, error)
-	answered chan struct{} // closed when r and err are set
-
-	r   engine.Result
-	err error
+	done  func()         // called when these are set:
+	r     engine.Result
+	err   error
 
 	before []*live   // what the node held of each key when it was sent; nil for a new key
 	under  []*change // earlier ones that wait as well, and whose record this one replaces at once
-
-	one struct { // where batch, recs and before of most changes are
-		batch  [1]engine.Write
-		recs   [1]*task.Record
-		before [1]*live
+	one    struct {  // where batch and recs of most changes are
+		batch [1]engine.Write
+		recs  [1]*task.Record
 	}
 }
 
@@ -53,11 +47,7 @@ func (c *change) all() []*change { return append(c.under, c) }
 // living ends those whose callers have gone. It returns the last of the others, with the rest
 // under it, or nil if there is none.
 func (c *change) living() (last *change) {
-	all := c.all()
-	if !slices.ContainsFunc(all, func(of *change) bool { return of.ctx.Err() != nil }) {
-		return c
-	}
-	for _, of := range all {
+	for _, of := range c.all() {
 		if err := of.ctx.Err(); err != nil {
 			of.finish(engine.Result{}, err)
 			continue
@@ -73,6 +63,9 @@ func (c *change) living() (last *change) {
 // end ends all with what has become of the change. Those under it were done just before it.
 func (c *change) end(r engine.Result, err error) {
 	for i, of := range c.all() {
+		if of != c {
+			of.recs = c.recs // what is looked for if the answer was lost
+		}
 		if i == 1 && len(r.Written) > 0 { // the first one was there before the others
 			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
 		}
@@ -82,12 +75,8 @@ func (c *change) end(r engine.Result, err error) {
 
 // finish ends the change alone.
 func (c *change) finish(r engine.Result, err error) {
-	if c.done != nil {
-		c.done(r, err)
-		return
-	}
 	c.r, c.err = r, err
-	close(c.answered)
+	c.done()
 }
 
 const (
@@ -188,17 +177,24 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	began := n.own()
 	results, err := n.engine.Commit(ctx, by, batches)
-	for err != nil && errors.Is(err, engine.ErrNotDone) && n.own()-began < int64(notDoneFor) {
+	tooLarge := errors.Is(err, engine.ErrTooLarge) // one of them at least
+	for err != nil && errors.Is(err, engine.ErrNotDone) && !tooLarge && n.own()-began < int64(notDoneFor) {
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
 		}
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
+	if tooLarge && len(sent) > 1 {
+		for _, c := range sent {
+			n.commitAlone(c)
+		}
+		return
+	}
 	if err != nil {
 		if len(sent) == 1 && sent[0].under == nil && sent[0].ctx.Err() != nil {
 			n.unsure() // the caller has gone, and not the engine
-		} else {
+		} else if !tooLarge {
 			n.trouble(err)
 		}
 		for _, c := range sent {
@@ -246,9 +242,7 @@ func (n *node) mark(sent []*change) *term {
 				continue
 			}
 			if c.before == nil {
-				if c.before = c.one.before[:]; len(c.batch) > 1 {
-					c.before = make([]*live, len(c.batch))
-				}
+				c.before = make([]*live, len(c.batch))
 			}
 			c.before[i] = n.held[w.Key]
 		}
@@ -280,11 +274,11 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
-	c.done = func(r engine.Result, err error) {
+	c.done = func() {
 		switch {
-		case err != nil:
+		case c.err != nil:
 			n.keepUnsent(l, c)
-		case len(r.Unmet) > 0:
+		case len(c.r.Unmet) > 0:
 			n.drop(l)
 			if completed {
 				n.count.add(t)

@@ -110,7 +110,7 @@ func (c config) statements() statements {
 		set:            setSQL(), // for the transaction, and so behind a pooler, too
 		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),
 
-		// The conditions are those of durable.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
+		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
 		// 5 unstarted.
 		//
 		//	me    the member, if its lease has not run out. It cannot be reaped before the end of the transaction

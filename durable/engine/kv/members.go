@@ -322,6 +322,7 @@ func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	return err
 }
 
+// Reap returns no error once it has ended a member: a later Reap does the rest.
 func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 	at, err := e.moment(ctx)
 	if err != nil {
@@ -336,16 +337,16 @@ func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 			continue
 		}
 		done, err := e.end(ctx, m)
-		if err != nil {
-			return names, unsure(len(names) > 0, err)
+		if err != nil && len(names) == 0 {
+			return nil, err
 		}
 		if done {
 			names, left = append(names, m.name), append(left, m.id)
 		}
 	}
 	for _, id := range left {
-		if err := e.clear(ctx, id); err != nil {
-			return names, unsure(true, err)
+		if err := e.clear(ctx, id); err != nil && len(names) == 0 {
+			return nil, unsure(true, err)
 		}
 	}
 	return names, nil

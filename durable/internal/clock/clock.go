@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package clock tells what is known of another machine's clock.
+// Package clock keeps what is known of another machine's clock.
 package clock
 
 import (

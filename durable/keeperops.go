@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
+func (k *keeper) runTask(l *live) {
+	if !l.state.CompareAndSwap(waits, begun) {
+		return
+	}
+	h := k.handlings.begin(l)
+	defer k.handlings.end(h)
+	kind := k.kinds.of(l.Rec)
+	if kind == nil {
+		k.leave(l, false)
+		return
+	}
+	rec := l.Rec
+	if rec.Starts > 0 {
+		if rec = rec.Interrupted(rec.Starts, &kind.policy, k.now()); rec.Due == task.Never {
+			kind.parked.Add(1)
+			k.conclude(l, rec, tally{parked: 1})
+			return
+		}
+	}
+	if l.overdue {
+		if next := k.skip(rec, kind); next != rec { // it has waited for long, or was restored
+			k.conclude(l, next, tally{})
+			return
+		}
+		if k.counted.Add(1) <= int64(countedStarts+k.cfg.poolSize) && !k.countStart(l) {
+			return
+		}
+	}
+	if !k.running.add(l) {
+		return // a verb was made durable with that
+	}
+	kind.began(l)
+	began := time.Now()
+	k.count.start(l.Rec, k.cfg.age(began))
+	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
+		kind.overdue.note(l.Rec, began)
+	}
+	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, &h.ends), &k.cfg, func(o task.Outcome, ended time.Time) *task.Record {
+		next := rec.After(o, &kind.policy, ended.UnixNano(), rand.Float64())
+		k.conclude(l, next, attempted(o, next))
+		return next
+	})
+}
+
+// leave has the keeper set the task aside because its kind has no handler or is paused, or run it if that is over
+// by then. It undoes the count of its start, if it was counted.
+func (k *keeper) leave(l *live, counted bool) {
+	_ = k.post(op{do: func(g *group) error {
+		key := l.Rec.Key
+		if k.live[key] != l || g.touched(key) != nil {
+			return nil // it was removed, replaced or moved meanwhile
+		}
+		if counted {
+			g.mark(l.Rec, l.Rec)
+		}
+		if k.kinds.of(l.Rec) != nil {
+			k.place(key, l.Rec)
+			return nil
+		}
+		delete(k.live, key)
+		if k.passed(l.Rec) { // or the overdue feed will read it again
+			k.setAside(l.Rec)
+		}
+		return nil
+	}})
+}
+
+// countStart makes the start of an overdue run durable before the run begins, and reports whether it may still
+// begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
+// this: if it ends the process, it is overdue afterwards.
+//
+// Only the first overdue runs of a process are counted, which bounds what it costs. When a run ends the
+// process, what ran before it has been acknowledged, apart from what was running and the last commits. So
+// after the next start that run is one of the first.
+func (k *keeper) countStart(l *live) bool {
+	err := k.ask(k.ctx, op{size: l.Rec.Size(), do: func(g *group) error {
+		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
+			return errGone
+		}
+		next := *l.Rec
+		next.Starts++
+		g.mark(l.Rec, &next)
+		return nil
+	}})
+	if err == nil && k.kinds.of(l.Rec) == nil { // it has been paused meanwhile
+		k.leave(l, true)
+		return false
+	}
+	return err == nil
+}
+
+// countedStarts is more than the overdue runs that have begun and are not durable: half of the backlog, and what is
+// added to that meanwhile.
+const countedStarts = 1 << 13
+
+// errGone says that the task was removed, replaced or moved meanwhile.
+var errGone = errors.New("durable: the task is gone")
+
+// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
+// durable the task counts as running, and has no other run.
+func (k *keeper) conclude(l *live, next *task.Record, t tally) {
+	_ = k.post(op{size: l.Rec.Size(), do: func(g *group) error {
+		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
+			return nil // it was removed, replaced or moved meanwhile
+		}
+		g.tally.add(t)
+		if t.parked > 0 {
+			g.parked = append(g.parked, next)
+		}
+		g.put(l.Rec.Key, l.Rec, next)
+		return nil
+	}})
+}
+
+// apply leaves in the group what the verb does, or returns why it cannot be done.
+func (v *verb) apply(g *group) error {
+	switch v.what {
+	case toAdd:
+		return v.add(g)
+	case toSet:
+		return v.set(g)
+	}
+	old, err := g.find(v.key)
+	if err != nil {
+		return err
+	}
+	if !v.fits(old) {
+		return notFound(v.key)
+	}
+	if v.what != toRemove {
+		if next := v.change(old); next != old {
+			g.put(v.key, old, next)
+		}
+		return nil
+	}
+	g.tally.removed++
+	g.put(v.key, old, nil)
+	return nil
+}
+
+func (v *verb) add(g *group) error {
+	var taken []string
+	for _, rec := range v.records {
+		old, err := g.find(rec.Key)
+		if err != nil {
+			return err
+		}
+		if old != nil || v.twice[rec.Key] {
+			taken = append(taken, rec.Key)
+		}
+	}
+	if taken != nil {
+		return &DuplicateKeysError{taken}
+	}
+	v.number(g.k.next(0, uint64(len(v.records))))
+	g.putNew(v.records)
+	g.tally.added += uint64(len(v.records))
+	return nil
+}
+
+func (v *verb) set(g *group) error {
+	rec := v.records[0]
+	old, err := g.find(rec.Key)
+	if err != nil {
+		return err
+	}
+	if rec.Deadline != 0 && old != nil {
+		rec = rec.Following(old, g.k.running.has(old), g.k.now())
+		v.records[0] = rec
+	}
+	var before uint64
+	if old != nil {
+		g.tally.removed++
+		before = old.Generation
+	}
+	g.tally.added++
+	v.number(g.k.next(before, 1))
+	g.put(rec.Key, old, rec)
+	return nil
+}
