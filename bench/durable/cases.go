@@ -32,6 +32,7 @@ const (
 	ours   = "durable"
 	memory = "durable, store in memory"
 	node   = "durable, engine in memory"
+	alone  = "durable, node on Pebble"
 	bare   = "durable, no fingerprints"
 	free   = "durable, no limit"
 	raw    = "pebble"
@@ -40,15 +41,17 @@ const (
 	pg     = "river"
 )
 
-func peerNames() []string { return []string{ours, memory, node, bare, free, raw, disk, redis, pg} }
+func peerNames() []string {
+	return []string{ours, memory, node, alone, bare, free, raw, disk, redis, pg}
+}
 
 // cases are the measurements by case and peer.
 var cases = map[string]map[string]measurement{
 	"add-one":   {ours: oursAddOne, raw: pebbleAddOne, disk: diskAddOne},
-	"add-1024":  {ours: oursAddMany, bare: bareAddMany, raw: pebbleAddMany, redis: asynqAddMany, pg: riverAddMany},
-	"add-batch": {ours: oursAddBatch, bare: bareAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
-	"remove":    {ours: oursRemove, redis: asynqRemove, pg: riverRemove},
-	"run":       {ours: oursRun},
+	"add-1024":  {ours: oursAddMany, alone: aloneAddMany, bare: bareAddMany, raw: pebbleAddMany, redis: asynqAddMany, pg: riverAddMany},
+	"add-batch": {ours: oursAddBatch, alone: aloneAddBatch, bare: bareAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
+	"remove":    {ours: oursRemove, alone: aloneRemove, redis: asynqRemove, pg: riverRemove},
+	"run":       {ours: oursRun, alone: aloneRun},
 	"set-one":   onEach(setOne),
 	"idle":      onEach(idle),
 	"add-heap":  onEach(addAllocs),

@@ -26,12 +26,13 @@ func openMemengine(_ string, opts ...durable.Option) (*durable.Scheduler, *count
 	return counted(durable.Join(ctx, memengine.New(), opts...))
 }
 
-// onEach returns the measurement for a scheduler on Pebble, on the store in memory and on the engine in memory.
+// onEach returns the measurement for a scheduler on Pebble, on the store in memory, on the engine in memory, and on an
+// exclusive engine on Pebble.
 func onEach(measure func(size sizes, dir string, open opener) (map[string]float64, error)) map[string]measurement {
 	with := func(open opener) measurement {
 		return func(size sizes, dir string) (map[string]float64, error) { return measure(size, dir, open) }
 	}
-	return map[string]measurement{ours: with(open), memory: with(openMemstore), node: with(openMemengine)}
+	return map[string]measurement{ours: with(open), memory: with(openMemstore), node: with(openMemengine), alone: with(openNode)}
 }
 
 // setOne has many callers set the task of one key again and again.

@@ -55,7 +55,7 @@ func writeReport(samples []rounds.Sample, dir string, size sizes) error {
 - Versions: %s
 
 Each peer and case runs in a process of its own, on an empty directory. A record is a key of 16 bytes and a
-payload of %d; every commit is synced. %s
+payload of %d; every commit is synced. %s "Node on Pebble" is a node on an exclusive engine on Pebble: see docs/design.md.
 
 `, rounds.CPU(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds.Of(samples),
 		"`cd bench/durable && go run . -out .`",

@@ -13,8 +13,8 @@ import (
 )
 
 // An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler of it.
-// Package durable/postgres has one on PostgreSQL, package memengine one in memory, and package enginetest checks
-// what is written here.
+// Package durable/postgres has one on PostgreSQL, package memengine one in memory, package kv makes one of any [KV], and
+// package enginetest checks what is written here.
 //
 // What becomes of a task is decided by the nodes. The engine only has conditions: a write takes effect if its
 // condition holds, a start is confirmed if the claim still holds.
@@ -24,9 +24,9 @@ import (
 // free. A node that finds its member gone joins again as another.
 //
 // Revisions. There is one counter for the whole engine. Whatever is done to a task raises it and gives the task
-// its next value: adding, changing, claiming, releasing, reaping. So a revision names one state of one task, for
-// ever: it is the condition of a write, the fence of a start, and the fencing number of a run (Run.Fence). A
-// counter for each task would begin again when a key is removed and added.
+// its next value: adding, changing, claiming, releasing, reaping. The tasks of one call may get the same one. So a key and
+// a revision name one state of one task, for ever: it is the condition of a write, the fence of a start, and the fencing
+// number of a run (Run.Fence). A counter for each task would begin again when a key is removed and added.
 //
 // Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
 // It is in nanoseconds since 1970.
@@ -67,7 +67,9 @@ type Engine interface {
 	//
 	// A batch may meet a lock that somebody else's transaction holds. A call with several batches does not wait
 	// long for it, a few milliseconds: that batch is not done, and its result says Busy. A call with one batch
-	// waits until ctx is done.
+	// waits until ctx is done. So a caller that does not want to wait adds a batch without writes.
+	//
+	// If one batch is larger than the engine takes, the error wraps ErrTooLarge, and no batch is done.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
 
 	// Get returns the tasks of the keys as they were last committed, each once, in any order. A key that has none is

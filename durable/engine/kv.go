@@ -17,9 +17,9 @@ import (
 // Keys are any bytes, ordered by bytes. They are not empty. Values are any bytes, and an empty value is not an absent one.
 //
 // Versions. Each entry has a version, which is positive and belongs to the write that put it. It is greater than every
-// version that the key has had before, also before a deletion, and not less than any version that was committed before
-// the call began, of whatever key. So a key and a version name one state of one entry for ever. The entries that one Tx
-// puts may have the same version.
+// version that the key has had before, also before a deletion, and than any version that was committed before the call
+// began, of whatever key. So a key and a version name one state of one entry for ever. The entries that one call puts
+// may have the same version.
 //
 // Any number of goroutines, in any number of processes, call the methods at the same time. A KV copies the bytes that
 // it is given before the call returns. The caller may keep and change the bytes that it gets.
@@ -93,9 +93,10 @@ type Watcher interface {
 }
 
 // An Exclusive is a [KV] that only one process uses at a time, through one Engine. Such an Engine keeps its members and
-// what they hold in memory.
+// what they hold in memory, and relies on no versions. It is an Exclusive as well: a node has it confirm each start at once,
+// without waiting for others.
 type Exclusive interface {
-	// Exclusive does nothing. It marks the KV.
+	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()
 }
 

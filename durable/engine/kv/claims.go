@@ -163,13 +163,6 @@ func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]can
 	return got, "", nil
 }
 
-func keysOf(found []candidate) (keys []string) {
-	for _, c := range found {
-		keys = append(keys, c.key)
-	}
-	return keys
-}
-
 // earliest returns the first candidates after the position, at most that many.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {

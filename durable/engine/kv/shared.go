@@ -224,14 +224,18 @@ func (e *shared) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	got.Now, got.Next = m.now, r.Group
 	if m.leased() && r.Most > 0 {
 		got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
-			return e.give(ctx, r, m, keysOf(found))
+			return e.give(ctx, r, m, found)
 		})
 	}
 	return got, err
 }
 
 // give gives the member those of the tasks that are still free.
-func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, keys []string) ([]engine.Stored, error) {
+func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, found []candidate) ([]engine.Stored, error) {
+	keys := make([]string, len(found))
+	for i, c := range found {
+		keys[i] = c.key
+	}
 	tasks, err := e.read(ctx, keys)
 	if err != nil || len(keys) == 0 {
 		return nil, err
