@@ -38,6 +38,7 @@ type Backlog struct {
 	size    int                  // about how many bytes those take
 	full    map[string]time.Time // kinds that have their share, since when, until half of it has begun
 	each    time.Duration        // the rate: one run each so often
+	most    int                  // tasks that it takes
 	asked   int                  // workers that were asked for and have not begun
 	looked  time.Time            // when no run was seen to wait for a worker
 	paid    time.Time            // up to when the rate has been used
@@ -51,6 +52,7 @@ const (
 	MostQueued  = 8192
 	queuedBytes = 16 << 20
 	slowBytes   = queuedBytes / 8
+	shareFor    = 2 * time.Second // of one of several nodes: see Share
 
 	// HireEvery is how often spare workers are looked for, and catchUpBurst how long after it was due by the rate a
 	// run may still make up for it.
@@ -80,11 +82,14 @@ func (b *Backlog) Start() {
 	b.paid = time.Now().Add(-min(b.each, HireEvery))
 }
 
-// Share sets the rate to that of one of a number of nodes.
+// Share sets the rate to that of one of a number of nodes. One of several takes no more than it begins in shareFor.
 func (b *Backlog) Share(nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.each = time.Second * time.Duration(max(nodes, 1)) / time.Duration(b.Rate)
+	if b.most = b.Queue; nodes > 1 {
+		b.most = min(b.Queue, max(2, int(shareFor/b.each)))
+	}
 }
 
 // Add puts in an overdue task.
@@ -152,8 +157,8 @@ func (b *Backlog) Room() int {
 }
 
 func (b *Backlog) roomLocked() int {
-	if n, size := b.usedLocked(); n <= b.Queue/2 && size <= queuedBytes/2 {
-		return b.Queue - n
+	if n, size := b.usedLocked(); n <= b.most/2 && size <= queuedBytes/2 {
+		return b.most - n
 	}
 	return 0
 }
@@ -241,8 +246,10 @@ func (b *Backlog) work() {
 		if t == nil {
 			return
 		}
-		if !b.runTaken(t, of) {
-			b.give()
+		if !b.runTaken(t, of) { // the rate was not used
+			b.mu.Lock()
+			b.paid = b.paid.Add(-b.each)
+			b.mu.Unlock()
 		}
 	}
 }
@@ -321,13 +328,6 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 		b.wake()
 	}
 	return t, of
-}
-
-// give takes back that the rate was used.
-func (b *Backlog) give() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.paid = b.paid.Add(-b.each)
 }
 
 // Hire asks for as many workers as are spare. It returns when to look again.
