@@ -39,21 +39,6 @@ const (
 	heldBytes = 64 << 20
 )
 
-// keepClaims claims tasks, until the node's life ends.
-func (n *node) keepClaims() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-n.wake:
-		case <-n.life.Done():
-			return
-		}
-		timer.Reset(n.claim())
-	}
-}
-
 // claim claims what there is room for. It returns when to come back.
 func (n *node) claim() time.Duration {
 	again := claimEvery

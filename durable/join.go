@@ -28,9 +28,9 @@ func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler
 	if err != nil {
 		return nil, err
 	}
-	n.helper.Go(n.keepMember)
-	n.helper.Go(n.keepClaims)
-	n.helper.Go(n.keepLookout)
+	n.keep(n.tendEvery(), n.look, n.keepMember)
+	n.keep(0, n.wake, n.claim)
+	n.keep(freeEvery, nil, n.keepLookout)
 	return s, nil
 }
 
@@ -46,7 +46,7 @@ func Connect(ctx context.Context, engine engine.Engine, opts ...Option) (*Schedu
 		return nil, err
 	}
 	n.client = true
-	n.helper.Go(n.keepTime)
+	n.keep(n.cfg.lease/4, nil, n.keepTime)
 	return s, nil
 }
 
@@ -72,7 +72,7 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 		n.end()
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	n.helper.Go(n.keepSettings)
+	n.keep(settingsEvery, n.reread, n.keepSettings)
 	s.below = n
 	return s, n, nil
 }

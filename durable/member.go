@@ -32,30 +32,20 @@ type term struct {
 // reapEvery is how often a node reaps, and looks after its own membership, unless its lease is short.
 const reapEvery = 250 * time.Millisecond
 
-// keepMember keeps the node a member, until its life ends.
-func (n *node) keepMember() {
-	every := min(n.cfg.lease/4, reapEvery)
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	var reaped int64
-	for {
-		select {
-		case <-timer.C:
-		case <-n.look:
-		case <-n.life.Done():
-			return
+// keepMember keeps the node a member. It returns when to come back.
+func (n *node) keepMember() time.Duration {
+	if t := n.tend(); t != nil {
+		n.sendUnsent()
+		n.unstick(t)
+		if n.own()-n.reaped >= int64(reapEvery) {
+			n.reaped = n.own()
+			n.reap()
 		}
-		if t := n.tend(); t != nil {
-			n.sendUnsent()
-			n.unstick(t)
-			if n.own()-reaped >= int64(reapEvery) {
-				reaped = n.own()
-				n.reap()
-			}
-		}
-		timer.Reset(every)
 	}
+	return n.tendEvery()
 }
+
+func (n *node) tendEvery() time.Duration { return min(n.cfg.lease/4, reapEvery) }
 
 // tend returns the term of the node, after it has joined, renewed its lease and checked its claims, as far as
 // these are due. It returns nil if the engine does not answer.
@@ -239,22 +229,14 @@ func (n *node) backLocked() {
 	}
 }
 
-// keepTime asks for the engine's time as often as a member renews its lease, until the node's life ends.
-func (n *node) keepTime() {
-	ticker := time.NewTicker(n.cfg.lease / 4)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			ctx, cancel := n.callContext()
-			if err := n.askTime(ctx); err != nil {
-				n.trouble(err)
-			}
-			cancel()
-		case <-n.life.Done():
-			return
-		}
+// keepTime asks for the engine's time. It returns when to come back.
+func (n *node) keepTime() time.Duration {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.askTime(ctx); err != nil {
+		n.trouble(err)
 	}
+	return n.cfg.lease / 4
 }
 
 // askTime asks for the engine's time.
