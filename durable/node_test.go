@@ -165,6 +165,62 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 	})
 }
 
+// The ends of runs share a commit. It waits for others for a tick, unless there are many or a verb has a commit. Shutdown
+// does not wait.
+func TestNode_endsOfRuns_shareACommit(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		commits := func() uint64 { return a.Stats().Commits.Count }
+		run := func(n int) (before uint64) {
+			var tasks []durable.Task
+			for i := range n {
+				tasks = append(tasks, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: kit.Tick})
+			}
+			a.Add(tasks...)
+			before = commits()
+			for ran := 0; ran < n; ran += len(k.Runs()) {
+				k.After(time.Millisecond)
+			}
+			return before
+		}
+		for _, c := range []struct {
+			runs    int
+			commits uint64 // before the tick is over, and
+			most    uint64 // after it
+		}{{1, 0, 1}, {10, 0, 1}, {63, 0, 1}, {64, 1, 1}, {200, 3, 4}} {
+			before := run(c.runs)
+			if n := commits() - before; n != c.commits {
+				t.Errorf("the ends of %d runs have made %d commits at once", c.runs, n)
+			}
+			k.After(kit.Tick)
+			if n := commits() - before; n > c.most {
+				t.Errorf("the ends of %d runs have made %d commits", c.runs, n)
+			}
+			k.Gone("0")
+		}
+		before := run(1)
+		began := time.Now()
+		a.Add(durable.Task{Key: "far", Kind: "note", Delay: time.Hour})
+		if n := commits() - before; n != 1 || time.Since(began) != 0 {
+			t.Errorf("after %v an add and the end of a run have made %d commits", time.Since(began), n)
+		}
+		k.Gone("0")
+		// The end of a run that is due again soon has no time.
+		a.Add(durable.Task{Key: "again", Kind: "note", Interval: kit.Tick, Times: durable.Forever})
+		if calls := k.RunsAfter(100*kit.Tick + kit.Tick/2); len(calls) < 99 {
+			t.Errorf("a task that is due each tick has run %d times in 100", len(calls))
+		}
+		k.Must(a.RemoveTask(ctx, "again"))
+
+		run(1)
+		began = time.Now()
+		a.End()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Shutdown has taken %v", took)
+		}
+	})
+}
+
 // laneWaiting is how long a lone call may hold up others.
 const laneWaiting = 10 * time.Millisecond
 
