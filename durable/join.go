@@ -28,7 +28,7 @@ func Join(ctx context.Context, engine engine.Engine, opts ...Option) (*Scheduler
 	if err != nil {
 		return nil, err
 	}
-	n.keep(n.tendEvery(), n.look, n.keepMember)
+	n.keep(0, n.look, n.keepMember)
 	n.keep(0, n.wake, n.claim)
 	n.keep(freeEvery, nil, n.keepLookout)
 	return s, nil
@@ -89,12 +89,12 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancel(context.Background())
-	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewEnds // another can run the rest
+	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another can run the rest
 	if _, n.alone = e.(engine.Exclusive); n.alone {
 		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1
 	}
-	n.writes = lane.New(few, gatherEnds, splitChanges, n.commit)
-	n.starts = lane.New(1, 0, splitStarts, n.confirm)
+	n.writes = lane.New(few, splitChanges, n.commit)
+	n.starts = lane.New(min(fewWait, cfg.poolSize), splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, queue, 0, n.wake)
 	n.free.Store(engine.None)
 	return n

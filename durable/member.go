@@ -42,10 +42,8 @@ func (n *node) keepMember() time.Duration {
 			n.reap()
 		}
 	}
-	return n.tendEvery()
+	return min(n.cfg.lease/4, reapEvery)
 }
-
-func (n *node) tendEvery() time.Duration { return min(n.cfg.lease/4, reapEvery) }
 
 // tend returns the term of the node, after it has joined, renewed its lease and checked its claims, as far as
 // these are due. It returns nil if the engine does not answer.
@@ -384,8 +382,7 @@ func (n *node) leave() {
 	if t == nil {
 		return
 	}
-	const tries = 3
-	for range tries {
+	for range 3 {
 		ctx, cancel := n.callContext()
 		err := n.engine.Leave(ctx, t.id)
 		cancel()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,7 +166,7 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 	})
 }
 
-// The ends of runs share a commit. It waits for others for a tick, unless there are many or a verb has a commit. Shutdown
+// The ends of runs share a commit. It waits for others until it is half a tick old, unless there are many or a verb has a commit. Shutdown
 // does not wait.
 func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -205,18 +206,53 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 			t.Errorf("after %v an add and the end of a run have made %d commits", time.Since(began), n)
 		}
 		k.Gone("0")
-		// The end of a run that is due again soon has no time.
-		a.Add(durable.Task{Key: "again", Kind: "note", Interval: kit.Tick, Times: durable.Forever})
-		if calls := k.RunsAfter(100*kit.Tick + kit.Tick/2); len(calls) < 99 {
-			t.Errorf("a task that is due each tick has run %d times in 100", len(calls))
-		}
-		k.Must(a.RemoveTask(ctx, "again"))
-
 		run(1)
 		began = time.Now()
 		a.End()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("Shutdown has taken %v", took)
+		}
+	})
+}
+
+// A counted engine counts the confirmations of its nodes, each of which takes two milliseconds.
+type counted struct {
+	engine.Engine
+	confirms atomic.Int64
+}
+
+func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+	c.confirms.Add(1)
+	time.Sleep(2 * time.Millisecond)
+	return c.Engine.Confirm(ctx, by, claims)
+}
+
+// What is due at one tick is confirmed with one call, and what waits for a limit with a call each.
+func TestNode_whatIsDueAtOneTick_isConfirmedTogether(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		var c *counted
+		a := k.Join(func(to engine.Engine) engine.Engine {
+			c = &counted{Engine: to}
+			return c
+		}).Start()
+		a.Handle("limited", func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(1))
+		a.Add(durable.Task{Key: "first", Kind: "note"}) // then the node knows how long it takes
+		k.RunsAfter(time.Second)
+		for kind, want := range map[string]int64{"note": 1, "limited": 30} {
+			before := c.confirms.Load()
+			for i := range 30 {
+				a.Add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: 500 * time.Millisecond})
+			}
+			calls := k.RunsAfter(time.Second)
+			if n := c.confirms.Load() - before; len(calls) != 30 || n != want {
+				t.Errorf("%d runs of %q were confirmed with %d calls", len(calls), kind, n)
+			}
+			for _, call := range calls {
+				if kind == "note" && call.Late >= kit.Tick+3*time.Millisecond {
+					t.Errorf("%v is %v late", call, call.Late)
+				}
+			}
 		}
 	})
 }

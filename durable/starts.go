@@ -26,8 +26,14 @@ func (s *start) end() {
 	}
 }
 
-// confirmMost is how many claims are confirmed at once.
-const confirmMost = 512
+const (
+	// confirmMost is how many claims are confirmed at once.
+	confirmMost = 512
+
+	// The workers ask within gatherStarts for what is due at one tick. If few do, they wait as long, or as the last
+	// confirmation took, for one call.
+	gatherStarts = time.Millisecond
+)
 
 func splitStarts(waiting []*start) (group, left []*start) {
 	most := min(len(waiting), confirmMost)
@@ -64,6 +70,7 @@ func (n *node) confirm(group []*start) {
 		n.failed(t, err)
 	} else {
 		n.heard(asked, now)
+		n.count.confirm.Store(n.own() - asked)
 	}
 	for i, s := range asking {
 		if s.now, s.asked, s.err = now, asked, err; err == nil {
@@ -155,7 +162,11 @@ func (n *node) decide(l *live) *start {
 		return s
 	}
 	s.ended = make(chan struct{})
-	n.starts.Post(s)
+	if l.overdue || n.kinds.Limiter(l.Rec) != nil {
+		n.starts.Post(s)
+	} else {
+		n.starts.Gather(s, min(gatherStarts, time.Duration(n.count.confirm.Load())))
+	}
 	<-s.ended
 	return s
 }

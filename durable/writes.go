@@ -275,15 +275,14 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 }
 
 const (
-	// The end of a run waits up to gatherEnds for others, or for a verb, while fewer than fewEnds wait: a commit of many
-	// costs the engine little more than that of one.
-	gatherEnds = 10 * time.Millisecond
-	fewEnds    = 64
+	// The end of a run waits up to gatherEnds for others, or for a verb, while fewer than fewWait do: a commit of many costs
+	// the engine little more than one of one. What was due at one tick ends together, and before the next.
+	gatherEnds = 5 * time.Millisecond
+	fewWait    = 64
 )
 
 // conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing
-// waits for it, unless the node holds the task on, for it is due soon: until it is written the task counts as running,
-// and has no other run. completed says that the handler
+// waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
 // has made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
@@ -310,13 +309,10 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	n.mu.Lock()
 	leased := n.leasedLocked()
 	n.mu.Unlock()
-	switch {
-	case !leased:
+	if leased {
+		n.writes.Gather(c, gatherEnds)
+	} else {
 		n.keepUnsent(l, c)
-	case c.batch[0].Hold:
-		n.writes.Post(c)
-	default:
-		n.writes.Gather(c)
 	}
 }
 
@@ -355,16 +351,14 @@ func (n *node) keepUnsent(l *live, c *change) {
 func (n *node) sendUnsent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.leasedLocked() {
-		return
+	if n.leasedLocked() {
+		n.writes.Post(n.unsent...)
+		n.unsent = nil
 	}
-	n.writes.Post(n.unsent...)
-	n.unsent = nil
 }
 
 // settleUnsent waits until the ends of all runs are written, or the lease has run out, or it takes too long.
 func (n *node) settleUnsent() {
-	const every = 20 * time.Millisecond
 	for {
 		n.writes.Wait()
 		n.mu.Lock()
@@ -373,6 +367,6 @@ func (n *node) settleUnsent() {
 		if over {
 			return
 		}
-		time.Sleep(every)
+		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -13,10 +13,9 @@ import (
 // time. One request alone that takes long, for it may have met a lock, does not count, so that no other waits
 // for it.
 type Lane[T any] struct {
-	split  func(waiting []T) (group, left []T)
-	do     func(group []T)
-	few    int           // requests that have time wait for others, while they are fewer,
-	gather time.Duration // for that long at most
+	split func(waiting []T) (group, left []T)
+	do    func(group []T)
+	few   int // requests that have time wait for others, while they are fewer
 
 	mu       sync.Mutex // protects below
 	idle     *sync.Cond // no call is being made
@@ -27,8 +26,8 @@ type Lane[T any] struct {
 }
 
 // New returns a Lane that makes with do what split takes from what waits, which is not empty.
-func New[T any](few int, gather time.Duration, split func([]T) (group, left []T), do func([]T)) *Lane[T] {
-	l := &Lane[T]{split: split, do: do, few: few, gather: gather}
+func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[T] {
+	l := &Lane[T]{split: split, do: do, few: few}
 	l.idle = sync.NewCond(&l.mu)
 	return l
 }
@@ -46,8 +45,8 @@ func (l *Lane[T]) Post(r ...T) {
 	l.nextLocked()
 }
 
-// Gather makes a request that has time.
-func (l *Lane[T]) Gather(r T) {
+// Gather makes a request that has that much time.
+func (l *Lane[T]) Gather(r T, has time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, r)
@@ -55,7 +54,7 @@ func (l *Lane[T]) Gather(r T) {
 	case n >= l.few:
 		l.nextLocked()
 	case n == 1:
-		l.alarm = time.AfterFunc(l.gather, func() { l.Post() })
+		l.alarm = time.AfterFunc(has, func() { l.Post() })
 	}
 }
 

@@ -16,7 +16,7 @@ func TestLane(t *testing.T) {
 		finish := make(chan struct{})
 		started := make(chan string, 10)
 		all := func(some []string) (group, left []string) { return some, nil }
-		l := New(1, 0, all, func(group []string) {
+		l := New(1, all, func(group []string) {
 			started <- fmt.Sprint(group)
 			<-finish
 		})
@@ -66,7 +66,7 @@ func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []string
 		all := func(some []string) (group, left []string) { return some, nil }
-		l := New(1, 0, all, func(group []string) {
+		l := New(1, all, func(group []string) {
 			if group[0] == "slow" {
 				time.Sleep(2 * waiting)
 				return
@@ -95,7 +95,7 @@ func TestLane_gathers(t *testing.T) {
 		const gather = 10 * time.Millisecond
 		var groups []string
 		began := time.Now()
-		l := New(4, gather, func(some []string) (group, left []string) { return some, nil }, func(group []string) {
+		l := New(4, func(some []string) (group, left []string) { return some, nil }, func(group []string) {
 			groups = append(groups, fmt.Sprint(time.Since(began), group))
 			time.Sleep(time.Millisecond)
 		})
@@ -114,7 +114,7 @@ func TestLane_gathers(t *testing.T) {
 		} {
 			time.Sleep(step.after)
 			for _, r := range step.gather {
-				l.Gather(string(r))
+				l.Gather(string(r), gather)
 			}
 			if step.post != "" {
 				l.Post(step.post)
