@@ -162,14 +162,14 @@ func (n *node) renew(t *term) bool {
 	return true
 }
 
-// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind.
-// They are those of the renewal that brought this node's report, which was answered at that time of its own.
+// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind. They
+// are those of the renewal that brought this node's report, which was answered at that time of its own.
 //
-// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other
-// that does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts
-// a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
-// It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
-// takes part for the rest of its term.
+// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other that
+// does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts a run has
+// read them within its lease. A node takes part when its own report is as old as the longest lease. It does so at once
+// if it sees no other, for any other that reads the members later sees this one. Then it takes part for the rest of its
+// term.
 func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
 	if limited == nil {
 		return

@@ -218,13 +218,36 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 // A counted engine counts the confirmations of its nodes, each of which takes two milliseconds.
 type counted struct {
 	engine.Engine
-	confirms atomic.Int64
+	confirms, claims atomic.Int64
 }
 
 func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
 	c.confirms.Add(1)
 	time.Sleep(2 * time.Millisecond)
 	return c.Engine.Confirm(ctx, by, claims)
+}
+
+func (c *counted) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	c.claims.Add(1)
+	return c.Engine.Claim(ctx, r)
+}
+
+// A node that has nothing to do claims ten times a second what falls due, and four times what is overdue.
+func TestNode_idle_claimsSeldom(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		var c *counted
+		k.Join(func(to engine.Engine) engine.Engine {
+			c = &counted{Engine: to}
+			return c
+		}).Start()
+		k.After(time.Second)
+		before := c.claims.Load()
+		k.After(10 * time.Second)
+		if n := c.claims.Load() - before; n < 120 || n > 145 {
+			t.Errorf("%d claims in ten seconds", n)
+		}
+	})
 }
 
 // What is due at one tick is confirmed with one call, and what waits for a limit with a call each.

@@ -281,9 +281,9 @@ const (
 	fewWait    = 64
 )
 
-// conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing
-// waits for it: until it is written the task counts as running, and has no other run. completed says that the handler
-// has made a completion of the run: then a task that is not held any more was completed by that.
+// conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing waits
+// for it: until it is written the task counts as running, and has no other run. completed says that the handler has
+// made a completion of the run: then a task that is not held any more was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
