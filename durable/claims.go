@@ -39,21 +39,6 @@ const (
 	heldBytes = 64 << 20
 )
 
-// keepClaims claims tasks, until the node's life ends.
-func (n *node) keepClaims() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-n.wake:
-		case <-n.life.Done():
-			return
-		}
-		timer.Reset(n.claim())
-	}
-}
-
 // claim claims what there is room for. It returns when to come back.
 func (n *node) claim() time.Duration {
 	again := claimEvery
@@ -116,7 +101,7 @@ func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int, until int
 		return
 	}
 	after := n.from(c)
-	if after >= until {
+	if after >= until || after != beginning && n.own() < c.quiet {
 		return
 	}
 	got, ok := n.claimSome(t, kinds, after, until, most, until)
@@ -125,9 +110,9 @@ func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int, until int
 	}
 }
 
-// claimFor claims tasks of a kind with a limit, as many as its limiter has room for. They are claimed by
-// themselves, so that they take no room in the claims of the others. If there is more than that, the groups take
-// turns, and what they leave is claimed in due order. It returns when to come back.
+// claimFor claims tasks of a kind with a limit, as many as its limiter has room for, and so that they take no room in
+// the claims of the others. If there is more than that, the groups take turns, and the rest is claimed in due order. It
+// returns when to come back.
 func (n *node) claimFor(k *kind) time.Duration {
 	if !k.Limiter.IsDrained() || n.kinds.pauses().Has(k.name) {
 		return claimEvery
@@ -204,8 +189,7 @@ func (n *node) stuckLocked() bool {
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
-// isStuckOn reports whether no overdue task of the kind can start here, because the workers that it may have are busy
-// with long runs, and there are other nodes.
+// isStuckOn reports whether overdue tasks of the kind can start on other nodes alone: its workers here have long runs.
 func (n *node) isStuckOn(k *kind) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

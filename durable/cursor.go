@@ -8,37 +8,38 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A cursor says how far overdue tasks have been claimed. They are claimed from where the last claim has ended,
-// and not from the beginning, where an engine may have to pass over what it has deleted, and over what is paused
-// or has no handler here. Each scanEvery they are claimed from the beginning, to find what has been committed or
-// given back late; or less often, if that takes long.
+// A cursor says how far overdue tasks have been claimed. They are claimed from there, and not from the beginning, where
+// an engine may have to pass over deleted tasks, and over kinds that are paused or have no handler here. Each scanEvery,
+// or less often if that takes long, it is from the beginning, to find what was committed or given back late.
 type cursor struct {
 	at    int64 // up to which due time; None to begin at once
 	since int64 // when it was at the beginning, by the node's own time
 	scan  int64 // how long it took to claim from there
+	quiet int64 // until then it is claimed from the beginning only: that was all; of the goroutine that claims
 }
 
 const (
 	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
 	beginning = engine.None + 1
 
-	// scanShare bounds what claims from the beginning take: one part of the time in this many.
+	// Claims from the beginning take one part of the time in scanShare, or up to ten if they came less often than scanMost.
 	scanEvery = 250 * time.Millisecond
-	scanShare = 10
+	scanMost  = 5 * time.Second
+	scanShare = 100
 )
 
 // from returns after which due time to claim.
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
+	pause := min(scanShare*c.scan, max(int64(scanMost), scanShare/10*c.scan))
+	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), pause) {
 		c.at, c.since = beginning, now
 	}
 	return c.at
 }
 
-// to notes what a claim has given, of what was overdue by then at most, or that the engine has not answered to a
-// claim from the beginning, which may be because there is too much to pass over.
+// to notes what a claim has given, or that the engine has not answered to one that has too much to pass over.
 func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,9 +49,9 @@ func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over in
 	if c.at != after {
 		return // another is wanted from the beginning
 	}
-	c.at = over // that was all
+	c.at, c.quiet = over, n.own()+int64(scanEvery) // that was all
 	if len(got) == most {
-		c.at = min(over, got[most-1].Due-1) // there may be more of that time
+		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more of that time
 	}
 }
 

@@ -175,6 +175,7 @@
 //     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
 //     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
 //     refuse an older one.
+//   - A run is acknowledged some milliseconds after its handler has returned. No verb and no Shutdown waits for that.
 //   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after
 //     its attempts.
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.

@@ -28,9 +28,9 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 	if err != nil {
 		return nil, err
 	}
-	n.helper.Go(n.keepMember)
-	n.helper.Go(n.keepClaims)
-	n.helper.Go(n.keepLookout)
+	n.keep(0, n.look, n.keepMember)
+	n.keep(0, n.wake, n.claim)
+	n.keep(freeEvery, nil, n.keepLookout)
 	return s, nil
 }
 
@@ -46,7 +46,7 @@ func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, 
 		return nil, err
 	}
 	n.client = true
-	n.helper.Go(n.keepTime)
+	n.keep(n.cfg.lease/4, nil, n.keepTime)
 	return s, nil
 }
 
@@ -72,7 +72,7 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 		n.end()
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	n.helper.Go(n.keepSettings)
+	n.keep(settingsEvery, n.reread, n.keepSettings)
 	s.below = n
 	return s, n, nil
 }
@@ -89,12 +89,12 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancel(context.Background())
-	n.writes = lane.New(splitChanges, n.commit)
-	n.starts = lane.New(splitStarts, n.confirm)
-	queue := min(limit.MostQueued, 2*cfg.poolSize) // another can run the rest
+	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another can run the rest
 	if _, n.alone = e.(engine.Exclusive); n.alone {
-		queue = max(limit.MostQueued, 4*cfg.poolSize)
+		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1
 	}
+	n.writes = lane.New(few, splitChanges, n.commit)
+	n.starts = lane.New(min(fewWait, cfg.poolSize), splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, queue, 0, n.wake)
 	n.free.Store(engine.None)
 	return n

@@ -32,29 +32,17 @@ type term struct {
 // reapEvery is how often a node reaps, and looks after its own membership, unless its lease is short.
 const reapEvery = 250 * time.Millisecond
 
-// keepMember keeps the node a member, until its life ends.
-func (n *node) keepMember() {
-	every := min(n.cfg.lease/4, reapEvery)
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	var reaped int64
-	for {
-		select {
-		case <-timer.C:
-		case <-n.look:
-		case <-n.life.Done():
-			return
+// keepMember keeps the node a member. It returns when to come back.
+func (n *node) keepMember() time.Duration {
+	if t := n.tend(); t != nil {
+		n.sendUnsent()
+		n.unstick(t)
+		if n.own()-n.reaped >= int64(reapEvery) {
+			n.reaped = n.own()
+			n.reap()
 		}
-		if t := n.tend(); t != nil {
-			n.sendUnsent()
-			n.unstick(t)
-			if n.own()-reaped >= int64(reapEvery) {
-				reaped = n.own()
-				n.reap()
-			}
-		}
-		timer.Reset(every)
 	}
+	return min(n.cfg.lease/4, reapEvery)
 }
 
 // tend returns the term of the node, after it has joined, renewed its lease and checked its claims, as far as
@@ -174,14 +162,14 @@ func (n *node) renew(t *term) bool {
 	return true
 }
 
-// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind.
-// They are those of the renewal that brought this node's report, which was answered at that time of its own.
+// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind. They
+// are those of the renewal that brought this node's report, which was answered at that time of its own.
 //
-// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other
-// that does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts
-// a run has read them within its lease. A node takes part when its own report is as old as the longest lease.
-// It does so at once if it sees no other, for any other that reads the members later sees this one. Then it
-// takes part for the rest of its term.
+// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other that
+// does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts a run has
+// read them within its lease. A node takes part when its own report is as old as the longest lease. It does so at once
+// if it sees no other, for any other that reads the members later sees this one. Then it takes part for the rest of its
+// term.
 func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
 	if limited == nil {
 		return
@@ -239,22 +227,14 @@ func (n *node) backLocked() {
 	}
 }
 
-// keepTime asks for the engine's time as often as a member renews its lease, until the node's life ends.
-func (n *node) keepTime() {
-	ticker := time.NewTicker(n.cfg.lease / 4)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			ctx, cancel := n.callContext()
-			if err := n.askTime(ctx); err != nil {
-				n.trouble(err)
-			}
-			cancel()
-		case <-n.life.Done():
-			return
-		}
+// keepTime asks for the engine's time. It returns when to come back.
+func (n *node) keepTime() time.Duration {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.askTime(ctx); err != nil {
+		n.trouble(err)
 	}
+	return n.cfg.lease / 4
 }
 
 // askTime asks for the engine's time.
@@ -402,8 +382,7 @@ func (n *node) leave() {
 	if t == nil {
 		return
 	}
-	const tries = 3
-	for range tries {
+	for range 3 {
 		ctx, cancel := n.callContext()
 		err := n.engine.Leave(ctx, t.id)
 		cancel()

@@ -118,6 +118,7 @@ type membership struct {
 	away       bool   // the last call failed
 	unreported bool   // there is something of which the other nodes must hear
 	takenOver  []Takeover
+	reaped     int64 // when it reaped last, by its own time; of the goroutine that keeps it a member
 }
 
 // A holding is what a node believes to hold.
@@ -154,6 +155,24 @@ func call(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// keep calls do after that time, and then each time after what it returns, or when there is a signal, until the node's
+// life ends.
+func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
+	n.helper.Go(func() {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-signal:
+			case <-n.life.Done():
+				return
+			}
+			timer.Reset(do())
+		}
+	})
 }
 
 func (n *node) start() error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,120 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 			t.Errorf("a verb that waits at the end: %v", err)
 		}
 		k.Info("locked")
+	})
+}
+
+// The ends of runs share a commit. It waits for others until it is half a tick old, unless there are many or a verb has a commit. Shutdown
+// does not wait.
+func TestNode_endsOfRuns_shareACommit(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		commits := func() uint64 { return a.Stats().Commits.Count }
+		run := func(n int) (before uint64) {
+			var tasks []durable.Task
+			for i := range n {
+				tasks = append(tasks, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: kit.Tick})
+			}
+			a.Add(tasks...)
+			before = commits()
+			for ran := 0; ran < n; ran += len(k.Runs()) {
+				k.After(time.Millisecond)
+			}
+			return before
+		}
+		for _, c := range []struct {
+			runs    int
+			commits uint64 // before the tick is over, and
+			most    uint64 // after it
+		}{{1, 0, 1}, {10, 0, 1}, {63, 0, 1}, {64, 1, 1}, {200, 3, 4}} {
+			before := run(c.runs)
+			if n := commits() - before; n != c.commits {
+				t.Errorf("the ends of %d runs have made %d commits at once", c.runs, n)
+			}
+			k.After(kit.Tick)
+			if n := commits() - before; n > c.most {
+				t.Errorf("the ends of %d runs have made %d commits", c.runs, n)
+			}
+			k.Gone("0")
+		}
+		before := run(1)
+		began := time.Now()
+		a.Add(durable.Task{Key: "far", Kind: "note", Delay: time.Hour})
+		if n := commits() - before; n != 1 || time.Since(began) != 0 {
+			t.Errorf("after %v an add and the end of a run have made %d commits", time.Since(began), n)
+		}
+		k.Gone("0")
+		run(1)
+		began = time.Now()
+		a.End()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Shutdown has taken %v", took)
+		}
+	})
+}
+
+// A counted engine counts the confirmations of its nodes, each of which takes two milliseconds.
+type counted struct {
+	engine.Engine
+	confirms, claims atomic.Int64
+}
+
+func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+	c.confirms.Add(1)
+	time.Sleep(2 * time.Millisecond)
+	return c.Engine.Confirm(ctx, by, claims)
+}
+
+func (c *counted) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	c.claims.Add(1)
+	return c.Engine.Claim(ctx, r)
+}
+
+// A node that has nothing to do claims ten times a second what falls due, and four times what is overdue.
+func TestNode_idle_claimsSeldom(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		var c *counted
+		k.Join(func(to engine.Engine) engine.Engine {
+			c = &counted{Engine: to}
+			return c
+		}).Start()
+		k.After(time.Second)
+		before := c.claims.Load()
+		k.After(10 * time.Second)
+		if n := c.claims.Load() - before; n < 120 || n > 145 {
+			t.Errorf("%d claims in ten seconds", n)
+		}
+	})
+}
+
+// What is due at one tick is confirmed with one call, and what waits for a limit with a call each.
+func TestNode_whatIsDueAtOneTick_isConfirmedTogether(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		var c *counted
+		a := k.Join(func(to engine.Engine) engine.Engine {
+			c = &counted{Engine: to}
+			return c
+		}).Start()
+		a.Handle("limited", func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(1))
+		a.Add(durable.Task{Key: "first", Kind: "note"}) // then the node knows how long it takes
+		k.RunsAfter(time.Second)
+		for kind, want := range map[string]int64{"note": 1, "limited": 30} {
+			before := c.confirms.Load()
+			for i := range 30 {
+				a.Add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: 500 * time.Millisecond})
+			}
+			calls := k.RunsAfter(time.Second)
+			if n := c.confirms.Load() - before; len(calls) != 30 || n != want {
+				t.Errorf("%d runs of %q were confirmed with %d calls", len(calls), kind, n)
+			}
+			for _, call := range calls {
+				if kind == "note" && call.Late >= kit.Tick+3*time.Millisecond {
+					t.Errorf("%v is %v late", call, call.Late)
+				}
+			}
+		}
 	})
 }
 

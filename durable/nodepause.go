@@ -22,33 +22,22 @@ const (
 	pausesNote = "pauses"
 )
 
-// keepSettings reads the settings again and again, until the node's life ends.
-func (n *node) keepSettings() {
-	timer := time.NewTimer(settingsEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-n.reread:
-		case <-n.life.Done():
-			return
-		}
-		ctx, cancel := context.WithTimeout(n.life, settingsEvery)
-		_, _, err := n.readSettings(ctx)
-		cancel()
-		if err != nil && !misread(err) {
-			n.trouble(err)
-		}
-		n.releasePaused()
-		n.answer()
-		again := settingsEvery
-		for _, i := range n.answering {
-			if !i.last {
-				again = askEvery
-			}
-		}
-		timer.Reset(again)
+// keepSettings reads the settings and the questions of other nodes. It returns when to come back.
+func (n *node) keepSettings() time.Duration {
+	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
+	_, _, err := n.readSettings(ctx)
+	cancel()
+	if err != nil && !misread(err) {
+		n.trouble(err)
 	}
+	n.releasePaused()
+	n.answer()
+	for _, i := range n.answering {
+		if !i.last {
+			return askEvery
+		}
+	}
+	return settingsEvery
 }
 
 // readSettings reads the settings and makes their pauses true here. While they cannot be understood, all is

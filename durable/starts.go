@@ -20,8 +20,14 @@ type start struct {
 	err   error
 }
 
-// confirmMost is how many claims are confirmed at once.
-const confirmMost = 512
+const (
+	// confirmMost is how many claims are confirmed at once.
+	confirmMost = 512
+
+	// The workers ask within gatherStarts for what is due at one tick. If few do, they wait as long, or as the last
+	// confirmation took, for one call.
+	gatherStarts = time.Millisecond
+)
 
 func splitStarts(waiting []*start) (group, left []*start) {
 	most := min(len(waiting), confirmMost)
@@ -54,6 +60,7 @@ func (n *node) confirm(group []*start) {
 		n.failed(t, err)
 	} else {
 		n.heard(asked, now)
+		n.count.confirm.Store(n.own() - asked)
 	}
 	for i, s := range asking {
 		if s.now, s.asked, s.err = now, asked, err; err == nil {
@@ -140,10 +147,13 @@ func (n *node) takeBack(l *live) {
 // decide has the engine decide on a start: with those of other workers, or at once if that is a look-up.
 func (n *node) decide(l *live) *start {
 	s := &start{l: l, ended: make(chan struct{})}
-	if n.alone {
+	switch {
+	case n.alone:
 		n.confirm([]*start{s})
-	} else {
+	case l.overdue || n.kinds.Limiter(l.Rec) != nil:
 		n.starts.Post(s)
+	default:
+		n.starts.Gather(s, min(gatherStarts, time.Duration(n.count.confirm.Load())))
 	}
 	<-s.ended
 	return s

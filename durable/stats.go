@@ -160,7 +160,7 @@ type counter struct {
 	// Of a node.
 	calls                                                   timing
 	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
-	renewed                                                 atomic.Int64 // when the last renewal was sent that was answered
+	renewed, confirm                                        atomic.Int64 // when the last renewal was sent that was answered; how long the last confirmation took
 }
 
 // start counts a call of the handler, at that age of the scheduler.

@@ -116,25 +116,16 @@ const (
 	freeFor = time.Second
 )
 
-// keepLookout looks for overdue tasks that no node holds while this one has no worker for them, until the node's life
-// ends. The node does not claim such tasks, and has given back those that it held, since others may have a worker. If
-// they have not, nothing else shows that tasks wait.
-func (n *node) keepLookout() {
-	timer := time.NewTimer(freeEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-n.life.Done():
-			return
-		}
-		began, due := time.Now(), int64(engine.None)
-		if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {
-			due = n.firstFree()
-		}
-		n.free.Store(due)
-		timer.Reset(min(max(freeShare*time.Since(began), freeEvery), freeMost))
+// keepLookout looks for overdue tasks that no node holds while this one has no worker for them. The node does not claim
+// such tasks, and has given back those that it held, since others may have a worker. If they have not, nothing else
+// shows that tasks wait. It returns when to come back.
+func (n *node) keepLookout() time.Duration {
+	began, due := time.Now(), int64(engine.None)
+	if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {
+		due = n.firstFree()
 	}
+	n.free.Store(due)
+	return min(max(freeShare*time.Since(began), freeEvery), freeMost)
 }
 
 // firstFree returns when the first overdue task was due that no node holds and this one could run, or None if it finds

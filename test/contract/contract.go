@@ -169,6 +169,9 @@ func neverEarly(_ *testing.T, r *rig) {
 		at := r.now() + d
 		r.add(Task{Key: "k", Interval: d, Job: r.note("k")})
 		r.want(r.pass(d+Tick), "k", at)
+		if r.nodes > 0 { // the end of a run is written within a tick
+			testkit.Settle(Tick)
+		}
 		if r.Exist("k") {
 			r.t.Errorf("a task of %v has run and is there", d)
 		}

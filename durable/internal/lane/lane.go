@@ -15,17 +15,19 @@ import (
 type Lane[T any] struct {
 	split func(waiting []T) (group, left []T)
 	do    func(group []T)
+	few   int // requests that have time wait for others, while they are fewer
 
 	mu       sync.Mutex // protects below
-	idle     *sync.Cond // nothing waits, and no call is being made
+	idle     *sync.Cond // no call is being made
 	waiting  []T
-	underWay int // groups
+	alarm    *time.Timer // they have time until then; nil if not all of them have
+	underWay int         // groups
 	calls    int
 }
 
-// New returns a Lane that makes a group with do. split takes a group, which is not empty, from what waits.
-func New[T any](split func([]T) (group, left []T), do func([]T)) *Lane[T] {
-	l := &Lane[T]{split: split, do: do}
+// New returns a Lane that makes with do what split takes from what waits, which is not empty.
+func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[T] {
+	l := &Lane[T]{split: split, do: do, few: few}
 	l.idle = sync.NewCond(&l.mu)
 	return l
 }
@@ -35,15 +37,33 @@ const (
 	waiting = 10 * time.Millisecond // for one request alone
 )
 
-// Post makes the request, soon, on another goroutine.
-func (l *Lane[T]) Post(r T) {
+// Post makes the requests, soon, on another goroutine, and what has time, too.
+func (l *Lane[T]) Post(r ...T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, r)
+	l.waiting = append(l.waiting, r...)
 	l.nextLocked()
 }
 
+// Gather makes a request that has that much time.
+func (l *Lane[T]) Gather(r T, has time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, r)
+	switch n := len(l.waiting); {
+	case n >= l.few:
+		l.nextLocked()
+	case n == 1:
+		l.alarm = time.AfterFunc(has, func() { l.Post() })
+	}
+}
+
+// nextLocked begins the groups that may be under way. What waits then has no time.
 func (l *Lane[T]) nextLocked() {
+	if l.alarm != nil {
+		l.alarm.Stop()
+		l.alarm = nil
+	}
 	for l.underWay < wide && len(l.waiting) > 0 {
 		var group []T
 		group, l.waiting = l.split(l.waiting)
@@ -56,8 +76,9 @@ func (l *Lane[T]) call(group []T) {
 	over := sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.underWay--
-		l.nextLocked()
+		if l.underWay--; l.alarm == nil {
+			l.nextLocked()
+		}
 	})
 	defer over()
 	if len(group) == 1 {
@@ -92,7 +113,8 @@ func (l *Lane[T]) asideLocked(call func()) {
 func (l *Lane[T]) Wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.calls > 0 {
+	l.nextLocked()
+	for l.calls > 0 || len(l.waiting) > 0 {
 		l.idle.Wait()
 	}
 }

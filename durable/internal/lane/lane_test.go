@@ -16,7 +16,7 @@ func TestLane(t *testing.T) {
 		finish := make(chan struct{})
 		started := make(chan string, 10)
 		all := func(some []string) (group, left []string) { return some, nil }
-		l := New(all, func(group []string) {
+		l := New(1, all, func(group []string) {
 			started <- fmt.Sprint(group)
 			<-finish
 		})
@@ -66,7 +66,7 @@ func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []string
 		all := func(some []string) (group, left []string) { return some, nil }
-		l := New(all, func(group []string) {
+		l := New(1, all, func(group []string) {
 			if group[0] == "slow" {
 				time.Sleep(2 * waiting)
 				return
@@ -85,6 +85,46 @@ func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
 		l.Wait()
 		if got := fmt.Sprint(groups); got != "[[a] [b] [c d]]" {
 			t.Errorf("the groups are %s", got)
+		}
+	})
+}
+
+// Requests that have time wait for others until an alarm, a few or one that has none, and also while a call ends.
+func TestLane_gathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const gather = 10 * time.Millisecond
+		var groups []string
+		began := time.Now()
+		l := New(4, func(some []string) (group, left []string) { return some, nil }, func(group []string) {
+			groups = append(groups, fmt.Sprint(time.Since(began), group))
+			time.Sleep(time.Millisecond)
+		})
+		for _, step := range []struct {
+			after        time.Duration
+			gather, post string
+		}{
+			{0, "a", ""},
+			{9 * time.Millisecond, "b", ""},
+			{gather, "", "c"}, // after the alarm of a
+			{500 * time.Microsecond, "d", ""},
+			{2 * time.Millisecond, "", "e"}, // c has ended meanwhile
+			{5 * time.Millisecond, "fgh", ""},
+			{5 * time.Millisecond, "i", ""}, // the alarm of d has been stopped
+			{5 * time.Millisecond, "j", ""},
+		} {
+			time.Sleep(step.after)
+			for _, r := range step.gather {
+				l.Gather(string(r), gather)
+			}
+			if step.post != "" {
+				l.Post(step.post)
+			}
+		}
+		synctest.Wait()
+		l.Wait() // for nothing that has time
+		want := "[10ms [a b] 19ms [c] 21.5ms [d e] 31.5ms [f g h i] 36.5ms [j]]"
+		if got := fmt.Sprint(groups); got != want || time.Since(began) != 37500*time.Microsecond {
+			t.Errorf("after %v: the groups are %s, want %s", time.Since(began), got, want)
 		}
 	})
 }
