@@ -44,6 +44,22 @@
 // makes it keep nothing in a session of a direct connection either. [OpenPool] keeps the mode of the pool: without a
 // choice that is cache_statement.
 //
+// # Several servers
+//
+// A URL may name a primary and its standbys: postgres://shop@db1,db2,db3/shop?target_session_attrs=read-write. Each
+// connection is to the first host that is a primary, and after a failover to the standby that was promoted.
+//
+// A connection reads the server's system identifier and timeline, which a promotion makes greater. An engine refuses a
+// server in recovery, one with an older timeline than it has seen, and one with another system identifier: the error wraps
+// [ErrNotPrimary]. So a node never returns to an old primary that was not stopped. When one connection finds a
+// greater timeline, the engine closes all others. The limits:
+//
+//   - An engine that is opened later knows no timeline yet. It may find the old primary first.
+//   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.
+//   - A role that may not call pg_control_system, pg_walfile_name or pg_current_wal_lsn reads no timeline. Every role may,
+//     unless the right was revoked. Only a server in recovery is refused then.
+//   - After a move to another database cluster, such as by pg_upgrade, open the engines again.
+//
 // # What to know of the server
 //
 // The time is the server's. A step of the server's clock moves what is due, and the leases.

@@ -61,8 +61,15 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if err != nil {
 		return nil, err
 	}
-	if cfg.ConnConfig.ValidateConnect == nil {
-		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // a standby may be behind
+	var server primary
+	validate := cfg.ConnConfig.ValidateConnect
+	cfg.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if validate != nil { // target_session_attrs
+			if err := validate(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return server.validate(ctx, conn)
 	}
 	direct, err := prepare(ctx, c, cfg)
 	if err != nil {
@@ -87,6 +94,10 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Close()
 		return nil, err
 	}
+	server.replaces(func() {
+		e.control.Reset()
+		e.verbs.Reset()
+	})
 	return e, nil
 }
 

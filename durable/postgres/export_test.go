@@ -256,3 +256,9 @@ func Statements(e *Engine) map[string]string {
 
 // SetSession returns the settings of a direct connection, as a statement.
 func SetSession(e *Engine) string { return strings.ReplaceAll(e.sql.set, "true", "false") }
+
+// Reconnect makes the engine open new connections.
+func (e *Engine) Reconnect() {
+	e.control.Reset()
+	e.verbs.Reset()
+}
