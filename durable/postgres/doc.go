@@ -60,6 +60,9 @@
 //     unless the right was revoked. Only a server in recovery is refused then.
 //   - After a move to another database cluster, such as by pg_upgrade, open the engines again.
 //
+// The first engine that finds a promoted server notes the time in the database. No member is reaped until that is longer
+// ago than its lease, so those that live have time to renew theirs.
+//
 // # What to know of the server
 //
 // The time is the server's. A step of the server's clock moves what is due, and the leases.

@@ -74,6 +74,13 @@ func (p *primary) found(system, timeline string) error {
 	return nil
 }
 
+// known reports whether the server has said who it is.
+func (p *primary) known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.system != ""
+}
+
 // replaces has f called when a greater timeline is seen.
 func (p *primary) replaces(f func()) {
 	p.mu.Lock()

@@ -135,6 +135,47 @@ func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 	}
 }
 
+// A standby has been up for long when it is promoted. Its first caller does not reap the members whose leases ran out while
+// there was no primary; those that do not renew are reaped when the promotion is a lease ago.
+func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
+	ctx := t.Context()
+	const lease = time.Second
+	first := startFor(t, start)
+	second := startFor(t, first.Standby)
+	e, err := postgres.Open(ctx, hosts(first, second))
+	check(t, err)
+	defer e.Close()
+	lives, _, err := e.Join(ctx, "lives", lease)
+	check(t, err)
+	_, _, err = e.Join(ctx, "dead", lease)
+	check(t, err)
+	commit(t, e, 0, add("k", 1))
+	replicate(t, e, second, "k")
+	check(t, first.Kill())
+	time.Sleep(lease * 5 / 4)
+	promoted := time.Now()
+	check(t, second.Promote())
+	var reaped []string
+	await(t, func() (err error) { // the connections to the lost server break
+		reaped, err = e.Reap(ctx)
+		return err
+	})
+	if len(reaped) > 0 {
+		t.Fatalf("right after the promotion %q are reaped", reaped)
+	}
+	await(t, func() error {
+		_, _, renewed := e.Renew(ctx, lives, nil)
+		reaped, err = e.Reap(ctx)
+		if err == nil && len(reaped) == 0 {
+			err = errors.New("nobody is reaped")
+		}
+		return errors.Join(renewed, err)
+	})
+	if up := time.Since(promoted); fmt.Sprint(reaped) != "[dead]" || up < lease {
+		t.Errorf("%q are reaped %v after the promotion, want the dead one after its lease of %v", reaped, up, lease)
+	}
+}
+
 // Another database cluster at the same address is refused.
 func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	first, other := startFor(t, start), startFor(t, start)
@@ -149,18 +190,29 @@ func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	}
 }
 
-// A role that may not ask who the server is works as before.
+// Every role may read who the server is. One that has lost the right works as before, and leaves what is noted.
 func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())
-	for _, sql := range []string{
-		"CREATE ROLE ordinary LOGIN", "GRANT CREATE ON DATABASE postgres TO ordinary",
-		"REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC",
-	} {
+	exec(t, conn, "CREATE ROLE ordinary LOGIN")
+	exec(t, conn, "GRANT CREATE ON DATABASE postgres TO ordinary")
+	var noted []string
+	for _, sql := range []string{"SELECT", "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"} {
 		exec(t, conn, sql)
+		e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, "ordinary", 1))
+		check(t, err)
+		defer e.Close()
+		_, _, err = e.Join(t.Context(), "dead", time.Millisecond)
+		check(t, err)
+		await(t, func() error {
+			if names, err := e.Reap(t.Context()); err != nil || len(names) == 0 {
+				return fmt.Errorf("reaped are %q, %v", names, err)
+			}
+			return nil
+		})
+		noted = append(noted, column(t, s.URL(), e.Text("SELECT server || ' ' || since FROM $schema.version"))...)
 	}
-	e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, "ordinary", 1))
-	check(t, err)
-	defer e.Close()
-	commit(t, e, 0, add("k", 1))
+	if len(noted) != 2 || noted[0] != noted[1] || !strings.Contains(noted[0], " 00000001 ") {
+		t.Errorf("noted are %q", noted)
+	}
 }
