@@ -58,6 +58,7 @@
 //   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.
 //   - A role that may not call pg_control_system, pg_walfile_name or pg_current_wal_lsn reads no timeline. Every role may,
 //     unless the right was revoked. Only a server in recovery is refused then.
+//   - The connections of the program itself are not checked. AddTaskTx writes where its transaction is.
 //   - After a move to another database cluster, such as by pg_upgrade, open the engines again.
 //
 // The first engine that finds a promoted server notes the time in the database. No member is reaped until that is longer
@@ -68,8 +69,9 @@
 // The time is the server's. A step of the server's clock moves what is due, and the leases.
 //
 // What the engine has committed is as durable as PostgreSQL makes it: fsync and synchronous_commit must be on.
-// A standby that takes over must have every commit, that is, be a synchronous one. One that lacks commits may
-// use a revision again, and a fence of an earlier run would be that of a later one.
+// A standby that takes over must have every commit, that is, be a synchronous one: set synchronous_standby_names, with
+// two standbys such as 'ANY 1 (b, c)'. One that lacks commits may use a revision again, and a fence of an earlier run
+// would be that of a later one.
 //
 // Autovacuum must be on, and removes the rows that changes leave. A transaction that stays open for hours holds back
 // vacuum, and costs disk space. No plan depends on the statistics of the tables.
