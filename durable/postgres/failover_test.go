@@ -72,7 +72,7 @@ func (f *fleet) failover(after time.Duration) (verdict, time.Duration) {
 	ctx, old := f.t.Context(), f.server
 	standby := startFor(f.t, old.Standby)
 	if f.sabotage != asynchronous {
-		f.synchronous()
+		f.ask(func(conn *pgx.Conn) { synchronous(f.t, conn) })
 	}
 	f.url = hosts(standby, old) + "&target_session_attrs=read-write"
 	witness, err := postgres.Open(ctx, f.url, postgres.WithSchema("chaos"))
@@ -112,24 +112,6 @@ func (f *fleet) failover(after time.Duration) (verdict, time.Duration) {
 	check(f.t, old.Close())
 	check(f.t, standby.Restart())
 	return v, silence(events, from, to)
-}
-
-// synchronous makes the server wait for one of its standbys at each commit.
-func (f *fleet) synchronous() {
-	f.t.Helper()
-	f.ask(func(conn *pgx.Conn) {
-		exec(f.t, conn, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
-		exec(f.t, conn, "SELECT pg_reload_conf()")
-		await(f.t, func() error {
-			var there bool
-			err := conn.QueryRow(f.t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'quorum')").
-				Scan(&there)
-			if err == nil && !there {
-				err = errors.New("no standby is synchronous")
-			}
-			return err
-		})
-	})
 }
 
 // silence returns the longest time between from and to in which no verb has returned without an error.

@@ -48,6 +48,22 @@ func column(t *testing.T, url, sql string) []string {
 	return texts
 }
 
+// synchronous makes the server of the connection wait for one of its standbys at each commit.
+func synchronous(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	exec(t, conn, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
+	exec(t, conn, "SELECT pg_reload_conf()")
+	await(t, func() error {
+		var there bool
+		err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'quorum')").
+			Scan(&there)
+		if err == nil && !there {
+			err = errors.New("no standby is synchronous")
+		}
+		return err
+	})
+}
+
 const keysSQL = "SELECT convert_from(key, 'UTF8') FROM $schema.task ORDER BY key"
 
 // replicate waits until the standby has the task.
@@ -215,4 +231,38 @@ func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	if len(noted) != 2 || noted[0] != noted[1] || !strings.Contains(noted[0], " 00000001 ") {
 		t.Errorf("noted are %q", noted)
 	}
+}
+
+// What an acknowledged task survives depends on the settings of the role and of the database, and on the standbys.
+func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	is := func(role string, want engine.Health) {
+		t.Helper()
+		e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, role, 1))
+		check(t, err)
+		defer e.Close()
+		h, err := e.Health(t.Context())
+		check(t, err)
+		got := engine.Health{Unflushed: h.Unflushed, Replicated: h.Replicated, Standbys: h.Standbys}
+		if got != want {
+			t.Errorf("as %s the health is %+v, want %+v", role, got, want)
+		}
+	}
+	exec(t, conn, "CREATE ROLE ordinary LOGIN SUPERUSER")
+	is("ordinary", engine.Health{})
+	exec(t, conn, "ALTER ROLE ordinary SET synchronous_commit = off")
+	is("ordinary", engine.Health{Unflushed: true})
+	is(pgtest.User, engine.Health{})
+	exec(t, conn, "ALTER ROLE ordinary IN DATABASE postgres SET synchronous_commit = local")
+	is("ordinary", engine.Health{})
+	startFor(t, s.Standby)
+	synchronous(t, conn)
+	is(pgtest.User, engine.Health{Replicated: true, Standbys: 1})
+	is("ordinary", engine.Health{Standbys: 1})
+	exec(t, conn, "ALTER ROLE ordinary NOSUPERUSER")
+	exec(t, conn, "ALTER ROLE ordinary IN DATABASE postgres SET synchronous_commit = on")
+	exec(t, conn, "GRANT USAGE ON SCHEMA timewheel TO ordinary")
+	exec(t, conn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA timewheel TO ordinary")
+	is("ordinary", engine.Health{Replicated: true})
 }

@@ -238,7 +238,10 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 		UNION ALL
 		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
 	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
-	pg_total_relation_size($tasks)`),
+	pg_total_relation_size($tasks),
+	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')),
+	current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> '',
+	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`),
 
 		join: sql(`
 INSERT INTO $schema.member (name, lease, until)
