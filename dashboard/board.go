@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
@@ -82,11 +83,13 @@ type board struct {
 	pauses  recent.Of[durable.Pauses]
 	idle    recent.Of[idleKinds]
 	groups  recent.Of[map[string]durable.Groups] // of due tasks, by kind
+	health  recent.Of[engine.Health]
 
-	looking turn   // is had while the scheduler is read, which may take readPatience, and for these:
-	era     uint64 // how many outages are over
-	away    bool   // at the last reading
-	asking  turn   // is had while a list is read, so that lists take one core at most
+	looking turn                  // is had while the scheduler is read, which may take readPatience, and for these:
+	engine  engine.HealthReporter // may be nil
+	era     uint64                // how many outages are over
+	away    bool                  // at the last reading
+	asking  turn                  // is had while a list is read, so that lists take one core at most
 
 	mu     sync.Mutex // protects below
 	now    reading
@@ -143,7 +146,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
 	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
 	for _, limit := range []*time.Duration{&b.alive.Limit, &b.stats.Limit, &b.census.Limit, &b.nodes.Limit, &b.catchUp.Limit,
-		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit} {
+		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
 		*limit = questionTime
 	}
 	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
@@ -217,7 +220,11 @@ func (b *board) ask() reading {
 	census := b.census.Ask(b.era, b.s.Counts)
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
-	waitAll(alive, stats, census, nodes, pauses)
+	first := []<-chan struct{}{alive, stats, census, nodes, pauses}
+	if b.engine != nil {
+		first = append(first, b.health.Ask(b.era, b.engine.Health))
+	}
+	waitAll(first...)
 	r := reading{era: b.era}
 	r.kinds = b.s.Kinds()
 	hasStats, hasCensus, hasNodes, hasPauses := b.stats.Last(b.era), b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
@@ -239,6 +246,7 @@ func (b *board) ask() reading {
 	r.behind = hasBehind.Value
 	r.Orphans, r.Paused = hasIdle.Value.orphans, hasIdle.Value.paused
 
+	r.Unflushed = b.health.Last(b.era).Value.Unflushed
 	r.Time = time.Now()
 	if err := b.s.Err(); err != nil {
 		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)

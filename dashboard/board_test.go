@@ -29,6 +29,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
@@ -483,6 +484,36 @@ func TestBoard_nodes(t *testing.T) {
 		time.Sleep(lookEvery)
 		if k := said(b.state(-1).Health); len(k) != 1 || k[0] != health.NodeLost {
 			t.Errorf("after the lease it says %v", k)
+		}
+	})
+}
+
+// An unsafe engine is one on a server that may lose what it acknowledges.
+type unsafeEngine struct{ unsafe atomic.Bool }
+
+func (e *unsafeEngine) Health(context.Context) (engine.Health, error) {
+	return engine.Health{Unflushed: e.unsafe.Load()}, nil
+}
+
+// The page says when acknowledged tasks can be lost, and no longer when that is over.
+func TestBoard_engineThatMayLoseTasks_isSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, e := newScheduler(t, memstore.New()), &unsafeEngine{}
+		b := Scheduler("tasks", s, nil).WithEngine(e).open()
+		for _, unsafe := range []bool{false, true, false} {
+			e.unsafe.Store(unsafe)
+			time.Sleep(time.Minute)
+			h := b.source(time.Now()).Health
+			if k := said(h); h.Well == unsafe || unsafe && (len(k) != 1 || k[0] != health.Unflushed) {
+				t.Errorf("of a server that may lose tasks, %v, it says %+v", unsafe, h)
+			}
+		}
+		wheel, err := timewheel.New(time.Millisecond, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := Wheel("wheel", wheel, nil).WithEngine(e).open().source(time.Now()).Health; said(h)[0] != health.Stopped {
+			t.Errorf("a wheel says %+v", h)
 		}
 	})
 }

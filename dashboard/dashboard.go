@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -77,6 +78,22 @@ func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 		src.rec = r
 	}
 	return src
+}
+
+// WithEngine returns the source of a scheduler with the engine that it is on, such as that of package durable/postgres. The
+// page then says when a crash of the engine's server can lose acknowledged tasks. Other sources stay as they are.
+func (s Source) WithEngine(e engine.HealthReporter) Source {
+	open := s.open
+	s.open = func() shown {
+		all := open()
+		if b, is := all.(*board); is {
+			b.looking.take()
+			b.engine = e
+			b.looking.give()
+		}
+		return all
+	}
+	return s
 }
 
 // An Option changes what requests a handler answers.

@@ -39,6 +39,7 @@
 //	stopped      it was shut down
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
+//	unflushed    a crash of the engine's server can lose acknowledged tasks; with Source.WithEngine
 //	lease        a node has missed two renewals of its lease that the engine would have answered, or it has run out
 //	overloaded   a due run has waited for a worker for a second or more, here or on another node
 //	unhandled    due tasks have a kind that no node handles

@@ -3,6 +3,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"log"
@@ -11,9 +12,24 @@ import (
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
+
+// A node on an engine of package durable/postgres. The page says when acknowledged tasks can be lost.
+func ExampleSource_WithEngine() {
+	var e interface {
+		engine.Engine
+		engine.HealthReporter
+	} // from postgres.Open
+	s, err := durable.Join(context.Background(), e)
+	if err != nil {
+		log.Fatal(err)
+	}
+	source := dashboard.Scheduler("shop", s, nil).WithEngine(e)
+	http.Handle("/debug/tasks/", dashboard.Handler([]dashboard.Source{source}))
+}
 
 // Two wheels on one page, and a password for those who may change something.
 func Example() {

@@ -12,7 +12,7 @@ import (
 )
 
 // NewEngineCollector returns a collector of what may slow down an engine that many schedulers share, such as that of
-// package durable/postgres. The name is the value of the label scheduler: that of the schedulers on the engine. One
+// package durable/postgres, and of what its tasks survive. The name is the value of the label scheduler: that of the schedulers on the engine. One
 // process is enough to collect it. NewEngineCollector panics if e is nil.
 func NewEngineCollector(e engine.HealthReporter, name string) prometheus.Collector {
 	if e == nil {
@@ -39,6 +39,15 @@ var engineAccounts = []account[*engine.Health]{
 		known(func(h engine.Health) float64 { return float64(h.DeadRows) })),
 	newGauge("timewheel_durable_engine_size_bytes", "Size of the tasks and their indexes.",
 		known(func(h engine.Health) float64 { return float64(h.Size) })),
+	newGauge("timewheel_durable_engine_flushed",
+		"1 if an acknowledged task survives a crash of the server, or 0.",
+		known(func(h engine.Health) float64 { return oneIf(!h.Unflushed) })),
+	newGauge("timewheel_durable_engine_replicated",
+		"1 if an acknowledged task survives the loss of the server because a standby has it, or 0.",
+		known(func(h engine.Health) float64 { return oneIf(h.Replicated) })),
+	newGauge("timewheel_durable_engine_synchronous_standbys",
+		"Standbys that are connected and for which the server waits before it acknowledges a task.",
+		known(func(h engine.Health) float64 { return float64(h.Standbys) })),
 }
 
 // known returns an account of something that may be unknown.

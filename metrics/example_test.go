@@ -109,7 +109,7 @@ func (e engineOf) Health(context.Context) (engine.Health, error) { return e.heal
 // One process of a cluster collects the engine that all share.
 func ExampleNewEngineCollector() {
 	var engine engine.HealthReporter = engineOf{engine.Health{
-		OldestTransaction: time.Minute, DeadRows: 1000, Size: 1 << 20,
+		OldestTransaction: time.Minute, DeadRows: 1000, Size: 1 << 20, Replicated: true, Standbys: 2,
 	}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.NewEngineCollector(engine, "orders"))
@@ -123,6 +123,9 @@ func ExampleNewEngineCollector() {
 	}
 	// Output:
 	// timewheel_durable_engine_dead_rows{scheduler="orders"} 1000
+	// timewheel_durable_engine_flushed{scheduler="orders"} 1
 	// timewheel_durable_engine_oldest_transaction_seconds{scheduler="orders"} 60
+	// timewheel_durable_engine_replicated{scheduler="orders"} 1
 	// timewheel_durable_engine_size_bytes{scheduler="orders"} 1.048576e+06
+	// timewheel_durable_engine_synchronous_standbys{scheduler="orders"} 2
 }

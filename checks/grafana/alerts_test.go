@@ -274,6 +274,10 @@ var trials = map[string]trial{
 			`timewheel_durable_engine_oldest_transaction_seconds 0+60x20 0x60`,
 		},
 	},
+	"TimewheelDurableUnflushed": {
+		fires: `timewheel_durable_engine_flushed 1x4 0x40`, after: 5*every + 5*time.Minute,
+		quiet: []string{`timewheel_durable_engine_flushed 1x60`},
+	},
 }
 
 // onSeries evaluates the rules for a quarter of an hour on the series of a trial.

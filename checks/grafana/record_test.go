@@ -179,7 +179,7 @@ func (sizedStore) Size() int64 { return 1 << 20 }
 type healthy struct{ engine.Engine }
 
 func (healthy) Health(context.Context) (engine.Health, error) {
-	return engine.Health{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20}, nil
+	return engine.Health{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20, Replicated: true, Standbys: 2}, nil
 }
 
 // steady is a program without trouble: two wheels, two schedulers on stores and two on engines, each with a task that

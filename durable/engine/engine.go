@@ -28,16 +28,14 @@ import (
 // a revision name one state of one task, for ever: it is the condition of a write, the fence of a start, and the fencing
 // number of a run (Run.Fence). A counter for each task would begin again when a key is removed and added.
 //
-// Time. The engine's clock decides what is due and which lease has run out, whatever the clocks of the nodes say.
-// It is in nanoseconds since 1970.
+// Time. The engine's clock, in nanoseconds since 1970, decides what is due and which lease has run out. No node's does.
 //
 // Notes. A note is a few bytes under a name, which the nodes keep for themselves: what is paused, and the questions
 // that one node asks the others. Commit writes notes and Walk reads them. The names of notes and the keys of tasks
 // are apart: a note and a task may have the same. Each write of a note gives it a greater revision than any note of that
 // name had before, whether or not it was deleted meanwhile.
 //
-// Late calls. A call that a node has given up may reach the engine at any time, after later calls of the node.
-// It does no harm:
+// Late calls. A call that a node has given up may reach the engine after later ones of the node. It does no harm:
 //
 //   - A Commit and a Confirm at a revision, and a Release, do nothing if the task or the note has changed. A Confirm
 //     of a claim that was confirmed counts nothing.
@@ -121,8 +119,7 @@ type Engine interface {
 	Leave(ctx context.Context, by MemberID) error
 
 	// Reap ends the members whose lease has run out, as Leave does, and returns their names. It reaps no member
-	// until the engine itself has been up for longer than that member's lease: after an outage no lease could be
-	// renewed.
+	// until the engine itself has been up for longer than that member's lease: no lease is renewed during an outage.
 	Reap(ctx context.Context) (names []string, err error)
 }
 
@@ -205,16 +202,19 @@ type Claims struct {
 	Now   int64  // the engine's time
 }
 
-// A HealthReporter is an [Engine] that knows what may slow it down. Package metrics exports that.
+// A HealthReporter is an [Engine] that knows its own health. Package metrics exports that.
 type HealthReporter interface {
 	Health(ctx context.Context) (Health, error)
 }
 
-// Health is what may slow an engine down.
+// Health is what may slow an engine down, and what an acknowledged task survives.
 type Health struct {
 	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
 	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
 	Size              int64         // of the tasks and their indexes, in bytes
+	Unflushed         bool          // a crash of the server may lose what it has acknowledged
+	Replicated        bool          // what the server acknowledges survives its loss: a standby has it
+	Standbys          int           // those that are connected and for which the server waits before it acknowledges
 }
 
 // A KindCount counts the tasks of a kind, as [Stored] has it.

@@ -34,14 +34,17 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 			suite.TestNodes(t, nodes, func(t *testing.T) engine.Engine {
 				cfg, err := pgxpool.ParseConfig(url)
 				check(t, err)
-				cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+				cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) (err error) {
 					now := strconv.FormatInt(time.Now().UnixNano(), 10)
 					if data := conn.PgConn().CustomData(); data["now"] != now {
 						data["now"] = now
-						_, err := conn.Exec(ctx, "SELECT set_config('timewheel.now', $1, false)", now)
-						return err == nil, err
+						_, err = conn.Exec(ctx, "SELECT set_config('timewheel.now', $1, false)", now)
 					}
-					return true, nil
+					return err
+				}
+				cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+					err := cfg.AfterConnect(ctx, conn)
+					return err == nil, err
 				}
 				pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 				check(t, err)

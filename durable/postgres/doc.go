@@ -44,13 +44,34 @@
 // makes it keep nothing in a session of a direct connection either. [OpenPool] keeps the mode of the pool: without a
 // choice that is cache_statement.
 //
+// # Several servers
+//
+// A URL may name a primary and its standbys: postgres://shop@db1,db2,db3/shop?target_session_attrs=read-write. Each
+// connection is to the first host that is a primary, and after a failover to the standby that was promoted.
+//
+// A connection reads the server's system identifier and timeline, which a promotion makes greater. An engine refuses a
+// server in recovery, one with an older timeline than it has seen, and one with another system identifier: the error wraps
+// [ErrNotPrimary]. So a node never returns to an old primary that was not stopped. When one connection finds a
+// greater timeline, the engine closes all others. The limits:
+//
+//   - An engine that is opened later knows no timeline yet. It may find the old primary first.
+//   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.
+//   - A role that may not call pg_control_system, pg_walfile_name or pg_current_wal_lsn reads no timeline. Every role may,
+//     unless the right was revoked. Only a server in recovery is refused then.
+//   - The connections of the program itself are not checked. AddTaskTx writes where its transaction is.
+//   - After a move to another database cluster, such as by pg_upgrade, open the engines again.
+//
+// The first engine that finds a promoted server notes the time in the database. No member is reaped until that is longer
+// ago than its lease, so those that live have time to renew theirs.
+//
 // # What to know of the server
 //
 // The time is the server's. A step of the server's clock moves what is due, and the leases.
 //
 // What the engine has committed is as durable as PostgreSQL makes it: fsync and synchronous_commit must be on.
-// A standby that takes over must have every commit, that is, be a synchronous one. One that lacks commits may
-// use a revision again, and a fence of an earlier run would be that of a later one.
+// A standby that takes over must have every commit, that is, be a synchronous one: set synchronous_standby_names, with
+// two standbys such as 'ANY 1 (b, c)'. One that lacks commits may use a revision again, and a fence of an earlier run
+// would be that of a later one.
 //
 // Autovacuum must be on, and removes the rows that changes leave. A transaction that stays open for hours holds back
 // vacuum, and costs disk space. No plan depends on the statistics of the tables.

@@ -61,10 +61,17 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if err != nil {
 		return nil, err
 	}
-	if cfg.ConnConfig.ValidateConnect == nil {
-		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // a standby may be behind
+	var server primary
+	validate := cfg.ConnConfig.ValidateConnect
+	cfg.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if validate != nil { // target_session_attrs
+			if err := validate(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return server.validate(ctx, conn)
 	}
-	direct, err := prepare(ctx, c, cfg)
+	direct, err := c.prepare(ctx, cfg, &server)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +94,16 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Close()
 		return nil, err
 	}
+	server.replaces(func() {
+		e.control.Reset()
+		e.verbs.Reset()
+	})
 	return e, nil
 }
 
 // prepare checks the server, and checks the schema or migrates it. It completes the settings of the
 // connections, and reports whether they are direct.
-func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (direct bool, err error) {
+func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *primary) (direct bool, err error) {
 	connCfg := cfg.ConnConfig.Copy()
 	if cfg.BeforeConnect != nil {
 		if err := cfg.BeforeConnect(ctx, connCfg); err != nil {
@@ -123,6 +134,9 @@ func prepare(ctx context.Context, c config, cfg *pgxpool.Config) (direct bool, e
 	case isolation != "read committed":
 		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed" // the statements rely on it
 	}
+	if !server.known() {
+		c.server = "server"
+	}
 	// A pooler gives its clients numbers of its own, because the server's process changes.
 	return pid == conn.PgConn().PID(), c.open(ctx, conn)
 }
@@ -134,7 +148,9 @@ func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return explain("open schema "+c.schema, err)
 	case have < len(migrations) && c.migrate:
-		return c.migrateOn(ctx, conn)
+		if err := c.migrateOn(ctx, conn); err != nil {
+			return err
+		}
 	case have == 0:
 		return fmt.Errorf("%w: there is no schema %q: run postgres.Migrate, or what postgres.Schema returns",
 			ErrSchema, c.schema)
@@ -142,7 +158,8 @@ func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: schema %q has version %d, and this program needs %d: run postgres.Migrate, or what "+
 			"postgres.Schema returns", ErrSchema, c.schema, have, len(migrations))
 	}
-	return nil
+	_, err = conn.Exec(ctx, c.statements().noticeServer)
+	return explain("note the server", err)
 }
 
 func newPool(ctx context.Context, cfg *pgxpool.Config, most int) (*pgxpool.Pool, error) {

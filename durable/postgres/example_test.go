@@ -79,6 +79,19 @@ func Example() {
 	}
 }
 
+// A primary and two standbys.
+func ExampleOpen() {
+	ctx := context.Background()
+	engine, err := postgres.Open(ctx, "postgres://shop@db1,db2,db3/shop?target_session_attrs=read-write&connect_timeout=2")
+	if errors.Is(err, postgres.ErrNotPrimary) {
+		log.Fatal("all hosts that answer are standbys: ", err)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine.Close()
+}
+
 // A transaction of package database/sql.
 func ExampleSQL() {
 	ctx := context.Background()

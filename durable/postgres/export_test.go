@@ -56,6 +56,8 @@ func (e *Engine) swap(in *string, what, with string) {
 	*in = strings.Replace(*in, what, with, 1)
 }
 
+const sinceSQL = "\n\t\tAND lease < $now - (SELECT since FROM $schema.version WHERE one)"
+
 const slowDead = "CASE WHEN (SELECT pg_sleep(0.01)::text = '') THEN until < $now END"
 
 // Break takes a detail out of the engine's statements, to see that the tests find it. Other names change
@@ -84,6 +86,8 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 	case "10 reaping right after an outage":
 		swap(&e.sql.markDead,
 			"AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000", "")
+	case "reaping right after a promotion":
+		swap(&e.sql.markDead, sinceSQL, "")
 	}
 }
 
@@ -120,7 +124,8 @@ var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;
 // Schema5 is the SQL that makes the schema of version 5.
 var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
 
-// BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone.
+// BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone and does not know
+// since when the server is the primary.
 func (e *Engine) BeVersion6() {
 	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
 		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
@@ -128,6 +133,8 @@ func (e *Engine) BeVersion6() {
 	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
 	e.swap(&e.sql.renew, "\nWHERE id = $1 AND until >= (SELECT until FROM ($member) m)", " WHERE id = $1")
 	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
+	e.sql.noticeServer = "SELECT"
+	e.swap(&e.sql.markDead, sinceSQL, "")
 	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
 }
 
@@ -248,7 +255,7 @@ func Statements(e *Engine) map[string]string {
 	return map[string]string{
 		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
-		"anythingDead": s.anythingDead, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
+		"anythingDead": s.anythingDead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
 		"deleteGone": s.deleteGone, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
 		"stillHeld": s.stillHeld, "status": s.status,
 	}
@@ -256,3 +263,9 @@ func Statements(e *Engine) map[string]string {
 
 // SetSession returns the settings of a direct connection, as a statement.
 func SetSession(e *Engine) string { return strings.ReplaceAll(e.sql.set, "true", "false") }
+
+// Reconnect makes the engine open new connections.
+func (e *Engine) Reconnect() {
+	e.control.Reset()
+	e.verbs.Reset()
+}

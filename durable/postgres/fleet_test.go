@@ -32,6 +32,7 @@ type fleet struct {
 	t        *testing.T
 	server   *pgtest.Server
 	proxy    *pgtest.Proxy
+	url      string // of the server by way of the proxy, or of several servers
 	dir      string // of the ledgers
 	sabotage string
 	programs []program // that a process may run
@@ -40,7 +41,7 @@ type fleet struct {
 	started  int
 	version  int // of the program that processes are started with
 	faults   map[string]int
-	restarts []int64 // when the server was started again
+	restarts []int64 // when the server was started again, or another took its place
 	resumed  []event // what quiet has resumed
 }
 
@@ -74,6 +75,7 @@ func newFleet(t *testing.T, sabotage string) *fleet {
 		check(t, s.Close())
 	})
 	f.proxy = newProxy(t, s)
+	f.url = f.proxy.URL()
 	f.ask(func(conn *pgx.Conn) {
 		exec(t, conn, "CREATE TABLE effects (key text)")
 		check(t, postgres.Migrate(t.Context(), conn, postgres.WithSchema("chaos")))
@@ -95,7 +97,7 @@ func (f *fleet) start() {
 	f.t.Helper()
 	f.started++
 	p := process{
-		Name: fmt.Sprintf("node%d", f.started), URL: f.proxy.URL(), Schema: "chaos", Version: f.version,
+		Name: fmt.Sprintf("node%d", f.started), URL: f.url, Schema: "chaos", Version: f.version,
 		Sabotage: f.sabotage,
 	}
 	p.Ledger = filepath.Join(f.dir, p.Name)
@@ -226,11 +228,19 @@ func (f *fleet) run(nodes int, faults []string, between func() time.Duration) ve
 		f.fault(kind)
 	}
 	time.Sleep(time.Second)
+	v, _ := f.settle()
+	return v
+}
+
+// settle ends the processes when no task is left, and returns what breaks a promise, and what has happened.
+func (f *fleet) settle() (verdict, []event) {
+	f.t.Helper()
 	f.quiet()
-	v := judge(append(f.events(), f.resumed...), f.effects(), f.left(), f.restarts)
+	events := append(f.events(), f.resumed...)
+	v := judge(events, f.effects(), f.left(), f.restarts)
 	v.measure(f)
 	f.clear()
-	return v
+	return v, events
 }
 
 // quiet ends the verbs, waits until no task is left, and ends the processes. It resumes what a process has

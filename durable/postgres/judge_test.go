@@ -41,7 +41,7 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 //	    called
 //	D3  a task is left over
 //	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise; a member is
-//	    reaped before the server has been up for its lease
+//	    reaped before the server has been up, or the primary, for its lease
 //	D5  two runs of a task that was not moved have different tokens
 //	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
 //	D7  the effect of a run happens twice

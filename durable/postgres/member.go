@@ -81,7 +81,7 @@ func gone(id engine.MemberID) error {
 // Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
 // engine.Engine.
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
-	_, err := e.end(ctx, e.sql.markLeft, int64(by))
+	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
 	return explain("leave", err)
 }
 
@@ -92,14 +92,15 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
 		return nil, explain("reap", err)
 	}
-	names, err = e.end(ctx, e.sql.markDead)
+	b := e.batch()
+	b.Queue(e.sql.noticeServer)
+	names, err = e.end(ctx, b, e.sql.markDead)
 	return names, explain("reap", err)
 }
 
 // end ends the members that the statement marks, and returns their names. It continues with those marked
 // earlier.
-func (e *Engine) end(ctx context.Context, mark string, args ...any) (names []string, err error) {
-	b := e.batch()
+func (e *Engine) end(ctx context.Context, b *pgx.Batch, mark string, args ...any) (names []string, err error) {
 	b.Queue(mark, args...).Query(func(rows pgx.Rows) (err error) {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err

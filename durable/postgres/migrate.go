@@ -98,6 +98,9 @@ CREATE TABLE IF NOT EXISTS $schema.note (
 CREATE INDEX IF NOT EXISTS member_lease ON $schema.member (id, until);
 ALTER TABLE $schema.member REPLICA IDENTITY FULL;
 ALTER TABLE $schema.member DROP CONSTRAINT IF EXISTS member_pkey;
+-- The system identifier and the timeline of the primary, and since when an engine knows it, in nanoseconds since 1970.
+ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS server text;
+ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT 0;
 `}
 
 // head is what comes before the migrations. The row of the table says which of them the schema has.

@@ -17,6 +17,7 @@ type config struct {
 	connections int
 	migrate     bool
 	now         string // the server's time, as SQL; tests have another
+	server      string // identity, or what leaves the noted one as it is if the role may not read it
 }
 
 // clock is the server's clock, and not the time at which its transaction began: that may have waited for a
@@ -41,7 +42,7 @@ func WithConnections(n int) Option { return func(c *config) { c.connections = n 
 func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 
 func newConfig(opts []Option) (config, error) {
-	c := config{schema: "timewheel", connections: 16, migrate: true, now: clock}
+	c := config{schema: "timewheel", connections: 16, migrate: true, now: clock, server: identity}
 	for _, opt := range opts {
 		opt(&c)
 	}

@@ -168,12 +168,14 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 	return kinds, explain("count tasks", err)
 }
 
-// Health returns what may slow the engine down. The age of other roles' transactions is left out, unless the role of
-// the engine is a member of pg_read_all_stats.
+// Health returns what may slow the engine down, and what an acknowledged task survives by the settings that are in force
+// for the engine's role and database. The age of other roles' transactions and the standbys are left out, unless the role
+// is a member of pg_read_all_stats.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {
-		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size)
+		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size, &h.Unflushed, &h.Replicated,
+			&h.Standbys)
 	})
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
 	return h, explain("read health", err)

@@ -12,7 +12,7 @@ import (
 )
 
 // The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
-// reads of a task, $failing whether it is failing, and $now the server's time. A range is the free tasks of a
+// reads of a task, $failing whether it is failing, $now the server's time, and $server its identity. A range is the free tasks of a
 // kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
 // which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
 // $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of the row,
@@ -43,6 +43,7 @@ type statements struct {
 	renew        string
 	members      string
 	anythingDead string
+	noticeServer string
 	markDead     string
 	markLeft     string
 	freeOfGone   string
@@ -70,6 +71,7 @@ func (c config) statement(text string) string {
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
 		"$now", c.now,
+		"$server", c.server,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
 		"$row", rowSQL, // see scan
@@ -236,7 +238,10 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 		UNION ALL
 		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
 	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
-	pg_total_relation_size($tasks)`),
+	pg_total_relation_size($tasks),
+	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')),
+	current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> '',
+	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`),
 
 		join: sql(`
 INSERT INTO $schema.member (name, lease, until)
@@ -266,11 +271,17 @@ WITH RECURSIVE m AS (
 )
 SELECT EXISTS (SELECT FROM m WHERE until < $now)`),
 
-		// No member is reaped before the server has been up for longer than its lease.
+		// It notes since when the server is the primary. A statement of its own before markDead, which then sees what
+		// another engine has noted at the same time.
+		noticeServer: sql(`
+UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server`),
+
+		// No member is reaped before the server has been up, and known to be the primary, for longer than its lease.
 		markDead: sql(`
 WITH dead AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE NOT gone AND until < $now
 		AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000
+		AND lease < $now - (SELECT since FROM $schema.version WHERE one)
 	ORDER BY id FOR UPDATE SKIP LOCKED)
 UPDATE $schema.member m SET gone = true, until = 0 FROM dead WHERE m.id = dead.id RETURNING m.name`),
 

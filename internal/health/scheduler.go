@@ -17,6 +17,7 @@ import (
 const (
 	StoreFailed Kind = "failed"    // the store has failed, and nothing runs any more
 	EngineAway  Kind = "away"      // the engine does not answer
+	Unflushed   Kind = "unflushed" // a crash of the engine's server may lose acknowledged tasks
 	NodeLate    Kind = "lease"     // a node has not renewed its lease in time
 	Unhandled   Kind = "unhandled" // due tasks have a kind without a handler
 	Failing     Kind = "failing"   // most attempts of a kind have failed lately
@@ -55,6 +56,8 @@ type SchedulerReading struct {
 	Broken  string // why the store has failed, or empty
 	Full    bool   // it has failed because the disk is full
 	Away    string // why the engine does not answer, or empty
+
+	Unflushed bool // the engine's server acknowledges what a crash of it may lose
 
 	Counting                  bool      // the tasks are being counted; Tasks is old, and Parked unknown
 	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all of them
@@ -166,7 +169,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
+		engineAway, unflushed, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -279,6 +282,15 @@ func engineAway(now SchedulerReading, past []SchedulerReading) []Finding {
 	from := since(now, past, func(r SchedulerReading) bool { return r.Away != "" })
 	return []Finding{{EngineAway, from, fmt.Sprintf("The engine has not answered%s, and nothing starts here: %s",
 		lasting(now.Time, from), cause(now.Away))}}
+}
+
+func unflushed(now SchedulerReading, past []SchedulerReading) []Finding {
+	if !now.Unflushed {
+		return nil
+	}
+	from := since(now, past, func(r SchedulerReading) bool { return r.Unflushed })
+	return []Finding{{Unflushed, from,
+		"A crash of the engine's server can lose acknowledged tasks: synchronous_commit or fsync is off"}}
 }
 
 func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {

@@ -116,3 +116,29 @@ func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 		check(conn.Close())
 	}
 }
+
+// A standby is promoted when its primary is lost. The old primary may start again.
+func TestStandby_isPromoted_afterTheLossOfThePrimary(t *testing.T) {
+	primary, err := Start()
+	if errors.Is(err, ErrNotInstalled) {
+		t.Skip(err)
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(err)
+	defer func() { check(primary.Close()) }()
+	standby, err := primary.Standby()
+	check(err)
+	defer func() { check(standby.Close()) }()
+	check(primary.Kill())
+	if conn, err := net.Dial("tcp", primary.Addr()); err == nil {
+		_ = conn.Close()
+		t.Error("the primary still listens")
+	}
+	check(standby.Promote())
+	check(primary.Restart())
+}

@@ -10,6 +10,9 @@ type Server struct{}
 // Start returns ErrNotInstalled.
 func Start(...string) (*Server, error) { return nil, ErrNotInstalled }
 
+// Standby returns ErrNotInstalled.
+func (s *Server) Standby(...string) (*Server, error) { return nil, ErrNotInstalled }
+
 // URL is not called, and neither are the others: there is no server.
 func (s *Server) URL() string       { return url(0, "") }
 func (s *Server) Addr() string      { return "" }
@@ -18,4 +21,6 @@ func (s *Server) Restart() error    { return ErrNotInstalled }
 func (s *Server) Stop(Stop) error   { return ErrNotInstalled }
 func (s *Server) Pause() error      { return ErrNotInstalled }
 func (s *Server) Resume() error     { return ErrNotInstalled }
+func (s *Server) Promote() error    { return ErrNotInstalled }
+func (s *Server) Kill() error       { return ErrNotInstalled }
 func (s *Server) Close() error      { return nil }

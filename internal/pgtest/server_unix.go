@@ -53,16 +53,22 @@ func Start(settings ...string) (s *Server, err error) {
 	if s.as, err = account(); err != nil {
 		return nil, err
 	}
-	if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
-		return nil, err
+	return s.create("initdb", "-U", User, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+}
+
+// Standby makes a standby of the server and starts it, with settings of its own. The caller must call Close.
+func (s *Server) Standby(settings ...string) (*Server, error) {
+	r := &Server{bin: s.bin, as: s.as, extra: settings}
+	return r.create("pg_basebackup", "-d", s.URL(), "-R", "-c", "fast", "--no-sync")
+}
+
+// Promote makes a standby the primary, and returns when it is.
+func (s *Server) Promote() error {
+	cmd := s.command(filepath.Join(s.bin, "pg_ctl"), "promote", "-D", filepath.Join(s.dir, "data"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: pg_ctl promote: %w: %s", err, out)
 	}
-	if err = s.initialize(); err == nil {
-		err = s.Restart()
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return s, nil
+	return nil
 }
 
 // account returns the user that the server runs as: PostgreSQL refuses to run as root.
@@ -80,20 +86,31 @@ func account() (*syscall.Credential, error) {
 	return nil, errors.New("pgtest: PostgreSQL does not run as root, and there is no user postgres or nobody")
 }
 
-func (s *Server) initialize() error {
+// create makes the files of the server with a program of PostgreSQL, and starts it.
+func (s *Server) create(program string, args ...string) (_ *Server, err error) {
+	if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
+		return nil, err
+	}
+	if err := s.fill(program, args...); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return s, nil
+}
+
+func (s *Server) fill(program string, args ...string) (err error) {
 	if s.as != nil {
 		if err := os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid)); err != nil {
 			return err
 		}
 	}
-	cmd := s.command(filepath.Join(s.bin, "initdb"), "-D", filepath.Join(s.dir, "data"), "-U", User, "-A", "trust",
-		"-E", "UTF8", "--no-locale", "--no-sync")
+	cmd := s.command(filepath.Join(s.bin, program), append(args, "-D", filepath.Join(s.dir, "data"))...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("pgtest: initdb: %w: %s", err, out)
+		return fmt.Errorf("pgtest: %s: %w: %s", program, err, out)
 	}
-	var err error
-	s.port, err = freePort()
-	return err
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	return s.Restart()
 }
 
 // freePort returns a port that is free. It is below those that systems give to connections and to listeners that
@@ -198,6 +215,26 @@ func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 // Resume ends a Pause.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
+// Kill ends all processes of the server with SIGKILL, as the loss of its machine does. Its files stay.
+func (s *Server) Kill() error {
+	if err := s.Pause(); err != nil { // or those that live on might still answer
+		return err
+	}
+	pids, err := s.children()
+	if err != nil {
+		return err
+	}
+	first, err := s.PID()
+	if err != nil {
+		return err
+	}
+	cmd := s.guard
+	s.guard = nil
+	err = errors.Join(kill(syscall.SIGKILL, append(pids, first)...), s.life.Close())
+	_ = cmd.Wait()
+	return err
+}
+
 // signal sends a signal to the first process of the server, so that it starts no more, and then to the others.
 func (s *Server) signal(sig syscall.Signal) error {
 	first, err := s.PID()
@@ -207,15 +244,32 @@ func (s *Server) signal(sig syscall.Signal) error {
 	if err := syscall.Kill(first, sig); err != nil {
 		return err
 	}
+	pids, err := s.children()
+	return errors.Join(err, kill(sig, pids...))
+}
+
+// children returns the process ids of the server, without that of its first process.
+func (s *Server) children() (pids []int, err error) {
+	first, err := s.PID()
+	if err != nil {
+		return nil, err
+	}
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for line := range strings.Lines(string(out)) {
 		var pid, parent int
-		if _, err := fmt.Sscan(line, &pid, &parent); err != nil || parent != first {
-			continue
+		if _, err := fmt.Sscan(line, &pid, &parent); err == nil && parent == first {
+			pids = append(pids, pid)
 		}
+	}
+	return pids, nil
+}
+
+// kill sends a signal to processes, of which some may have ended.
+func kill(sig syscall.Signal, pids ...int) error {
+	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrNotPrimary is the error of a connection to a server that must not be used: it is in recovery, has an older timeline
+// than one that the engine was connected to, or has the system identifier of another database cluster. So an old primary
+// that comes back after a standby was promoted is never written to.
+var ErrNotPrimary = errors.New("postgres: the server is not the primary")
+
+// identity is the system identifier and the timeline of a server that is not in recovery, as SQL. The timeline is a
+// number of eight hexadecimal digits, and a promotion makes it greater. Every role may call the functions, unless the
+// right was revoked.
+const identity = "((SELECT system_identifier FROM pg_control_system()) || ' ' || " +
+	"substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))"
+
+// A primary is the server of an engine.
+type primary struct {
+	mu       sync.Mutex // protects below
+	system   string     // empty: unknown
+	timeline string     // the greatest that was seen
+	replaced func()     // is called when a greater timeline is seen
+}
+
+// validate returns an error if the engine must not use the connection. Package pgx then tries the next host of the URL.
+func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
+	var results []*pgconn.Result
+	var err error
+	for _, of := range []string{"CASE WHEN NOT pg_is_in_recovery() THEN " + identity + " END", "''"} {
+		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), "+of).ReadAll()
+		if !errors.As(err, new(*pgconn.PgError)) {
+			break // or the server does not say who it is
+		}
+	}
+	if err != nil {
+		return err
+	}
+	row := results[0].Rows[0]
+	if string(row[0]) == "t" {
+		return fmt.Errorf("%w: it is in recovery", ErrNotPrimary)
+	}
+	system, timeline, _ := strings.Cut(string(row[1]), " ")
+	return p.found(system, timeline)
+}
+
+// found compares a server with those before.
+func (p *primary) found(system, timeline string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case system == "":
+	case p.system == "":
+		p.system, p.timeline = system, timeline
+	case system != p.system:
+		return fmt.Errorf("%w: its system identifier is %s, and that of the engine's server is %s", ErrNotPrimary,
+			system, p.system)
+	case timeline < p.timeline:
+		return fmt.Errorf("%w: its timeline is %s, and the engine has seen %s", ErrNotPrimary, timeline, p.timeline)
+	case timeline > p.timeline:
+		p.timeline = timeline
+		if p.replaced != nil {
+			p.replaced()
+		}
+	}
+	return nil
+}
+
+// known reports whether the server has said who it is.
+func (p *primary) known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.system != ""
+}
+
+// replaces has f called when a greater timeline is seen.
+func (p *primary) replaces(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replaced = f
+}

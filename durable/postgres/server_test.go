@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+
+//go:build unix
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
+)
+
+// hosts returns the URL of several servers.
+func hosts(servers ...*pgtest.Server) string {
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return strings.Replace(servers[0].URL(), addrs[0], strings.Join(addrs, ","), 1)
+}
+
+// startFor starts a server, and closes it with the test.
+func startFor(t *testing.T, start func(settings ...string) (*pgtest.Server, error), settings ...string) *pgtest.Server {
+	t.Helper()
+	s, err := start(settings...)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+// column returns what a query on a server returns.
+func column(t *testing.T, url, sql string) []string {
+	t.Helper()
+	conn := connect(t, url)
+	rows, err := conn.Query(t.Context(), sql)
+	check(t, err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	check(t, conn.Close(t.Context()))
+	return texts
+}
+
+// synchronous makes the server of the connection wait for one of its standbys at each commit.
+func synchronous(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	exec(t, conn, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
+	exec(t, conn, "SELECT pg_reload_conf()")
+	await(t, func() error {
+		var there bool
+		err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'quorum')").
+			Scan(&there)
+		if err == nil && !there {
+			err = errors.New("no standby is synchronous")
+		}
+		return err
+	})
+}
+
+const keysSQL = "SELECT convert_from(key, 'UTF8') FROM $schema.task ORDER BY key"
+
+// replicate waits until the standby has the task.
+func replicate(t *testing.T, e *postgres.Engine, standby *pgtest.Server, key string) {
+	t.Helper()
+	await(t, func() error {
+		var there bool
+		err := connect(t, standby.URL()).QueryRow(t.Context(), e.Text("SELECT EXISTS (SELECT FROM $schema.task "+
+			"WHERE key = $1)"), []byte(key)).Scan(&there)
+		if err == nil && !there {
+			err = errors.New("the standby is behind")
+		}
+		return err
+	})
+}
+
+// An engine goes from the lost primary to the standby that is promoted, and not back. A standby is passed over.
+func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
+	ctx := t.Context()
+	first := startFor(t, start)
+	second := startFor(t, first.Standby)
+	if _, err := postgres.Open(ctx, second.URL()); !errors.Is(err, postgres.ErrNotPrimary) {
+		t.Errorf("a standby alone: %v", err)
+	}
+	for _, attrs := range []string{"", "&target_session_attrs=read-write"} {
+		e, err := postgres.Open(ctx, hosts(second, first)+attrs)
+		check(t, err)
+		commit(t, e, 0, put("standby first", 1, engine.Always))
+		e.Close()
+	}
+	e, err := postgres.Open(ctx, hosts(first, second)+"&target_session_attrs=read-write")
+	check(t, err)
+	defer e.Close()
+	commit(t, e, 0, add("before", 1))
+	replicate(t, e, second, "before")
+	check(t, first.Kill())
+	check(t, second.Promote())
+	await(t, func() error {
+		_, err := e.Get(ctx, "before")
+		return err
+	})
+	check(t, first.Restart())
+	e.Reconnect()
+	commit(t, e, 0, add("since", 1))
+	for url, want := range map[string]string{
+		first.URL(): "[before standby first]", second.URL(): "[before since standby first]",
+	} {
+		if got := fmt.Sprint(column(t, url, e.Text(keysSQL))); got != want {
+			t.Errorf("%s has %s, want %s", url, got, want)
+		}
+	}
+	check(t, second.Stop(pgtest.Fast))
+	e.Reconnect()
+	_, err = e.Get(ctx, "before")
+	if !errors.Is(err, postgres.ErrNotPrimary) || !strings.Contains(err.Error(), "timeline") {
+		t.Errorf("with the old primary alone: %v", err)
+	}
+}
+
+// When one connection finds the promoted server, those to the old one are used no longer, although it is there.
+func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
+	ctx := t.Context()
+	first := startFor(t, start)
+	second := startFor(t, first.Standby)
+	e, err := postgres.Open(ctx, hosts(second, first))
+	check(t, err)
+	defer e.Close()
+	_, _, err = e.Join(ctx, "old", time.Hour) // on a connection for claims
+	check(t, err)
+	commit(t, e, 0, add("before", 1)) // on one for commits
+	replicate(t, e, second, "before")
+	check(t, second.Promote())
+	exec(t, connect(t, first.URL()), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%unnest%' "+
+		"AND pid <> pg_backend_pid()")
+	await(t, func() error {
+		_, err := e.Get(ctx, "before")
+		return err
+	})
+	_, _, err = e.Join(ctx, "new", time.Hour)
+	check(t, err)
+	for url, want := range map[string]string{first.URL(): "[old]", second.URL(): "[old new]"} {
+		if got := fmt.Sprint(column(t, url, e.Text("SELECT name FROM $schema.member ORDER BY id"))); got != want {
+			t.Errorf("%s has the members %s, want %s", url, got, want)
+		}
+	}
+}
+
+// A standby has been up for long when it is promoted. Its first caller does not reap the members whose leases ran out while
+// there was no primary; those that do not renew are reaped when the promotion is a lease ago.
+func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
+	ctx := t.Context()
+	const lease = time.Second
+	first := startFor(t, start)
+	second := startFor(t, first.Standby)
+	e, err := postgres.Open(ctx, hosts(first, second))
+	check(t, err)
+	defer e.Close()
+	lives, _, err := e.Join(ctx, "lives", lease)
+	check(t, err)
+	_, _, err = e.Join(ctx, "dead", lease)
+	check(t, err)
+	commit(t, e, 0, add("k", 1))
+	replicate(t, e, second, "k")
+	check(t, first.Kill())
+	time.Sleep(lease * 5 / 4)
+	promoted := time.Now()
+	check(t, second.Promote())
+	var reaped []string
+	await(t, func() (err error) { // the connections to the lost server break
+		reaped, err = e.Reap(ctx)
+		return err
+	})
+	if len(reaped) > 0 {
+		t.Fatalf("right after the promotion %q are reaped", reaped)
+	}
+	await(t, func() error {
+		_, _, renewed := e.Renew(ctx, lives, nil)
+		reaped, err = e.Reap(ctx)
+		if err == nil && len(reaped) == 0 {
+			err = errors.New("nobody is reaped")
+		}
+		return errors.Join(renewed, err)
+	})
+	if up := time.Since(promoted); fmt.Sprint(reaped) != "[dead]" || up < lease {
+		t.Errorf("%q are reaped %v after the promotion, want the dead one after its lease of %v", reaped, up, lease)
+	}
+}
+
+// Another database cluster at the same address is refused.
+func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
+	first, other := startFor(t, start), startFor(t, start)
+	e, err := postgres.Open(t.Context(), hosts(first, other))
+	check(t, err)
+	defer e.Close()
+	check(t, first.Stop(pgtest.Fast))
+	e.Reconnect()
+	_, err = e.Get(t.Context(), "k")
+	if !errors.Is(err, postgres.ErrNotPrimary) || !strings.Contains(err.Error(), "system identifier") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// Every role may read who the server is. One that has lost the right works as before, and leaves what is noted.
+func TestOpen_withoutTheRightToIdentify(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	exec(t, conn, "CREATE ROLE ordinary LOGIN")
+	exec(t, conn, "GRANT CREATE ON DATABASE postgres TO ordinary")
+	var noted []string
+	for _, sql := range []string{"SELECT", "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"} {
+		exec(t, conn, sql)
+		e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, "ordinary", 1))
+		check(t, err)
+		defer e.Close()
+		_, _, err = e.Join(t.Context(), "dead", time.Millisecond)
+		check(t, err)
+		await(t, func() error {
+			if names, err := e.Reap(t.Context()); err != nil || len(names) == 0 {
+				return fmt.Errorf("reaped are %q, %v", names, err)
+			}
+			return nil
+		})
+		noted = append(noted, column(t, s.URL(), e.Text("SELECT server || ' ' || since FROM $schema.version"))...)
+	}
+	if len(noted) != 2 || noted[0] != noted[1] || !strings.Contains(noted[0], " 00000001 ") {
+		t.Errorf("noted are %q", noted)
+	}
+}
+
+// What an acknowledged task survives depends on the settings of the role and of the database, and on the standbys.
+func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	is := func(role string, want engine.Health) {
+		t.Helper()
+		e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, role, 1))
+		check(t, err)
+		defer e.Close()
+		h, err := e.Health(t.Context())
+		check(t, err)
+		got := engine.Health{Unflushed: h.Unflushed, Replicated: h.Replicated, Standbys: h.Standbys}
+		if got != want {
+			t.Errorf("as %s the health is %+v, want %+v", role, got, want)
+		}
+	}
+	exec(t, conn, "CREATE ROLE ordinary LOGIN SUPERUSER")
+	is("ordinary", engine.Health{})
+	exec(t, conn, "ALTER ROLE ordinary SET synchronous_commit = off")
+	is("ordinary", engine.Health{Unflushed: true})
+	is(pgtest.User, engine.Health{})
+	exec(t, conn, "ALTER ROLE ordinary IN DATABASE postgres SET synchronous_commit = local")
+	is("ordinary", engine.Health{})
+	startFor(t, s.Standby)
+	synchronous(t, conn)
+	is(pgtest.User, engine.Health{Replicated: true, Standbys: 1})
+	is("ordinary", engine.Health{Standbys: 1})
+	exec(t, conn, "ALTER ROLE ordinary NOSUPERUSER")
+	exec(t, conn, "ALTER ROLE ordinary IN DATABASE postgres SET synchronous_commit = on")
+	exec(t, conn, "GRANT USAGE ON SCHEMA timewheel TO ordinary")
+	exec(t, conn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA timewheel TO ordinary")
+	is("ordinary", engine.Health{Replicated: true})
+}
