@@ -22,18 +22,16 @@ const (
 	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
 	beginning = engine.None + 1
 
-	// Claims from the beginning take one part of the time in scanShare, or up to ten if they came less often than scanMost.
+	// scanShare bounds what claims from the beginning take: one part of the time in this many.
 	scanEvery = 250 * time.Millisecond
-	scanMost  = 5 * time.Second
-	scanShare = 100
+	scanShare = 10
 )
 
 // from returns after which due time to claim.
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pause := min(scanShare*c.scan, max(int64(scanMost), scanShare/10*c.scan))
-	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), pause) {
+	if now := n.own(); c.at == engine.None || now-c.since >= max(int64(scanEvery), scanShare*c.scan) {
 		c.at, c.since = beginning, now
 	}
 	return c.at

@@ -80,10 +80,10 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
 	n := &node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
-		signals: signals{wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1)},
-		joining: make(chan struct{}, 1),
-		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:  recent.Of[Counts]{Limit: countTimeout},
+		lifetimes: lifetimes{wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1)},
+		joining:   make(chan struct{}, 1),
+		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:    recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

@@ -60,14 +60,12 @@ type node struct {
 
 	born time.Time // its own time counts from there
 	lifetimes
-	signals
 	helper sync.WaitGroup
 
 	joining chan struct{} // has something while it joins again, and protects below: a mutex would stop a bubble
 	left    bool          // it does not join again
 
 	mu sync.Mutex // protects below
-	phase
 	membership
 	holding
 	adoption
@@ -94,24 +92,18 @@ type lifetimes struct {
 	endAsks  context.CancelFunc
 	runs     context.Context // of the runs; a term has one of its own within it
 	endRuns  context.CancelFunc
-}
 
-// signals wake up the goroutines of a node.
-type signals struct {
+	// These wake up its goroutines.
 	wake   chan struct{} // there may be something to claim
 	look   chan struct{} // there is something for the member's goroutine
 	reread chan struct{} // what is paused has changed
 }
 
-// A phase is whether a node runs tasks.
-type phase struct {
-	started  bool
-	stopping bool
-	since    int64 // by the engine's clock: what was due before is from before Start
-}
-
-// A membership is a node's place among the members of its engine.
+// A membership is a node's place among the members of its engine, and whether it runs tasks.
 type membership struct {
+	started    bool
+	stopping   bool
+	since      int64  // by the engine's clock: what was due before is from before Start
 	term       *term  // nil while it is not a member
 	members    int    // of the engine, as far as it knows
 	renewals   uint64 // how many were sent

@@ -122,41 +122,79 @@ func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
 	})
 }
 
-// What does not fit into the engine is an invalid task, at once, and no other verb fails with it.
-func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
+// onLimited runs the test on a node over an engine with room for 2,000 bytes a task, and maybe something in front of it.
+func onLimited(t *testing.T, over func(engine.Engine) engine.Engine, test func(t *testing.T, s *durable.Scheduler)) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := kv.New(ctx, memory.Limited(engine.Limits{Value: 400}))
+		e, err := kv.New(ctx, memory.Limited(engine.Limits{Value: 2000}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := durable.Join(ctx, e)
+		s, err := durable.Join(ctx, over(e))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Shutdown(ctx) }()
-		if err := s.Handle("note", func(context.Context, durable.Run) error { return nil }); err != nil {
+		long := func(context.Context, durable.Run) error { return errors.New(strings.Repeat("x", 900)) }
+		if err := errors.Join(s.Handle("note", long, durable.WithRetry(3, sec, sec)), s.Start()); err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
-		var wait sync.WaitGroup
-		for i := range 6 {
-			wait.Go(func() {
-				task := durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour}
-				if i == 2 {
-					task.Payload = make([]byte, 500)
-				}
-				err := s.AddTask(ctx, task)
-				if big := i == 2; errors.Is(err, durable.ErrInvalidTask) != big || (err != nil) != big || errors.Is(err, durable.ErrUnavailable) {
-					t.Errorf("task %d: %v", i, err)
-				}
-			})
+		test(t, s)
+	})
+}
+
+func large(of durable.Task) durable.Task {
+	of.Payload = make([]byte, 3000)
+	return of
+}
+
+// What does not fit into the engine is an invalid task, at once, and no other verb fails with it: not one in the same commit,
+// nor one that sets the same task, nor after a call that had no effect.
+func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
+	for _, full := range []time.Duration{0, 100 * time.Millisecond} {
+		over := func(to engine.Engine) engine.Engine { return brieflyFull{to, time.Now().Add(full)} }
+		onLimited(t, over, func(t *testing.T, s *durable.Scheduler) {
+			began := time.Now()
+			var wait sync.WaitGroup
+			for i := range 12 {
+				wait.Go(func() {
+					task, verb := durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour}, s.AddTask
+					if i%2 == 0 {
+						task.Key, verb = "one", func(ctx context.Context, tasks ...durable.Task) error { return s.SetTask(ctx, tasks[0]) }
+					}
+					big := i%3 == 2
+					if big {
+						task = large(task)
+					}
+					err := verb(ctx, task)
+					if big && err == nil && task.Key == "one" {
+						return // another has replaced it at once
+					}
+					if errors.Is(err, durable.ErrInvalidTask) != big || (err != nil) != big || errors.Is(err, durable.ErrUnavailable) {
+						t.Errorf("%v, task %d: %v", full, i, err)
+					}
+				})
+			}
+			wait.Wait()
+			if took := time.Since(began); took > full+100*time.Millisecond {
+				t.Errorf("%v: it took %v", full, took)
+			}
+			if s.Stats().Node.Away {
+				t.Errorf("%v: the engine counts as away", full)
+			}
+		})
+	}
+}
+
+// A task that fits, and would not with what its attempts have left in words, loses these, and is parked in the end.
+func TestNode_forgetsTheErrorsThatTheEngineHasNoRoomFor(t *testing.T) {
+	none := func(to engine.Engine) engine.Engine { return to }
+	onLimited(t, none, func(t *testing.T, s *durable.Scheduler) {
+		if err := s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Payload: make([]byte, 1500)}); err != nil {
+			t.Fatal(err)
 		}
-		wait.Wait()
-		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("it took %v", took)
-		}
-		if s.Stats().Node.Away {
-			t.Error("the engine counts as away")
+		time.Sleep(10 * time.Minute)
+		if i, ok, err := s.Get(ctx, "a"); err != nil || !ok || !i.Parked || i.Attempts != 3 {
+			t.Errorf("the task is %+v, %v, %v", i, ok, err)
 		}
 	})
 }

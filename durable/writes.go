@@ -177,18 +177,23 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	began := n.own()
 	results, err := n.engine.Commit(ctx, by, batches)
-	tooLarge := errors.Is(err, engine.ErrTooLarge) // one of them at least
-	for err != nil && errors.Is(err, engine.ErrNotDone) && !tooLarge && n.own()-began < int64(notDoneFor) {
+	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
 		select {
 		case <-time.After(notDoneEvery):
 		case <-ctx.Done():
 		}
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
-	if tooLarge && len(sent) > 1 {
-		for _, c := range sent {
-			n.commitAlone(c)
-		}
+	tooLarge := errors.Is(err, engine.ErrTooLarge)
+	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // one of them is
+		n.writes.Aside(func() {
+			for _, c := range sent {
+				for _, of := range c.all() {
+					of.under = nil
+					n.commitAlone(of)
+				}
+			}
+		})
 		return
 	}
 	if err != nil {
@@ -283,6 +288,10 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	c := newChange(n.sends, w, next, l.Rec.Size())
 	c.done = func() {
 		switch {
+		case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
+			brief := *next
+			brief.Failed, brief.Note = nil, ""
+			n.conclude(l, &brief, t, completed)
 		case c.err != nil:
 			n.keepUnsent(l, c)
 		case len(c.r.Unmet) > 0:

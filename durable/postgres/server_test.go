@@ -192,6 +192,23 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	}
 }
 
+// A new primary is noted also while no member is dead. Else the first member that dies would keep its tasks for two leases.
+func TestReap_whileAllLive_notesTheServer(t *testing.T) {
+	s := startFor(t, start)
+	e, err := postgres.Open(t.Context(), s.URL())
+	check(t, err)
+	defer e.Close()
+	_, _, err = e.Join(t.Context(), "lives", time.Minute)
+	check(t, err)
+	exec(t, connect(t, s.URL()), e.Text("UPDATE $schema.version SET server = 'before', since = 0"))
+	names, err := e.Reap(t.Context())
+	check(t, err)
+	noted := column(t, s.URL(), e.Text("SELECT server || ' ' || (since > 0) FROM $schema.version"))
+	if len(names) > 0 || len(noted) != 1 || !strings.HasSuffix(noted[0], " 00000001 true") {
+		t.Errorf("reaped are %q, and noted is %q", names, noted)
+	}
+}
+
 // Another database cluster at the same address is refused.
 func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	first, other := startFor(t, start), startFor(t, start)

@@ -269,7 +269,8 @@ WITH RECURSIVE m AS (
 	SELECT n.* FROM m, LATERAL (
 		SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
 )
-SELECT EXISTS (SELECT FROM m WHERE until < $now)`),
+SELECT EXISTS (SELECT FROM m WHERE until < $now)
+	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
 		// It notes since when the server is the primary. A statement of its own before markDead, which then sees what
 		// another engine has noted at the same time.

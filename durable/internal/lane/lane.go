@@ -51,7 +51,7 @@ func (l *Lane[T]) Gather(r T, has time.Duration) {
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, r)
 	switch n := len(l.waiting); {
-	case n >= l.few:
+	case n >= l.few || has <= 0:
 		l.nextLocked()
 	case n == 1:
 		l.alarm = time.AfterFunc(has, func() { l.Post() })
