@@ -295,25 +295,23 @@ func (s *subject) renew(id engine.MemberID) int64 {
 	return now
 }
 
-// leased renews the member's lease, and returns how many members have a lease that has not run out.
-func (s *subject) leased(id engine.MemberID) (n int) {
+// members renews the member's lease, and returns the members, also those whose lease has run out.
+func (s *subject) members(id engine.MemberID) []engine.Membership {
 	s.t.Helper()
 	members, _, err := s.Renew(s.ctx, id, nil)
 	s.check(err)
-	for _, m := range members {
+	return members
+}
+
+// leased is members, and returns how many have a lease that has not run out.
+func (s *subject) leased(id engine.MemberID) (n int) {
+	s.t.Helper()
+	for _, m := range s.members(id) {
 		if m.Left > 0 {
 			n++
 		}
 	}
 	return n
-}
-
-// alone renews the member's lease, and reports whether there is no other member, not even one whose lease has run out.
-func (s *subject) alone(id engine.MemberID) bool {
-	s.t.Helper()
-	members, _, err := s.Renew(s.ctx, id, nil)
-	s.check(err)
-	return len(members) == 1
 }
 
 func (s *subject) join(name string, lease time.Duration) engine.MemberID {

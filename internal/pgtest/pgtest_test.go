@@ -70,8 +70,8 @@ func TestPrograms_withoutAServer(t *testing.T) {
 	}
 }
 
-// A paused server answers when it is resumed, and so does one whose requests or answers are held.
-func TestServer_pausedOrHeld_answersLater(t *testing.T) {
+// started returns a server that ends with the test, and what fails the test at an error.
+func started(t *testing.T) (*Server, func(error)) {
 	s, err := Start()
 	if errors.Is(err, ErrNotInstalled) {
 		t.Skip(err)
@@ -83,7 +83,13 @@ func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 		}
 	}
 	check(err)
-	defer func() { check(s.Close()) }()
+	t.Cleanup(func() { check(s.Close()) })
+	return s, check
+}
+
+// A paused server answers when it is resumed, and so does one whose requests or answers are held.
+func TestServer_pausedOrHeld_answersLater(t *testing.T) {
+	s, check := started(t)
 	p, err := NewProxy(s)
 	check(err)
 	defer p.Close()
@@ -119,18 +125,7 @@ func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 
 // A standby is promoted when its primary is lost. The old primary may start again.
 func TestStandby_isPromoted_afterTheLossOfThePrimary(t *testing.T) {
-	primary, err := Start()
-	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
-	}
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(err)
-	defer func() { check(primary.Close()) }()
+	primary, check := started(t)
 	standby, err := primary.Standby()
 	check(err)
 	defer func() { check(standby.Close()) }()

@@ -74,13 +74,6 @@ func (r *row) appendTo(b []byte) []byte {
 	return append(b, r.Data...)
 }
 
-// pointer returns the task without its data.
-func (r *row) pointer() *row {
-	p := *r
-	p.Data = nil
-	return &p
-}
-
 // freeValue returns the value of the row of f of an exclusive engine.
 func (r *row) freeValue() []byte {
 	b := append(make([]byte, 0, 1+r.size()), 0)
@@ -176,7 +169,11 @@ func varints(n ...int64) (b []byte) {
 }
 
 // escaped returns s so that escaped strings have the order of the strings, and none is the beginning of another.
-func escaped(s string) string { return strings.ReplaceAll(s, "\x00", "\x00\xff") + "\x00\x01" }
+func escaped(s string) string { return string(appendEscaped(nil, s)) }
+
+func appendEscaped(b []byte, s string) []byte {
+	return append(append(b, strings.ReplaceAll(s, "\x00", "\x00\xff")...), 0, 1)
+}
 
 // unescaped returns the string with which the key begins, and the rest.
 func unescaped(key string) (s, rest string) {
@@ -219,11 +216,7 @@ func freeOf(kind string, grouped bool) string {
 }
 
 func appendFree(b []byte, kind string, grouped bool) []byte {
-	b = append(b, freeRow...)
-	if strings.IndexByte(kind, 0) >= 0 {
-		kind = strings.ReplaceAll(kind, "\x00", "\x00\xff")
-	}
-	return append(append(b, kind...), 0, 1, bit(grouped))
+	return append(appendEscaped(append(b, freeRow...), kind), bit(grouped))
 }
 
 func turnsOf(kind, group string) string { return turnRow + escaped(kind) + escaped(group) }
