@@ -82,7 +82,7 @@ type node struct {
 	outages atomic.Uint64 // that are over
 }
 
-// lifetimes are the contexts of what a node does, each with its end.
+// lifetimes are the contexts of what a node does, each with its end, and what wakes up its goroutines.
 type lifetimes struct {
 	life     context.Context // of its calls and its helpers
 	end      context.CancelFunc
@@ -92,11 +92,9 @@ type lifetimes struct {
 	endAsks  context.CancelFunc
 	runs     context.Context // of the runs; a term has one of its own within it
 	endRuns  context.CancelFunc
-
-	// These wake up its goroutines.
-	wake   chan struct{} // there may be something to claim
-	look   chan struct{} // there is something for the member's goroutine
-	reread chan struct{} // what is paused has changed
+	wake     chan struct{} // there may be something to claim
+	look     chan struct{} // there is something for the member's goroutine
+	reread   chan struct{} // what is paused has changed
 }
 
 // A membership is a node's place among the members of its engine, and whether it runs tasks.

@@ -122,6 +122,44 @@ func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
 	})
 }
 
+// An undeleting engine fails the test at a write that deletes a task whatever it is: no verb of the test does that.
+type undeleting struct {
+	engine.Engine
+	t *testing.T
+}
+
+func (e undeleting) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	for _, batch := range batches {
+		for _, w := range batch {
+			if w.If == engine.Always && w.Data == nil {
+				e.t.Errorf("%q is deleted", w.Key)
+			}
+		}
+	}
+	return e.Engine.Commit(ctx, by, batches)
+}
+
+// Many set one task that a transaction has locked. When that has ended each of them sets it.
+func TestNode_manyThatSetALockedTask_setIt(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		m := k.Join(func(to engine.Engine) engine.Engine { return undeleting{to, t} })
+		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
+		m.Add(task)
+		tx := k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "a"))
+		errs := make(chan error, 10)
+		for range cap(errs) {
+			go func() { errs <- m.SetTask(ctx, task) }()
+		}
+		k.After(sec)
+		tx.Rollback()
+		for range cap(errs) {
+			k.Must(<-errs)
+		}
+		k.Info("a")
+	})
+}
+
 // onLimited runs the test on a node over an engine with room for 2,000 bytes a task, and maybe something in front of it.
 func onLimited(t *testing.T, over func(engine.Engine) engine.Engine, test func(t *testing.T, s *durable.Scheduler)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +189,7 @@ func large(of durable.Task) durable.Task {
 // nor one that sets the same task, nor after a call that had no effect.
 func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
 	for _, full := range []time.Duration{0, 100 * time.Millisecond} {
-		over := func(to engine.Engine) engine.Engine { return brieflyFull{to, time.Now().Add(full)} }
+		over := func(to engine.Engine) engine.Engine { return undeleting{brieflyFull{to, time.Now().Add(full)}, t} }
 		onLimited(t, over, func(t *testing.T, s *durable.Scheduler) {
 			began := time.Now()
 			var wait sync.WaitGroup
@@ -175,6 +213,9 @@ func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
 				})
 			}
 			wait.Wait()
+			if ok, err := s.Exist(ctx, "one"); err != nil || !ok {
+				t.Errorf("%v: a task that was set is there: %v, %v", full, ok, err)
+			}
 			if took := time.Since(began); took > full+100*time.Millisecond {
 				t.Errorf("%v: it took %v", full, took)
 			}

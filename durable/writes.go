@@ -41,6 +41,15 @@ func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) 
 // sets reports whether the change puts the record of one key, whatever was there.
 func (c *change) sets() bool { return len(c.batch) == 1 && c.batch[0].If == engine.Always }
 
+// encode completes a change that sets: of many only the last is made, so none is encoded before it is sent.
+func (c *change) encode() {
+	if c.sets() {
+		hold := c.batch[0].Hold
+		c.batch[0] = c.recs[0].Write(engine.Always, 0)
+		c.batch[0].Hold = hold
+	}
+}
+
 // all returns the change and those under it.
 func (c *change) all() []*change { return append(c.under, c) }
 
@@ -137,11 +146,7 @@ func (n *node) commit(group []*change) {
 		if c = c.living(); c == nil {
 			continue
 		}
-		if c.sets() { // of many only the last is encoded
-			hold := c.batch[0].Hold
-			c.batch[0] = c.recs[0].Write(engine.Always, 0)
-			c.batch[0].Hold = hold
-		}
+		c.encode()
 		sent = append(sent, c)
 		batches = append(batches, c.batch)
 		size += c.size
@@ -155,7 +160,7 @@ func (n *node) commit(group []*change) {
 		defer context.AfterFunc(sent[0].ctx, cancel)()
 	}
 	if len(batches) == 1 {
-		batches = append(batches, nil) // so that it does not wait for a lock: commitAlone does
+		batches = append(batches, nil) // so that it does not wait for a lock: apart does
 	}
 	n.deliver(ctx, sent, batches)
 }
@@ -186,14 +191,9 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	tooLarge := errors.Is(err, engine.ErrTooLarge)
 	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // one of them is
-		n.writes.Aside(func() {
-			for _, c := range sent {
-				for _, of := range c.all() {
-					of.under = nil
-					n.commitAlone(of)
-				}
-			}
-		})
+		for _, c := range sent {
+			n.apart(c)
+		}
 		return
 	}
 	if err != nil {
@@ -215,10 +215,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	for i, c := range sent {
 		r := results[i]
 		if r.Busy {
-			for _, of := range c.all() {
-				of.under = nil // each waits for the lock as long as its caller does
-				n.writes.Aside(func() { n.commitAlone(of) })
-			}
+			n.apart(c)
 			continue
 		}
 		if len(r.Unmet) == 0 {
@@ -228,13 +225,18 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 }
 
-// commitAlone has the engine make a change that has met a lock. It waits for that as long as the caller does,
-// and nothing else waits for it.
-func (n *node) commitAlone(c *change) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	defer cancel()
-	defer context.AfterFunc(n.sends, cancel)()
-	n.deliver(ctx, []*change{c}, []engine.Batch{c.batch})
+// apart makes a change and those under it one by one. Each waits for a lock as long as its caller does, and for no other.
+func (n *node) apart(c *change) {
+	for _, of := range c.all() {
+		of.under = nil
+		of.encode()
+		n.writes.Aside(func() {
+			ctx, cancel := context.WithCancel(of.ctx)
+			defer cancel()
+			defer context.AfterFunc(n.sends, cancel)()
+			n.deliver(ctx, []*change{of}, []engine.Batch{of.batch})
+		})
+	}
 }
 
 // mark notes what the node holds of the keys as the changes are sent. It returns the term.
