@@ -50,13 +50,20 @@ func (n *node) claim() time.Duration {
 		return min(again, n.backlog.Hire())
 	}
 	now := n.clock.Earliest(n.own())
+	over := now - int64(overdueAfter)
 	if t, most := n.room(); most > 0 {
-		after, until := now-int64(overdueAfter), now+int64(lookAhead)
+		after, both := over, n.backlog.Len() == 0 && len(n.full) == 0 && n.isAtEnd(&n.overdue)
+		if both { // hardly anything is overdue
+			after, most = n.from(&n.overdue), min(most, n.backlog.Room())
+		}
 		var kinds []string
 		for name, kind := range unlimited {
 			kinds = append(kinds, kind.policy.Classes(name)...)
 		}
-		got, ok := n.claimSome(t, kinds, after, until, most, engine.None)
+		got, ok := n.claimSome(t, kinds, after, now+int64(lookAhead), most, over)
+		if both && (ok || after == beginning) {
+			n.to(&n.overdue, after, got, most, over)
+		}
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
@@ -64,7 +71,7 @@ func (n *node) claim() time.Duration {
 		again = min(again, limit.HireEvery)
 	}
 	if t, room := n.room(); room > 0 {
-		n.claimOverdue(t, unlimited, now-int64(overdueAfter))
+		n.claimOverdue(t, unlimited, over)
 	}
 	return min(again, n.backlog.Hire())
 }
@@ -315,6 +322,14 @@ func (n *node) claimed(t *term, r engine.ClaimRequest, over int64) (engine.Claim
 		return engine.Claims{}, false
 	}
 	n.heard(asked, got.Now)
+	n.mu.Lock()
+	if n.living > 0 && !got.Living {
+		call(n.look) // to reap
+	}
+	if n.living = 0; got.Living {
+		n.living = asked
+	}
+	n.mu.Unlock()
 	n.count.claimed.Add(uint64(len(got.Tasks)))
 	n.take(t, got.Tasks, over)
 	return got, true

@@ -37,6 +37,14 @@ func (n *node) from(c *cursor) int64 {
 	return c.at
 }
 
+// isAtEnd reports whether all has been claimed up to the cursor, and a claim from the beginning takes little: the claim of
+// what is due soon then finds what is overdue as well.
+func (n *node) isAtEnd(c *cursor) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.at != engine.None && c.quiet != 0 && scanShare*c.scan <= int64(scanEvery)
+}
+
 // to notes what a claim has given, or that the engine has not answered to one that has too much to pass over.
 func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
 	n.mu.Lock()

@@ -638,12 +638,16 @@ func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	})
 }
 
-// A oneClaim is an engine for a node that does not claim what falls due now apart from what is overdue.
+// A oneClaim is an engine for a node that claims what is overdue with what falls due now, and takes both for the same.
 type oneClaim struct{ engine.Engine }
 
 func (e oneClaim) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
 	r.After = engine.None
-	return e.Engine.Claim(ctx, r)
+	got, err := e.Engine.Claim(ctx, r)
+	for i, s := range got.Tasks {
+		got.Tasks[i].Due = max(s.Due, got.Now)
+	}
+	return got, err
 }
 
 // d9 has an outage of nodes over such engines, and returns what breaks D9.

@@ -148,13 +148,27 @@ func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 	return all, nil
 }
 
-// questions returns those that the member was asked, the oldest first.
-func (n *node) questions(ctx context.Context, member engine.MemberID) (all []*asked, err error) {
-	var old []*asked
-	for note, err := range n.notes(ctx, askPrefix) {
-		if err != nil {
-			return nil, err
+// readNews reads what every node is to know: the questions, the oldest first, and then what is paused. So a node that reads
+// a question knows all that was paused before it.
+func (n *node) readNews(ctx context.Context) (questions []engine.Stored, pauses engine.Stored, err error) {
+	for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: askPrefix}) {
+		switch {
+		case err != nil:
+			return nil, pauses, err
+		case strings.HasPrefix(note.Key, askPrefix):
+			questions = append(questions, note)
+		case note.Key == pausesNote:
+			return questions, note, nil
+		case note.Key > pausesNote:
+			return questions, pauses, nil
 		}
+	}
+	return questions, pauses, nil
+}
+
+// asked returns those of the questions that the member was asked, and forgets the old ones.
+func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*asked) {
+	for _, note := range questions {
 		q := &asked{id: strings.TrimPrefix(note.Key, askPrefix), data: note.Data}
 		if json.Unmarshal(note.Data, q) != nil { // one that is not understood is about no run here
 			asked, _, _ := strings.Cut(q.id, "-")
@@ -162,15 +176,12 @@ func (n *node) questions(ctx context.Context, member engine.MemberID) (all []*as
 		}
 		switch {
 		case q.At != 0 && n.clock.Earliest(n.own())-q.At > int64(keepQuestions):
-			old = append(old, q)
+			n.forgetQuestion(q)
 		case slices.Contains(q.Members, member):
 			all = append(all, q)
 		}
 	}
-	for _, q := range old {
-		n.forgetQuestion(q)
-	}
-	return all, nil
+	return all
 }
 
 // reply writes the answer of the member, if the question is there. It replaces the answer that is known, and no other:

@@ -37,8 +37,11 @@ func (n *node) keepMember() time.Duration {
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
 		n.unstick(t)
-		if n.own()-n.reaped >= int64(reapEvery) {
-			n.reaped = n.own()
+		n.mu.Lock()
+		living := n.living
+		n.mu.Unlock()
+		if now := n.own(); now-max(n.reaped, living) >= int64(reapEvery) {
+			n.reaped = now
 			n.reap()
 		}
 	}

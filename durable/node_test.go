@@ -218,7 +218,7 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 // A counted engine counts the confirmations of its nodes, each of which takes two milliseconds.
 type counted struct {
 	engine.Engine
-	confirms, claims atomic.Int64
+	confirms, claims, reaps atomic.Int64
 }
 
 func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
@@ -232,7 +232,13 @@ func (c *counted) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 	return c.Engine.Claim(ctx, r)
 }
 
-// A node that has nothing to do claims ten times a second what falls due, and four times what is overdue.
+func (c *counted) Reap(ctx context.Context) ([]string, error) {
+	c.reaps.Add(1)
+	return c.Engine.Reap(ctx)
+}
+
+// A node that has nothing to do claims ten times a second, what falls due and what is overdue in one call. It
+// reaps no member while the claims say that no lease has run out.
 func TestNode_idle_claimsSeldom(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Engine = memengine.New()
@@ -242,10 +248,13 @@ func TestNode_idle_claimsSeldom(t *testing.T) {
 			return c
 		}).Start()
 		k.After(time.Second)
-		before := c.claims.Load()
+		before, reaps := c.claims.Load(), c.reaps.Load()
 		k.After(10 * time.Second)
-		if n := c.claims.Load() - before; n < 120 || n > 145 {
+		if n := c.claims.Load() - before; n < 90 || n > 105 {
 			t.Errorf("%d claims in ten seconds", n)
+		}
+		if n := c.reaps.Load() - reaps; n != 0 {
+			t.Errorf("%d reaps in ten seconds", n)
 		}
 	})
 }

@@ -25,13 +25,18 @@ const (
 // keepSettings reads the settings and the questions of other nodes. It returns when to come back.
 func (n *node) keepSettings() time.Duration {
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
-	_, _, err := n.readSettings(ctx)
+	asked := n.own()
+	questions, pauses, err := n.readNews(ctx)
 	cancel()
-	if err != nil && !misread(err) {
+	if err == nil {
+		_, _, _ = n.learn(pauses, asked)
+	} else {
 		n.trouble(err)
 	}
 	n.releasePaused()
-	n.answer()
+	if err == nil {
+		n.answer(questions)
+	}
 	for _, i := range n.answering {
 		if !i.last {
 			return askEvery
@@ -40,14 +45,19 @@ func (n *node) keepSettings() time.Duration {
 	return settingsEvery
 }
 
-// readSettings reads the settings and makes their pauses true here. While they cannot be understood, all is
-// paused here.
+// readSettings reads the settings and makes their pauses true here.
 func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err error) {
 	asked := n.own()
 	note, err := n.note(ctx, pausesNote)
 	if err != nil {
 		return p, 0, err
 	}
+	return n.learn(note, asked)
+}
+
+// learn makes the pauses of settings true here that were asked for at a time of the node's own. While the settings cannot
+// be understood, all is paused here.
+func (n *node) learn(note engine.Stored, asked int64) (p Pauses, revision int64, err error) {
 	revision = note.Revision
 	p, err = decodePauses(note.Data)
 	n.mu.Lock()

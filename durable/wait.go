@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -271,8 +272,8 @@ type inquiry struct {
 	revision int64 // of the answer, as far as it is known; 0 before the first
 }
 
-// answer answers what other nodes have asked, as far as there is something new.
-func (n *node) answer() {
+// answer answers the questions of other nodes, as far as there is something new.
+func (n *node) answer(questions []engine.Stored) {
 	t := n.current()
 	if t == nil {
 		n.answering = nil
@@ -280,16 +281,11 @@ func (n *node) answer() {
 	}
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know what is paused starts nothing
 	defer cancel()
-	questions, err := n.questions(ctx, t.id)
-	if err != nil {
-		n.failed(t, err)
-		return
-	}
 	if n.answering == nil {
 		n.answering = make(map[string]*inquiry)
 	}
 	open := make(map[string]bool)
-	for _, q := range questions {
+	for _, q := range n.asked(questions, t.id) {
 		open[q.id] = true
 		i := n.answering[q.id]
 		if i == nil {

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,17 +214,15 @@ func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testin
 	})
 }
 
-// A slowAnswers engine does not answer a walk over questions before its context is done.
+// A slowAnswers engine takes no note before its context is done, but for questions.
 type slowAnswers struct{ engine.Engine }
 
-func (e slowAnswers) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
-	if over.Order != engine.Notes || !strings.HasPrefix(over.From, "ask/") {
-		return e.Engine.Walk(ctx, over)
-	}
-	return func(yield func(engine.Stored, error) bool) {
+func (e slowAnswers) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if w := batches[0][0]; w.Note && w.If != engine.IfAbsent {
 		<-ctx.Done()
-		yield(engine.Stored{}, ctx.Err())
+		return nil, ctx.Err()
 	}
+	return e.Engine.Commit(ctx, by, batches)
 }
 
 // However long the engine takes to take answers, a node knows what is paused, and starts what is due.

@@ -127,7 +127,7 @@ var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;
 // BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone and does not know
 // since when the server is the primary.
 func (e *Engine) BeVersion6() {
-	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
+	for _, in := range []*string{&e.sql.look, &e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
 		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
 	}
 	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
@@ -135,7 +135,8 @@ func (e *Engine) BeVersion6() {
 	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
 	e.sql.noticeServer = "SELECT"
 	e.swap(&e.sql.markDead, sinceSQL, "")
-	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
+	e.sql.dead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
+	e.swap(&e.sql.look, "$dead", "true")
 }
 
 // BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
@@ -255,8 +256,8 @@ func Statements(e *Engine) map[string]string {
 	return map[string]string{
 		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
-		"anythingDead": s.anythingDead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
-		"deleteGone": s.deleteGone, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
+		"dead": s.dead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
+		"deleteGone": s.deleteGone, "look": s.look, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
 		"stillHeld": s.stillHeld, "status": s.status,
 	}
 }

@@ -245,12 +245,18 @@ func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
 	if !errors.Is(err, engine.ErrNotDone) {
 		t.Errorf("a transaction whose connection broke before its COMMIT: %v", err)
 	}
-	cut("lost-kind")
 	w := add("k", now)
 	w.Kind = "lost-kind"
 	p.Disturb(nil)
 	commit(t, e, 0, w)
-	cut("lost-kind")
+	looked := false
+	p.Disturb(lose(func(sent []byte) bool { // a claim looks first
+		if !strings.Contains(string(sent), "lost-kind") {
+			return false
+		}
+		defer func() { looked = true }()
+		return looked
+	}))
 	_, err = e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"lost-kind"}, Until: now, Most: 10,
 		Readable: math.MaxUint8})
 	unknown("a claim", err)
@@ -350,7 +356,7 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 			{"what is held", "held", []any{by}},
 			{"what is held of claims", "stillHeld", claim},
 			{"the members", "members", nil},
-			{"whether any is dead", "anythingDead", nil},
+			{"whether any is dead", "dead", nil},
 			{"the notes", "notes", []any{[]byte(""), 64}},
 			{"a renewal", "renew", []any{by, []byte("report")}},
 			{"an add", "commit", write([]byte("new"), engine.IfAbsent, []byte("data"), true)},

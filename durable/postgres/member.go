@@ -88,8 +88,8 @@ func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 // Reap ends the members whose lease has run out. A task of them that another transaction has locked is free
 // after a later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
-	var any bool
-	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
+	var dead bool
+	if err := e.control.QueryRow(ctx, e.sql.dead).Scan(&dead); err != nil || !dead {
 		return nil, explain("reap", err)
 	}
 	b := e.batch()
@@ -182,12 +182,27 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 // a fair claim gives the tasks of the one version before those of the other. See engine.Engine.
 func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Claims, err error) {
 	by, kinds, most, readable := int64(r.By), names(r.Kinds), max(r.Most, 0), []byte{r.Readable}
-	statement, args := e.sql.claim, []any{by, kinds, r.After, r.Until, most, readable}
 	if r.Fair {
-		statement, args = e.sql.turns, []any{by, kinds, []byte(r.Group), r.Until, most, readable}
+		return e.claim(ctx, r.By, e.sql.turns, by, kinds, []byte(r.Group), r.Until, most, readable)
 	}
-	b := e.batch()
 	var s status
+	var due, dead bool
+	b := e.batch()
+	b.Queue(e.sql.look, by, kinds, r.After, r.Until).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.now, &s.member, &due, &dead)
+	})
+	if c.Now, err = e.as(ctx, r.By, "claim", b, &s); err == nil && due {
+		c, err = e.claim(ctx, r.By, e.sql.claim, by, kinds, r.After, r.Until, most, readable)
+	}
+	c.Living = err == nil && !dead
+	return c, err
+}
+
+// claim makes a claim with the statement.
+func (e *Engine) claim(ctx context.Context, by engine.MemberID, statement string, args ...any,
+) (c engine.Claims, err error) {
+	var s status
+	b := e.batch()
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
 		if c.Tasks, err = pgx.CollectRows(rows, scanOne); err != nil {
 			return err
@@ -197,7 +212,7 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Cla
 		c.Tasks, c.Next, s = c.Tasks[:end], last.Key, status{last.Due, last.Owner != 0}
 		return nil
 	})
-	if c.Now, err = e.as(ctx, r.By, "claim", b, &s); err != nil {
+	if c.Now, err = e.as(ctx, by, "claim", b, &s); err != nil {
 		return engine.Claims{}, err
 	}
 	slices.SortFunc(c.Tasks, func(a, b engine.Stored) int {

@@ -84,3 +84,23 @@ func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
 		}
 	}
 }
+
+// A claim that finds nothing locks nothing, so an idle node writes nothing but its renewals.
+func TestClaim_ofNothing_locksNothing(t *testing.T) {
+	e := open(t)
+	id, now, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	conn := connect(t, shared.URL())
+	locked := func() (is bool) {
+		check(t, conn.QueryRow(t.Context(), e.Text("SELECT xmax <> 0 FROM $schema.member WHERE id = $1"), int64(id)).Scan(&is))
+		return is
+	}
+	claim(t, e, id, now, 10)
+	if locked() {
+		t.Error("a claim of nothing has locked its member")
+	}
+	commit(t, e, 0, add("a", now))
+	if claim(t, e, id, now, 10); !locked() {
+		t.Error("a claim of a task has not locked its member")
+	}
+}
