@@ -73,7 +73,9 @@ func (oursPeer) copyIn(ctx context.Context, url string, from, n int, due func(id
 }
 
 func oursWrite(t task) (engine.Write, error) {
-	return durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: 1}, t.due.UnixNano())
+	const delay = 1
+	return durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: delay},
+		t.due.UnixNano()-delay)
 }
 
 type oursClient struct {
