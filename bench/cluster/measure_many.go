@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,47 +20,104 @@ import (
 const tenMillion = "ten-million"
 
 const (
-	manyRate = 1000          // tasks that fall due in a second
-	farFrom  = 1_000_000_000 // number of the first far task; tasks that nodes run are numbered from 0
-	takeFrom = 2_000_000_000 // number of the first task that is claimed without a node
-	backlog  = 20_000        // tasks that have been added and have not run yet, at most, during the cycles
+	manyRate   = 1000          // tasks that fall due in a second
+	manySlices = 10            // of the time for adds
+	farFrom    = 1_000_000_000 // number of the first far task; tasks that nodes run are numbered from 0
+	takeFrom   = 2_000_000_000 // number of the first task that is claimed without a node
+	farSpan    = 1_000_000     // far tasks fall due in so many ms, however many they are
+	backlog    = 20_000        // tasks that have been added and have not run yet, at most, during the cycles
 )
 
 // manyRatios are the figures with many far tasks that are divided by those with few.
 var manyRatios = []string{"add_us", "claim_p50_ms", "p50_ms", "p99_ms", "server_us", "count_ms"}
 
-// measureMany measures the same with few far tasks in the table and with many. Then nodes run other tasks among the many.
-func measureMany(p peer, name string, size sizes) (figures, error) {
-	all := figures{}
-	for _, phase := range []struct {
-		name            string
-		waiting, cycles int
-	}{{"few", size.few, 0}, {"many", size.many, size.cycles}} {
-		f, err := measureAmong(p, name, size, phase.waiting, phase.cycles)
-		if err != nil {
-			return nil, fmt.Errorf("%d far tasks: %w", phase.waiting, err)
-		}
-		for figure, v := range f {
-			all[phase.name+"_"+figure] = v
-		}
-	}
-	for _, figure := range manyRatios {
-		all[figure+"_ratio"] = all["many_"+figure] / all["few_"+figure]
-	}
-	return all, nil
+// measureMany measures the same with few far tasks in the table and with many. Each has a server of its own. What is short
+// alternates between them, so that foreign load hits both. Then nodes run other tasks among the many.
+func measureMany(p peer, peerName string, size sizes) (figures, error) {
+	return withCrowd(p, size.few, func(few *crowd) (figures, error) {
+		return withCrowd(p, size.many, func(many *crowd) (figures, error) {
+			both := []*crowd{few, many}
+			if err := measureBoth(both, size); err != nil {
+				return nil, err
+			}
+			all := figures{}
+			for i, name := range []string{"few", "many"} {
+				if err := both[i].run(peerName, size, i*size.cycles); err != nil {
+					return nil, fmt.Errorf("%d far tasks: %w", both[i].waiting, err)
+				}
+				for figure, v := range both[i].figures {
+					all[name+"_"+figure] = v
+				}
+			}
+			for _, figure := range manyRatios {
+				all[figure+"_ratio"] = all["many_"+figure] / all["few_"+figure]
+			}
+			return all, nil
+		})
+	})
 }
 
-// measureAmong measures with a number of far tasks in the table, and then has nodes run a number of others.
-func measureAmong(p peer, name string, size sizes, waiting, cycles int) (figures, error) {
-	return withServer(p, func(s *pgtest.Server) (f figures, err error) {
+// measureBoth measures counts, claims and adds on one after the other, again and again.
+func measureBoth(both []*crowd, size sizes) error {
+	for range 3 {
+		for _, w := range both {
+			if err := w.count(); err != nil {
+				return err
+			}
+		}
+	}
+	for range claims {
+		for _, w := range both {
+			d, err := w.taker.take()
+			if err != nil {
+				return err
+			}
+			w.claims = append(w.claims, d)
+		}
+	}
+	for range manySlices {
+		for _, w := range both {
+			if err := w.add(size.verbs / manySlices); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range both {
+		slices.Sort(w.counts)
+		slices.Sort(w.claims)
+		w.figures["count_ms"], w.figures["claim_p50_ms"] = ms(quantile(w.counts, 0.5)), ms(quantile(w.claims, 0.5))
+		w.figures["add_ops"] = float64(w.added) / w.adding.Seconds()
+		w.figures["add_us"] = 1e6 / w.figures["add_ops"]
+	}
+	return nil
+}
+
+// A crowd is a server with far tasks, and what was measured on it.
+type crowd struct {
+	s       *pgtest.Server
+	c       client
+	taker   taker
+	waiting int // far tasks that were copied in
+
+	added          int // far tasks since
+	adding         time.Duration
+	counts, claims []time.Duration
+	figures        figures
+}
+
+// withCrowd measures on a new server with a number of far tasks.
+func withCrowd(p peer, waiting int, measure func(w *crowd) (figures, error)) (figures, error) {
+	return withServer(p, func(s *pgtest.Server) (figures, error) {
 		ctx := context.Background()
 		filler, ok := p.(interface {
 			copyIn(ctx context.Context, url string, from, n int, due func(id int) time.Time) error
 		})
 		if !ok {
-			return nil, fmt.Errorf("the tasks of %s cannot be copied in", name)
+			return nil, errors.New("the tasks of this peer cannot be copied in")
 		}
-		if err := filler.copyIn(ctx, s.URL(), farFrom, waiting, far); err != nil {
+		step := max(farSpan/waiting, 1)
+		due := func(id int) time.Time { return far((id - farFrom) * step) }
+		if err := filler.copyIn(ctx, s.URL(), farFrom, waiting, due); err != nil {
 			return nil, err
 		}
 		for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} { // as the server does by itself, but later
@@ -66,68 +125,65 @@ func measureAmong(p peer, name string, size sizes, waiting, cycles int) (figures
 				return nil, err
 			}
 		}
+		is, err := readSpace(ctx, s.URL())
+		if err != nil {
+			return nil, err
+		}
 		c, err := p.open(ctx, s.URL())
 		if err != nil {
 			return nil, err
 		}
 		defer c.close()
-		before, err := readSpace(ctx, s.URL())
-		if err != nil {
-			return nil, err
-		}
-		f = before.bytesOf(waiting)
-
-		counted, err := repeat(3, func() (time.Duration, error) {
-			began := time.Now()
-			n, err := c.live(ctx)
-			if err == nil && n != waiting {
-				err = fmt.Errorf("%d of %d tasks were counted", n, waiting)
-			}
-			return time.Since(began), err
-		})
-		if err != nil {
-			return nil, err
-		}
-		f["count_ms"] = ms(quantile(counted, 0.5))
-
 		claimer, err := p.claims(ctx, s.URL())
 		if err != nil {
 			return nil, err
 		}
-		took, err := repeat(claims, (&taker{claimer, takeFrom}).take)
-		claimer.close()
-		if err != nil {
-			return nil, err
-		}
-		f["claim_p50_ms"], f["claim_p99_ms"] = ms(quantile(took, 0.5)), ms(quantile(took, 0.99))
-
-		_, ops, err := together(64, math.MaxInt, size.verbs, func(ctx context.Context, i int) error {
-			return c.add(ctx, task{farFrom + waiting + i, far(waiting + i)})
+		defer claimer.close()
+		return measure(&crowd{
+			s: s, c: c, taker: taker{claimer, takeFrom}, waiting: waiting, figures: is.bytesOf(waiting),
 		})
-		if err != nil {
-			return nil, err
-		}
-		f["add_ops"], f["add_us"] = ops, 1e6/ops
-
-		nodes, err := startCluster(2, name, s.URL(), lease, 0)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, nodes.close()) }()
-		l := load{s, c, nodes, size.patience}
-		n := int(size.sustain.Seconds()) * manyRate
-		runs, err := l.run(0, n, manyRate)
-		if err != nil {
-			return nil, err
-		}
-		for figure, v := range runs {
-			f[figure] = v
-		}
-		if cycles > 0 {
-			err = l.cycle(ctx, n, cycles, f)
-		}
-		return f, err
 	})
+}
+
+func (w *crowd) count() error {
+	began := time.Now()
+	n, err := w.c.live(context.Background())
+	if err == nil && n != w.waiting {
+		err = fmt.Errorf("%d of %d tasks were counted", n, w.waiting)
+	}
+	w.counts = append(w.counts, time.Since(began))
+	return err
+}
+
+// add adds far tasks for a while.
+func (w *crowd) add(during time.Duration) error {
+	began, from := time.Now(), w.added
+	n, _, err := together(64, math.MaxInt, during, func(ctx context.Context, i int) error {
+		return w.c.add(ctx, task{farFrom + w.waiting + from + i, far(from + i)})
+	})
+	w.added += n
+	w.adding += time.Since(began)
+	return err
+}
+
+// run has nodes run tasks that are due at a rate, and then a number of others as fast as they can.
+func (w *crowd) run(peerName string, size sizes, cycles int) (err error) {
+	nodes, err := startCluster(2, peerName, w.s.URL(), lease, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, nodes.close()) }()
+	l := load{w.s, w.c, nodes, size.patience}
+	n := int(size.sustain.Seconds()) * manyRate
+	runs, err := l.run(0, n, manyRate)
+	if err != nil {
+		return err
+	}
+	maps.Copy(w.figures, runs)
+	if cycles > 0 {
+		err = l.cycle(context.Background(), n, cycles, w.figures)
+	}
+	return err
 }
 
 // cycle adds tasks that are due at once, as fast as the nodes run them, until n have run. Those before the first have

@@ -99,9 +99,10 @@ func sections(size sizes) []section {
 			},
 		},
 		{
-			tenMillion, "Many waiting tasks", fmt.Sprintf("The same with %s far tasks in the table (few) and with %s (many), which "+
-				"were copied in, vacuumed and written to the disk. Counts are those of all tasks by kind. A claim takes %d due "+
-				"tasks. The adds are of one task, from 64 callers. Then %s tasks fall due in a second for %s, over two nodes.",
+			tenMillion, "Many waiting tasks", fmt.Sprintf("%s far tasks are in one table (few) and %s in another (many), each on a "+
+				"server of its own. They were copied in, vacuumed and written to the disk, and both fall due within the same "+
+				"time. A count is that of all tasks by kind, and a claim takes %d due tasks. An add is of one task, from 64 "+
+				"callers. These alternate between the servers. Then %s tasks fall due in a second for %s, over two nodes.",
 				rounds.Thousands(size.few), rounds.Thousands(size.many), claimSize, rounds.Thousands(manyRate), size.sustain),
 			[]column{
 				{"few: adds a second", "few_add_ops"}, {"many", "many_add_ops"}, {"time, ratio", "add_us_ratio"},
