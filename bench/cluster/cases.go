@@ -22,6 +22,7 @@ type sizes struct {
 	few      int           // far tasks that a larger number is compared with,
 	many     int           // and that number
 	cycles   int           // tasks that are added and run among the larger number
+	vacuum   time.Duration // how long autovacuum is waited for after half of them
 	patience time.Duration // how long after the last due time a run is waited for
 }
 
@@ -29,12 +30,12 @@ var (
 	full = sizes{
 		live: 100_000, verbs: 5 * time.Second, rate: 5000, sustain: 20 * time.Second, burst: 20_000,
 		commits: 10 * time.Second, dead: 200_000, held: 200_000, few: 100_000, many: 10_000_000, cycles: 1_000_000,
-		patience: time.Minute,
+		vacuum: 2 * time.Minute, patience: time.Minute,
 	}
 	small = sizes{
 		live: 20_000, verbs: 2 * time.Second, rate: 5000, sustain: 5 * time.Second, burst: 20_000,
 		commits: 3 * time.Second, dead: 200_000, held: 50_000, few: 10_000, many: 100_000, cycles: 100_000,
-		patience: 40 * time.Second,
+		vacuum: 70 * time.Second, patience: 40 * time.Second,
 	}
 )
 

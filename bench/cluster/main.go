@@ -22,7 +22,7 @@ func main() {
 	cases := flag.String("case", "", "comma-separated `names` of the cases: "+strings.Join(caseNames(), ", "))
 	peers := flag.String("peers", "", "comma-separated `names` of the peers: "+strings.Join(peerNames, ", "))
 	n := flag.Int("rounds", 3, "`number` of rounds")
-	quick := flag.Bool("quick", false, "less of everything: a round of all cases in some eight minutes")
+	quick := flag.Bool("quick", false, "less of everything: a round of all cases in some nine minutes")
 	out := flag.String("out", "", "`file` to write the report to (default: print it)")
 	profile := flag.String("profile", "", "`directory` for CPU profiles of the nodes and the times of statements")
 	child := flag.String("child", "", "measure one `case/peer` and print its figures")

@@ -181,19 +181,20 @@ func (w *crowd) run(peerName string, size sizes, cycles int) (err error) {
 	}
 	maps.Copy(w.figures, runs)
 	if cycles > 0 {
-		err = l.cycle(context.Background(), n, cycles, w.figures)
+		err = l.cycle(context.Background(), n, cycles, size.vacuum, w.figures)
 	}
 	return err
 }
 
 // cycle adds tasks that are due at once, as fast as the nodes run them, until n have run. Those before the first have
-// run. The figures are those of the space that the tasks take.
-func (l load) cycle(ctx context.Context, first, n int, f figures) error {
+// run. In the middle it waits for autovacuum, unless that has come. The figures are those of the space that the tasks take.
+func (l load) cycle(ctx context.Context, first, n int, vacuum time.Duration, f figures) error {
 	before, err := readSpace(ctx, l.s.URL())
 	if err != nil {
 		return err
 	}
 	most, began, looked := before, time.Now(), time.Now()
+	var waited time.Duration
 	for added := 0; added < n; {
 		ran, err := l.nodes.events()
 		switch {
@@ -209,6 +210,9 @@ func (l load) cycle(ctx context.Context, first, n int, f figures) error {
 			most, looked = most.orMore(now), time.Now()
 		case first+added-ran/2 > backlog:
 			time.Sleep(20 * time.Millisecond)
+		case added == n/2 && most.vacuums == before.vacuums && waited < vacuum:
+			time.Sleep(time.Second)
+			waited += time.Second
 		default:
 			some := min(batch, n-added)
 			due := time.Now()
@@ -221,7 +225,7 @@ func (l load) cycle(ctx context.Context, first, n int, f figures) error {
 	if err := l.nodes.await(first+n, time.Now().Add(l.patience)); err != nil {
 		return err
 	}
-	took := time.Since(began)
+	took := time.Since(began) - waited
 	events, err := readLedgers(l.nodes.ledgers())
 	if err != nil {
 		return err

@@ -126,9 +126,10 @@ func sections(size sizes) []section {
 		},
 		{
 			tenMillion, "Runs among many waiting tasks", fmt.Sprintf("%s tasks are added that are due at once, as fast as two nodes run "+
-				"them, with %s far tasks in the table. Autovacuum is as the migrations set it for the table. Sizes are in MB: "+
-				"before, the greatest of each second, and after the last run.",
-				rounds.Thousands(size.cycles), rounds.Thousands(size.many)),
+				"them, with %s far tasks in the table. Autovacuum has the settings of the migrations and is "+
+				"waited for after half of the tasks, for %s at most. Sizes are in MB: before, the greatest of those that are read "+
+				"each second, and after the last run.",
+				rounds.Thousands(size.cycles), rounds.Thousands(size.many), size.vacuum),
 			[]column{
 				{"runs a second", "many_cycle_ops"}, {"autovacuums", "many_vacuums"},
 				{"table: before", "many_before_task"}, {"most", "many_most_task"}, {"after", "many_after_task"},
