@@ -24,7 +24,7 @@ const (
 	manySlices = 10            // of the time for adds
 	farFrom    = 1_000_000_000 // number of the first far task; tasks that nodes run are numbered from 0
 	takeFrom   = 2_000_000_000 // number of the first task that is claimed without a node
-	farSpan    = 1_000_000     // far tasks fall due in so many ms, however many they are
+	farSpan    = 1_000_000     // ms within which far tasks fall due, whatever their number
 	backlog    = 20_000        // tasks that have been added and have not run yet, at most, during the cycles
 )
 
