@@ -256,7 +256,7 @@ bench-durable: ## Compare package durable with its peers: writes bench/durable/R
 	cd bench/durable && $(GO) run . -out .
 
 .PHONY: bench-cluster
-bench-cluster: ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; half an hour
+bench-cluster: ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; an hour
 	cd bench && $(GO) run ./cluster -out CLUSTER.md
 
 .PHONY: peers

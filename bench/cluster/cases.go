@@ -19,17 +19,23 @@ type sizes struct {
 	commits  time.Duration // for which the transactions of the user are measured, with and without a task
 	dead     int           // dead rows that claims are measured with
 	held     int           // tasks that nodes run while a transaction is open
+	few      int           // far tasks that a larger number is compared with,
+	many     int           // and that number
+	cycles   int           // tasks that are added and run among the larger number
+	vacuum   time.Duration // how long autovacuum is waited for after half of them
 	patience time.Duration // how long after the last due time a run is waited for
 }
 
 var (
 	full = sizes{
 		live: 100_000, verbs: 5 * time.Second, rate: 5000, sustain: 20 * time.Second, burst: 20_000,
-		commits: 10 * time.Second, dead: 200_000, held: 200_000, patience: time.Minute,
+		commits: 10 * time.Second, dead: 200_000, held: 200_000, few: 100_000, many: 10_000_000, cycles: 1_000_000,
+		vacuum: 2 * time.Minute, patience: time.Minute,
 	}
 	small = sizes{
 		live: 20_000, verbs: 2 * time.Second, rate: 5000, sustain: 5 * time.Second, burst: 20_000,
-		commits: 3 * time.Second, dead: 200_000, held: 50_000, patience: 40 * time.Second,
+		commits: 3 * time.Second, dead: 200_000, held: 50_000, few: 10_000, many: 100_000, cycles: 100_000,
+		vacuum: 70 * time.Second, patience: 40 * time.Second,
 	}
 )
 
@@ -54,10 +60,13 @@ var measurements = map[string]measurement{
 	"tx":        measureTx,
 	"claim":     measureClaims,
 	"held":      measureHeld,
+	tenMillion:  measureMany,
 }
 
 func caseNames() []string {
-	return []string{"add-64", "add-1024", "add-batch", "remove", "sustained", "burst", "take-over", "tx", "claim", "held"}
+	return []string{
+		"add-64", "add-1024", "add-batch", "remove", "sustained", "burst", "take-over", "tx", "claim", "held", tenMillion,
+	}
 }
 
 const (

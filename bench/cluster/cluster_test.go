@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/bench/internal/rounds"
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
@@ -231,5 +233,82 @@ func TestPeers_removeWhatTheyAdded(t *testing.T) {
 				t.Errorf("figures: %v", f)
 			}
 		})
+	}
+}
+
+func TestMany_measuresEveryColumn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	t.Parallel()
+	size := sizes{few: 100, many: 300, cycles: 2000, verbs: 10 * time.Millisecond, sustain: time.Second, patience: time.Minute}
+	f, err := measureMany(peers[ours], ours, size)
+	if errors.Is(err, pgtest.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections(size) {
+		for _, c := range s.columns {
+			if _, ok := f[c.figure]; s.c == tenMillion && !ok {
+				t.Errorf("%s: %s was not measured", s.title, c.figure)
+			}
+		}
+	}
+	for _, g := range goals {
+		if _, ok := f[g.figure]; g.c == tenMillion && !ok {
+			t.Errorf("%s: %s was not measured", g.title, g.figure)
+		}
+	}
+	for _, count := range []string{"few_lost", "many_lost", "many_early", "many_cycle_lost", "many_cycle_duplicates"} {
+		if f[count] != 0 {
+			t.Errorf("%s: %v", count, f[count])
+		}
+	}
+}
+
+// A task that was copied in is read, and removed, as one that was added.
+func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
+	s, err := pgtest.Start()
+	if errors.Is(err, pgtest.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, p := t.Context(), oursPeer{}
+	due := time.Now().Add(time.Hour)
+	at := func(int) time.Time { return due }
+	if err := errors.Join(p.migrate(ctx, s.URL()), p.copyIn(ctx, s.URL(), 7, 2, at)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := joinOurs(ctx, s.URL(), func(context.Context, durable.Run) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	found, err := c.engine.Get(ctx, task{id: 8}.key())
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if err := c.add(ctx, task{9, due}); err != nil {
+		t.Fatal(err)
+	}
+	added, err := c.engine.Get(ctx, task{id: 9}.key())
+	if err != nil || len(added) != 1 || added[0].Revision <= found[0].Revision {
+		t.Fatalf("%+v, %v; the revision is to be greater than %d", added, err, found[0].Revision)
+	}
+	info, ok, err := c.node.Get(ctx, task{id: 8}.key())
+	if err != nil || !ok || !info.Next.Equal(due) || idOf(info.Payload) != 8 {
+		t.Errorf("%+v, %v, %v", info, ok, err)
+	}
+	if err := c.remove(ctx, 8); err != nil {
+		t.Error(err)
 	}
 }

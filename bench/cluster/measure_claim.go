@@ -32,53 +32,26 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 			return nil, err
 		}
 		defer c.close()
-		next := 0
-		put := func(n int, due func(id int) time.Time) error {
-			for end := next + n; next < end; {
-				some := min(batch, end-next)
-				if err := c.put(ctx, tasksFrom(next, some, due)); err != nil {
-					return err
-				}
-				next += some
-			}
-			return nil
-		}
+		t := &taker{claimer: c}
 		f = figures{}
 		// phase measures calls, and the buffers that their statements read.
 		phase := func(name string, call func() (time.Duration, error)) error {
 			if err := execute(ctx, s.URL(), `SELECT pg_stat_statements_reset()`); err != nil {
 				return err
 			}
-			var took []time.Duration
-			for range claims {
-				d, err := call()
-				if err != nil {
-					return err
-				}
-				took = append(took, d)
+			took, err := repeat(claims, call)
+			if err != nil {
+				return err
 			}
-			slices.Sort(took)
 			f[name+"_p50_ms"], f[name+"_p99_ms"] = ms(quantile(took, 0.5)), ms(quantile(took, 0.99))
 			buffers, err := claimBuffers(ctx, s.URL())
 			f[name+"_buffers"] = buffers / claims
 			return err
 		}
-		claim := func() (time.Duration, error) {
-			if err := put(claimSize, func(int) time.Time { return time.Now() }); err != nil {
-				return 0, err
-			}
-			began := time.Now()
-			n, err := c.claim(ctx, claimSize)
-			took := time.Since(began)
-			if err == nil && n != claimSize {
-				err = fmt.Errorf("%d of %d due tasks were claimed", n, claimSize)
-			}
-			return took, errors.Join(err, c.finish(ctx))
-		}
-		if err := errors.Join(put(size.live, far), analyze(s)); err != nil {
+		if err := errors.Join(t.add(size.live, far), analyze(s)); err != nil {
 			return nil, err
 		}
-		if err := phase("fresh", claim); err != nil {
+		if err := phase("fresh", t.take); err != nil {
 			return nil, err
 		}
 		release, err := holdOpen(ctx, s.URL())
@@ -87,7 +60,7 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		old := time.Now().Add(-time.Minute) // what ran in the last minute
-		err = put(size.dead, func(id int) time.Time { return old.Add(time.Duration(id%50_000) * time.Millisecond) })
+		err = t.add(size.dead, func(id int) time.Time { return old.Add(time.Duration(id%50_000) * time.Millisecond) })
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +77,7 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 				return nil, err
 			}
 		}
-		if err := phase("dead", claim); err != nil {
+		if err := phase("dead", t.take); err != nil {
 			return nil, err
 		}
 		if o, ok := c.(interface {
@@ -121,6 +94,52 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 		f["ratio"] = f["dead_p50_ms"] / f["fresh_p50_ms"]
 		return f, nil
 	}, "shared_preload_libraries=pg_stat_statements")
+}
+
+// A taker adds due tasks and claims them.
+type taker struct {
+	claimer
+	next int // number of the next task
+}
+
+// add adds n tasks.
+func (t *taker) add(n int, due func(id int) time.Time) error {
+	for end := t.next + n; t.next < end; {
+		some := min(batch, end-t.next)
+		if err := t.put(context.Background(), tasksFrom(t.next, some, due)); err != nil {
+			return err
+		}
+		t.next += some
+	}
+	return nil
+}
+
+// take adds due tasks, claims and ends them, and returns how long the claim took.
+func (t *taker) take() (time.Duration, error) {
+	ctx := context.Background()
+	if err := t.add(claimSize, func(int) time.Time { return time.Now() }); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	n, err := t.claim(ctx, claimSize)
+	took := time.Since(began)
+	if err == nil && n != claimSize {
+		err = fmt.Errorf("%d of %d due tasks were claimed", n, claimSize)
+	}
+	return took, errors.Join(err, t.finish(ctx))
+}
+
+// repeat returns how long each of n calls took, sorted.
+func repeat(n int, call func() (time.Duration, error)) (took []time.Duration, err error) {
+	for range n {
+		d, err := call()
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	return took, nil
 }
 
 // claimBuffers returns how many buffers claims have read since the last reset, in memory or from the disk.

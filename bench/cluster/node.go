@@ -179,19 +179,24 @@ func (c *cluster) ledgers() (names []string) {
 // await returns when n runs have started and ended, or at the time. It must leave the processors alone.
 func (c *cluster) await(n int, until time.Time) error {
 	for {
-		events := 0
-		for _, name := range c.ledgers() {
-			info, err := os.Stat(name)
-			if err != nil {
-				return err
-			}
-			events += int(info.Size() / eventLen)
-		}
-		if events >= 2*n || time.Now().After(until) {
-			return nil
+		events, err := c.events()
+		if err != nil || events >= 2*n || time.Now().After(until) {
+			return err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// events returns how many starts and ends of runs the nodes have noted.
+func (c *cluster) events() (n int, err error) {
+	for _, name := range c.ledgers() {
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, err
+		}
+		n += int(info.Size() / eventLen)
+	}
+	return n, nil
 }
 
 // cpu returns what the nodes that run have used.

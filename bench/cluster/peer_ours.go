@@ -54,6 +54,30 @@ func (oursPeer) open(ctx context.Context, url string) (client, error) {
 	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
 }
 
+// copyIn adds n tasks from a number on to the table in one statement. They are as AddTask adds them.
+func (oursPeer) copyIn(ctx context.Context, url string, from, n int, due func(id int) time.Time) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	rows := pgx.CopyFromSlice(n, func(i int) ([]any, error) {
+		w, err := oursWrite(task{from + i, due(from + i)})
+		return []any{[]byte(w.Key), w.Due, i + 1, []byte(w.Kind), w.Data}, err
+	})
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"timewheel", "task"},
+		[]string{"key", "due", "revision", "kind", "data"}, rows)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SELECT setval('timewheel.revision', $1)`, n)
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func oursWrite(t task) (engine.Write, error) {
+	const delay = 1
+	return durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: delay},
+		t.due.UnixNano()-delay)
+}
+
 type oursClient struct {
 	engine *postgres.Engine
 	node   *durable.Scheduler
@@ -130,8 +154,7 @@ func (oursPeer) claims(ctx context.Context, url string) (claimer, error) {
 func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
 	var batch engine.Batch
 	for _, t := range tasks {
-		due := t.due.UnixNano()
-		w, err := durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: 1}, due)
+		w, err := oursWrite(t)
 		if err != nil {
 			return err
 		}
@@ -187,4 +210,7 @@ func (c *oursClaimer) finish(ctx context.Context) error {
 	return err
 }
 
-func (c *oursClaimer) close() { c.engine.Close() }
+func (c *oursClaimer) close() {
+	_ = c.engine.Leave(context.Background(), c.member)
+	c.engine.Close()
+}

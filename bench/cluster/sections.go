@@ -98,6 +98,47 @@ func sections(size sizes) []section {
 				{"CPU of PostgreSQL, µs a task", "dead_server_us"}, {"lost", "dead_lost"}, {"early", "dead_early"},
 			},
 		},
+		{
+			tenMillion, "Many waiting tasks", fmt.Sprintf("%s far tasks are in one table (few) and %s in another (many), each on a "+
+				"server of its own. They were copied in, vacuumed and written to the disk, and both fall due within the same "+
+				"time. A count is that of all tasks by kind, and a claim takes %d due tasks. An add is of one task, from 64 "+
+				"callers. These alternate between the servers. Then %s tasks fall due in a second for %s, over two nodes.",
+				rounds.Thousands(size.few), rounds.Thousands(size.many), claimSize, rounds.Thousands(manyRate), size.sustain),
+			[]column{
+				{"few: adds a second", "few_add_ops"}, {"many", "many_add_ops"}, {"time, ratio", "add_us_ratio"},
+				{"few: claim, p50, ms", "few_claim_p50_ms"}, {"many", "many_claim_p50_ms"}, {"ratio", "claim_p50_ms_ratio"},
+				{"few: lateness, p50, ms", "few_p50_ms"}, {"many", "many_p50_ms"}, {"ratio", "p50_ms_ratio"},
+				{"few: lateness, p99, ms", "few_p99_ms"}, {"many", "many_p99_ms"}, {"ratio", "p99_ms_ratio"},
+				{"few: CPU of PostgreSQL, µs a task", "few_server_us"}, {"many", "many_server_us"}, {"ratio", "server_us_ratio"},
+				{"few: count, ms", "few_count_ms"}, {"many", "many_count_ms"}, {"ratio", "count_ms_ratio"},
+				{"lost", "many_lost"}, {"early", "many_early"},
+			},
+		},
+		{
+			tenMillion, "The size of a waiting task", "Bytes on the disk, divided by the number of tasks. All indexes but two are empty " +
+				"while the tasks wait.",
+			[]column{
+				{"few: all", "few_bytes_total"}, {"table", "few_bytes_task"}, {"task_pkey", "few_bytes_task_pkey"},
+				{"task_free", "few_bytes_task_free"},
+				{"many: all", "many_bytes_total"}, {"table", "many_bytes_task"}, {"task_pkey", "many_bytes_task_pkey"},
+				{"task_free", "many_bytes_task_free"},
+			},
+		},
+		{
+			tenMillion, "Runs among many waiting tasks", fmt.Sprintf("%s tasks are added that are due at once, as fast as two nodes run "+
+				"them, with %s far tasks in the table. Autovacuum has the settings of the migrations and is "+
+				"waited for after half of the tasks, for %s at most. Sizes are in MB: before, the greatest of those that are read "+
+				"each second, and after the last run.",
+				rounds.Thousands(size.cycles), rounds.Thousands(size.many), size.vacuum),
+			[]column{
+				{"runs a second", "many_cycle_ops"}, {"autovacuums", "many_vacuums"},
+				{"table: before", "many_before_task"}, {"most", "many_most_task"}, {"after", "many_after_task"},
+				{"task_pkey: before", "many_before_task_pkey"}, {"most", "many_most_task_pkey"}, {"after", "many_after_task_pkey"},
+				{"task_free: before", "many_before_task_free"}, {"most", "many_most_task_free"}, {"after", "many_after_task_free"},
+				{"task_held: before", "many_before_task_held"}, {"most", "many_most_task_held"}, {"after", "many_after_task_held"},
+				{"most to before", "many_grown"}, {"lost", "many_cycle_lost"}, {"run again", "many_cycle_duplicates"},
+			},
+		},
 	}
 }
 

@@ -75,4 +75,9 @@
 //
 // Autovacuum must be on, and removes the rows that changes leave. A transaction that stays open for hours holds back
 // vacuum, and costs disk space. No plan depends on the statistics of the tables.
+//
+// A waiting task takes some 400 bytes with its entries in the indexes, if its key has 16 bytes and its payload 100. Adds,
+// claims and starts take about as long with ten million waiting tasks as with 100,000. A count takes 100 times as long: see
+// Engine.Count. Each process with a dashboard or metrics counts by itself, and then keeps a core of the server busy for up
+// to a tenth of the time.
 package postgres

@@ -150,7 +150,7 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 	}
 }
 
-// Count counts the tasks: the server reads all of them for it. See engine.Counter.
+// Count counts the tasks. The server reads the whole table, which takes it some 0.2 s for each million tasks. See engine.Counter.
 func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
 	err = unlocked(ctx, func() error {
 		rows, err := e.verbs.Query(ctx, e.sql.count)
