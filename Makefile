@@ -100,6 +100,14 @@ postgres: ## Install Debian's package postgresql, if no server is installed
 		$$sudo apt-get install -y -qq postgresql; \
 	fi
 
+.PHONY: pgbouncer
+pgbouncer: ## Install Debian's package pgbouncer, if there is none; PGBOUNCER is another
+	@if [ -z "$(PGBOUNCER)" ] && ! command -v pgbouncer >/dev/null && [ ! -x /usr/sbin/pgbouncer ]; then \
+		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+		$$sudo apt-get update -qq; \
+		$$sudo apt-get install -y -qq pgbouncer; \
+	fi
+
 .PHONY: histories
 histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, checked with porcupine from SEED on
 	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
@@ -117,7 +125,7 @@ check-rest:
 	@$(MAKE) --no-print-directory release-check
 
 .PHONY: nightly
-nightly: fetch-all vet-all test-all test-old race-all core-386 night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
+nightly: fetch-all vet-all test-all test-old test-postgres race-all core-386 night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
 
 # What draws from a seed has another one each day. The long single-threaded checks run next to the others.
 .PHONY: night
@@ -167,12 +175,16 @@ vet-all: ## go vet of the library for the systems that are not at hand
 	@for os in windows darwin; do echo "== $$os"; CGO_ENABLED=0 GOOS=$$os $(GO) vet $(LIBRARY); done
 
 .PHONY: test-all
-test-all: postgres ## All tests, none of them in short mode
+test-all: postgres pgbouncer ## All tests, none of them in short mode
 	POSTGRES_REQUIRED=1 $(TEST) -count=1 -timeout 30m $(LIBRARY) ./examples/... ./checks/histories ./checks/soak ./checks/mutants ./bench/...
 
 .PHONY: test-old
 test-old: postgres ## The short tests with the oldest version of Go that is supported
 	GOTOOLCHAIN=$(OLDEST_GO) $(TEST) -short -count=1 $(LIBRARY)
+
+.PHONY: test-postgres
+test-postgres: pgbouncer ## The short tests of durable/postgres on PostgreSQL 14 to 18: downloads them; ten minutes
+	bash test/postgres.sh
 
 .PHONY: lint
 lint: ## staticcheck, in every module
@@ -193,7 +205,7 @@ race-many: ## The tests of the library under the race detector, COUNT times in a
 	$(TEST) -race -count=$(COUNT) -timeout 60m ./...
 
 .PHONY: hunt
-hunt: postgres ## Look for tests that fail without a defect: all short tests in a loop for HUNT seconds under a LOAD
+hunt: postgres pgbouncer ## Look for tests that fail without a defect: all short tests in a loop for HUNT seconds under a LOAD
 	POSTGRES_REQUIRED=1 bash test/hunt.sh $(HUNT) $(LOAD) $(LIBRARY) ./examples/... ./checks/histories ./checks/soak
 
 .PHONY: core-386

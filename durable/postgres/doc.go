@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package postgres is an engine for package [durable] on PostgreSQL 15 or later: any number of processes share
+// Package postgres is an engine for package [durable] on PostgreSQL 14 or later: any number of processes share
 // the tasks of one database schema.
 //
 //	engine, err := postgres.Open(ctx, "postgres://shop@db/shop")
@@ -42,7 +42,10 @@
 // A URL with default_query_exec_mode=cache_statement makes the engine use named statements behind a pooler that knows
 // them, such as PgBouncer 1.21 or later with max_prepared_statements. One with default_query_exec_mode=cache_describe
 // makes it keep nothing in a session of a direct connection either. [OpenPool] keeps the mode of the pool: without a
-// choice that is cache_statement.
+// choice that is cache_statement, which an older PgBouncer does not know.
+//
+// The transactions are read committed, which a direct connection sets where it is not the default. Behind a pooler it
+// must be the default of the role: PgBouncer refuses the setting, and Open returns an error.
 //
 // # Several servers
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // oldest is the oldest version of the server that works, as server_version_num has it.
-const oldest = 150000
+const oldest = 140000
 
 // An Engine is an [engine.Engine] on PostgreSQL, and an [engine.Counter] and an [engine.HealthReporter]. Use [Open] or
 // [OpenPool]. Any number of schedulers may share it. Close it after they have been shut down.
@@ -131,14 +131,21 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 		return false, explain("connect", err)
 	case number < oldest:
 		return false, fmt.Errorf("postgres: the server has version %s; %d is the oldest that works", version, oldest/10000)
-	case isolation != "read committed":
-		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed" // the statements rely on it
+	}
+	// A pooler gives its clients numbers of its own, because the server's process changes.
+	direct = pid == conn.PgConn().PID()
+	switch {
+	case isolation == "read committed": // the statements rely on it
+	case direct:
+		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	default:
+		return false, fmt.Errorf("postgres: default_transaction_isolation is %s, and behind a pooler it must be read committed: "+
+			"ALTER ROLE ... IN DATABASE ... SET default_transaction_isolation = 'read committed'", isolation)
 	}
 	if !server.known() {
 		c.server = "server"
 	}
-	// A pooler gives its clients numbers of its own, because the server's process changes.
-	return pid == conn.PgConn().PID(), c.open(ctx, conn)
+	return direct, c.open(ctx, conn)
 }
 
 // open checks the schema or migrates it.

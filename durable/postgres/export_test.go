@@ -270,3 +270,10 @@ func (e *Engine) Reconnect() {
 	e.control.Reset()
 	e.verbs.Reset()
 }
+
+// Transaction reads the row of a statement in a transaction of the engine for commits.
+func Transaction(ctx context.Context, e *Engine, sql string, into ...any) error {
+	b := e.batch()
+	b.Queue(sql).QueryRow(func(row pgx.Row) error { return row.Scan(into...) })
+	return e.verbs.SendBatch(ctx, b).Close()
+}

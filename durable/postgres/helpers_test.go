@@ -64,7 +64,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// server returns the URL of the shared server. POSTGRES_URL names another, such as a pooler, for the suites.
+// server returns the URL of the shared server. POSTGRES_URL names another, for the suites.
 func server(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv("POSTGRES_URL"); url != "" {

@@ -296,7 +296,8 @@ func (c config) check(ctx context.Context, on interface {
 }) (int, error) {
 	var version int
 	var cluster string
-	err := on.QueryRow(ctx, c.sql("SELECT version, cluster FROM $schema.version")).Scan(&version, &cluster)
+	err := on.QueryRow(ctx, c.sql("SELECT version, cluster FROM $schema.version"),
+		pgx.QueryExecModeSimpleProtocol).Scan(&version, &cluster)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), is(err, "3F000", "42P01"): // no such schema, no such table
 		return 0, nil

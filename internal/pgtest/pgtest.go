@@ -14,9 +14,8 @@ import (
 	"strings"
 )
 
-// ErrNotInstalled is the error of Start where there is no PostgreSQL, or none that it can start.
-var ErrNotInstalled = errors.New("pgtest: no PostgreSQL 15 or later is installed: install Debian's package " +
-	"postgresql (`make postgres` does), or set PGBIN to the folder of initdb and postgres")
+// ErrNotInstalled is the error where there is no PostgreSQL or PgBouncer, or none that can be started.
+var ErrNotInstalled = errors.New("pgtest: not installed")
 
 // User is the superuser of the servers. It needs no password.
 const User = "timewheel"
@@ -33,19 +32,25 @@ const (
 func programs(bin string) (string, error) {
 	if bin == "" {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-		found = slices.DeleteFunc(found, func(dir string) bool { return major(dir) < 15 })
+		found = slices.DeleteFunc(found, func(dir string) bool { return major(dir) < 14 })
 		if len(found) > 0 {
 			bin = slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) })
 		} else if path, err := exec.LookPath("postgres"); err == nil {
 			bin = filepath.Dir(path)
 		}
 	}
-	for _, name := range []string{"initdb", "postgres"} {
+	return bin, have(bin, "initdb", "postgres")
+}
+
+// have returns ErrNotInstalled if the folder lacks one of the programs.
+func have(bin string, programs ...string) error {
+	for _, name := range programs {
 		if _, err := exec.LookPath(filepath.Join(bin, name)); bin == "" || err != nil {
-			return "", ErrNotInstalled
+			return fmt.Errorf("%w: %s of PostgreSQL 14 or later; install Debian's package postgresql (`make postgres` "+
+				"does), or set PGBIN to the folder of the programs", ErrNotInstalled, filepath.Join(bin, name))
 		}
 	}
-	return bin, nil
+	return nil
 }
 
 // major returns 15 of /usr/lib/postgresql/15/bin.

@@ -24,3 +24,16 @@ func (s *Server) Resume() error     { return ErrNotInstalled }
 func (s *Server) Promote() error    { return ErrNotInstalled }
 func (s *Server) Kill() error       { return ErrNotInstalled }
 func (s *Server) Close() error      { return nil }
+
+// A Pooler is a PgBouncer. There is none on this system.
+type Pooler struct{}
+
+// Pooler returns ErrNotInstalled.
+func (s *Server) Pooler(...string) (*Pooler, error) { return nil, ErrNotInstalled }
+
+func (p *Pooler) URL() string              { return url(0, "") }
+func (p *Pooler) Addr() string             { return "" }
+func (p *Pooler) Restart() error           { return ErrNotInstalled }
+func (p *Pooler) Kill() error              { return ErrNotInstalled }
+func (p *Pooler) Version() (string, error) { return "", ErrNotInstalled }
+func (p *Pooler) Close() error             { return nil }

@@ -5,6 +5,7 @@
 package pgtest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -22,17 +23,26 @@ import (
 
 // A Server is a PostgreSQL. Its methods are for one goroutine at a time.
 type Server struct {
-	bin, dir string
-	port     int
-	extra    []string
-	as       *syscall.Credential // nil: who runs this program
-
-	guard *exec.Cmd // the running server's, or nil
-	life  io.Closer // the guard ends the server when it is closed
+	place
+	bin     string
+	extra   []string
+	process *process // nil: it is not running
 }
 
-// The guard starts the server, and ends it when its standard input ends: when Stop closes it, or this program
-// has ended.
+// A place is where a program runs and listens.
+type place struct {
+	dir  string
+	port int
+	as   *syscall.Credential // nil: who runs this program
+}
+
+// A process is a program that runs until it is ended, or this program has ended.
+type process struct {
+	guard *exec.Cmd
+	life  io.WriteCloser // the guard sends the signals that are written, and ends the program when it is closed
+}
+
+// The guard starts the program, and ends it when its standard input ends.
 const guard = `
 "$@" &
 pid=$!
@@ -50,15 +60,16 @@ func Start(settings ...string) (s *Server, err error) {
 	if s.bin, err = programs(os.Getenv("PGBIN")); err != nil {
 		return nil, err
 	}
-	if s.as, err = account(); err != nil {
-		return nil, err
-	}
 	return s.create("initdb", "-U", User, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
-// Standby makes a standby of the server and starts it, with settings of its own. The caller must call Close.
+// Standby makes a standby of the server and starts it, with settings of its own. The caller must call Close. The
+// error wraps ErrNotInstalled where the folder of the server has no pg_basebackup.
 func (s *Server) Standby(settings ...string) (*Server, error) {
-	r := &Server{bin: s.bin, as: s.as, extra: settings}
+	if err := have(s.bin, "pg_basebackup", "pg_ctl"); err != nil {
+		return nil, err
+	}
+	r := &Server{bin: s.bin, extra: settings}
 	return r.create("pg_basebackup", "-d", s.URL(), "-R", "-c", "fast", "--no-sync")
 }
 
@@ -88,29 +99,34 @@ func account() (*syscall.Credential, error) {
 
 // create makes the files of the server with a program of PostgreSQL, and starts it.
 func (s *Server) create(program string, args ...string) (_ *Server, err error) {
-	if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
+	if s.place, err = newPlace(); err != nil {
 		return nil, err
 	}
-	if err := s.fill(program, args...); err != nil {
+	cmd := s.command(filepath.Join(s.bin, program), append(args, "-D", filepath.Join(s.dir, "data"))...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pgtest: %s: %w: %s", program, err, out), os.RemoveAll(s.dir))
+	}
+	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return s, nil
 }
 
-func (s *Server) fill(program string, args ...string) (err error) {
-	if s.as != nil {
-		if err := os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid)); err != nil {
-			return err
-		}
+// newPlace returns a folder of its own and a free port.
+func newPlace() (p place, err error) {
+	if p.as, err = account(); err != nil {
+		return p, err
 	}
-	cmd := s.command(filepath.Join(s.bin, program), append(args, "-D", filepath.Join(s.dir, "data"))...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("pgtest: %s: %w: %s", program, err, out)
+	if p.port, err = freePort(); err != nil {
+		return p, err
 	}
-	if s.port, err = freePort(); err != nil {
-		return err
+	if p.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
+		return p, err
 	}
-	return s.Restart()
+	if p.as != nil {
+		err = os.Chown(p.dir, int(p.as.Uid), int(p.as.Gid))
+	}
+	return p, err
 }
 
 // freePort returns a port that is free. It is below those that systems give to connections and to listeners that
@@ -127,18 +143,18 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-func (s *Server) command(name string, args ...string) *exec.Cmd {
+func (p place) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Dir = s.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.as}
+	cmd.Dir = p.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.as}
 	return cmd
 }
 
 // URL returns the URL of the database that every server has.
-func (s *Server) URL() string { return url(s.port, "postgres") }
+func (p place) URL() string { return url(p.port, "postgres") }
 
-// Addr returns the address that the server listens on.
-func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+// Addr returns the address that the program listens on.
+func (p place) Addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 
 // PID returns the process id of the server's first process.
 func (s *Server) PID() (int, error) {
@@ -153,59 +169,81 @@ func (s *Server) PID() (int, error) {
 
 // Restart starts the server, which must have been stopped, and returns when it answers.
 func (s *Server) Restart() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	args := []string{"-c", guard, "guard", filepath.Join(s.bin, "postgres")}
-	args = append(args, settings(s.dir, s.port, s.extra)...)
-	cmd := s.command("/bin/sh", args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if s.life, err = cmd.StdinPipe(); err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.guard = cmd
-	for deadline := time.Now().Add(starts); ; time.Sleep(20 * time.Millisecond) {
-		if s.answers() {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(log.Name())
-			return errors.Join(fmt.Errorf("pgtest: the server does not answer:\n%s", text), s.Stop(Immediate))
-		}
-	}
+	p, err := s.run(filepath.Join(s.bin, "postgres"), settings(s.dir, s.port, s.extra)...)
+	s.process = p
+	return err
 }
 
-// answers reports whether the server takes connections: it answers a request for TLS with one byte before it is
-// ready, and a start message with an error while it starts.
-func (s *Server) answers() bool {
-	cmd := s.command(filepath.Join(s.bin, "pg_isready"), "-q", "-U", User, "-d", "postgres",
-		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-t", "5")
-	return cmd.Run() == nil
+// run starts a program, and returns when it takes connections to the database.
+func (p place) run(program string, args ...string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := p.command("/bin/sh", append([]string{"-c", guard, "guard", program}, args...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	life, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	started := &process{cmd, life}
+	for deadline := time.Now().Add(starts); !p.answers(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(log.Name())
+			return nil, errors.Join(fmt.Errorf("pgtest: %s does not answer:\n%s", program, text), started.end())
+		}
+	}
+	return started, nil
+}
+
+// signal has the guard send a signal to the program.
+func (p *process) signal(name string) error {
+	_, err := io.WriteString(p.life, name+"\n")
+	return err
+}
+
+// end ends the program, and returns when it has ended.
+func (p *process) end() error {
+	err := p.life.Close()
+	_ = p.guard.Wait() // it is the program's own status, and one that was ended in this way has a bad one
+	return err
+}
+
+// answers reports whether the server takes connections. While it starts or recovers it answers with an error.
+func (p place) answers() bool {
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	parameters := "user\x00" + User + "\x00database\x00postgres\x00\x00"
+	message := binary.BigEndian.AppendUint32(nil, uint32(8+len(parameters)))
+	message = binary.BigEndian.AppendUint32(message, 3<<16) // version 3.0 of the protocol
+	if _, err := conn.Write(append(message, parameters...)); err != nil {
+		return false
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	answer := make([]byte, 1)
+	_, err = conn.Read(answer)
+	return err == nil && answer[0] == 'R' // Authentication
 }
 
 // Stop stops the server, and returns when it has ended.
-func (s *Server) Stop(how Stop) error {
-	if s.guard == nil {
+func (s *Server) Stop(how Stop) (err error) {
+	p := s.process
+	if p == nil {
 		return nil
 	}
-	cmd, in := s.guard, s.life.(io.WriteCloser)
-	s.guard = nil
-	signal := "INT"
-	if how == Immediate {
-		signal = "QUIT"
-	}
-	_, err := io.WriteString(in, signal+"\n")
+	s.process = nil
 	if how == Fast {
+		err = p.signal("INT")
 		s.awaitEnd()
 	}
-	err = errors.Join(err, in.Close())
-	_ = cmd.Wait() // it is the server's own status, and a server that was stopped in this way has a bad one
-	return err
+	return errors.Join(err, p.end())
 }
 
 // Pause stops all processes of the server in their tracks, as a machine does that is suspended. Its connections
@@ -228,11 +266,9 @@ func (s *Server) Kill() error {
 	if err != nil {
 		return err
 	}
-	cmd := s.guard
-	s.guard = nil
-	err = errors.Join(kill(syscall.SIGKILL, append(pids, first)...), s.life.Close())
-	_ = cmd.Wait()
-	return err
+	p := s.process
+	s.process = nil
+	return errors.Join(kill(syscall.SIGKILL, append(pids, first)...), p.end())
 }
 
 // signal sends a signal to the first process of the server, so that it starts no more, and then to the others.
