@@ -29,6 +29,12 @@ func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) 
 // WithNow makes the SQL the engine's clock.
 func WithNow(sql string) Option { return func(c *config) { c.now = sql } }
 
+// WithServersClock makes a clock the engine's that differs from the machine's by the server's setting chaos.clock, in
+// nanoseconds. It is as if the server were on a machine whose clock is wrong.
+func WithServersClock() Option {
+	return WithNow("(" + clock + " + coalesce(nullif(current_setting('chaos.clock', true), ''), '0')::bigint)")
+}
+
 // Text returns the schema's name as it is in statements.
 func (e *Engine) Text(sql string) string { return e.config.sql(sql) }
 

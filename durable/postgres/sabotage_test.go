@@ -73,9 +73,28 @@ func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 		{-2 * lease, -lease, 0},
 	} {
 		reap := event{What: "reap", Key: "node1", From: restart + int64(c.called), At: restart + int64(c.noted)}
-		if v := judge([]event{reap}, nil, nil, []int64{restart}); v.broken["D4"] != c.broken {
+		if v := judge([]event{reap}, nil, nil, []int64{restart}, nil); v.broken["D4"] != c.broken {
 			t.Errorf("called %v and noted %v after the restart: %d breaches, want %d", c.called, c.noted,
 				v.broken["D4"], c.broken)
+		}
+	}
+}
+
+// What is due is due by the clock of the server, also when another server with another clock takes its place.
+func TestJudge_theServersClock(t *testing.T) {
+	const at, promoted = int64(time.Hour), int64(time.Hour - 10*time.Second)
+	for _, c := range []struct {
+		ahead, due time.Duration // the clock of the promoted server, and how long after the start the run is due
+		broken     int
+	}{
+		{0, 0, 0}, {0, 1, 1},
+		{10 * time.Second, 10 * time.Second, 0}, {10 * time.Second, 11 * time.Second, 1},
+		{-10 * time.Second, -10 * time.Second, 0}, {-10 * time.Second, -9 * time.Second, 1},
+	} {
+		start := event{What: "start", Key: "k", At: at, Due: at + int64(c.due)}
+		if v := judge([]event{start}, nil, nil, nil, clock{{promoted, promoted, c.ahead}}); v.broken["D1"] != c.broken {
+			t.Errorf("the clock is %v ahead, and the run is due %v after its start: %d breaches, want %d", c.ahead, c.due,
+				v.broken["D1"], c.broken)
 		}
 	}
 }
