@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -310,6 +312,68 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 			t.Errorf("%d of them were the zombie's", s)
 		}
 	})
+}
+
+// While a machine is suspended its own clock stands, and the engine's does not. So after it the node still believes in its lease. It
+// enters what was confirmed just before, decides nothing, and finds out within half a lease.
+func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		s := &suspended{meanwhile: func() {}}
+		a := k.Join(func(to engine.Engine) engine.Engine { s.Engine = to; return s })
+		causes := make(chan error, 1)
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil
+		})
+		a.Start()
+		k.After(lease)
+		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 500 * time.Millisecond},
+			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
+		var taken []engine.Stored
+		s.meanwhile = sync.OnceFunc(func() {
+			k.Engine.Step(2 * lease)
+			other, now, err := k.Engine.Join(ctx, "other", lease)
+			k.Must(err)
+			if names, err := k.Engine.Reap(ctx); err != nil || fmt.Sprint(names) != "[node 1]" {
+				t.Errorf("%q are reaped, %v", names, err)
+			}
+			c, err := k.Engine.Claim(ctx, engine.ClaimRequest{By: other, Kinds: []string{"long", "note"}, Until: now, Most: 10,
+				Readable: math.MaxUint8})
+			k.Must(err)
+			taken = c.Tasks
+		})
+		k.After(500*time.Millisecond + 2*tick + lease/2)
+		ran := k.Ran("confirmed")
+		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
+			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)
+		}
+		select {
+		case err := <-causes:
+			if !errors.Is(err, durable.ErrFenced) {
+				t.Errorf("the run is cancelled with %v", err)
+			}
+		default:
+			t.Error("the run is not cancelled")
+		}
+		k.After(lease / 4)
+		k.RanNothing()
+		if s := a.Stats(); s.Succeeded != 0 || s.Node.EndsRefused != 1 {
+			t.Errorf("%d runs were acknowledged and %d refused, want the one to be refused", s.Succeeded, s.Node.EndsRefused)
+		}
+	})
+}
+
+// A suspended engine is that of a node whose machine is suspended as it gets the answer to a confirmation.
+type suspended struct {
+	engine.Engine
+	meanwhile func()
+}
+
+func (s *suspended) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+	held, now, err := s.Engine.Confirm(ctx, by, claims)
+	s.meanwhile()
+	return held, now, err
 }
 
 // D5. Every attempt has the same token, and one whose node dies counts: a task that kills every node that runs

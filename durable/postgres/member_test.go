@@ -127,7 +127,7 @@ func TestRenew_theServersClockWasSetBack(t *testing.T) {
 	<-done
 }
 
-// A member whose row the server does not change is told so, and not asked for ever.
+// The renewal of a member whose row the server does not change ends with an error.
 func TestRenew_theRowCannotBeChanged_isAnError(t *testing.T) {
 	e := open(t)
 	id, _, err := e.Join(t.Context(), "node", time.Hour)
