@@ -94,7 +94,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Close()
 		return nil, err
 	}
-	server.replaces(func() {
+	server.opened(direct, func() {
 		e.control.Reset()
 		e.verbs.Reset()
 	})
@@ -121,9 +121,8 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 		}
 	}
 	var number int
-	var pid uint32
-	var version, isolation string
-	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::bigint, "+
+	var pid, version, isolation string
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::text, "+
 		"current_setting('server_version'), current_setting('default_transaction_isolation')").
 		Scan(&number, &pid, &version, &isolation)
 	switch {
@@ -137,8 +136,7 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 	if !server.known() {
 		c.server = "server"
 	}
-	// A pooler gives its clients numbers of its own, because the server's process changes.
-	return pid == conn.PgConn().PID(), c.open(ctx, conn)
+	return !isPooled(conn.PgConn(), pid), c.open(ctx, conn)
 }
 
 // open checks the schema or migrates it.

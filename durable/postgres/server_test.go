@@ -223,6 +223,36 @@ func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	}
 }
 
+// The connections of an engine that was opened on a server itself are not by a pooler later. It goes to another host of the
+// URL, or says what is wrong.
+func TestEngine_poolerAfterADirectConnection_isRefused(t *testing.T) {
+	s := startFor(t, start)
+	first, err := pgtest.NewProxy(s)
+	check(t, err)
+	by := func(addrs ...string) string { return strings.Replace(s.URL(), s.Addr(), strings.Join(addrs, ","), 1) }
+	direct, pooled := first.Addr(), relay(t, s.Addr())
+	e, err := postgres.Open(t.Context(), by(direct, pooled))
+	check(t, err)
+	defer e.Close()
+	unnamed, err := postgres.Open(t.Context(), by(direct, pooled)+"&default_query_exec_mode=cache_describe")
+	check(t, err)
+	defer unnamed.Close()
+	several, err := postgres.Open(t.Context(), by(direct, pooled, s.Addr()))
+	check(t, err)
+	defer several.Close()
+	first.Close()
+	for _, e := range []*postgres.Engine{e, unnamed, several} {
+		e.Reconnect()
+	}
+	if _, err = e.Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "by a pooler") {
+		t.Errorf("the error is %v", err)
+	}
+	for _, e := range []*postgres.Engine{unnamed, several} {
+		_, err = e.Get(t.Context(), "k")
+		check(t, err)
+	}
+}
+
 // Every role may read who the server is. One that has lost the right works as before, and leaves what is noted.
 func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	s := startFor(t, start)

@@ -58,9 +58,10 @@ func NewProxy(s *Server) (*Proxy, error) {
 }
 
 // URL returns a URL of the server by way of the proxy.
-func (p *Proxy) URL() string {
-	return strings.Replace(p.server.URL(), p.server.Addr(), p.l.Addr().String(), 1)
-}
+func (p *Proxy) URL() string { return strings.Replace(p.server.URL(), p.server.Addr(), p.Addr(), 1) }
+
+// Addr returns the address that the proxy listens on.
+func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
 // Disturb has f decide what becomes of each message of a client, and how late it arrives, even if the client has
 // given up meanwhile. f is called by one goroutine at a time. Nil ends it.
