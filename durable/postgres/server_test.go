@@ -7,6 +7,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -312,4 +313,46 @@ func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
 	exec(t, conn, "GRANT USAGE ON SCHEMA timewheel TO ordinary")
 	exec(t, conn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA timewheel TO ordinary")
 	is("ordinary", engine.Health{Replicated: true})
+}
+
+// What an acknowledged task survives, for each synchronous_commit, without and with synchronous standbys, and when the last one
+// is lost.
+func TestHealth_replicated(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	engines := make(map[string]*postgres.Engine)
+	for _, commit := range []string{"on", "remote_apply", "remote_write", "local", "off"} {
+		e, err := postgres.Open(t.Context(), s.URL()+"&synchronous_commit="+commit)
+		check(t, err)
+		defer e.Close()
+		engines[commit] = e
+	}
+	all := func(when string, standbys int, replicated ...string) {
+		t.Helper()
+		for commit, e := range engines {
+			want := engine.Health{Unflushed: commit == "off", Replicated: slices.Contains(replicated, commit), Standbys: standbys}
+			await(t, func() error { // each process of the server reads the settings again by itself
+				h, err := e.Health(t.Context())
+				check(t, err)
+				got := engine.Health{Unflushed: h.Unflushed, Replicated: h.Replicated, Standbys: h.Standbys}
+				if got != want {
+					return fmt.Errorf("%s, %s: the health is %+v, want %+v", when, commit, got, want)
+				}
+				return nil
+			})
+		}
+	}
+	all("alone", 0)
+	standby := startFor(t, s.Standby)
+	await(t, func() error {
+		if len(column(t, s.URL(), "SELECT 'there' FROM pg_stat_replication WHERE state = 'streaming'")) == 0 {
+			return errors.New("there is no standby")
+		}
+		return nil
+	})
+	all("with an asynchronous standby", 0)
+	synchronous(t, conn)
+	all("with a synchronous standby", 1, "on", "remote_apply", "remote_write")
+	check(t, standby.Kill())
+	all("after the loss of the standby", 0)
 }
