@@ -177,8 +177,7 @@
 //     its handler that was confirmed in the 100 ms before, and it is cancelled within half a lease. [Run].Fence is
 //     greater on each later attempt, so that an effect elsewhere can refuse an older one.
 //   - A run is acknowledged some milliseconds after its handler has returned. No verb and no Shutdown waits for that.
-//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after
-//     its attempts.
+//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after its attempts.
 //   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them. Stats.Unhandled is 0.
 //   - When PauseKind or PauseAll has returned nil on a node, no run starts there. The other nodes start none
 //     after two seconds: each reads every half second what is paused, and starts nothing while it does not

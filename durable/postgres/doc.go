@@ -51,8 +51,8 @@
 //
 // A connection reads the server's system identifier and timeline, which a promotion makes greater. An engine refuses a
 // server in recovery, one with an older timeline than it has seen, and one with another system identifier: the error wraps
-// [ErrNotPrimary]. So a node never returns to an old primary that was not stopped. When one connection finds a
-// greater timeline, the engine closes all others. The limits:
+// [ErrNotPrimary], and [Engine.Health] counts the latter two. So a node never returns to an old primary that was not
+// stopped. When one connection finds a greater timeline, the engine closes all others. The limits:
 //
 //   - An engine that is opened later knows no timeline yet. It may find the old primary first.
 //   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.

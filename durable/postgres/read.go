@@ -179,6 +179,7 @@ func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size, &h.Unflushed, &h.Replicated,
 			&h.Standbys)
 	})
+	h.Refused = e.primary.refusals()
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
 	return h, explain("read health", err)
 }

@@ -30,6 +30,7 @@ type primary struct {
 	system   string     // empty: unknown
 	timeline string     // the greatest that was seen
 	replaced func()     // is called when a greater timeline is seen
+	refused  uint64     // connections to an old primary, or to another database cluster
 	direct   bool       // the engine relies on the state of a session
 }
 
@@ -83,9 +84,11 @@ func (p *primary) found(system, timeline string) error {
 	case p.system == "":
 		p.system, p.timeline = system, timeline
 	case system != p.system:
+		p.refused++
 		return fmt.Errorf("%w: its system identifier is %s, and that of the engine's server is %s", ErrNotPrimary,
 			system, p.system)
 	case timeline < p.timeline:
+		p.refused++
 		return fmt.Errorf("%w: its timeline is %s, and the engine has seen %s", ErrNotPrimary, timeline, p.timeline)
 	case timeline > p.timeline:
 		p.timeline = timeline
@@ -94,6 +97,13 @@ func (p *primary) found(system, timeline string) error {
 		}
 	}
 	return nil
+}
+
+// refusals returns how many connections to an old primary, or to another database cluster, were refused.
+func (p *primary) refusals() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
 }
 
 // known reports whether the server has said who it is.

@@ -99,6 +99,9 @@ func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	check(t, err)
 	defer e.Close()
 	commit(t, e, 0, add("before", 1))
+	if h, err := e.Health(ctx); err != nil || h.Refused != 0 {
+		t.Errorf("the health is %+v, %v", h, err)
+	}
 	replicate(t, e, second, "before")
 	check(t, first.Kill())
 	check(t, second.Promote())
@@ -115,6 +118,9 @@ func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 		if got := fmt.Sprint(column(t, url, e.Text(keysSQL))); got != want {
 			t.Errorf("%s has %s, want %s", url, got, want)
 		}
+	}
+	if h, err := e.Health(ctx); err != nil || h.Refused == 0 { // the first host is tried first
+		t.Errorf("the health is %+v, %v", h, err)
 	}
 	check(t, second.Stop(pgtest.Fast))
 	e.Reconnect()
