@@ -170,6 +170,38 @@ func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	})
 }
 
+// D2. What is due at one tick is confirmed in few calls, and each start by itself: what was removed on another node does not
+// start with the others. With that taken out it does.
+func TestD2_startsThatAreConfirmedTogether(t *testing.T) {
+	for _, fault := range []string{"", groupByOne} {
+		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+			const tasks = 20
+			var calls atomic.Int64
+			a := k.Join(func(to engine.Engine) engine.Engine {
+				return &suspended{flawed{to, fault}, func() { calls.Add(1) }}
+			}, durable.WithPoolSize(tasks)).Start()
+			a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 2 * time.Millisecond} })
+			b := k.Join(nil) // it starts nothing
+			var all []durable.Task
+			for i := range tasks {
+				all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 500 * time.Millisecond})
+			}
+			a.Add(all...)
+			k.After(400 * time.Millisecond)
+			for i := range tasks / 2 {
+				k.Must(b.RemoveTask(ctx, fmt.Sprint(2*i)))
+			}
+			calls.Store(0)
+			if ran := len(k.RunsAfter(200 * time.Millisecond)); (ran != tasks/2) != (fault != "") {
+				t.Errorf("%q: %d have run, and %d were left", fault, ran, tasks/2)
+			}
+			if n := calls.Load(); n > tasks/2 {
+				t.Errorf("%d starts were confirmed in %d calls", tasks, n)
+			}
+		})
+	}
+}
+
 // D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
 // shut down within 100 ms: what is due, what is running, and what is claimed.
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
