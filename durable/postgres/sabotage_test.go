@@ -16,7 +16,9 @@ import (
 // The checker finds what is broken on purpose. The numbers are those of the details in the design of the
 // cluster. The details that are not here are broken in TestReap_whileMembersClaim_leavesNothingWithTheDead (6,
 // 7), TestCommit_groupsInOppositeOrder_meetNoDeadlock (8) and TestClaim_underAForgottenTransaction_readsNoMore
-// (11).
+// (11). Those without a number are broken in TestStatements_haveOnePlan, TestEngine_severalHosts_sabotage,
+// TestReap_afterAPromotion_noMemberThatLives and TestChaos_failoverSabotage_isFound, and in package durable in
+// TestD2_startsThatAreConfirmedTogether and TestSimulation_findsFaults.
 func TestChaos_sabotage_isFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in short mode")

@@ -81,6 +81,29 @@ func replicate(t *testing.T, e *postgres.Engine, standby *pgtest.Server, key str
 	})
 }
 
+// An engine that forgets the greatest timeline writes to an old primary that comes back.
+func TestEngine_severalHosts_sabotage(t *testing.T) {
+	eachFound(t, 1, "tasks written to the old primary", []sabotage{
+		{"", false},
+		{"the greatest timeline is forgotten", true},
+	}, func(t *testing.T, without string) int {
+		first := startFor(t, start)
+		second := startFor(t, first.Standby)
+		e, err := postgres.Open(t.Context(), hosts(first, second))
+		check(t, err)
+		defer e.Close()
+		check(t, first.Stop(pgtest.Fast))
+		check(t, second.Promote())
+		e.Reconnect()
+		commit(t, e, 0, add("before", 1))
+		check(t, first.Restart())
+		e.Break(without)
+		e.Reconnect()
+		commit(t, e, 0, add("since", 1))
+		return len(column(t, first.URL(), e.Text(keysSQL)))
+	})
+}
+
 // An engine goes from the lost primary to the standby that is promoted, and not back. A standby is passed over.
 func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	ctx := t.Context()
@@ -159,8 +182,18 @@ func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 }
 
 // A standby has been up for long when it is promoted. Its first caller does not reap the members whose leases ran out while
-// there was no primary; those that do not renew are reaped when the promotion is a lease ago.
+// there was no primary; those that do not renew are reaped when the promotion is a lease ago. With that taken out both are reaped
+// at once.
 func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
+	eachFound(t, 1, "members reaped right after the promotion", []sabotage{
+		{"", false},
+		{"reaping right after a promotion", true},
+	}, reapedAfterAPromotion)
+}
+
+// reapedAfterAPromotion returns how many members are reaped before their lease has passed since a promotion.
+func reapedAfterAPromotion(t *testing.T, without string) int {
+	t.Helper()
 	ctx := t.Context()
 	const lease = time.Second
 	first := startFor(t, start)
@@ -168,6 +201,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	e, err := postgres.Open(ctx, hosts(first, second))
 	check(t, err)
 	defer e.Close()
+	e.Break(without)
 	lives, _, err := e.Join(ctx, "lives", lease)
 	check(t, err)
 	_, _, err = e.Join(ctx, "dead", lease)
@@ -184,7 +218,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 		return err
 	})
 	if len(reaped) > 0 {
-		t.Fatalf("right after the promotion %q are reaped", reaped)
+		return len(reaped)
 	}
 	await(t, func() error {
 		_, _, renewed := e.Renew(ctx, lives, nil)
@@ -197,6 +231,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	if up := time.Since(promoted); fmt.Sprint(reaped) != "[dead]" || up < lease {
 		t.Errorf("%q are reaped %v after the promotion, want the dead one after its lease of %v", reaped, up, lease)
 	}
+	return 0
 }
 
 // A new primary is noted also while no member is dead. Else the first member that dies would keep its tasks for two leases.
