@@ -170,16 +170,15 @@
 //   - After RemoveTask, SetTask or Reschedule has returned nil on any node, no node decides to start the old
 //     run. A run that was confirmed just before may still enter its handler: after at most 100 ms, or as long
 //     as the engine takes to answer.
-//   - A node has a lease ([WithLease]) and renews it. When a node dies, other nodes take its tasks over within
-//     the lease and half a second. When Shutdown begins they do so at once with all that is not running. When the lease of a living node runs out,
-//     for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
-//     [ErrFenced] as the cause. [Run].Fence is greater on each later attempt, so that an effect elsewhere can
-//     refuse an older one.
+//   - A node has a lease ([WithLease]) and renews it. When a node dies, other nodes take its tasks over within the lease
+//     and half a second. When Shutdown begins they do so at once with all that is not running. When the lease of a living
+//     node runs out, for it was suspended or cut off, it starts nothing, and the contexts of its runs are cancelled with
+//     [ErrFenced] as the cause. While a machine is suspended its own clock stands. So afterwards a run may still enter
+//     its handler that was confirmed in the 100 ms before, and it is cancelled within half a lease. [Run].Fence is
+//     greater on each later attempt, so that an effect elsewhere can refuse an older one.
 //   - A run is acknowledged some milliseconds after its handler has returned. No verb and no Shutdown waits for that.
-//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after
-//     its attempts.
-//   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them.
-//     Stats.Unhandled is 0.
+//   - An attempt counts from its start, whenever it is due. So a task that ends its process is parked after its attempts.
+//   - A node runs only the kinds that it handles, and leaves the others to nodes that handle them. Stats.Unhandled is 0.
 //   - When PauseKind or PauseAll has returned nil on a node, no run starts there. The other nodes start none
 //     after two seconds: each reads every half second what is paused, and starts nothing while it does not
 //     know it.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -168,6 +170,38 @@ func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	})
 }
 
+// D2. What is due at one tick is confirmed in few calls, and each start by itself: what was removed on another node does not
+// start with the others. With that taken out it does.
+func TestD2_startsThatAreConfirmedTogether(t *testing.T) {
+	for _, fault := range []string{"", groupByOne} {
+		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+			const tasks = 20
+			var calls atomic.Int64
+			a := k.Join(func(to engine.Engine) engine.Engine {
+				return &suspended{flawed{to, fault}, func() { calls.Add(1) }}
+			}, durable.WithPoolSize(tasks)).Start()
+			a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 2 * time.Millisecond} })
+			b := k.Join(nil) // it starts nothing
+			var all []durable.Task
+			for i := range tasks {
+				all = append(all, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 500 * time.Millisecond})
+			}
+			a.Add(all...)
+			k.After(400 * time.Millisecond)
+			for i := range tasks / 2 {
+				k.Must(b.RemoveTask(ctx, fmt.Sprint(2*i)))
+			}
+			calls.Store(0)
+			if ran := len(k.RunsAfter(200 * time.Millisecond)); (ran != tasks/2) != (fault != "") {
+				t.Errorf("%q: %d have run, and %d were left", fault, ran, tasks/2)
+			}
+			if n := calls.Load(); n > tasks/2 {
+				t.Errorf("%d starts were confirmed in %d calls", tasks, n)
+			}
+		})
+	}
+}
+
 // D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
 // shut down within 100 ms: what is due, what is running, and what is claimed.
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
@@ -310,6 +344,68 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 			t.Errorf("%d of them were the zombie's", s)
 		}
 	})
+}
+
+// While a machine is suspended its own clock stands, and the engine's does not. So after it the node still believes in its lease. It
+// enters what was confirmed just before, decides nothing, and finds out within half a lease.
+func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		s := &suspended{meanwhile: func() {}}
+		a := k.Join(func(to engine.Engine) engine.Engine { s.Engine = to; return s })
+		causes := make(chan error, 1)
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil
+		})
+		a.Start()
+		k.After(lease)
+		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 500 * time.Millisecond},
+			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
+		var taken []engine.Stored
+		s.meanwhile = sync.OnceFunc(func() {
+			k.Engine.Step(2 * lease)
+			other, now, err := k.Engine.Join(ctx, "other", lease)
+			k.Must(err)
+			if names, err := k.Engine.Reap(ctx); err != nil || fmt.Sprint(names) != "[node 1]" {
+				t.Errorf("%q are reaped, %v", names, err)
+			}
+			c, err := k.Engine.Claim(ctx, engine.ClaimRequest{By: other, Kinds: []string{"long", "note"}, Until: now, Most: 10,
+				Readable: math.MaxUint8})
+			k.Must(err)
+			taken = c.Tasks
+		})
+		k.After(500*time.Millisecond + 2*tick + lease/2)
+		ran := k.Ran("confirmed")
+		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
+			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)
+		}
+		select {
+		case err := <-causes:
+			if !errors.Is(err, durable.ErrFenced) {
+				t.Errorf("the run is cancelled with %v", err)
+			}
+		default:
+			t.Error("the run is not cancelled")
+		}
+		k.After(lease / 4)
+		k.RanNothing()
+		if s := a.Stats(); s.Succeeded != 0 || s.Node.EndsRefused != 1 {
+			t.Errorf("%d runs were acknowledged and %d refused, want the one to be refused", s.Succeeded, s.Node.EndsRefused)
+		}
+	})
+}
+
+// A suspended engine is that of a node whose machine is suspended as it gets the answer to a confirmation.
+type suspended struct {
+	engine.Engine
+	meanwhile func()
+}
+
+func (s *suspended) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+	held, now, err := s.Engine.Confirm(ctx, by, claims)
+	s.meanwhile()
+	return held, now, err
 }
 
 // D5. Every attempt has the same token, and one whose node dies counts: a task that kills every node that runs

@@ -55,7 +55,7 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"21 off the grid", "22 parked, and tried again", "23 tried again too early", "24 no bound on a run",
 		"25 no limit on a node", "26 no limit on all nodes", "27 a pause of a kind is forgotten",
 		"28 a node does not read what is paused", "29 the jitter is drawn again", "30 a burst has no end",
-		"31 a prefix is removed in part",
+		"31 a prefix is removed in part", "32 one of a group of commits is lost",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
@@ -594,6 +594,9 @@ func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.C
 	return s.Engine.Confirm(ctx, by, claims)
 }
 
+// groupByOne is a fault of TestD2_startsThatAreConfirmedTogether: a simulation has few starts at one tick.
+const groupByOne = "a group of starts is confirmed by one of them"
+
 // A flawed engine has a fault built in.
 type flawed struct {
 	engine.Engine
@@ -619,6 +622,10 @@ func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 			stored, ok, _ := one(f.Engine, claims[i].Key)
 			held[i] = ok && stored.Revision >= claims[i].Revision
 		}
+	case groupByOne:
+		for i := range held {
+			held[i] = slices.Contains(held, true)
+		}
 	case "17 a pause leaves the claim":
 		for i := range held {
 			stored, ok, _ := one(f.Engine, claims[i].Key)
@@ -630,6 +637,10 @@ func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 
 func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
+	if last := len(batches) - 1; last > 0 && f.fault == "32 one of a group of commits is lost" {
+		results, err := f.Engine.Commit(ctx, by, batches[:last])
+		return append(results, engine.Result{Written: make([]engine.Written, len(batches[last]))}), err
+	}
 	return f.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
 		if w.Note {
 			if w.Key == pausesNote && f.fault == "27 a pause of a kind is forgotten" {

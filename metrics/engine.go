@@ -48,6 +48,9 @@ var engineAccounts = []account[*engine.Health]{
 	newGauge("timewheel_durable_engine_synchronous_standbys",
 		"Standbys that are connected and for which the server waits before it acknowledges a task.",
 		known(func(h engine.Health) float64 { return float64(h.Standbys) })),
+	newCounter("timewheel_durable_engine_servers_refused_total",
+		"Connections of this process that were refused because they were to an old primary, or to another cluster.",
+		known(func(h engine.Health) float64 { return float64(h.Refused) })),
 }
 
 // known returns an account of something that may be unknown.

@@ -126,6 +126,7 @@ func ExampleNewEngineCollector() {
 	// timewheel_durable_engine_flushed{scheduler="orders"} 1
 	// timewheel_durable_engine_oldest_transaction_seconds{scheduler="orders"} 60
 	// timewheel_durable_engine_replicated{scheduler="orders"} 1
+	// timewheel_durable_engine_servers_refused_total{scheduler="orders"} 0
 	// timewheel_durable_engine_size_bytes{scheduler="orders"} 1.048576e+06
 	// timewheel_durable_engine_synchronous_standbys{scheduler="orders"} 2
 }

@@ -548,7 +548,7 @@ func (f *fakeEngine) Health(ctx context.Context) (engine.Health, error) {
 func TestEngineCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{health: engine.Health{OldestTransaction: time.Minute, DeadRows: 7, Size: 8, Unflushed: true,
-			Replicated: true, Standbys: 2}}
+			Replicated: true, Standbys: 2, Refused: 3}}
 		c := metrics.NewEngineCollector(e, "orders")
 		for name, want := range map[string]float64{
 			"timewheel_durable_engine_oldest_transaction_seconds": 60,
@@ -557,9 +557,10 @@ func TestEngineCollector(t *testing.T) {
 			"timewheel_durable_engine_flushed":                    0,
 			"timewheel_durable_engine_replicated":                 1,
 			"timewheel_durable_engine_synchronous_standbys":       2,
+			"timewheel_durable_engine_servers_refused_total":      3,
 		} {
 			m := find(t, c, name)
-			if got := m.GetGauge().GetValue(); got != want {
+			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
 			checkTypeAndLabel(t, name, m, "scheduler", "orders")

@@ -278,6 +278,13 @@ var trials = map[string]trial{
 		fires: `timewheel_durable_engine_flushed 1x4 0x40`, after: 5*every + 5*time.Minute,
 		quiet: []string{`timewheel_durable_engine_flushed 1x60`},
 	},
+	"TimewheelDurableServerRefused": {
+		fires: `timewheel_durable_engine_servers_refused_total 0x4 1x40`, after: 5 * every,
+		quiet: []string{
+			`timewheel_durable_engine_servers_refused_total 0x60`,
+			`timewheel_durable_engine_servers_refused_total 7x60`,
+		},
+	},
 }
 
 // onSeries evaluates the rules for a quarter of an hour on the series of a trial.

@@ -133,6 +133,21 @@ var incidents = []incident{
 		end:   func(s *scene) error { return s.server.Restart() },
 	},
 	{
+		name:  "the primary is lost",
+		on:    []backend{two},
+		begin: doAll(beat, losePrimary),
+		seen: view{
+			headline: "away", says: "^The engine has not answered",
+			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
+			alerts:  []string{"TimewheelDurableEngineAway"},
+			may:     []string{"TimewheelDurableLeaseLate"},
+			asks:    []question{{args: []string{"stats"}, prints: "not the primary: it is in recovery", fails: true}},
+		},
+		holds: 8 * time.Second,
+		never: lost + "|failing|parked",
+		end:   undo,
+	},
+	{
 		name:  "the database hangs",
 		on:    []backend{one, two},
 		begin: doAll(beat, holdRequests),
@@ -524,6 +539,46 @@ func slowRequests(s *scene) error {
 	s.proxy.Disturb(func([]byte) (pgtest.Fault, time.Duration) { return pgtest.None, 150 * time.Millisecond })
 	s.later(func() { s.proxy.Disturb(nil) })
 	return nil
+}
+
+// losePrimary kills the server, whose synchronous standby takes its place, and is promoted at the end.
+func losePrimary(s *scene) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	primary := s.server
+	standby, err := primary.Standby()
+	if err != nil {
+		return err
+	}
+	err = synchronous(ctx, primary)
+	if err == nil {
+		err = primary.Kill()
+	}
+	if err != nil {
+		return errors.Join(err, standby.Close())
+	}
+	s.server = standby
+	s.proxy.To(standby)
+	s.later(func() { _, _ = standby.Promote(), primary.Close() })
+	return nil
+}
+
+// synchronous makes the server wait for its standby at each commit.
+func synchronous(ctx context.Context, primary *pgtest.Server) error {
+	conn, err := pgx.Connect(ctx, primary.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'", "SELECT pg_reload_conf()"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	for is := false; !is && err == nil; time.Sleep(readEvery) {
+		err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'quorum')").Scan(&is)
+	}
+	return err
 }
 
 // forget leaves a transaction open that holds back vacuum.

@@ -216,8 +216,9 @@ type Health struct {
 	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
 	Size              int64         // of the tasks and their indexes, in bytes
 	Unflushed         bool          // a crash of the server may lose what it has acknowledged
-	Replicated        bool          // what the server acknowledges survives its loss: a standby has it
+	Replicated        bool          // what the server acknowledges survives the loss of its machine: a standby that is connected has it, on its disk or in memory
 	Standbys          int           // those that are connected and for which the server waits before it acknowledges
+	Refused           uint64        // connections of this process to an old primary or to another cluster, which it refused
 }
 
 // A KindCount counts the tasks of a kind, as [Stored] has it.

@@ -20,7 +20,7 @@ import (
 )
 
 // Three nodes are killed, paused, cut off and replaced, their clocks are wrong, and the server crashes and
-// stands still. CHAOS is for how long. Otherwise half of the faults come once, or two in short mode, and clocks are
+// stands still, and its clock is set. CHAOS is for how long. Otherwise half of the faults come once, or two in short mode, and clocks are
 // right.
 // CHAOS_REPORT is a file for the report.
 //

@@ -37,7 +37,7 @@
 // statements have no names, and the settings are for one transaction. The server then plans each statement at every
 // call, which takes several times its CPU. [Open] knows a pooler by the process number of the connection: a pooler
 // gives its clients numbers of its own, and pg_backend_pid returns another. A pooler in session mode counts as one in
-// transaction mode.
+// transaction mode. After a direct connection an engine refuses those by a pooler, for a URL may name both.
 //
 // A URL with default_query_exec_mode=cache_statement makes the engine use named statements behind a pooler that knows
 // them, such as PgBouncer 1.21 or later with max_prepared_statements. One with default_query_exec_mode=cache_describe
@@ -54,8 +54,8 @@
 //
 // A connection reads the server's system identifier and timeline, which a promotion makes greater. An engine refuses a
 // server in recovery, one with an older timeline than it has seen, and one with another system identifier: the error wraps
-// [ErrNotPrimary]. So a node never returns to an old primary that was not stopped. When one connection finds a
-// greater timeline, the engine closes all others. The limits:
+// [ErrNotPrimary], and [Engine.Health] counts the latter two. So a node never returns to an old primary that was not
+// stopped. When one connection finds a greater timeline, the engine closes all others. The limits:
 //
 //   - An engine that is opened later knows no timeline yet. It may find the old primary first.
 //   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.

@@ -24,8 +24,9 @@ const oldest = 140000
 // [OpenPool]. Any number of schedulers may share it. Close it after they have been shut down.
 type Engine struct {
 	config
-	sql    statements
-	direct bool // there is no pooler, so the statements have names and the settings are those of the connections
+	sql     statements
+	primary *primary
+	direct  bool // there is no pooler, so the statements have names and the settings are those of the connections
 
 	verbs   *pgxpool.Pool // for commits and reads
 	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
@@ -61,7 +62,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if err != nil {
 		return nil, err
 	}
-	var server primary
+	server := new(primary)
 	validate := cfg.ConnConfig.ValidateConnect
 	cfg.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if validate != nil { // target_session_attrs
@@ -71,7 +72,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		}
 		return server.validate(ctx, conn)
 	}
-	direct, err := c.prepare(ctx, cfg, &server)
+	direct, err := c.prepare(ctx, cfg, server)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	e := &Engine{config: c, sql: c.statements(), direct: direct, waiting: make(chan struct{}, 2)}
+	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct, waiting: make(chan struct{}, 2)}
 	if direct {
 		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
 	}
@@ -94,7 +95,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Close()
 		return nil, err
 	}
-	server.replaces(func() {
+	server.opened(direct, func() {
 		e.control.Reset()
 		e.verbs.Reset()
 	})
@@ -121,9 +122,8 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 		}
 	}
 	var number int
-	var pid uint32
-	var version, isolation string
-	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::bigint, "+
+	var pid, version, isolation string
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::text, "+
 		"current_setting('server_version'), current_setting('default_transaction_isolation')").
 		Scan(&number, &pid, &version, &isolation)
 	switch {
@@ -132,8 +132,7 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 	case number < oldest:
 		return false, fmt.Errorf("postgres: the server has version %s; %d is the oldest that works", version, oldest/10000)
 	}
-	// A pooler gives its clients numbers of its own, because the server's process changes.
-	direct = pid == conn.PgConn().PID()
+	direct = !isPooled(conn.PgConn(), pid)
 	switch {
 	case isolation == "read committed": // the statements rely on it
 	case direct:

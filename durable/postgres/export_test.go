@@ -29,6 +29,12 @@ func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) 
 // WithNow makes the SQL the engine's clock.
 func WithNow(sql string) Option { return func(c *config) { c.now = sql } }
 
+// WithServersClock makes a clock the engine's that differs from the machine's by the server's setting chaos.clock, in
+// nanoseconds. It is as if the server were on a machine whose clock is wrong.
+func WithServersClock() Option {
+	return WithNow("(" + clock + " + coalesce(nullif(current_setting('chaos.clock', true), ''), '0')::bigint)")
+}
+
 // Text returns the schema's name as it is in statements.
 func (e *Engine) Text(sql string) string { return e.config.sql(sql) }
 
@@ -83,6 +89,14 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 		swap(&e.sql.commit, "grp, n) ORDER BY q.key", "grp, n)")
 	case "8 adds lock in any order":
 		swap(&e.sql.commit, "AND data IS NOT NULL ORDER BY key", "AND data IS NOT NULL")
+	case "claims are joined, and not looked up one by one":
+		swap(&e.sql.stillHeld, ", LATERAL (\n\tSELECT FROM $schema.task t WHERE t.key = q.key AND t.revision = q.revision "+
+			"AND t.owner IS NOT DISTINCT FROM $1 LIMIT 1) t\nWHERE", " JOIN $schema.task t ON t.key = q.key "+
+			"AND t.revision = q.revision AND t.owner IS NOT DISTINCT FROM $1 WHERE")
+	case "the planner has all choices":
+		e.sql.set = "SELECT"
+	case "the greatest timeline is forgotten":
+		*e.primary = primary{}
 	case "10 reaping right after an outage":
 		swap(&e.sql.markDead,
 			"AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000", "")

@@ -42,6 +42,7 @@ type fleet struct {
 	version  int // of the program that processes are started with
 	faults   map[string]int
 	restarts []int64 // when the server was started again, or another took its place
+	clock    clock
 	resumed  []event // what quiet has resumed
 }
 
@@ -167,12 +168,25 @@ var faults = map[string]func(f *fleet, victim *node){
 		time.Sleep(rand.N(beyondLease()))
 		f.restart()
 	},
-	"outage": (*fleet).outage,
+	"outage":             (*fleet).outage,
+	"server's clock set": func(f *fleet, _ *node) { f.setClock(rand.N(6*lease) - 3*lease) },
 	"server pause": func(f *fleet, _ *node) {
 		check(f.t, f.server.Pause())
 		time.Sleep(beyondLease())
 		check(f.t, f.server.Resume())
 	},
+}
+
+// setClock sets the clock of the server.
+func (f *fleet) setClock(ahead time.Duration) {
+	f.t.Helper()
+	from := systemTime()
+	f.ask(func(conn *pgx.Conn) {
+		exec(f.t, conn, "SET chaos.clock = 0") // or ALTER SYSTEM does not know it
+		exec(f.t, conn, fmt.Sprintf("ALTER SYSTEM SET chaos.clock = %d", int64(ahead)))
+		exec(f.t, conn, "SELECT pg_reload_conf()")
+	})
+	f.clock = append(f.clock, step{from, systemTime(), ahead})
 }
 
 // beyondLease returns a time that is longer than a lease.
@@ -237,7 +251,7 @@ func (f *fleet) settle() (verdict, []event) {
 	f.t.Helper()
 	f.quiet()
 	events := append(f.events(), f.resumed...)
-	v := judge(events, f.effects(), f.left(), f.restarts)
+	v := judge(events, f.effects(), f.left(), f.restarts, f.clock)
 	v.measure(f)
 	f.clear()
 	return v, events
@@ -276,7 +290,7 @@ func (f *fleet) resume(keys []string) {
 		return
 	}
 	ctx := f.t.Context()
-	e, err := postgres.Open(ctx, f.server.URL(), postgres.WithSchema("chaos"))
+	e, err := postgres.Open(ctx, f.server.URL(), postgres.WithSchema("chaos"), postgres.WithServersClock())
 	check(f.t, err)
 	defer e.Close()
 	s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))

@@ -20,6 +20,29 @@ type story struct {
 	ended             bool
 }
 
+// A clock is how far the server's clock is ahead of the machine's: by nothing, and then as each step says.
+type clock []step
+
+// A step sets the server's clock, at some time between those.
+type step struct {
+	from, to int64
+	ahead    time.Duration
+}
+
+// known returns how far it is ahead at least and at most between those times, as far as a node knows, which may not have
+// heard of a step for a lease.
+func (c clock) known(from, to int64) (least, most int64) {
+	for _, s := range c {
+		switch ahead := int64(s.ahead); {
+		case s.to+int64(lease) <= from:
+			least, most = ahead, ahead
+		case s.from <= to:
+			least, most = min(least, ahead), max(most, ahead)
+		}
+	}
+	return least, most
+}
+
 // A verdict is what the ledgers say.
 type verdict struct {
 	counts  map[string]int // of events by what they are; those that failed, or whose outcome is unknown, apart
@@ -46,7 +69,8 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 //	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
 //	D7  the effect of a run happens twice
 //	D8  a node claims a task of a kind that it does not handle
-func judge(events []event, effects map[string]int, left map[string]bool, restarts []int64) verdict {
+func judge(events []event, effects map[string]int, left map[string]bool, restarts []int64, clock clock,
+) verdict {
 	v := verdict{counts: make(map[string]int), broken: make(map[string]int)}
 	breaks := func(promise, key, format string, args ...any) {
 		v.broken[promise]++
@@ -111,11 +135,11 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			if p := s.pause; p != nil && p.Err == "" && ev.From > p.At && (s.resuming == nil || ev.At < s.resuming.At) {
 				breaks("D2", key, "is decided to start %v after its pause", time.Duration(ev.From-p.At))
 			}
-			if after := afterLease(ev, leases[ev.Member]); after > 0 {
+			if after := afterLease(ev, leases[ev.Member], clock); after > 0 {
 				breaks("D4", key, "is decided to start %v after the lease of %s", after, ev.Node)
 			}
 		}
-		s.judgeStarts(func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
+		s.judgeStarts(clock, func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
 		happened := s.ended || effects[key] > 0
 		added := s.add != nil && s.add.Err == ""
 		switch {
@@ -125,7 +149,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			breaks("D3", key, "is left over")
 		case added && !happened && (!s.removing || s.remove != nil && s.remove.Err == notFound):
 			breaks("D6", key, "was added, not removed, and never completed")
-		case s.move != nil && s.move.Err == "" && !s.movedRan():
+		case s.move != nil && s.move.Err == "" && !s.movedRan(clock):
 			breaks("D6", key, "was moved, and has not run since")
 		case s.pause != nil && s.pause.Err == "" && !s.pausedRan():
 			breaks("D6", key, "was paused, and has not run since")
@@ -137,13 +161,13 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 }
 
 // judgeStarts looks at the runs of one key.
-func (s *story) judgeStarts(breaks func(promise, format string, args ...any)) {
+func (s *story) judgeStarts(clock clock, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
-		if ev.At < ev.Due {
-			breaks("D1", "starts %v early", time.Duration(ev.Due-ev.At))
+		if _, ahead := clock.known(ev.At, ev.At); ev.At+ahead < ev.Due {
+			breaks("D1", "starts %v early", time.Duration(ev.Due-ev.At-ahead))
 		}
-		if s.add != nil && ev.Due < s.add.From+int64(s.add.Delay) {
-			breaks("D1", "is due %v early", time.Duration(s.add.From+int64(s.add.Delay)-ev.Due))
+		if s.add != nil && ev.Due < s.add.least(clock, ev.At) {
+			breaks("D1", "is due %v early", time.Duration(s.add.least(clock, ev.At)-ev.Due))
 		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence {
 			breaks("D4", "starts with the fence %d after %d", ev.Fence, s.starts[i-1].Fence)
@@ -153,16 +177,23 @@ func (s *story) judgeStarts(breaks func(promise, format string, args ...any)) {
 		}
 		if m := s.move; m != nil && m.Err == "" {
 			decided := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence })
-			if decided >= 0 && s.confirms[decided].From > m.At && ev.Due < m.From+int64(m.Delay) {
+			if decided >= 0 && s.confirms[decided].From > m.At && ev.Due < m.least(clock, ev.At) {
 				breaks("D2", "is decided to start at its old time after it was moved")
 			}
 		}
 	}
 }
 
+// least returns when a task is due at least that was added or moved, if it has started at the time. Its due time may have been
+// set again, by a clock that was set meanwhile.
+func (ev event) least(clock clock, started int64) int64 {
+	ahead, _ := clock.known(ev.From, started)
+	return ev.From + ahead + int64(ev.Delay)
+}
+
 // movedRan reports whether the run to which the task was moved has started.
-func (s *story) movedRan() bool {
-	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.From+int64(s.move.Delay) })
+func (s *story) movedRan(clock clock) bool {
+	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.least(clock, ev.At) })
 }
 
 // pausedRan reports whether a start was decided since the task was paused: what ran then does not count.
@@ -170,18 +201,20 @@ func (s *story) pausedRan() bool {
 	return slices.ContainsFunc(s.confirms, func(ev event) bool { return ev.At > s.pause.From })
 }
 
-// afterLease returns how long after the lease of its member a start was decided, or less than 0. The server has
-// answered a renewal between From and At, so the lease is over at most that long after At. A renewal without an
+// afterLease returns how long after the lease of its member a start was decided, by the server's clock, or less than 0. The
+// server has answered a renewal between From and At, so the lease is over at most that long after At. A renewal without an
 // answer may have arrived a good deal later.
-func afterLease(decided event, renewals []event) time.Duration {
+func afterLease(decided event, renewals []event, clock clock) time.Duration {
 	least := time.Duration(1 << 62)
+	now, _ := clock.known(decided.From, decided.At)
 	for _, r := range renewals {
-		until := r.At + int64(lease)
+		_, ahead := clock.known(r.From, r.At)
+		until := r.At + ahead + int64(lease)
 		if r.Err != "" {
 			until += int64(4 * lease)
 		}
 		if r.From < decided.At {
-			least = min(least, time.Duration(decided.From-until))
+			least = min(least, time.Duration(decided.From+now-until))
 		}
 	}
 	return least

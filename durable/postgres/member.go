@@ -34,7 +34,26 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	if err := valid.Report(report); err != nil {
 		return nil, 0, err
 	}
-	renewed := false
+	for range 2 {
+		var renewed bool
+		members, now, renewed, err = e.renew(ctx, by, report)
+		switch {
+		case err != nil:
+			return nil, 0, explain("renew", err)
+		case renewed:
+			return members, now, nil
+		case !slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
+			return nil, 0, gone(by)
+		}
+		// Another renewal of the member has made its lease shorter at the same time, because the server's clock was set
+		// back. The second finds the row that the other has left.
+	}
+	return nil, 0, fmt.Errorf("postgres: renew: member %d is there, and the server leaves its row as it is", by)
+}
+
+// renew is one try of Renew.
+func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
+) (members []engine.Membership, now int64, renewed bool, err error) {
 	scanNow := func(row pgx.Row) error {
 		err := row.Scan(&now)
 		renewed = err == nil
@@ -62,16 +81,7 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		return err
 	})
 	err = e.control.SendBatch(ctx, b).Close()
-	switch {
-	case err != nil:
-		return nil, 0, explain("renew", err)
-	case renewed:
-		return members, now, nil
-	// Another renewal of the member has made its lease shorter at the same time, because the server's clock was set back.
-	case slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
-		return e.Renew(ctx, by, report)
-	}
-	return nil, 0, gone(by)
+	return members, now, renewed, err
 }
 
 func gone(id engine.MemberID) error {

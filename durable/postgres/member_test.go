@@ -3,7 +3,9 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,5 +104,59 @@ func TestClaim_ofNothing_locksNothing(t *testing.T) {
 	commit(t, e, 0, add("a", now))
 	if claim(t, e, id, now, 10); !locked() {
 		t.Error("a claim of a task has not locked its member")
+	}
+}
+
+// A lease that a clock that was ahead has left is shorter after the next renewal, also while another renewal of the member
+// makes it so at the same time.
+func TestRenew_theServersClockWasSetBack(t *testing.T) {
+	e := open(t)
+	const ahead = int64(time.Hour)
+	id, _, err := e.Join(t.Context(), "node", time.Second)
+	check(t, err)
+	conn, other := connect(t, shared.URL()), connect(t, shared.URL())
+	until := e.Text("UPDATE $schema.member SET until = until + $1")
+	renew := func() {
+		t.Helper()
+		members, now, err := e.Renew(t.Context(), id, nil)
+		if err != nil || len(members) != 1 || now == 0 || members[0].Left <= 0 || members[0].Left > time.Second {
+			t.Errorf("the renewal at %d returns %+v, %v", now, members, err)
+		}
+	}
+	exec(t, conn, until, ahead)
+	renew()
+
+	exec(t, conn, until, ahead)
+	exec(t, other, "BEGIN")
+	exec(t, other, until, -ahead)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		renew()
+	}()
+	await(t, func() error {
+		var waiting int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1",
+			e.Text("%UPDATE $schema.member%")).Scan(&waiting)
+		if err == nil && waiting == 0 {
+			err = errors.New("the renewal does not wait")
+		}
+		return err
+	})
+	exec(t, other, "COMMIT")
+	<-done
+}
+
+// The renewal of a member whose row the server does not change ends with an error.
+func TestRenew_theRowCannotBeChanged_isAnError(t *testing.T) {
+	e := open(t)
+	id, _, err := e.Join(t.Context(), "node", time.Hour)
+	check(t, err)
+	conn := connect(t, shared.URL())
+	exec(t, conn, e.Text("CREATE FUNCTION $schema.never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"))
+	exec(t, conn, e.Text("CREATE TRIGGER never BEFORE UPDATE ON $schema.member FOR EACH ROW EXECUTE FUNCTION $schema.never()"))
+	_, _, err = e.Renew(t.Context(), id, nil)
+	if err == nil || errors.Is(err, engine.ErrMemberGone) || !strings.Contains(err.Error(), "leaves its row") {
+		t.Errorf("the error is %v", err)
 	}
 }

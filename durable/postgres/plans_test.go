@@ -13,9 +13,20 @@ import (
 
 // A statement on the tasks has the same plan whatever the server knows of the tables: nothing, that they are empty, that
 // there are many tasks, or that there are few of what were many. So a plan that was made once remains a good one. None reads
-// the whole table. The tables of the members and notes are small.
+// the whole table. The tables of the members and notes are small. With a detail taken out some plans depend on the tables.
 func TestStatements_haveOnePlan(t *testing.T) {
+	eachFound(t, 1, "plans that depend on the tables, or read all of one", []sabotage{
+		{"", false},
+		{"claims are joined, and not looked up one by one", true},
+		{"the planner has all choices", true},
+	}, flippedPlans)
+}
+
+// flippedPlans returns how many plans are another, or read the whole table, when other things are known of the tables.
+func flippedPlans(t *testing.T, without string) (n int) {
+	t.Helper()
 	e := open(t)
+	e.Break(without)
 	conn := connect(t, shared.URL())
 	exec(t, conn, postgres.SetSession(e))
 	exec(t, conn, e.Text("ALTER TABLE $schema.task SET (autovacuum_enabled = off)"))
@@ -24,12 +35,12 @@ func TestStatements_haveOnePlan(t *testing.T) {
 		t.Helper()
 		exec(t, conn, "PREPARE planned AS "+statements[name])
 		defer exec(t, conn, "DEALLOCATE planned")
-		var n int
-		const params = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'planned'"
-		check(t, conn.QueryRow(t.Context(), params).Scan(&n))
-		args := ""
-		if n > 0 {
-			args = "(" + strings.Join(slices.Repeat([]string{"NULL"}, n), ", ") + ")"
+		var args string
+		var params int
+		const paramsSQL = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'planned'"
+		check(t, conn.QueryRow(t.Context(), paramsSQL).Scan(&params))
+		if params > 0 {
+			args = "(" + strings.Join(slices.Repeat([]string{"NULL"}, params), ", ") + ")"
 		}
 		rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE planned"+args, pgx.QueryExecModeSimpleProtocol)
 		check(t, err)
@@ -57,15 +68,18 @@ func TestStatements_haveOnePlan(t *testing.T) {
 			for _, line := range got {
 				ofTasks = ofTasks || strings.Contains(line, " on task ")
 				if strings.Contains(line, "Seq Scan on task") {
-					t.Errorf("%s reads the whole table when it %s: %s", name, table.name, line)
+					n++
+					t.Logf("%s reads the whole table when it %s: %s", name, table.name, line)
 				}
 			}
 			if first[name] == nil {
 				first[name] = got
 			} else if want := first[name]; ofTasks && !slices.Equal(got, want) {
-				t.Errorf("the plan of %s when the table %s is another:\n%s\n\nbefore:\n%s", name, table.name,
+				n++
+				t.Logf("the plan of %s when the table %s is another:\n%s\n\nbefore:\n%s", name, table.name,
 					strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
 	}
+	return n
 }

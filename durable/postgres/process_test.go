@@ -40,8 +40,8 @@ type process struct {
 // lease is that of the nodes.
 const lease = time.Second
 
-// An event is a line of the ledger that a process keeps outside the product. Its times are the server's, which
-// is on the same machine.
+// An event is a line of the ledger that a process keeps outside the product. Its times are those of the machine, and Due
+// is by the server's clock: see clock.
 type event struct {
 	At     int64
 	Node   string
@@ -243,7 +243,8 @@ func (p process) run() error {
 	defer pool.Close()
 	var s *durable.Scheduler
 	for s == nil { // the server may be away
-		w.Engine, err = postgres.OpenPool(ctx, pool, postgres.WithSchema(p.Schema), postgres.WithConnections(8))
+		w.Engine, err = postgres.OpenPool(ctx, pool, postgres.WithSchema(p.Schema), postgres.WithConnections(8),
+			postgres.WithServersClock())
 		if err != nil {
 			continue
 		}

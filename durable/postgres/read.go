@@ -169,14 +169,17 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 }
 
 // Health returns what may slow the engine down, and what an acknowledged task survives by the settings that are in force
-// for the engine's role and database. The age of other roles' transactions and the standbys are left out, unless the role
-// is a member of pg_read_all_stats.
+// for the engine's role and database. With synchronous_commit = remote_write, Replicated is true: the standby has it in memory,
+// and it is lost only if both machines are. Without a standby that is connected it is false. The age of other roles'
+// transactions and Standbys are left out, and any standby counts for Replicated, unless the role is a member of
+// pg_read_all_stats.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {
 		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size, &h.Unflushed, &h.Replicated,
 			&h.Standbys)
 	})
+	h.Refused = e.primary.refusals()
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
 	return h, explain("read health", err)
 }

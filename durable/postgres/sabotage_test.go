@@ -16,7 +16,9 @@ import (
 // The checker finds what is broken on purpose. The numbers are those of the details in the design of the
 // cluster. The details that are not here are broken in TestReap_whileMembersClaim_leavesNothingWithTheDead (6,
 // 7), TestCommit_groupsInOppositeOrder_meetNoDeadlock (8) and TestClaim_underAForgottenTransaction_readsNoMore
-// (11).
+// (11). Those without a number are broken in TestStatements_haveOnePlan, TestEngine_severalHosts_sabotage,
+// TestReap_afterAPromotion_noMemberThatLives and TestChaos_failoverSabotage_isFound, and in package durable in
+// TestD2_startsThatAreConfirmedTogether and TestSimulation_findsFaults.
 func TestChaos_sabotage_isFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in short mode")
@@ -73,9 +75,28 @@ func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 		{-2 * lease, -lease, 0},
 	} {
 		reap := event{What: "reap", Key: "node1", From: restart + int64(c.called), At: restart + int64(c.noted)}
-		if v := judge([]event{reap}, nil, nil, []int64{restart}); v.broken["D4"] != c.broken {
+		if v := judge([]event{reap}, nil, nil, []int64{restart}, nil); v.broken["D4"] != c.broken {
 			t.Errorf("called %v and noted %v after the restart: %d breaches, want %d", c.called, c.noted,
 				v.broken["D4"], c.broken)
+		}
+	}
+}
+
+// What is due is due by the clock of the server, also when another server with another clock takes its place.
+func TestJudge_theServersClock(t *testing.T) {
+	const at, promoted = int64(time.Hour), int64(time.Hour - 10*time.Second)
+	for _, c := range []struct {
+		ahead, due time.Duration // the clock of the promoted server, and how long after the start the run is due
+		broken     int
+	}{
+		{0, 0, 0}, {0, 1, 1},
+		{10 * time.Second, 10 * time.Second, 0}, {10 * time.Second, 11 * time.Second, 1},
+		{-10 * time.Second, -10 * time.Second, 0}, {-10 * time.Second, -9 * time.Second, 1},
+	} {
+		start := event{What: "start", Key: "k", At: at, Due: at + int64(c.due)}
+		if v := judge([]event{start}, nil, nil, nil, clock{{promoted, promoted, c.ahead}}); v.broken["D1"] != c.broken {
+			t.Errorf("the clock is %v ahead, and the run is due %v after its start: %d breaches, want %d", c.ahead, c.due,
+				v.broken["D1"], c.broken)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -29,14 +30,21 @@ type primary struct {
 	system   string     // empty: unknown
 	timeline string     // the greatest that was seen
 	replaced func()     // is called when a greater timeline is seen
+	refused  uint64     // connections to an old primary, or to another database cluster
+	direct   bool       // the engine relies on the state of a session
 }
+
+// errPooler is the error of a connection by a pooler, after that of Open was direct. Names of statements and settings
+// would end up in the sessions of others.
+var errPooler = errors.New("postgres: the connection is by a pooler, and the first one was direct: " +
+	"name either poolers or servers in the URL, or add default_query_exec_mode=cache_describe")
 
 // validate returns an error if the engine must not use the connection. Package pgx then tries the next host of the URL.
 func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	var results []*pgconn.Result
 	var err error
 	for _, of := range []string{"CASE WHEN NOT pg_is_in_recovery() THEN " + identity + " END", "''"} {
-		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), "+of).ReadAll()
+		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), pg_backend_pid(), "+of).ReadAll()
 		if !errors.As(err, new(*pgconn.PgError)) {
 			break // or the server does not say who it is
 		}
@@ -48,8 +56,23 @@ func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	if string(row[0]) == "t" {
 		return fmt.Errorf("%w: it is in recovery", ErrNotPrimary)
 	}
-	system, timeline, _ := strings.Cut(string(row[1]), " ")
+	if p.isDirect() && isPooled(conn, string(row[1])) {
+		return errPooler
+	}
+	system, timeline, _ := strings.Cut(string(row[2]), " ")
 	return p.found(system, timeline)
+}
+
+// isPooled reports whether there is a pooler in front of the server's process of the number. A pooler gives its clients
+// numbers of its own, because the process changes.
+func isPooled(conn *pgconn.PgConn, pid string) bool {
+	return pid != strconv.FormatUint(uint64(conn.PID()), 10)
+}
+
+func (p *primary) isDirect() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.direct
 }
 
 // found compares a server with those before.
@@ -61,9 +84,11 @@ func (p *primary) found(system, timeline string) error {
 	case p.system == "":
 		p.system, p.timeline = system, timeline
 	case system != p.system:
+		p.refused++
 		return fmt.Errorf("%w: its system identifier is %s, and that of the engine's server is %s", ErrNotPrimary,
 			system, p.system)
 	case timeline < p.timeline:
+		p.refused++
 		return fmt.Errorf("%w: its timeline is %s, and the engine has seen %s", ErrNotPrimary, timeline, p.timeline)
 	case timeline > p.timeline:
 		p.timeline = timeline
@@ -74,6 +99,13 @@ func (p *primary) found(system, timeline string) error {
 	return nil
 }
 
+// refusals returns how many connections to an old primary, or to another database cluster, were refused.
+func (p *primary) refusals() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
 // known reports whether the server has said who it is.
 func (p *primary) known() bool {
 	p.mu.Lock()
@@ -81,9 +113,9 @@ func (p *primary) known() bool {
 	return p.system != ""
 }
 
-// replaces has f called when a greater timeline is seen.
-func (p *primary) replaces(f func()) {
+// opened has replaced called when a greater timeline is seen, and connections by a pooler refused if the engine's are direct.
+func (p *primary) opened(direct bool, replaced func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.replaced = f
+	p.direct, p.replaced = direct, replaced
 }

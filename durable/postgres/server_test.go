@@ -7,6 +7,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,29 @@ func replicate(t *testing.T, e *postgres.Engine, standby *pgtest.Server, key str
 	})
 }
 
+// An engine that forgets the greatest timeline writes to an old primary that comes back.
+func TestEngine_severalHosts_sabotage(t *testing.T) {
+	eachFound(t, 1, "tasks written to the old primary", []sabotage{
+		{"", false},
+		{"the greatest timeline is forgotten", true},
+	}, func(t *testing.T, without string) int {
+		first := startFor(t, start)
+		second := startFor(t, first.Standby)
+		e, err := postgres.Open(t.Context(), hosts(first, second))
+		check(t, err)
+		defer e.Close()
+		check(t, first.Stop(pgtest.Fast))
+		check(t, second.Promote())
+		e.Reconnect()
+		commit(t, e, 0, add("before", 1))
+		check(t, first.Restart())
+		e.Break(without)
+		e.Reconnect()
+		commit(t, e, 0, add("since", 1))
+		return len(column(t, first.URL(), e.Text(keysSQL)))
+	})
+}
+
 // An engine goes from the lost primary to the standby that is promoted, and not back. A standby is passed over.
 func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	ctx := t.Context()
@@ -98,6 +122,9 @@ func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	check(t, err)
 	defer e.Close()
 	commit(t, e, 0, add("before", 1))
+	if h, err := e.Health(ctx); err != nil || h.Refused != 0 {
+		t.Errorf("the health is %+v, %v", h, err)
+	}
 	replicate(t, e, second, "before")
 	check(t, first.Kill())
 	check(t, second.Promote())
@@ -114,6 +141,9 @@ func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 		if got := fmt.Sprint(column(t, url, e.Text(keysSQL))); got != want {
 			t.Errorf("%s has %s, want %s", url, got, want)
 		}
+	}
+	if h, err := e.Health(ctx); err != nil || h.Refused == 0 { // the first host is tried first
+		t.Errorf("the health is %+v, %v", h, err)
 	}
 	check(t, second.Stop(pgtest.Fast))
 	e.Reconnect()
@@ -152,8 +182,18 @@ func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 }
 
 // A standby has been up for long when it is promoted. Its first caller does not reap the members whose leases ran out while
-// there was no primary; those that do not renew are reaped when the promotion is a lease ago.
+// there was no primary; those that do not renew are reaped when the promotion is a lease ago. With that taken out both are reaped
+// at once.
 func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
+	eachFound(t, 1, "members reaped right after the promotion", []sabotage{
+		{"", false},
+		{"reaping right after a promotion", true},
+	}, reapedAfterAPromotion)
+}
+
+// reapedAfterAPromotion returns how many members are reaped before their lease has passed since a promotion.
+func reapedAfterAPromotion(t *testing.T, without string) int {
+	t.Helper()
 	ctx := t.Context()
 	const lease = time.Second
 	first := startFor(t, start)
@@ -161,6 +201,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	e, err := postgres.Open(ctx, hosts(first, second))
 	check(t, err)
 	defer e.Close()
+	e.Break(without)
 	lives, _, err := e.Join(ctx, "lives", lease)
 	check(t, err)
 	_, _, err = e.Join(ctx, "dead", lease)
@@ -177,7 +218,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 		return err
 	})
 	if len(reaped) > 0 {
-		t.Fatalf("right after the promotion %q are reaped", reaped)
+		return len(reaped)
 	}
 	await(t, func() error {
 		_, _, renewed := e.Renew(ctx, lives, nil)
@@ -190,6 +231,7 @@ func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	if up := time.Since(promoted); fmt.Sprint(reaped) != "[dead]" || up < lease {
 		t.Errorf("%q are reaped %v after the promotion, want the dead one after its lease of %v", reaped, up, lease)
 	}
+	return 0
 }
 
 // A new primary is noted also while no member is dead. Else the first member that dies would keep its tasks for two leases.
@@ -220,6 +262,36 @@ func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	_, err = e.Get(t.Context(), "k")
 	if !errors.Is(err, postgres.ErrNotPrimary) || !strings.Contains(err.Error(), "system identifier") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// The connections of an engine that was opened on a server itself are not by a pooler later. It goes to another host of the
+// URL, or says what is wrong.
+func TestEngine_poolerAfterADirectConnection_isRefused(t *testing.T) {
+	s := startFor(t, start)
+	first, err := pgtest.NewProxy(s)
+	check(t, err)
+	by := func(addrs ...string) string { return strings.Replace(s.URL(), s.Addr(), strings.Join(addrs, ","), 1) }
+	direct, pooled := first.Addr(), relay(t, s.Addr())
+	e, err := postgres.Open(t.Context(), by(direct, pooled))
+	check(t, err)
+	defer e.Close()
+	unnamed, err := postgres.Open(t.Context(), by(direct, pooled)+"&default_query_exec_mode=cache_describe")
+	check(t, err)
+	defer unnamed.Close()
+	several, err := postgres.Open(t.Context(), by(direct, pooled, s.Addr()))
+	check(t, err)
+	defer several.Close()
+	first.Close()
+	for _, e := range []*postgres.Engine{e, unnamed, several} {
+		e.Reconnect()
+	}
+	if _, err = e.Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "by a pooler") {
+		t.Errorf("the error is %v", err)
+	}
+	for _, e := range []*postgres.Engine{unnamed, several} {
+		_, err = e.Get(t.Context(), "k")
+		check(t, err)
 	}
 }
 
@@ -282,4 +354,46 @@ func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
 	exec(t, conn, "GRANT USAGE ON SCHEMA timewheel TO ordinary")
 	exec(t, conn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA timewheel TO ordinary")
 	is("ordinary", engine.Health{Replicated: true})
+}
+
+// What an acknowledged task survives, for each synchronous_commit, without and with synchronous standbys, and when the last one
+// is lost.
+func TestHealth_replicated(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	engines := make(map[string]*postgres.Engine)
+	for _, commit := range []string{"on", "remote_apply", "remote_write", "local", "off"} {
+		e, err := postgres.Open(t.Context(), s.URL()+"&synchronous_commit="+commit)
+		check(t, err)
+		defer e.Close()
+		engines[commit] = e
+	}
+	all := func(when string, standbys int, replicated ...string) {
+		t.Helper()
+		for commit, e := range engines {
+			want := engine.Health{Unflushed: commit == "off", Replicated: slices.Contains(replicated, commit), Standbys: standbys}
+			await(t, func() error { // each process of the server reads the settings again by itself
+				h, err := e.Health(t.Context())
+				check(t, err)
+				got := engine.Health{Unflushed: h.Unflushed, Replicated: h.Replicated, Standbys: h.Standbys}
+				if got != want {
+					return fmt.Errorf("%s, %s: the health is %+v, want %+v", when, commit, got, want)
+				}
+				return nil
+			})
+		}
+	}
+	all("alone", 0)
+	standby := startFor(t, s.Standby)
+	await(t, func() error {
+		if len(column(t, s.URL(), "SELECT 'there' FROM pg_stat_replication WHERE state = 'streaming'")) == 0 {
+			return errors.New("there is no standby")
+		}
+		return nil
+	})
+	all("with an asynchronous standby", 0)
+	synchronous(t, conn)
+	all("with a synchronous standby", 1, "on", "remote_apply", "remote_write")
+	check(t, standby.Kill())
+	all("after the loss of the standby", 0)
 }

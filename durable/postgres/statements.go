@@ -241,7 +241,9 @@ SELECT t.kind, count(*), count(*) FILTER (WHERE $failing AND t.due <> 9223372036
 	count(*) FILTER (WHERE t.due = 9223372036854775807), count(*) FILTER (WHERE t.due = 9223372036854775806)
 FROM $schema.task t GROUP BY t.kind`),
 
-		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.
+		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another. Without a
+		// standby a server acknowledges nothing more, and what it has acknowledged may be here alone. A role that may not see
+		// the state of a standby sees that it is there.
 		health: sql(`
 SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000000)::bigint FROM (
 		SELECT xact_start AS began FROM pg_stat_activity
@@ -253,7 +255,8 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
 	pg_total_relation_size($tasks),
 	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')),
-	current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> '',
+	current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> ''
+		AND EXISTS (SELECT FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')),
 	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`),
 
 		join: sql(`

@@ -27,12 +27,12 @@ const (
 	Answers
 )
 
-// A Proxy stands between clients and a server, and can disturb what they send.
+// A Proxy stands between clients and a server, which may be replaced, and can disturb what they send.
 type Proxy struct {
-	server *Server
-	l      net.Listener
+	l net.Listener
 
 	mu      sync.Mutex // protects below
+	server  *Server
 	conns   map[net.Conn]bool
 	disturb func(message []byte) (f Fault, late time.Duration)
 	held    [2]chan struct{} // of each direction; closed when it passes again, or nil
@@ -59,8 +59,27 @@ func NewProxy(s *Server) (*Proxy, error) {
 
 // URL returns a URL of the server by way of the proxy.
 func (p *Proxy) URL() string {
-	return strings.Replace(p.server.URL(), p.server.Addr(), p.l.Addr().String(), 1)
+	s := p.of()
+	return strings.Replace(s.URL(), s.Addr(), p.Addr(), 1)
 }
+
+// To breaks all connections, and makes new ones to another server.
+func (p *Proxy) To(s *Server) {
+	p.mu.Lock()
+	p.server = s
+	p.mu.Unlock()
+	p.CutAll()
+}
+
+// of returns the server.
+func (p *Proxy) of() *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
+// Addr returns the address that the proxy listens on.
+func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
 // Disturb has f decide what becomes of each message of a client, and how late it arrives, even if the client has
 // given up meanwhile. f is called by one goroutine at a time. Nil ends it.
@@ -122,7 +141,7 @@ func (p *Proxy) fault(message []byte) (f Fault, late time.Duration) {
 
 func (p *Proxy) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	up, err := net.Dial("tcp", p.server.Addr())
+	up, err := net.Dial("tcp", p.of().Addr())
 	if err != nil {
 		return
 	}
