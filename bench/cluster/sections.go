@@ -68,11 +68,14 @@ func sections(size sizes) []section {
 		{
 			"tx", "A task in the user's transaction", fmt.Sprintf("The transaction inserts one row. The task is "+
 				"added with AddTaskTx, River's InsertTx, or an insert into the polled table. Slices with and without "+
-				"it alternate. One caller: the median latency. %d callers: commits a second.", committers),
+				"it alternate. One caller: the median latency. %d callers: commits a second. SELECT 1 is the ratio with that "+
+				"statement in the place of the task: one more round trip costs as much, whatever it does.", committers),
 			[]column{
 				{"one caller without, ms", "one_plain_ms"}, {"with, ms", "one_with_ms"}, {"ratio", "one_ratio"},
+				{"SELECT 1", "one_empty_ratio"},
 				{"16 callers without, a second", "many_plain_ops"}, {"with, a second", "many_with_ops"},
-				{"ratio", "many_ops_ratio"}, {"tasks lost", "lost"}, {"tasks too many", "extra"},
+				{"ratio", "many_ops_ratio"}, {"SELECT 1", "many_empty_ops_ratio"}, {"tasks lost", "lost"},
+				{"tasks too many", "extra"},
 			},
 		},
 		{
