@@ -13,6 +13,7 @@ import (
 type sizes struct {
 	live     int           // far tasks there are before verbs are measured
 	verbs    time.Duration // for which verbs are
+	idle     time.Duration // for which nodes without anything due are measured
 	rate     int           // tasks that fall due in a second of the sustained case
 	sustain  time.Duration // for which they do
 	burst    int           // tasks that are due at one instant
@@ -28,12 +29,12 @@ type sizes struct {
 
 var (
 	full = sizes{
-		live: 100_000, verbs: 5 * time.Second, rate: 5000, sustain: 20 * time.Second, burst: 20_000,
+		live: 100_000, verbs: 5 * time.Second, idle: time.Minute, rate: 5000, sustain: 20 * time.Second, burst: 20_000,
 		commits: 10 * time.Second, dead: 200_000, held: 200_000, few: 100_000, many: 10_000_000, cycles: 1_000_000,
 		vacuum: 2 * time.Minute, patience: time.Minute,
 	}
 	small = sizes{
-		live: 20_000, verbs: 2 * time.Second, rate: 5000, sustain: 5 * time.Second, burst: 20_000,
+		live: 20_000, verbs: 2 * time.Second, idle: 20 * time.Second, rate: 5000, sustain: 5 * time.Second, burst: 20_000,
 		commits: 3 * time.Second, dead: 200_000, held: 50_000, few: 10_000, many: 100_000, cycles: 100_000,
 		vacuum: 70 * time.Second, patience: 40 * time.Second,
 	}
@@ -55,6 +56,8 @@ var measurements = map[string]measurement{
 	"add-batch": measureBatches,
 	"remove":    measureRemoves,
 	"sustained": measureSustained,
+	"seldom":    measureSeldom,
+	"idle":      measureIdle,
 	"burst":     measureBurst,
 	"take-over": measureTakeOver,
 	"tx":        measureTx,
@@ -65,7 +68,7 @@ var measurements = map[string]measurement{
 
 func caseNames() []string {
 	return []string{
-		"add-64", "add-1024", "add-batch", "remove", "sustained", "burst", "take-over", "tx", "claim", "held", tenMillion,
+		"add-64", "add-1024", "add-batch", "remove", "sustained", "seldom", "idle", "burst", "take-over", "tx", "claim", "held", tenMillion,
 	}
 }
 

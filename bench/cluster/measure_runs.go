@@ -67,8 +67,14 @@ func put(s *pgtest.Server, c client, tasks []task) error {
 	return nil
 }
 
+const seldomRate = 500 // tasks that fall due in a second
+
 func measureSustained(p peer, name string, size sizes) (figures, error) {
 	return measureLoad(p, name, int(size.sustain.Seconds())*size.rate, size.rate, size.patience)
+}
+
+func measureSeldom(p peer, name string, size sizes) (figures, error) {
+	return measureLoad(p, name, int(size.sustain.Seconds())*seldomRate, seldomRate, size.patience)
 }
 
 func measureBurst(p peer, name string, size sizes) (figures, error) {

@@ -54,6 +54,12 @@ func (oursPeer) open(ctx context.Context, url string) (client, error) {
 	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
 }
 
+// renewals makes that many versions of the row of each member, as renewals of its lease do.
+func (oursPeer) renewals(ctx context.Context, url string, n int) error {
+	return execute(ctx, url, fmt.Sprintf(`DO $$ BEGIN
+		FOR i IN 1..%d LOOP UPDATE timewheel.member SET until = until + 1; COMMIT; END LOOP; END $$`, n))
+}
+
 // copyIn adds n tasks from a number on to the table in one statement. They are as AddTask adds them.
 func (oursPeer) copyIn(ctx context.Context, url string, from, n int, due func(id int) time.Time) error {
 	conn, err := pgx.Connect(ctx, url)

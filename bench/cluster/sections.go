@@ -46,6 +46,20 @@ func sections(size sizes) []section {
 				rounds.Thousands(size.rate), size.sustain), loads,
 		},
 		{
+			"seldom", "Fewer runs", fmt.Sprintf("%d tasks fall due in a second. All else is as in the table before.", seldomRate), loads,
+		},
+		{
+			"idle", "Nothing to do", fmt.Sprintf("Three nodes for %s, with %s far tasks in the table: CPU in percent of a core, and "+
+				"transactions a second. An add is from one caller. The last columns are the same under a transaction that was "+
+				"forgotten, after %s renewals of the lease of each node.", size.idle, rounds.Thousands(size.live),
+				rounds.Thousands(idleRenewals)),
+			[]column{
+				{"CPU of PostgreSQL, %", "server_pct"}, {"CPU of the nodes, %", "nodes_pct"}, {"transactions", "commits"},
+				{"add, p50, ms", "add_p50_ms"}, {"forgotten: CPU of PostgreSQL, %", "held_server_pct"}, {"ratio", "server_ratio"},
+				{"transactions", "held_commits"}, {"add, p50, ms", "held_add_p50_ms"}, {"ratio", "add_ratio"},
+			},
+		},
+		{
 			"burst", "A burst", rounds.Thousands(size.burst) + " tasks are due at one instant, over two nodes.", loads,
 		},
 		{
