@@ -52,9 +52,10 @@ func (n *node) claim() time.Duration {
 	now := n.clock.Earliest(n.own())
 	over := now - int64(overdueAfter)
 	if t, most := n.room(); most > 0 {
-		after, both := over, n.backlog.Len() == 0 && len(n.full) == 0 && n.isAtEnd(&n.overdue)
-		if both { // hardly anything is overdue
-			after, most = n.from(&n.overdue), min(most, n.backlog.Room())
+		after, spare := over, n.backlog.Room()
+		both := spare > 0 && n.backlog.Len() == 0 && len(n.full) == 0 && n.isAtEnd(&n.overdue)
+		if both { // nothing overdue is known of, here or at the engine
+			after, most = n.from(&n.overdue), min(most, spare)
 		}
 		var kinds []string
 		for name, kind := range unlimited {
@@ -322,14 +323,6 @@ func (n *node) claimed(t *term, r engine.ClaimRequest, over int64) (engine.Claim
 		return engine.Claims{}, false
 	}
 	n.heard(asked, got.Now)
-	n.mu.Lock()
-	if n.living > 0 && !got.Living {
-		call(n.look) // to reap
-	}
-	if n.living = 0; got.Living {
-		n.living = asked
-	}
-	n.mu.Unlock()
 	n.count.claimed.Add(uint64(len(got.Tasks)))
 	n.take(t, got.Tasks, over)
 	return got, true

@@ -360,7 +360,7 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 		})
 		a.Start()
 		k.After(lease)
-		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 500 * time.Millisecond},
+		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 600 * time.Millisecond},
 			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
 		var taken []engine.Stored
 		s.meanwhile = sync.OnceFunc(func() {
@@ -375,7 +375,7 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 			k.Must(err)
 			taken = c.Tasks
 		})
-		k.After(500*time.Millisecond + 2*tick + lease/2)
+		k.After(600*time.Millisecond + 2*tick + lease/2) // no renewal is at the same time as the confirmation
 		ran := k.Ran("confirmed")
 		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
 			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)

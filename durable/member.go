@@ -29,7 +29,9 @@ type term struct {
 	expiry *time.Timer
 }
 
-// reapEvery is how often a node reaps, and looks after its own membership, unless its lease is short.
+// reapEvery is how often a node looks after its own membership, unless its lease is short. Then it reaps if a lease that it
+// has seen has run out. It reaps at each renewal at least: a member may have a lease that no renewal has seen yet, and what
+// a user's transaction had locked may be free.
 const reapEvery = 250 * time.Millisecond
 
 // keepMember keeps the node a member. It returns when to come back.
@@ -37,10 +39,8 @@ func (n *node) keepMember() time.Duration {
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
 		n.unstick(t)
-		n.mu.Lock()
-		living := n.living
-		n.mu.Unlock()
-		if now := n.own(); now-max(n.reaped, living) >= int64(reapEvery) {
+		now := n.own()
+		if since := now - n.reaped; since >= int64(reapEvery) && (now >= n.expires || since >= int64(n.cfg.lease/4)) {
 			n.reaped = now
 			n.reap()
 		}
@@ -148,9 +148,13 @@ func (n *node) renew(t *term) bool {
 	answered := n.own()
 	n.heard(sent, now)
 	leased := 0
+	n.expires = math.MaxInt64
 	for _, m := range members {
 		if m.Left > 0 {
 			leased++
+		}
+		if m.ID != t.id {
+			n.expires = min(n.expires, answered+int64(m.Left))
 		}
 	}
 	n.backlog.Share(leased)

@@ -109,7 +109,7 @@ type membership struct {
 	unreported bool   // there is something of which the other nodes must hear
 	takenOver  []Takeover
 	reaped     int64 // when it reaped last, by its own time; of the goroutine that keeps it a member
-	living     int64 // when it made the claim that has found no lease to reap; 0 if the last one has
+	expires    int64 // when the first lease of another member runs out that the last renewal has seen; of the same
 }
 
 // A holding is what a node believes to hold.

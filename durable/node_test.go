@@ -238,7 +238,7 @@ func (c *counted) Reap(ctx context.Context) ([]string, error) {
 }
 
 // A node that has nothing to do claims ten times a second, what falls due and what is overdue in one call. It
-// reaps no member while the claims say that no lease has run out.
+// reaps at each renewal, and not more often while no lease has run out.
 func TestNode_idle_claimsSeldom(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Engine = memengine.New()
@@ -253,7 +253,7 @@ func TestNode_idle_claimsSeldom(t *testing.T) {
 		if n := c.claims.Load() - before; n < 90 || n > 105 {
 			t.Errorf("%d claims in ten seconds", n)
 		}
-		if n := c.reaps.Load() - reaps; n != 0 {
+		if n := c.reaps.Load() - reaps; n < 6 || n > 20 {
 			t.Errorf("%d reaps in ten seconds", n)
 		}
 	})

@@ -200,9 +200,6 @@ type Claims struct {
 	Tasks []Stored
 	Next  string // of a fair claim: the group that it has come to, or empty after the last
 	Now   int64  // the engine's time
-
-	// Living says that a Reap would do nothing. An engine that does not look for that in a claim leaves it out.
-	Living bool
 }
 
 // A HealthReporter is an [Engine] that knows its own health. Package metrics exports that.

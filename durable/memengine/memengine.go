@@ -381,10 +381,7 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 		return got, err
 	}
 	defer e.mu.Unlock()
-	got.Now, got.Next, got.Living = e.now(), r.Group, true
-	for _, m := range e.members {
-		got.Living = got.Living && e.leased(m)
-	}
+	got.Now, got.Next = e.now(), r.Group
 	if !e.leased(m) || r.Most <= 0 {
 		return got, nil
 	}

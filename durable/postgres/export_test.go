@@ -149,8 +149,7 @@ func (e *Engine) BeVersion6() {
 	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
 	e.sql.noticeServer = "SELECT"
 	e.swap(&e.sql.markDead, sinceSQL, "")
-	e.sql.dead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
-	e.swap(&e.sql.look, "$dead", "true")
+	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
 }
 
 // BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
@@ -270,7 +269,7 @@ func Statements(e *Engine) map[string]string {
 	return map[string]string{
 		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
-		"dead": s.dead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
+		"anythingDead": s.anythingDead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
 		"deleteGone": s.deleteGone, "look": s.look, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
 		"stillHeld": s.stillHeld, "status": s.status,
 	}

@@ -98,8 +98,8 @@ func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 // Reap ends the members whose lease has run out. A task of them that another transaction has locked is free
 // after a later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
-	var dead bool
-	if err := e.control.QueryRow(ctx, e.sql.dead).Scan(&dead); err != nil || !dead {
+	var any bool
+	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
 		return nil, explain("reap", err)
 	}
 	b := e.batch()
@@ -196,15 +196,14 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Cla
 		return e.claim(ctx, r.By, e.sql.turns, by, kinds, []byte(r.Group), r.Until, most, readable)
 	}
 	var s status
-	var due, dead bool
+	var due bool
 	b := e.batch()
 	b.Queue(e.sql.look, by, kinds, r.After, r.Until).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&s.now, &s.member, &due, &dead)
+		return row.Scan(&s.now, &s.member, &due)
 	})
 	if c.Now, err = e.as(ctx, r.By, "claim", b, &s); err == nil && due {
 		c, err = e.claim(ctx, r.By, e.sql.claim, by, kinds, r.After, r.Until, most, readable)
 	}
-	c.Living = err == nil && !dead
 	return c, err
 }
 

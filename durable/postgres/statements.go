@@ -42,7 +42,7 @@ type statements struct {
 	join         string
 	renew        string
 	members      string
-	dead         string
+	anythingDead string
 	noticeServer string
 	markDead     string
 	markLeft     string
@@ -68,7 +68,6 @@ type statements struct {
 // statement returns the statement of a text.
 func (c config) statement(text string) string {
 	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
-	dead := strings.NewReplacer("$now", c.now, "$server", c.server).Replace(c.sql(deadSQL))
 	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
 		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
@@ -82,23 +81,12 @@ func (c config) statement(text string) string {
 		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
 		"$groupOrder", "t.kind, t.grp, t.due, t.key",
 		"$member", member,
-		"$dead", dead,
 		"$isMember", "coalesce((SELECT id FROM me), (SELECT id FROM ("+member+") m WHERE NOT gone), 0)",
 	).Replace(text)
 }
 
 const (
 	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
-
-	// From member to member, as far as their leases have not run out, or another server has been the primary.
-	deadSQL = `(SELECT EXISTS (
-	WITH RECURSIVE m AS (
-		(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
-		UNION ALL
-		SELECT n.* FROM m, LATERAL (
-			SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
-	)
-	SELECT FROM m WHERE until < $now) OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one))`
 
 	// A start before the due time is that of an earlier record, which was written by a program of version 4.
 	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
@@ -278,7 +266,16 @@ WITH RECURSIVE m AS (
 )
 SELECT id, name, lease, until, report FROM m WHERE NOT gone`),
 
-		dead: sql(`SELECT $dead`),
+		// From member to member, with the newest version of each.
+		anythingDead: sql(`
+WITH RECURSIVE m AS (
+	(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	UNION ALL
+	SELECT n.* FROM m, LATERAL (
+		SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+)
+SELECT EXISTS (SELECT FROM m WHERE until < $now)
+	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
 		// It notes since when the server is the primary. A statement of its own before markDead, which then sees what
 		// another engine has noted at the same time.
@@ -316,12 +313,12 @@ WITH done AS MATERIALIZED (
 DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
 		// Whether there is anything to claim. Most claims find nothing, and this takes a third of the time: it locks and writes
-		// nothing, and is small. It returns the time, whether the member is one, whether there is a range in which a task is
-		// due, and whether a lease has run out.
+		// nothing, and is small. It returns the time, whether the member is one, and whether there is a range in which a task
+		// is due.
 		look: sql(`
 SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), EXISTS (
 	SELECT FROM (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
-		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t), $dead`),
+		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t)`),
 
 		// Each range is walked by itself, for no index has several in order of due time. The order begins with
 		// columns that are the same in a range, because the planner then finds it in the index. The lower bound
