@@ -24,7 +24,7 @@ type askedEngine struct {
 }
 
 func (e askedEngine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
-	if w := batches[0][0]; w.Note && strings.HasPrefix(w.Key, "ask/") && w.If == engine.IfAbsent {
+	if w := batches[0][0]; w.Note && strings.HasPrefix(w.Key, "question/") && w.If == engine.IfAbsent {
 		e.questions.Add(1)
 	}
 	return e.Engine.Commit(ctx, by, batches)
@@ -111,12 +111,12 @@ func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			asked, err := notesOf(k.Engine, "ask/")
+			asked, err := notesOf(k.Engine, "question/")
 			if err != nil || len(asked) != 1 {
 				t.Errorf("asked are %v, %v", asked, err)
 				return
 			}
-			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "ask/"), "/", id)
+			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "question/"), "/", id)
 			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
 				t.Error(err)
 			}

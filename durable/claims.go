@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -37,6 +38,10 @@ const (
 	claimMost = 1024
 	mostHeld  = 1 << 14
 	heldBytes = 64 << 20
+
+	// claimTimeout bounds a claim of what is overdue. No other call waits for it, and it may pass over millions of deleted
+	// tasks, but a connection that hangs is not to hold it up for long.
+	claimTimeout = 30 * time.Second
 )
 
 // claim claims what there is room for. It returns when to come back.
@@ -53,8 +58,8 @@ func (n *node) claim() time.Duration {
 	over := now - int64(overdueAfter)
 	if t, most := n.room(); most > 0 {
 		after, spare := over, n.backlog.Room()
-		both := spare > 0 && n.backlog.Len() == 0 && len(n.full) == 0 && n.isAtEnd(&n.overdue)
-		if both { // nothing overdue is known of, here or at the engine
+		both := spare > 0 && n.isAtEnd()
+		if both {
 			after, most = n.from(&n.overdue), min(most, spare)
 		}
 		var kinds []string
@@ -62,8 +67,8 @@ func (n *node) claim() time.Duration {
 			kinds = append(kinds, kind.policy.Classes(name)...)
 		}
 		got, ok := n.claimSome(t, kinds, after, now+int64(lookAhead), most, over)
-		if both && (ok || after == beginning) {
-			n.to(&n.overdue, after, got, most, over)
+		if both {
+			n.to(&n.overdue, after, got, ok, most, over)
 		}
 		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
@@ -71,19 +76,20 @@ func (n *node) claim() time.Duration {
 	} else if t != nil { // the workers may have done what waits long before claimEvery
 		again = min(again, limit.HireEvery)
 	}
-	if t, room := n.room(); room > 0 {
-		n.claimOverdue(t, unlimited, over)
-	}
+	call(n.behind)
 	return min(again, n.backlog.Hire())
 }
 
-// claimOverdue claims what was due by then, of the kinds of which the backlog takes any. Kinds that are slow and have
-// overdue tasks here are claimed apart from the others, and no more of them at once than is their share.
-func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
+// claimOverdue claims what is overdue, of the kinds of which the backlog takes any. Kinds that are slow and have
+// overdue tasks here are claimed apart from the others, and no more of them at once than is their share. It returns when
+// to come back.
+func (n *node) claimOverdue() time.Duration {
+	t, room := n.room()
 	var kinds, slow, full []string
-	for name, kind := range unlimited {
+	n.mu.Lock()
+	for name, kind := range n.kinds.unlimited() {
 		switch {
-		case !n.backlog.Takes(name) || n.isStuckOn(kind):
+		case !n.backlog.Takes(name) || n.isStuckOnLocked(kind):
 			full = append(full, name)
 		case !kind.IsQuick() && n.backlog.Has(name):
 			slow = append(slow, kind.policy.Classes(name)...)
@@ -92,35 +98,39 @@ func (n *node) claimOverdue(t *term, unlimited map[string]*kind, until int64) {
 		}
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
-		n.mu.Lock()
 		n.overdue.at, n.slow.at = engine.None, engine.None // what was left to the engine lies before that
-		n.mu.Unlock()
 	}
 	n.full = full
-	if most := n.backlog.Room(); most > 0 { // after takes, which says which kinds take no room
-		n.claimFrom(&n.overdue, t, kinds, most, until)
-		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()), until)
+	n.mu.Unlock()
+	if most := n.backlog.Room(); room > 0 && most > 0 { // after takes, which says which kinds take no room
+		n.claimFrom(&n.overdue, t, kinds, most)
+		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
 	}
+	return n.backlog.Hire()
 }
 
-// claimFrom claims from a cursor on what was due by then.
-func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int, until int64) {
+// claimFrom claims from a cursor on what is overdue, while the lease lasts and until the node is about to leave.
+func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	if len(kinds) == 0 {
 		return
 	}
-	after := n.from(c)
-	if after >= until || after != beginning && n.own() < c.quiet {
+	after, until := n.from(c), n.overdueUntil()
+	n.mu.Lock()
+	lease, quiet := t.ctx, n.own() < c.quiet
+	n.mu.Unlock()
+	if after >= until || after != beginning && quiet {
 		return
 	}
-	got, ok := n.claimSome(t, kinds, after, until, most, until)
-	if ok || after == beginning {
-		n.to(c, after, got, most, until)
-	}
+	ctx, cancel := context.WithTimeout(lease, claimTimeout)
+	defer cancel()
+	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, until)
+	n.to(c, after, got.Tasks, ok, most, until)
 }
 
 // claimFor claims tasks of a kind with a limit, as many as its limiter has room for, and so that they take no room in
 // the claims of the others. If there is more than that, the groups take turns, and the rest is claimed in due order. It
-// returns when to come back.
+// returns when to come back. Its claim from the beginning finds what is due soon as well: the others wait for it, a tenth of
+// the time at most, and it is given up after half a lease. Then it finds nothing behind what it passes over.
 func (n *node) claimFor(k *kind) time.Duration {
 	if !k.Limiter.IsDrained() || n.kinds.pauses().Has(k.name) {
 		return claimEvery
@@ -140,10 +150,7 @@ func (n *node) claimFor(k *kind) time.Duration {
 	over := now - int64(overdueAfter)
 	after := n.from(&k.claimed)
 	got, ok := n.claimSome(t, k.policy.Classes(k.name), after, now+int64(lookAhead), most, over)
-	if ok || after == beginning {
-		n.to(&k.claimed, after, got, most, over)
-	}
-	if !ok {
+	if n.to(&k.claimed, after, got, ok, most, over); !ok {
 		return claimEvery
 	}
 	k.crowded = len(got) == most && got[most-1].Due <= now
@@ -156,7 +163,9 @@ func (n *node) claimFor(k *kind) time.Duration {
 // claimTurns claims what is due of a kind with a limit, the groups in turns.
 func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
-	if got, ok := n.claimed(t, r, now-int64(overdueAfter)); ok {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if got, ok := n.claimed(ctx, t, r, now-int64(overdueAfter)); ok {
 		k.group = got.Next
 	}
 }
@@ -197,13 +206,7 @@ func (n *node) stuckLocked() bool {
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
-// isStuckOn reports whether overdue tasks of the kind can start on other nodes alone: its workers here have long runs.
-func (n *node) isStuckOn(k *kind) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.isStuckOnLocked(k)
-}
-
+// isStuckOnLocked reports whether overdue tasks of the kind can start on other nodes alone: its workers here have long runs.
 func (n *node) isStuckOnLocked(k *kind) bool {
 	return n.members > 1 && !k.IsQuick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
 		n.backlog.IsShut(&k.Kind, n.loadLocked().Running)
@@ -305,20 +308,25 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 
 // claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
 func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]engine.Stored, bool) {
-	got, ok := n.claimed(t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, over)
+	ctx, cancel := n.callContext()
+	defer cancel()
+	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, over)
 	return got.Tasks, ok
 }
 
 // claimed makes a claim for the term and puts in memory what that gives, as claimSome does.
-func (n *node) claimed(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
-	ctx, cancel := n.callContext()
-	defer cancel()
+func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	n.mu.Lock()
 	r.By, r.Readable = t.id, t.readable
 	n.mu.Unlock()
 	asked := n.own()
 	got, err := n.engine.Claim(ctx, r)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // it may have too much to pass over: whether the engine is away, renewals show
+		n.count.callsFailed.Add(1)
+		n.unsure()
+		return engine.Claims{}, false
+	case err != nil:
 		n.failed(t, err)
 		return engine.Claims{}, false
 	}

@@ -15,11 +15,11 @@ type cursor struct {
 	at    int64 // up to which due time; None to begin at once
 	since int64 // when it was at the beginning, by the node's own time
 	scan  int64 // how long it took to claim from there
-	quiet int64 // until then it is claimed from the beginning only: that was all; of the goroutine that claims
+	quiet int64 // until then it is claimed from the beginning only: that was all
 }
 
 const (
-	// beginning is the cursor of a claim from the beginning. It is None if such a claim is wanted at once.
+	// beginning is the cursor while a claim from the beginning is made. It is None if such a claim is wanted at once.
 	beginning = engine.None + 1
 
 	// scanShare bounds what claims from the beginning take: one part of the time in this many.
@@ -37,23 +37,24 @@ func (n *node) from(c *cursor) int64 {
 	return c.at
 }
 
-// isAtEnd reports whether all has been claimed up to the cursor, and a claim from the beginning takes little: the claim of
-// what is due soon then finds what is overdue as well.
-func (n *node) isAtEnd(c *cursor) bool {
+// isAtEnd reports whether hardly anything is overdue, and a claim from the beginning takes little and is not being made: the
+// claim of what is due soon then finds what is overdue as well.
+func (n *node) isAtEnd() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return c.at != engine.None && c.quiet != 0 && scanShare*c.scan <= int64(scanEvery)
+	c := &n.overdue
+	return n.backlog.Len() == 0 && len(n.full) == 0 && c.at > beginning && c.quiet != 0 && scanShare*c.scan <= int64(scanEvery)
 }
 
 // to notes what a claim has given, or that the engine has not answered to one that has too much to pass over.
-func (n *node) to(c *cursor, after int64, got []engine.Stored, most int, over int64) {
+func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if after == beginning {
 		c.scan = n.own() - c.since
 	}
-	if c.at != after {
-		return // another is wanted from the beginning
+	if c.at != after || !ok && after != beginning {
+		return // another is wanted from the beginning, or the same again
 	}
 	c.at, c.quiet = over, n.own()+int64(scanEvery) // that was all
 	if len(got) == most {

@@ -30,6 +30,7 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 	}
 	n.keep(0, n.look, n.keepMember)
 	n.keep(0, n.wake, n.claim)
+	n.keep(0, n.behind, n.claimOverdue)
 	n.keep(freeEvery, nil, n.keepLookout)
 	return s, nil
 }
@@ -81,9 +82,9 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n := &node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
 		lifetimes: lifetimes{wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1)},
-		joining:   make(chan struct{}, 1),
-		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:    recent.Of[Counts]{Limit: countTimeout},
+		joining:   make(chan struct{}, 1), behind: make(chan struct{}, 1),
+		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:  recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

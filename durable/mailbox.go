@@ -16,13 +16,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The nodes ask each other by notes in the engine. A question is the note "ask/<id>", and an answer to it is the note
+// The nodes ask each other by notes in the engine. A question is the note "question/<id>", and an answer to it is the note
 // "answer/<id>/<member>". The node that has asked deletes them at the end. A node that reads a question after
 // keepQuestions deletes it and its answers: the node that has asked is gone.
 const (
-	askPrefix     = "ask/"
-	answerPrefix  = "answer/"
-	keepQuestions = 24 * time.Hour
+	questionPrefix = "question/"
+	answerPrefix   = "answer/"
+	keepQuestions  = 24 * time.Hour
 )
 
 // An asked question is what its note has.
@@ -91,7 +91,7 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	if a.data, err = json.Marshal(a); err != nil {
 		return nil, err
 	}
-	_, err = n.engine.Commit(ctx, 0, []engine.Batch{{putNote(askPrefix+a.id, a.data, 0)}})
+	_, err = n.engine.Commit(ctx, 0, []engine.Batch{{putNote(questionPrefix+a.id, a.data, 0)}})
 	return a, err
 }
 
@@ -103,7 +103,7 @@ func (n *node) forgetQuestion(q *asked) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	for range 2 { // an answer may be written before the question is deleted, and none is after
-		deletes := engine.Batch{{Record: engine.Record{Key: askPrefix + q.id}, Note: true, If: engine.Always}}
+		deletes := engine.Batch{{Record: engine.Record{Key: questionPrefix + q.id}, Note: true, If: engine.Always}}
 		for note, err := range n.notes(ctx, answerPrefix+q.id+"/") {
 			if err != nil {
 				return
@@ -148,28 +148,35 @@ func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 	return all, nil
 }
 
-// readNews reads what every node is to know: the questions, the oldest first, and then what is paused. So a node that reads
-// a question knows all that was paused before it.
-func (n *node) readNews(ctx context.Context) (questions []engine.Stored, pauses engine.Stored, err error) {
-	for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: askPrefix}) {
+// readNews reads what every node is to know: what is paused, and then the questions, the oldest first. However many questions
+// there are, what is paused is true here before they are read.
+func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
+	asked, learned := n.own(), false
+	learn := func(pauses engine.Stored) {
+		if !learned {
+			_, _, _ = n.learn(pauses, asked)
+		}
+		learned = true
+	}
+	for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote}) {
 		switch {
 		case err != nil:
-			return nil, pauses, err
-		case strings.HasPrefix(note.Key, askPrefix):
-			questions = append(questions, note)
+			return nil, err
 		case note.Key == pausesNote:
-			return questions, note, nil
-		case note.Key > pausesNote:
-			return questions, pauses, nil
+			learn(note)
+		case strings.HasPrefix(note.Key, questionPrefix):
+			learn(engine.Stored{})
+			questions = append(questions, note)
 		}
 	}
-	return questions, pauses, nil
+	learn(engine.Stored{})
+	return questions, nil
 }
 
 // asked returns those of the questions that the member was asked, and forgets the old ones.
 func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*asked) {
 	for _, note := range questions {
-		q := &asked{id: strings.TrimPrefix(note.Key, askPrefix), data: note.Data}
+		q := &asked{id: strings.TrimPrefix(note.Key, questionPrefix), data: note.Data}
 		if json.Unmarshal(note.Data, q) != nil { // one that is not understood is about no run here
 			asked, _, _ := strings.Cut(q.id, "-")
 			q.At, _ = strconv.ParseInt(asked, 16, 64)
@@ -192,7 +199,7 @@ func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *i
 		return err
 	}
 	name := answerPrefix + q.id + "/" + strconv.FormatInt(int64(member), 10)
-	there := engine.Write{Record: engine.Record{Key: askPrefix + q.id, Data: q.data}, Note: true, If: engine.IfPresent}
+	there := engine.Write{Record: engine.Record{Key: questionPrefix + q.id, Data: q.data}, Note: true, If: engine.IfPresent}
 	results, err := n.engine.Commit(ctx, 0, []engine.Batch{{there, putNote(name, data, i.revision)}})
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 		put := func(id string, asked time.Time) {
 			data := fmt.Sprintf(`{"at":%d,"members":[%d,99],"question":{"key":"YQ=="}}`, asked.UnixNano(), members[0].ID)
 			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{
-				noteAt("ask/"+id, []byte(data), 0), noteAt("answer/"+id+"/99", []byte(`{"running":true}`), 0),
+				noteAt("question/"+id, []byte(data), 0), noteAt("answer/"+id+"/99", []byte(`{"running":true}`), 0),
 			}})
 			k.Must(err)
 		}
@@ -90,11 +90,11 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 		}
 		node := fmt.Sprint("/", members[0].ID)
 		k.After(2 * sec)
-		if got, want := names(), "answer/1"+node+" answer/1/99 answer/2"+node+" answer/2/99 ask/1 ask/2"; got != want {
+		if got, want := names(), "answer/1"+node+" answer/1/99 answer/2"+node+" answer/2/99 question/1 question/2"; got != want {
 			t.Errorf("there are %s, want %s", got, want)
 		}
 		k.After(time.Minute)
-		if got, want := names(), "answer/1"+node+" answer/1/99 ask/1"; got != want {
+		if got, want := names(), "answer/1"+node+" answer/1/99 question/1"; got != want {
 			t.Errorf("after a minute there are %s, want %s", got, want)
 		}
 	})
@@ -118,7 +118,7 @@ func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 			if _, err := a.Cancel(ctx, "a"); err != nil {
 				t.Error(err)
 			}
-			questions, err := notesOf(k.Engine, "ask/")
+			questions, err := notesOf(k.Engine, "question/")
 			k.Must(err)
 			notes, err := notesOf(k.Engine, "")
 			k.Must(err)
@@ -135,7 +135,7 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 		asked := func(ago time.Duration) string { return fmt.Sprintf("%016x-1", time.Now().Add(-ago).UnixNano()) }
 		for id, data := range map[string]string{asked(0): "", asked(time.Minute): "{", asked(hour): `{"at":"now","members":[1,2]}`,
 			asked(2 * hour): `[]`, asked(25 * hour): "{"} {
-			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt("ask/"+id, []byte(data), 0)}})
+			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt("question/"+id, []byte(data), 0)}})
 			k.Must(err)
 		}
 		k.After(sec)
@@ -143,7 +143,7 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 		if ran, err := k.Nodes[0].Cancel(ctx, "a"); ran || err != nil || time.Since(began) > sec {
 			t.Errorf("Cancel: %v, %v, after %v", ran, err, time.Since(began))
 		}
-		if left, err := notesOf(k.Engine, "ask/"); err != nil || len(left) != 4 {
+		if left, err := notesOf(k.Engine, "question/"); err != nil || len(left) != 4 {
 			t.Errorf("there are %+v, %v", left, err)
 		}
 	})

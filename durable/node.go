@@ -25,8 +25,10 @@ import (
 // holds a task; a node decides what becomes of the tasks that it holds. It keeps those that are due soon in its
 // wheel:
 //
-//	claims    each 100 ms it claims what is due within the look-ahead and has no holder, and what is overdue, as
-//	          far as workers are spare; what it writes itself and is due soon it holds at once (claims.go)
+//	claims    each 100 ms it claims what is due within the look-ahead and has no holder; what it writes itself and
+//	          is due soon it holds at once (claims.go)
+//	overdue   it claims what is overdue, as far as workers are spare; that may take long, and no other call waits
+//	          for it (claims.go, cursor.go)
 //	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
 //	writes    the verbs (nodeverbs.go) and the ends of runs are commits, in groups (writes.go)
 //	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
@@ -75,7 +77,8 @@ type node struct {
 	handlings handlings
 	answering map[string]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
-	full []string     // kinds whose overdue tasks are left to the engine; of the goroutine that claims
+	behind chan struct{} // there may be something overdue to claim
+
 	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
 
 	counts  recent.Of[Counts]
@@ -119,6 +122,7 @@ type holding struct {
 	unsent  []*change // ends of runs whose commit failed
 	overdue cursor
 	slow    cursor          // of the kinds that are slow and have overdue tasks here
+	full    []string        // kinds whose overdue tasks are left to the engine
 	load    timewheel.Stats // of the wheel, and when it was asked
 	loadAt  int64
 	doubt   bool  // the engine may have it hold something else than it knows of

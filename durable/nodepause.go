@@ -25,12 +25,9 @@ const (
 // keepSettings reads the settings and the questions of other nodes. It returns when to come back.
 func (n *node) keepSettings() time.Duration {
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
-	asked := n.own()
-	questions, pauses, err := n.readNews(ctx)
+	questions, err := n.readNews(ctx)
 	cancel()
-	if err == nil {
-		_, _, _ = n.learn(pauses, asked)
-	} else {
+	if err != nil {
 		n.trouble(err)
 	}
 	n.releasePaused()

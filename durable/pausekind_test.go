@@ -442,7 +442,7 @@ type lateReader struct {
 }
 
 func (l *lateReader) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
-	if over.Order != engine.Notes || over.From != pausesNote && over.From != "ask/" { // both come to the settings
+	if over.Order != engine.Notes || over.From != pausesNote {
 		return l.Engine.Walk(ctx, over)
 	}
 	return func(yield func(engine.Stored, error) bool) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -214,8 +216,23 @@ func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testin
 	})
 }
 
-// A slowAnswers engine takes no note before its context is done, but for questions.
+// A slowAnswers engine does not end a walk over questions, and takes no answer, before the context is done.
 type slowAnswers struct{ engine.Engine }
+
+func (e slowAnswers) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		for s, err := range e.Engine.Walk(ctx, over) {
+			if !yield(s, err) {
+				return
+			}
+			if over.Order == engine.Notes && strings.HasPrefix(s.Key, "question/") {
+				<-ctx.Done()
+				yield(engine.Stored{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
 
 func (e slowAnswers) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if w := batches[0][0]; w.Note && w.If != engine.IfAbsent {

@@ -80,11 +80,12 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct, waiting: make(chan struct{}, 2)}
+	own := max(c.connections/4, 2) // a claim of what is overdue may take long, and a renewal must not wait for it
+	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct}
+	e.waiting = make(chan struct{}, min(2, c.connections-own-1))
 	if direct {
 		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
 	}
-	own := c.connections / 4
 	if e.control, err = newPool(ctx, cfg, own); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func WithSchema(name string) Option { return func(c *config) { c.schema = name }
 func WithCluster(name string) Option { return func(c *config) { c.cluster = name } }
 
 // WithConnections sets how many connections to the server an engine opens at most, at least 4. There are 16
-// without this option. A quarter of them is for claims, starts and leases alone.
+// without this option. A quarter of them, and at least 2, is for claims, starts and leases alone.
 func WithConnections(n int) Option { return func(c *config) { c.connections = n } }
 
 // WithoutMigration makes Open and OpenPool leave the schema as it is. They return ErrSchema if it is not there,
