@@ -333,7 +333,7 @@ tidy: ## go mod tidy, in every module, as if the version they require of each ot
 	$(GO) run ./checks/release tidy
 
 .PHONY: sizes
-sizes: ## What each published module adds to a program: writes the table of CONTRIBUTING.md
+sizes: ## What each published module adds to a program: writes the table of docs/design.md
 	$(GO) run ./checks/release sizes
 
 .PHONY: release
