@@ -125,7 +125,14 @@ check-rest:
 	@$(MAKE) --no-print-directory release-check
 
 .PHONY: nightly
-nightly: fetch-all vet-all test-all test-old test-postgres race-all core-386 night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
+nightly: night-tests night-race night ## What takes longer than a change should wait: all tests, and what draws at random; about two hours
+
+# The workflow runs each night-* target on a runner of its own.
+.PHONY: night-tests
+night-tests: fetch-all vet-all test-all test-old test-postgres core-386
+
+.PHONY: night-race
+night-race: race-all
 
 # What draws from a seed has another one each day. The long single-threaded checks run next to the others.
 .PHONY: night
@@ -326,7 +333,7 @@ tidy: ## go mod tidy, in every module, as if the version they require of each ot
 	$(GO) run ./checks/release tidy
 
 .PHONY: sizes
-sizes: ## What each published module adds to a program: writes the table of CONTRIBUTING.md
+sizes: ## What each published module adds to a program: writes the table of docs/design.md
 	$(GO) run ./checks/release sizes
 
 .PHONY: release

@@ -4,7 +4,7 @@
 //
 //	go run ./checks/release check          # get, build and run every published module as its users would
 //	go run ./checks/release tidy           # go mod tidy, in every module
-//	go run ./checks/release sizes          # write the table of CONTRIBUTING.md again
+//	go run ./checks/release sizes          # write the table of docs/design.md again
 //	go run ./checks/release tag v0.1.0     # commit the versions of a release, and tag it; push nothing
 //
 // A module proxy has a module as a zip of the files at a tag. This program packs the files of the working

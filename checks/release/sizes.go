@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	sizesFile  = "CONTRIBUTING.md"
+	sizesFile  = "docs/design.md"
 	sizesBegin = "<!-- sizes: make sizes writes what is between these lines -->\n"
 	sizesEnd   = "<!-- /sizes -->\n"
 )
