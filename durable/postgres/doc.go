@@ -73,8 +73,8 @@
 //   - The connections of the program itself are not checked. AddTaskTx writes where its transaction is.
 //   - After a move to another database cluster, for instance by pg_upgrade, open the engines again.
 //
-// The first engine that finds a promoted server notes the time in the database. For the length of its lease after
-// that, no member is reaped. So living members have time to renew their leases.
+// The first engine that finds a promoted server notes the time in the database. No member is reaped until that is
+// longer ago than the member's lease, so living members have time to renew theirs.
 //
 // # Requirements on the server
 //
