@@ -45,7 +45,7 @@
 // # At least once
 //
 // A run is acknowledged after its handler has returned nil. If the process ends first, the next process runs
-// it again. [Run.Token] is the same on every attempt of a run and different for every other run. With it a
+// it again. [Run].Token is the same on every attempt of a run and different for every other run. With it a
 // handler recognizes work that is already done.
 //
 //   - After an error or a panic the handler is called again. The delay roughly doubles each time, up to a bound
