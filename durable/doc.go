@@ -18,6 +18,8 @@
 //	...
 //	err = s.Shutdown(ctx) // closes the store
 //
+// The example of the package is a whole program.
+//
 // This package imports no database. The tasks are in one of these:
 //
 //   - a directory, for one process: package durable/pebble with [New]
@@ -40,13 +42,13 @@
 //
 // The store decides: see the list of crashes, power cuts, full disks and damage in package durable/pebble. A store
 // that fails ends the scheduler: it stops writing and running, [Scheduler.Err] returns the cause, and look-ups
-// still work. A store never returns data that it knows to be damaged, but an error that wraps [ErrCorrupt].
+// still work. A store never returns data that it knows to be damaged: it returns an error that wraps [ErrCorrupt].
 //
 // # At least once
 //
 // A run is acknowledged after its handler has returned nil. If the process ends first, the next process runs
 // it again. [Run].Token is the same on every attempt of a run and different for every other run. With it a
-// handler recognizes work that is already done.
+// handler recognizes work that is already done. See the examples of [Scheduler.Handle] and [Park].
 //
 //   - After an error or a panic the handler is called again. The delay roughly doubles each time, up to a bound
 //     ([WithRetry]). A handler can choose the delay with [RetryAfter].
@@ -69,7 +71,7 @@
 // as started slightly before its handler is called. A run in progress is not interrupted, but its result no longer
 // counts.
 //
-//   - [Scheduler.RemoveTaskWait] also waits for the end of the run, on whatever node.
+//   - [Scheduler.RemoveTaskWait] also waits for the end of the run, on whatever node. It has an example.
 //   - [Scheduler.Cancel] cancels the context of the run. [Scheduler.Bulk] with [DoCancel] cancels all runs that a
 //     query finds.
 //   - [Scheduler.RemovePrefix] removes all tasks whose keys have a prefix.
@@ -92,10 +94,12 @@
 // run at most. The exception is a kind that turns from quick to slow: it may occupy all workers once.
 //
 // [WithCatchUp] bounds how many overdue tasks start in a second. The kinds take turns, and the tasks of a kind run
-// oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half of the workers.
+// oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half of the workers for
+// its overdue tasks.
 //
 // A repeating task runs once and rejoins its grid. The periods it missed are counted. With [WithMissed] a
 // kind can skip that run, or run every missed period. [WithMissedAge] bounds how old a missed run may be.
+// See the example of WithMissed.
 //
 // # Limits
 //
@@ -118,7 +122,8 @@
 //
 // A daily task runs once on each day. When Berlin sets its clocks forward there is no 2:30, and the task runs at 3:00.
 // When the clocks are set back, it runs at the first 2:30 alone. A task whose hour is a * follows the clock instead:
-// "30 * * * *" runs at both. [Task] has the rules, and [Next] shows when a task is due.
+// "30 * * * *" runs at both. [Task] has the rules, and [Next] shows when a task is due. After downtime a calendar is
+// treated as an interval is.
 //
 // Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes
 // each task runs at its own instant within the 10 minutes after 2:30, the same on each day. See the example
@@ -128,7 +133,7 @@
 //
 // [Scheduler.Pause] keeps a task from running until [Scheduler.Resume], or until SetTask replaces it.
 // [Scheduler.PauseKind] does so for the tasks of a kind, and [Scheduler.PauseAll] for all tasks. Pauses outlive the
-// process. Tasks that fell due during a pause are treated as after downtime.
+// process. Tasks that fell due during a pause are treated as after downtime. See the example of PauseKind.
 //
 // # Bursts
 //
@@ -171,7 +176,7 @@
 //   - Outages. An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues
 //     when the engine is back. A verb that returned ErrUnavailable may or may not have taken effect.
 //   - Transactions. If the engine has transactions, a handler can complete its run together with its own rows. Then its
-//     effects there happen exactly once.
+//     effects there happen exactly once. Package durable/postgres has an example.
 //
 // # Operating
 //

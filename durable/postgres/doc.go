@@ -62,7 +62,8 @@
 // connections. It refuses these servers, with an error that wraps [ErrNotPrimary]:
 //
 //   - a server in recovery
-//   - a server with an older timeline than the engine has seen, or another system identifier. [Engine.Health] counts these
+//   - a server with an older timeline than the engine has seen, or another system identifier: [Engine.Health] counts
+//     the refusals
 //
 // The check has limits:
 //
