@@ -3,6 +3,9 @@
 // Package engine is the contract between package durable and what keeps its tasks: an [Engine] for many nodes, or a
 // [Store] for one process. Package kv makes an Engine of any [KV], an ordered map of bytes. A program that only uses
 // durable needs nothing of this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
+//
+// An engine whose users have transactions makes its writes with durable.NewWrite, durable.Rescheduled and
+// durable.Run.Completion.
 package engine
 
 import (
