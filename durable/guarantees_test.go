@@ -350,7 +350,19 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 // enters what was confirmed just before, decides nothing, and finds out within half a lease.
 func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
-		s := &suspended{meanwhile: func() {}}
+		takenOver := make(chan []engine.Stored, 1)
+		s := &suspended{meanwhile: sync.OnceFunc(func() {
+			k.Engine.Step(2 * lease)
+			other, now, err := k.Engine.Join(ctx, "other", lease)
+			k.Must(err)
+			if names, err := k.Engine.Reap(ctx); err != nil || fmt.Sprint(names) != "[node 1]" {
+				t.Errorf("%q are reaped, %v", names, err)
+			}
+			c, err := k.Engine.Claim(ctx, engine.ClaimRequest{By: other, Kinds: []string{"long", "note"}, Until: now, Most: 10,
+				Readable: math.MaxUint8})
+			k.Must(err)
+			takenOver <- c.Tasks
+		})}
 		a := k.Join(func(to engine.Engine) engine.Engine { s.Engine = to; return s })
 		causes := make(chan error, 1)
 		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
@@ -362,21 +374,8 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 		k.After(lease)
 		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 600 * time.Millisecond},
 			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
-		var taken []engine.Stored
-		s.meanwhile = sync.OnceFunc(func() {
-			k.Engine.Step(2 * lease)
-			other, now, err := k.Engine.Join(ctx, "other", lease)
-			k.Must(err)
-			if names, err := k.Engine.Reap(ctx); err != nil || fmt.Sprint(names) != "[node 1]" {
-				t.Errorf("%q are reaped, %v", names, err)
-			}
-			c, err := k.Engine.Claim(ctx, engine.ClaimRequest{By: other, Kinds: []string{"long", "note"}, Until: now, Most: 10,
-				Readable: math.MaxUint8})
-			k.Must(err)
-			taken = c.Tasks
-		})
 		k.After(600*time.Millisecond + 2*tick + lease/2) // no renewal is at the same time as the confirmation
-		ran := k.Ran("confirmed")
+		ran, taken := k.Ran("confirmed"), <-takenOver
 		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
 			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)
 		}
