@@ -134,6 +134,8 @@ type reading struct {
 	pauses durable.Pauses
 	behind durable.CatchUp
 
+	survival string // what becomes of acknowledged tasks when the engine's server is lost; empty if unknown
+
 	nodesAt, pausesAt time.Time // when these were asked for; zero before the first answer
 	era               uint64    // of the answers
 }
@@ -246,7 +248,11 @@ func (b *board) ask() reading {
 	r.behind = hasBehind.Value
 	r.Orphans, r.Paused = hasIdle.Value.orphans, hasIdle.Value.paused
 
-	r.Unflushed = b.health.Last(b.era).Value.Unflushed
+	hasHealth := b.health.Last(b.era)
+	r.Unflushed, r.Refused = hasHealth.Value.Unflushed, int(hasHealth.Value.Refused)
+	if hasHealth.At.IsZero() {
+		r.Refused = -1
+	}
 	r.Time = time.Now()
 	if err := b.s.Err(); err != nil {
 		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
@@ -266,6 +272,9 @@ func (b *board) ask() reading {
 		r.Away = "it has not answered for " + readPatience.String() + " or longer"
 	}
 	r.NodesOld = r.Away != "" || hasNodes.Old || r.Time.Sub(r.nodesAt) > recent.Stale
+	if r.Away == "" && !hasHealth.Old && r.Time.Sub(hasHealth.At) <= recent.Stale {
+		r.survival = health.Survival(hasHealth.Value.Replicated, hasHealth.Value.Standbys)
+	}
 	b.fill(&r)
 	return r
 }
@@ -478,6 +487,7 @@ func (b *board) state(after int64) schedulerJSON {
 		Stats:     newTasksStatsJSON(r),
 		Counts:    newCensusJSON(r.census),
 		Paused:    r.pauses.All,
+		Survival:  r.survival,
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}

@@ -23,7 +23,8 @@ type schedulerJSON struct {
 	Health    healthJSON     `json:"health"`
 	Stats     tasksStatsJSON `json:"stats"`
 	Counts    censusJSON     `json:"counts"`
-	Paused    bool           `json:"paused"` // all kinds are
+	Paused    bool           `json:"paused"`   // all kinds are
+	Survival  string         `json:"survival"` // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
 	Read      readJSON       `json:"read"`

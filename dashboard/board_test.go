@@ -518,6 +518,49 @@ func TestBoard_engineThatMayLoseTasks_isSaid(t *testing.T) {
 	})
 }
 
+// A serverEngine is one whose server is what the test says.
+type serverEngine struct{ atomic.Pointer[engine.Health] }
+
+func (e *serverEngine) Health(context.Context) (engine.Health, error) {
+	if h := e.Load(); h != nil {
+		return *h, nil
+	}
+	return engine.Health{}, durable.ErrUnavailable
+}
+
+// The page says for a minute that a database server was refused, and always what acknowledged tasks survive.
+func TestBoard_refusedServer_isSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(serverEngine)
+		e.Store(&engine.Health{Refused: 3})
+		b := newBoard("tasks", newScheduler(t, memstore.New()), nil)
+		if s := b.state(-1); s.Survival != "" {
+			t.Errorf("without an engine it says %q", s.Survival)
+		}
+		b = Scheduler("tasks", newScheduler(t, memstore.New()), nil).WithEngine(e).open().(*board)
+		time.Sleep(10 * time.Second)
+		if s := b.state(-1); !s.Health.Well || s.Survival != health.Survival(false, 0) {
+			t.Errorf("at first it says %+v and %q", s.Health, s.Survival)
+		}
+		e.Store(&engine.Health{Refused: 4, Replicated: true, Standbys: 2})
+		for _, second := range []int{2, 50, 70} {
+			time.Sleep(time.Duration(second) * time.Second)
+			s := b.state(-1)
+			if k := said(s.Health); second < 70 && (len(k) != 1 || k[0] != health.Refused) || second == 70 && len(k) > 0 {
+				t.Errorf("%d s later it says %+v", second, s.Health)
+			}
+			if s.Survival != health.Survival(true, 2) {
+				t.Errorf("%d s later it says %q", second, s.Survival)
+			}
+		}
+		e.Store(nil)
+		time.Sleep(20 * time.Second)
+		if s := b.state(-1); s.Survival != "" {
+			t.Errorf("without an answer it says %q", s.Survival)
+		}
+	})
+}
+
 // What takes long, and does not see to that by itself, is asked for a tenth of the time at most, and delays nothing.
 func TestBoard_slowNodes_areRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,6 +40,8 @@
 //	failed       the store has failed, for example because the disk is full
 //	away         the engine does not answer
 //	unflushed    a crash of the engine's server can lose acknowledged tasks; with Source.WithEngine
+//	refused      a connection to an old primary, or to another cluster, was refused in the last minute; with
+//	             Source.WithEngine
 //	lease        a node has missed two renewals of its lease that the engine would have answered, or it has run out
 //	overloaded   a due run has waited for a worker for a second or more, here or on another node
 //	unhandled    due tasks have a kind that no node handles
@@ -191,6 +193,8 @@
 //	counts                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked; paused, those that are by themselves
 //	paused                 whether all kinds are paused
+//	survival               whether acknowledged tasks survive the loss of the engine's server, in words; empty if
+//	                       unknown, or without Source.WithEngine
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether it
 //	                       is by itself; nodes, how many handle it; and here, null if this scheduler has no
 //	                       handler: attempts, least and most of the retry policy, missed (once, skip or all),

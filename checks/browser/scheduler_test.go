@@ -340,6 +340,13 @@ func TestScheduler_engineAway(t *testing.T) {
 	p.until(`document.querySelector("#tasks-health .verdict").textContent.startsWith("Working: ")`)
 }
 
+// A replicated is an engine whose server has a synchronous standby.
+type replicated struct{}
+
+func (replicated) Health(context.Context) (engine.Health, error) {
+	return engine.Health{Replicated: true, Standbys: 1}, nil
+}
+
 // A node is killed: another takes its tasks over, and the page of that one says so.
 func TestScheduler_nodeKilled(t *testing.T) {
 	engine := memengine.New()
@@ -350,8 +357,10 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	if nodes, err := a.Nodes(t.Context()); err != nil || len(nodes) < 2 {
 		t.Skip("the scheduler does not list the other nodes yet")
 	}
+	source = source.WithEngine(replicated{})
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.until(`document.querySelectorAll("#nodes .node").length === 2 && document.querySelector("#tasks-health .verdict").textContent.endsWith("2 nodes.")`)
+	p.until(`document.getElementById("survival").textContent.endsWith("survive the loss of the database server (1 synchronous standby)")`)
 	p.picture("nodes")
 	link.SetDown(true)
 	p.says(`^Node web-2 (has not renewed its lease for|was lost)`)

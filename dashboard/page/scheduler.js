@@ -55,6 +55,7 @@ async function poll() {
 const whereTasks = () => ({
   failed: [["Waiting", toList({ state: "waiting" })]],
   away: [["Nodes", "nodes-title"]],
+  refused: [["Nodes", "nodes-title"]],
   lease: [["Nodes", "nodes-title"]],
   taken: [["Nodes", "nodes-title"]],
   overloaded: [["Running", toList({ state: "running" })], ["Waiting", toList({ state: "waiting" })]],
@@ -273,6 +274,7 @@ async function pauseKinds(resume, kind) {
 function showNodes(state) {
   const list = $("nodes"), { nodes } = state;
   write($("nodes-all"), [nodes.length > 1 ? `${nodes.length} share the engine` : "", ageText("read", state.read.nodes, state.now)].filter(Boolean).join(", "));
+  write($("survival"), state.survival);
   while (list.children.length > nodes.length) list.lastChild.remove();
   nodes.forEach((n, i) => {
     let li = list.children[i];

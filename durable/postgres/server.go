@@ -45,8 +45,8 @@ func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	var err error
 	for _, of := range []string{"CASE WHEN NOT pg_is_in_recovery() THEN " + identity + " END", "''"} {
 		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), pg_backend_pid(), "+of).ReadAll()
-		if !errors.As(err, new(*pgconn.PgError)) {
-			break // or the server does not say who it is
+		if !is(err, "42501") {
+			break // or the role has no right to ask who the server is
 		}
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
@@ -319,6 +320,24 @@ func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	}
 	if len(noted) != 2 || noted[0] != noted[1] || !strings.Contains(noted[0], " 00000001 ") {
 		t.Errorf("noted are %q", noted)
+	}
+}
+
+// A server that does not say who it is for any other reason may be an old primary.
+func TestOpen_identityFails_isRefused(t *testing.T) {
+	s := startFor(t, start)
+	conn := connect(t, s.URL())
+	exec(t, conn, "CREATE ROLE ordinary LOGIN SUPERUSER")
+	exec(t, conn, "CREATE SCHEMA before")
+	exec(t, conn, "CREATE FUNCTION before.pg_control_system(OUT system_identifier bigint) LANGUAGE plpgsql AS "+
+		"$$BEGIN RAISE query_canceled; END$$")
+	exec(t, conn, "ALTER ROLE ordinary SET search_path = before, pg_catalog")
+	e, err := postgres.Open(t.Context(), strings.Replace(s.URL(), pgtest.User, "ordinary", 1))
+	if err == nil {
+		e.Close()
+	}
+	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "57014" {
+		t.Errorf("the error is %v", err)
 	}
 }
 

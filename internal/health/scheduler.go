@@ -18,6 +18,7 @@ const (
 	StoreFailed Kind = "failed"    // the store has failed, and nothing runs any more
 	EngineAway  Kind = "away"      // the engine does not answer
 	Unflushed   Kind = "unflushed" // a crash of the engine's server may lose acknowledged tasks
+	Refused     Kind = "refused"   // connections to an old primary, or to another cluster, were refused in the last minute
 	NodeLate    Kind = "lease"     // a node has not renewed its lease in time
 	Unhandled   Kind = "unhandled" // due tasks have a kind without a handler
 	Failing     Kind = "failing"   // most attempts of a kind have failed lately
@@ -42,6 +43,9 @@ const (
 	overAfter = 10 * time.Second
 	backAfter = 5 * time.Second
 
+	// refusedFor is how long a refused connection is reported.
+	refusedFor = time.Minute
+
 	// mostAlike is how many findings of one kind are told apart. The others are counted.
 	mostAlike = 3
 
@@ -58,6 +62,7 @@ type SchedulerReading struct {
 	Away    string // why the engine does not answer, or empty
 
 	Unflushed bool // the engine's server acknowledges what a crash of it may lose
+	Refused   int  // connections of the engine to an old primary, or to another cluster, so far; negative if unknown
 
 	Counting                  bool      // the tasks are being counted; Tasks is old, and Parked unknown
 	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all of them
@@ -169,7 +174,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, unflushed, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
+		engineAway, unflushed, refused, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -291,6 +296,49 @@ func unflushed(now SchedulerReading, past []SchedulerReading) []Finding {
 	from := since(now, past, func(r SchedulerReading) bool { return r.Unflushed })
 	return []Finding{{Unflushed, from,
 		"A crash of the engine's server can lose acknowledged tasks: synchronous_commit or fsync is off"}}
+}
+
+func refused(now SchedulerReading, past []SchedulerReading) []Finding {
+	if now.Refused < 0 {
+		return nil
+	}
+	n, first, latest := 0, now.Time, now.Time
+	after := now
+	for i := len(past) - 1; i >= 0 && now.Time.Sub(after.Time) < refusedFor; i-- {
+		if past[i].Refused < 0 {
+			continue
+		}
+		if past[i].Refused < after.Refused {
+			if first = after.Time; n == 0 {
+				latest = first
+			}
+			n = now.Refused - past[i].Refused
+		}
+		after = past[i]
+	}
+	if n == 0 {
+		return nil
+	}
+	verb := "was"
+	if n > 1 {
+		verb = "were"
+	}
+	return []Finding{{Refused, first, fmt.Sprintf("%s to the wrong database server %s refused, the latest %s: it is an old primary, "+
+		"or another cluster. Stop it, or make it a standby of the primary", count(n, "connection"), verb, ago(now.Time.Sub(latest)))}}
+}
+
+// Survival says whether an acknowledged task survives the loss of the engine's server, which waits for the standbys.
+// Replicated without standbys is a role that may not see how many there are.
+func Survival(replicated bool, standbys int) string {
+	switch {
+	case replicated && standbys > 0:
+		return fmt.Sprintf("Acknowledged tasks survive the loss of the database server (%s)", count(standbys, "synchronous standby"))
+	case replicated:
+		return "Acknowledged tasks survive the loss of the database server if the connected standby is synchronous"
+	case standbys > 0:
+		return "Acknowledged tasks can be lost with the database server: synchronous_commit does not wait for the standby"
+	}
+	return "Acknowledged tasks are on this database server only"
 }
 
 func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {

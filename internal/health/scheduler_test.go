@@ -60,6 +60,15 @@ func TestJudgeScheduler(t *testing.T) {
 		{"tasks can be lost", at(0, r{Unflushed: true}), []r{at(9*s, r{}), at(5*s, r{Unflushed: true})},
 			[]Finding{{Unflushed, ago(5 * s),
 				"A crash of the engine's server can lose acknowledged tasks: synchronous_commit or fsync is off"}}},
+		{"an old primary", at(0, r{Refused: 5}), []r{at(2*m, r{Refused: 2}), at(41*s, r{Refused: 3}), at(9*s, r{Refused: 5})},
+			[]Finding{{Refused, ago(41 * s), "3 connections to the wrong database server were refused, the latest 9 s ago: " +
+				"it is an old primary, or another cluster. Stop it, or make it a standby of the primary"}}},
+		{"it is refused just now", at(0, r{Refused: 1}), []r{at(9*s, r{}), at(5*s, r{Refused: -1})},
+			[]Finding{{Refused, noon, "1 connection to the wrong database server was refused, the latest just now: " +
+				"it is an old primary, or another cluster. Stop it, or make it a standby of the primary"}}},
+		{"it was refused a minute ago", at(0, r{Refused: 5}), []r{at(65*s, r{}), at(m, r{Refused: 5}), at(5*s, r{Refused: 5})}, nil},
+		{"before the first reading", at(0, r{Refused: 5}), []r{at(9*s, r{Refused: -1})}, nil},
+		{"it is not known", at(0, r{Refused: -1}), []r{at(9*s, r{Refused: 5})}, nil},
 		{"the engine is away", at(0, r{Away: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: Backlog{Tasks: 1}}),
 			[]r{nodes(70*s, node("a", 1, 4*s), node("b", 2, 4*s)), at(61*s, r{Away: "refused"}), at(5*s, r{Away: "x"})},
 			[]Finding{{EngineAway, ago(61 * s), "The engine has not answered for 1 m 1 s, and nothing starts here: refused"}}},
@@ -241,6 +250,22 @@ func TestSchedulerIsWell(t *testing.T) {
 	} {
 		if got := SchedulerIsWell(r); got != want {
 			t.Errorf("%+v is %q, want %q", r, got, want)
+		}
+	}
+}
+
+func TestSurvival(t *testing.T) {
+	for want, c := range map[string]struct {
+		replicated bool
+		standbys   int
+	}{
+		"Acknowledged tasks survive the loss of the database server (2 synchronous standbys)":                       {true, 2},
+		"Acknowledged tasks survive the loss of the database server if the connected standby is synchronous":        {true, 0},
+		"Acknowledged tasks can be lost with the database server: synchronous_commit does not wait for the standby": {false, 1},
+		"Acknowledged tasks are on this database server only":                                                       {false, 0},
+	} {
+		if got := Survival(c.replicated, c.standbys); got != want {
+			t.Errorf("of %+v it says %q, want %q", c, got, want)
 		}
 	}
 }
