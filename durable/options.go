@@ -134,8 +134,7 @@ func nodeName() string {
 // WithLease sets the lease of the node: how long it may stay away before other nodes take over its tasks. A
 // node renews its lease four times as often. A shorter lease finds a dead node sooner, and costs more calls and
 // needless take-overs when the engine or the network is slow. The default is 5 s. d must be at least 100 ms.
-// New ignores it. Give all nodes the same lease: a node that dies before the others have renewed theirs is noticed
-// only then.
+// New ignores it. A node that dies before the others have renewed their leases once is noticed only then.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {
