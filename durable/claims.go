@@ -66,11 +66,12 @@ func (n *node) claim() time.Duration {
 		for name, kind := range unlimited {
 			kinds = append(kinds, kind.policy.Classes(name)...)
 		}
-		got, ok := n.claimSome(t, kinds, after, now+int64(lookAhead), most, over)
+		r := engine.ClaimRequest{Kinds: kinds, After: after, Until: now + int64(lookAhead), Most: most}
+		got, ok := n.claimSome(t, r, over)
 		if both {
-			n.to(&n.overdue, after, got, ok, most, over)
+			n.to(&n.overdue, after, got.Tasks, ok, most, over)
 		}
-		if ok && len(got) == most && got[most-1].Due <= now+int64(2*claimEvery) {
+		if ok && len(got.Tasks) == most && got.Tasks[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
 	} else if t != nil { // the workers may have done what waits long before claimEvery
@@ -149,12 +150,13 @@ func (n *node) claimFor(k *kind) time.Duration {
 	}
 	over := now - int64(overdueAfter)
 	after := n.from(&k.claimed)
-	got, ok := n.claimSome(t, k.policy.Classes(k.name), after, now+int64(lookAhead), most, over)
-	if n.to(&k.claimed, after, got, ok, most, over); !ok {
+	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), After: after, Until: now + int64(lookAhead), Most: most}
+	got, ok := n.claimSome(t, r, over)
+	if n.to(&k.claimed, after, got.Tasks, ok, most, over); !ok {
 		return claimEvery
 	}
-	k.crowded = len(got) == most && got[most-1].Due <= now
-	if len(got) == most && k.Limiter.IsDrained() { // else it calls
+	k.crowded = len(got.Tasks) == most && got.Tasks[most-1].Due <= now
+	if len(got.Tasks) == most && k.Limiter.IsDrained() { // else it calls
 		return 0
 	}
 	return claimEvery
@@ -163,9 +165,7 @@ func (n *node) claimFor(k *kind) time.Duration {
 // claimTurns claims what is due of a kind with a limit, the groups in turns.
 func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
-	ctx, cancel := n.callContext()
-	defer cancel()
-	if got, ok := n.claimed(ctx, t, r, now-int64(overdueAfter)); ok {
+	if got, ok := n.claimSome(t, r, now-int64(overdueAfter)); ok {
 		k.group = got.Next
 	}
 }
@@ -306,15 +306,14 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 	n.mu.Unlock()
 }
 
-// claimSome claims tasks, and reports whether the engine has answered. What is due by over is overdue.
-func (n *node) claimSome(t *term, kinds []string, after, until int64, most int, over int64) ([]engine.Stored, bool) {
+// claimSome makes a claim that other calls wait for, as claimed does.
+func (n *node) claimSome(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
-	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, over)
-	return got.Tasks, ok
+	return n.claimed(ctx, t, r, over)
 }
 
-// claimed makes a claim for the term and puts in memory what that gives, as claimSome does.
+// claimed makes a claim, takes what it gives, and reports whether the engine has answered. What is due by over is overdue.
 func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	n.mu.Lock()
 	r.By, r.Readable = t.id, t.readable

@@ -79,12 +79,13 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 }
 
 func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
+	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	n := &node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
-		lifetimes: lifetimes{wake: make(chan struct{}, 1), look: make(chan struct{}, 1), reread: make(chan struct{}, 1)},
-		joining:   make(chan struct{}, 1), behind: make(chan struct{}, 1),
-		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:  recent.Of[Counts]{Limit: countTimeout},
+		lifetimes: lifetimes{wake: signal(), behind: signal(), look: signal(), reread: signal()},
+		joining:   signal(),
+		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:    recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

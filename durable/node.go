@@ -77,8 +77,6 @@ type node struct {
 	handlings handlings
 	answering map[string]*inquiry // of other nodes, by question; of the goroutine that reads the settings
 
-	behind chan struct{} // there may be something overdue to claim
-
 	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
 
 	counts  recent.Of[Counts]
@@ -96,6 +94,7 @@ type lifetimes struct {
 	runs     context.Context // of the runs; a term has one of its own within it
 	endRuns  context.CancelFunc
 	wake     chan struct{} // there may be something to claim
+	behind   chan struct{} // there may be something overdue to claim
 	look     chan struct{} // there is something for the member's goroutine
 	reread   chan struct{} // what is paused has changed
 }

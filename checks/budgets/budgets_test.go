@@ -39,9 +39,9 @@ var all = []string{
 // over are what is over its budget, and by how much it may be: it may only fall. What is within its budget is no longer
 // in the list.
 var over = map[string]int{
-	"all": 16513, "durable": 9628,
+	"all": 16513, "durable": 9627,
 	"durable/keeper.go": 607, "durable/memengine/memengine.go": 583,
-	"durable.node": 31, "durable.keeper": 32,
+	"durable.node": 30, "durable.keeper": 32,
 }
 
 // order has the packages from the lowest to the highest. Each may import those before it, and no other of durable.

@@ -210,13 +210,14 @@ type HealthReporter interface {
 	Health(ctx context.Context) (Health, error)
 }
 
-// Health is what may slow an engine down, and what an acknowledged task survives.
+// Health is what may slow an engine down, and what an acknowledged task survives. A copy in the memory of a standby counts. If
+// the role may not see the state of the standbys, any that is connected counts, also an asynchronous one.
 type Health struct {
 	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
 	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
 	Size              int64         // of the tasks and their indexes, in bytes
 	Unflushed         bool          // a crash of the server may lose what it has acknowledged
-	Replicated        bool          // what the server acknowledges survives the loss of its machine: a standby that is connected has it, on its disk or in memory. If the role may not see the state of the standbys, any that is connected counts, also an asynchronous one
+	Replicated        bool          // what the server acknowledges survives the loss of its machine
 	Standbys          int           // those that are connected and for which the server waits before it acknowledges
 	Refused           uint64        // connections of this process to an old primary or to another cluster, which it refused
 }
