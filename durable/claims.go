@@ -340,21 +340,23 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 func (n *node) take(t *term, got []engine.Stored, over int64) {
 	recs := make([]*task.Record, len(got))
 	var later []engine.Claim
-	version := byte(math.MaxUint8)
+	version, tooLate := byte(math.MaxUint8), error(nil)
 	for i, s := range got {
 		var err error
 		switch recs[i], err = task.Decode(s.Record); {
 		case errors.Is(err, ErrVersion) && s.Data[0] > task.FieldsVersion:
 			later = append(later, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
-			version = min(version, s.Data[0])
-			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+1, err })
+			version, tooLate = min(version, s.Data[0]), err
 		case err != nil:
 			n.report.note(func(n *notices) { n.damaged = err })
 		}
 	}
 	if later != nil {
 		n.mu.Lock()
-		t.readable = min(t.readable, version-1)
+		if version <= t.readable { // and not what another claim has found at the same time
+			t.readable = version - 1
+			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+len(later), tooLate })
+		}
 		n.mu.Unlock()
 		n.giveBack(t, later)
 	}
