@@ -193,7 +193,7 @@ func (k *keeper) take(into []op) (taken []op, more bool) {
 
 func (k *keeper) run() {
 	defer close(k.ended)
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(1) // see node.keep
 	defer timer.Stop()
 	var ops []op
 	for {
@@ -208,7 +208,7 @@ func (k *keeper) run() {
 		if !more {
 			return
 		}
-		timer.Reset(max(again, 0))
+		timer.Reset(max(again, 1))
 		select {
 		case <-k.wake:
 		case <-timer.C:

@@ -152,10 +152,10 @@ func call(c chan struct{}) {
 }
 
 // keep calls do after that time, and then each time after what it returns, or when there is a signal, until the node's
-// life ends.
+// life ends. A timer without time to wait can crash Go 1.26 in a bubble.
 func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
 	n.helper.Go(func() {
-		timer := time.NewTimer(after)
+		timer := time.NewTimer(max(after, 1))
 		defer timer.Stop()
 		for {
 			select {
@@ -164,7 +164,7 @@ func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.
 			case <-n.life.Done():
 				return
 			}
-			timer.Reset(do())
+			timer.Reset(max(do(), 1))
 		}
 	})
 }

@@ -200,7 +200,7 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 
 // await returns when all other nodes have given their last answer to a question, and how many runs they have named.
 func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(1) // see keep
 	defer timer.Stop()
 	var running error // what one has answered last
 	for {
