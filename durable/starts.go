@@ -170,9 +170,9 @@ func (n *node) ask(l *live) bool {
 			n.back(l, startAgain)
 			return false
 		case !s.held:
-			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has
-			// run out. The live stays until the claims are checked: it knows which start has been counted.
-			n.back(l, reapEvery)
+			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has run out.
+			// The live knows which start was counted, and so stays until the claims are checked, within reapEvery.
+			n.back(l, reapEvery+startAgain)
 			n.mu.Lock()
 			n.doubt = true
 			n.mu.Unlock()
