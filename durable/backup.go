@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// Backup writes a copy of the store to w, while the scheduler uses it. The copy is a store, with exactly what
-// was committed at one instant. [engine.Backuper] says what it consists of. Shutdown ends a Backup, which then returns
-// ErrStopped. The error wraps [errors.ErrUnsupported] if the store is no Backuper, and on a node.
+// Backup writes a copy of the store to w, while the scheduler uses it. The copy is itself a store. It contains exactly
+// what was committed at one instant. [engine.Backuper] describes its form. If Shutdown interrupts a Backup, it returns
+// ErrStopped. The error wraps [errors.ErrUnsupported] on a node, and if the store does not implement engine.Backuper.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	return store.Backup(ctx, backupWriter{ctx, s, w})
 }
 
-// A backupWriter passes on a backup, until the context is done or the scheduler is shut down.
+// A backupWriter forwards a backup to w until the context is done or the scheduler shuts down.
 type backupWriter struct {
 	ctx context.Context
 	s   *Scheduler

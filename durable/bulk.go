@@ -12,12 +12,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// bulkAtOnce is how many tasks are changed at the same time, or fewer if they have groupBytes: they share
-// commits.
+// bulkAtOnce is how many tasks are changed at the same time, in shared commits. It is fewer if their records reach
+// groupBytes.
 const bulkAtOnce = 1024
 
-// bulk does an action to what it finds within that time, or to all if that is 0. next is where it has come to, or
-// empty at the end.
+// bulk applies an action to the tasks that it finds within that time, or to all if the time is 0. next is where to
+// continue, or empty at the end.
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Duration,
 ) (n int, next string, err error) {
 	switch {
@@ -42,7 +42,7 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Dura
 	return n, next, err
 }
 
-// stretchToMove is stretch for tasks that are moved to now or later: none comes again, also one that repeats.
+// stretchToMove is stretch for tasks that are moved to now or later: it yields no task twice, not even a repeating one.
 func (q Query) stretchToMove(now int64) stretch {
 	over := q.stretch(now)
 	if over.order == byDue {
@@ -56,7 +56,7 @@ func (q Query) stretchToMove(now int64) stretch {
 	return over
 }
 
-// reschedule moves each task that the query finds by what after returns for its number.
+// reschedule moves each task that the query finds to after(n) from now, where n is its position.
 func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) time.Duration) (n int, err error) {
 	now := s.below.now()
 	over := q.stretchToMove(now)
@@ -75,13 +75,13 @@ func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) t
 	return n, err
 }
 
-// verb returns the verb that does this to the task, which must be as it was found. to is what it is moved to, or when
-// it is resumed.
+// verb returns the verb that does this to the task if it is unchanged since it was found. to is its new due time, or
+// when it is resumed.
 func (v *view) verb(what what, to int64) *verb {
 	return &verb{what: what, key: v.rec.Key, to: to, size: v.rec.Size(), found: v, same: true}
 }
 
-// eachOf does an action to each task of the stretch that fits the query, or counts them.
+// eachOf applies an action to each task of the stretch that matches the query, or counts these tasks.
 func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int64, do Action, most time.Duration,
 ) (n int, whole bool, err error) {
 	if do == DoNothing {
@@ -96,8 +96,9 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 	})
 }
 
-// each does a verb to each task of the stretch that fits the query, in groups, until there is no more or it has
-// looked for that time. A time of 0 is never up. A task without a verb is left alone. It returns to how many.
+// each applies a verb to each task of the stretch that matches the query, in groups, until none is left or that time is
+// up. A time of 0 means no limit. A task for which verb returns nil is left alone. each returns the number of tasks it
+// changed.
 func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	verb func(*view) *verb,
 ) (n int, whole bool, err error) {
@@ -111,7 +112,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 		end, err := s.look(ctx, over, q, now, left, func(v view) bool {
 			page = append(page, v)
 			size += v.rec.Size()
-			// What is rare is not kept waiting.
+			// Rare matches are changed after a while even if the group is not full.
 			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
 		})
 		if err != nil {
@@ -124,7 +125,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 	}
 }
 
-// together does a verb to each of some tasks at the same time. It returns how many of them it has found, and an
+// together applies a verb to each of some tasks at the same time. It returns how many of them still existed, and an
 // error.
 func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err

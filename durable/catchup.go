@@ -19,31 +19,31 @@ import (
 )
 
 // A catchingUp counts overdue tasks for [Scheduler.CatchUp], in the background. Between two counts it subtracts the
-// starts of tasks that the last one has counted.
+// counted tasks that have started since.
 type catchingUp struct {
 	count recent.Of[overdue]
 
 	mu    sync.Mutex // protects below
-	under *overdue   // what the count that is under way has found so far; the last one, if none is
+	under *overdue   // the progress of the current count, or the last count
 }
 
 const (
 	countTimeout   = time.Minute      // of a census
-	overdueTimeout = 10 * time.Minute // of a count of the overdue tasks, which are read one by one
+	overdueTimeout = 10 * time.Minute // of a count of the overdue tasks, which reads them one by one
 )
 
 var errOverdueTimeout = fmt.Errorf("durable: the overdue tasks were not counted within %v", overdueTimeout)
 
 // An overdue is a count of overdue tasks.
 type overdue struct {
-	at    time.Time // when it was begun
-	until int64     // the tasks that were due by then are counted
+	at    time.Time // when it began
+	until int64     // the count includes the tasks due by then
 	kinds map[string]*overdueKind
 }
 
 type overdueKind struct {
 	KindCatchUp
-	started uint64 // starts of counted tasks, when the count was begun
+	started uint64 // starts of counted tasks when the count began
 }
 
 func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
@@ -67,7 +67,7 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		if !spent || again {
 			return left, nil
 		}
-		c.count.Expire() // all of them have been started, and there may be others by now
+		c.count.Expire() // all of them have started, and others may be due by now
 	}
 }
 
@@ -84,7 +84,7 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	return nil
 }
 
-// cut returns what the first count has found so far. Nothing is subtracted from that.
+// cut returns the progress of the first count. Nothing is subtracted from it.
 func (c *catchingUp) cut() CatchUp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *catchingUp) cut() CatchUp {
 	return is
 }
 
-// left returns what is left of a count, and whether all of it has been started. A node knows only its own starts,
-// and takes itself for an average node. So it does not say that nothing is left of a kind.
+// left returns how many counted tasks remain, and whether all have started. A node knows only its own starts, and
+// assumes that it is an average node. So it never reports that none of a kind remain.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
 	nodes := s.below.nodeCount()
@@ -150,8 +150,8 @@ func (c *CatchUp) sort() {
 	slices.SortFunc(c.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
 }
 
-// countOverdue counts the overdue tasks that are not running and whose kind has a handler here for their payload
-// and is not paused.
+// countOverdue counts the overdue tasks that could run here: the task is not running, its kind is not paused, and the
+// kind has a handler for the payload.
 func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	is := overdue{at: time.Now(), until: s.below.overdueUntil(), kinds: make(map[string]*overdueKind)}
 	for _, name := range s.kinds.names() {
@@ -187,10 +187,10 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	return is, err
 }
 
-// overdueStarts are the starts of the overdue tasks of a kind.
+// overdueStarts counts the starts of a kind's overdue tasks.
 type overdueStarts struct {
 	rate    rate
-	until   atomic.Int64  // starts of tasks that were due by then are counted
+	until   atomic.Int64  // counted includes starts of tasks due by then
 	counted atomic.Uint64 // their number, since New
 }
 
@@ -201,11 +201,11 @@ func (o *overdueStarts) note(rec *task.Record, now time.Time) {
 	}
 }
 
-// A rate knows how many events there were in each of the last seconds.
+// A rate counts the events of each of the last seconds.
 type rate struct {
 	mu     sync.Mutex // protects below
 	since  int64      // the second of the first event after the last pause
-	second int64      // the one that counts[second % len(counts)] is of; the others are of those before
+	second int64      // that of counts[second % len(counts)]; the others are for earlier seconds
 	counts [11]int
 }
 
@@ -218,10 +218,10 @@ func (r *rate) note(now time.Time) {
 	r.counts[r.second%int64(len(r.counts))]++
 }
 
-// moveLocked makes the present second, now, the last one.
+// moveLocked advances to the second now.
 func (r *rate) moveLocked(now int64) {
 	if now-r.second > int64(len(r.counts)) || now < r.second {
-		r.second = now - int64(len(r.counts)) // all that was counted is too old, or a clock was set back
+		r.second = now - int64(len(r.counts)) // all counts are too old, or a clock was set back
 	}
 	for r.second < now {
 		r.second++
@@ -236,8 +236,7 @@ func (r *rate) sumLocked() (n int) {
 	return n
 }
 
-// read returns how many events there were in a second, of the last ten seconds that are over, if they were counted
-// for as long.
+// read returns the events per second over the last ten complete seconds, if it has counted for that long.
 func (r *rate) read() (perSecond float64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A census counts the tasks of a keeper as they change. Those that were there before New are counted in the
-// background meanwhile. Both only add, so it does not matter which of them comes first.
+// A census counts the tasks of a keeper as they change, while it counts older tasks in the background. Both only add,
+// so their order does not matter.
 type census struct {
 	mu    sync.Mutex // protects below
 	of    engine.Tally
 	whole bool
 }
 
-// change counts what has become of some tasks.
+// change counts how some tasks changed.
 func (c *census) change(all []touched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,23 +44,23 @@ func (c *census) addLocked(rec *task.Record, n int) {
 	c.of.Add(rec.Kind, rec.Due, rec.Failing(), n)
 }
 
-// finish notes that the background has counted all.
+// finish notes that the background count is complete.
 func (c *census) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.whole = true
 }
 
-// take returns the census at that time.
+// take returns the counts at that time.
 func (c *census) take(now int64) Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return newCensus(now, c.whole, byKind(c.of.Kinds()))
 }
 
-// newCensus returns a census of the kinds of which there are tasks.
+// newCensus returns the counts of the kinds that have tasks.
 func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
-	for i := range kinds { // before all are counted, some may have been removed that are not
+	for i := range kinds { // a task may have been removed before it was counted
 		k := &kinds[i]
 		k.Tasks, k.Failing = max(k.Tasks, 0), max(k.Failing, 0)
 		k.Parked, k.Paused = max(k.Parked, 0), max(k.Paused, 0)
@@ -70,7 +70,7 @@ func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
 	return Counts{At: time.Unix(0, now), Whole: whole, Kinds: kinds}
 }
 
-// sum returns how many tasks there are of all kinds, and how many of them are parked.
+// sum returns the number of tasks, and how many of them are parked.
 func (c Counts) sum() (tasks, parked int) {
 	for _, k := range c.Kinds {
 		tasks += k.Tasks

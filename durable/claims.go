@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A claim is what a live of a node has in addition: the term in which it is held, the revision at which it was
-// claimed, and the starts of its run until then whose end is unknown.
+// A claim is what a node adds to a live: the term in which the task is held, the revision at which it was claimed, and
+// how many earlier starts of its run have an unknown end.
 type claim struct {
 	term     *term
 	revision int64
@@ -25,26 +25,26 @@ type claim struct {
 }
 
 const (
-	// claimEvery is how often a node looks for tasks, and lookAhead how long before they are due. A task that
-	// is added by somebody else, due at once, waits for less than claimEvery.
+	// claimEvery is how often a node looks for tasks, and lookAhead is how long before their due times. A task that
+	// another process adds, due at once, waits for less than claimEvery.
 	claimEvery = 100 * time.Millisecond
 	lookAhead  = time.Second
 
-	// A task is overdue when it has been due for overdueAfter. Then it is claimed for a spare worker, and at a
-	// bounded rate, so that a backlog does not delay what falls due now.
+	// A task is overdue once it has been due for overdueAfter. It is then claimed for a spare worker, at a bounded
+	// rate, so that a backlog does not delay tasks that fall due now.
 	overdueAfter = time.Second
 
-	// claimMost is how many tasks are claimed at once, and mostHeld how many a node holds, or fewer if they take heldBytes.
+	// claimMost is how many tasks are claimed at once. A node holds at most mostHeld tasks and heldBytes of records.
 	claimMost = 1024
 	mostHeld  = 1 << 14
 	heldBytes = 64 << 20
 
-	// claimTimeout bounds a claim of what is overdue. No other call waits for it, and it may pass over millions of deleted
-	// tasks, but a connection that hangs is not to hold it up for long.
+	// claimTimeout bounds a claim of overdue tasks. It is generous because no other call waits for such a claim, which
+	// may pass over millions of deleted tasks. It is there for a connection that hangs.
 	claimTimeout = 30 * time.Second
 )
 
-// claim claims what there is room for. It returns when to come back.
+// claim claims as many tasks as there is room for. It returns when to call it again.
 func (n *node) claim() time.Duration {
 	again := claimEvery
 	for _, k := range n.kinds.allLimited() {
@@ -74,16 +74,15 @@ func (n *node) claim() time.Duration {
 		if ok && len(got.Tasks) == most && got.Tasks[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
-	} else if t != nil { // the workers may have done what waits long before claimEvery
+	} else if t != nil { // the workers may finish the waiting tasks long before claimEvery
 		again = min(again, limit.HireEvery)
 	}
 	call(n.behind)
 	return min(again, n.backlog.Hire())
 }
 
-// claimOverdue claims what is overdue, of the kinds of which the backlog takes any. Kinds that are slow and have
-// overdue tasks here are claimed apart from the others, and no more of them at once than is their share. It returns when
-// to come back.
+// claimOverdue claims overdue tasks of the kinds for which the backlog has room. Slow kinds with overdue tasks here are
+// claimed separately, each time at most their share. It returns when to call it again.
 func (n *node) claimOverdue() time.Duration {
 	t, room := n.room()
 	var kinds, slow, full []string
@@ -99,18 +98,18 @@ func (n *node) claimOverdue() time.Duration {
 		}
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
-		n.overdue.at, n.slow.at = engine.None, engine.None // what was left to the engine lies before that
+		n.overdue.at, n.slow.at = engine.None, engine.None // the tasks left to the engine are due before that
 	}
 	n.full = full
 	n.mu.Unlock()
-	if most := n.backlog.Room(); room > 0 && most > 0 { // after takes, which says which kinds take no room
+	if most := n.backlog.Room(); room > 0 && most > 0 { // after takes, which determines the kinds that take no room
 		n.claimFrom(&n.overdue, t, kinds, most)
 		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
 	}
 	return n.backlog.Hire()
 }
 
-// claimFrom claims from a cursor on what is overdue, while the lease lasts and until the node is about to leave.
+// claimFrom claims overdue tasks from a cursor on, while the lease lasts and the node is not leaving.
 func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	if len(kinds) == 0 {
 		return
@@ -128,10 +127,11 @@ func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	n.to(c, after, got.Tasks, ok, most, until)
 }
 
-// claimFor claims tasks of a kind with a limit, as many as its limiter has room for, and so that they take no room in
-// the claims of the others. If there is more than that, the groups take turns, and the rest is claimed in due order. It
-// returns when to come back. Its claim from the beginning finds what is due soon as well: the others wait for it, a tenth of
-// the time at most, and it is given up after half a lease. Then it finds nothing behind what it passes over.
+// claimFor claims tasks of a kind with a limit, as many as its limiter has room for, so that they take no room in the
+// claims of other kinds. If more tasks are due, the groups take turns, and the rest is claimed in due order. It returns
+// when to call it again. A claim from the beginning also finds tasks that are due soon. Other claims wait for it, at
+// most a tenth of the time, and it is cancelled after half a lease. A cancelled claim finds no tasks behind the rows
+// that it passes over.
 func (n *node) claimFor(k *kind) time.Duration {
 	if !k.Limiter.IsDrained() || n.kinds.pauses().Has(k.name) {
 		return claimEvery
@@ -143,7 +143,7 @@ func (n *node) claimFor(k *kind) time.Duration {
 	now := n.clock.Earliest(n.own())
 	if k.crowded {
 		n.claimTurns(t, k, now, most)
-		if most = min(most, k.Limiter.Room()); most <= 0 { // it is full, or the node has lost its part in the limit
+		if most = min(most, k.Limiter.Room()); most <= 0 { // it is full, or the node has lost its share of the limit
 			k.Limiter.IsDrained() // it calls
 			return claimEvery
 		}
@@ -162,7 +162,7 @@ func (n *node) claimFor(k *kind) time.Duration {
 	return claimEvery
 }
 
-// claimTurns claims what is due of a kind with a limit, the groups in turns.
+// claimTurns claims due tasks of a kind with a limit, its groups in turn.
 func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
 	if got, ok := n.claimSome(t, r, now-int64(overdueAfter)); ok {
@@ -170,7 +170,7 @@ func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	}
 }
 
-// room returns the term, or nil if nothing is to be claimed, and how much may be.
+// room returns the term, or nil if the node must not claim, and how many tasks it may claim.
 func (n *node) room() (*term, int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,7 +182,8 @@ func (n *node) room() (*term, int) {
 
 func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leasedLocked() }
 
-// roomLocked returns how many more tasks the node may hold. It is 0 if so much waits that another node should have it.
+// roomLocked returns how many more tasks the node may hold. It is 0 if enough runs wait here, and other nodes should
+// take the rest.
 func (n *node) roomLocked() int {
 	lives, bytes := n.backlog.Limited()
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
@@ -195,8 +196,8 @@ const (
 	// waitingMore is how many due tasks may wait for a worker in addition to one for each.
 	waitingMore = 64
 
-	// stuckAfter is how long no run may have started while all workers are running, before what waits for them
-	// is given to other nodes.
+	// stuckAfter is how long all workers may be busy, without starting a run, before waiting runs are released to other
+	// nodes.
 	stuckAfter = 250 * time.Millisecond
 )
 
@@ -206,14 +207,14 @@ func (n *node) stuckLocked() bool {
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
-// isStuckOnLocked reports whether overdue tasks of the kind can start on other nodes alone: its workers here have long runs.
+// isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes, because its workers here are
+// busy with long runs.
 func (n *node) isStuckOnLocked(k *kind) bool {
 	return n.members > 1 && !k.IsQuick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
 		n.backlog.IsShut(&k.Kind, n.loadLocked().Running)
 }
 
-// loadLocked returns what the wheel has to do. To ask it takes microseconds, so the answer may be limit.LookEvery
-// old.
+// loadLocked returns the wheel's statistics. Reading them takes microseconds, so the result may be limit.LookEvery old.
 func (n *node) loadLocked() timewheel.Stats {
 	if now := n.own(); n.loadAt == 0 || now-n.loadAt >= int64(limit.LookEvery) {
 		n.load, n.loadAt = n.wheel.Stats(), now
@@ -221,9 +222,10 @@ func (n *node) loadLocked() timewheel.Stats {
 	return n.load
 }
 
-// unstick releases what is due and waits for a worker, if the node is stuck, or stuck on its kind. Another may have a
-// worker for it. It also releases what the limiters hold beyond the node's part in their limits, which shrinks when another
-// node joins, and all that waits once Shutdown has begun: its runs in progress may take long.
+// unstick releases due tasks that wait for a worker if the node is stuck, or stuck on their kind: another node may have
+// a free worker. It also releases what the limiters hold beyond the node's share of their limits, which shrinks when
+// another node joins. Once Shutdown has begun it releases every waiting task, because the runs in progress may take
+// long.
 func (n *node) unstick(t *term) {
 	var some []*live
 	n.mu.Lock()
@@ -252,7 +254,7 @@ func (n *node) unstick(t *term) {
 	n.giveUp(t, some)
 }
 
-// heldLocked returns what the node holds and is so.
+// heldLocked returns the held tasks for which is returns true.
 func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 	for _, l := range n.held {
 		if is(l) {
@@ -262,8 +264,8 @@ func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 	return some
 }
 
-// giveUp gives back those of the lives that wait. If the start of one may have been counted, its record is
-// written: then that start is no attempt.
+// giveUp gives back the waiting ones among the lives. If the start of a task may have been counted, its record is
+// written, so that the start does not count as an attempt.
 func (n *node) giveUp(t *term, some []*live) {
 	var asked []*live
 	var claims []engine.Claim
@@ -290,7 +292,7 @@ func (l *live) toRelease() engine.Claim {
 	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
-// giveBack releases claims that are not in memory.
+// giveBack releases claims that were never put in memory.
 func (n *node) giveBack(t *term, claims []engine.Claim) {
 	if len(claims) == 0 {
 		return
@@ -302,18 +304,19 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 		return
 	}
 	n.mu.Lock()
-	n.doubt = true // it still holds what a user's transaction has locked
+	n.doubt = true // it still holds tasks that a user's transaction has locked
 	n.mu.Unlock()
 }
 
-// claimSome makes a claim that other calls wait for, as claimed does.
+// claimSome is claimed for a claim that other calls wait for.
 func (n *node) claimSome(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	return n.claimed(ctx, t, r, over)
 }
 
-// claimed makes a claim, takes what it gives, and reports whether the engine has answered. What is due by over is overdue.
+// claimed makes a claim, takes the tasks that it returns, and reports whether the engine answered. A task due by over
+// is overdue.
 func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	n.mu.Lock()
 	r.By, r.Readable = t.id, t.readable
@@ -321,7 +324,7 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	asked := n.own()
 	got, err := n.engine.Claim(ctx, r)
 	switch {
-	case err != nil && ctx.Err() != nil: // it may have too much to pass over: whether the engine is away, renewals show
+	case err != nil && ctx.Err() != nil: // it may have too many rows to pass over; the renewals show whether the engine is away
 		n.count.callsFailed.Add(1)
 		n.unsure()
 		return engine.Claims{}, false
@@ -335,8 +338,8 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	return got, true
 }
 
-// take puts what the engine has given the node in memory. Records of a later version are for nodes that can
-// read them: it gives those back, and claims no more of them. What is due by over is overdue.
+// take puts claimed tasks in memory. It gives back records of a later version, and no longer claims that version: other
+// nodes can read them. A task due by over is overdue.
 func (n *node) take(t *term, got []engine.Stored, over int64) {
 	recs := make([]*task.Record, len(got))
 	var later []engine.Claim
@@ -353,7 +356,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	}
 	if later != nil {
 		n.mu.Lock()
-		if version <= t.readable { // and not what another claim has found at the same time
+		if version <= t.readable { // unless a concurrent claim has lowered it already
 			t.readable = version - 1
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+len(later), tooLate })
 		}
@@ -367,12 +370,12 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 			n.placeLocked(rec, claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.Due <= over)
 		}
 	}
-	if n.stopping { // the claim was under way as Shutdown began
+	if n.stopping { // the claim was in progress when Shutdown began
 		call(n.look)
 	}
 }
 
-// placeLocked puts a claim in memory, unless that has a later one.
+// placeLocked puts a claim in memory, unless there is a later one.
 func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	if n.term != c.term {
 		return
@@ -397,10 +400,10 @@ func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	n.awaitLocked(l, 0)
 }
 
-// awaitLocked puts the live in the wheel, until it is due, or for that long.
+// awaitLocked puts the live in the wheel until it is due, and for at least that long.
 func (n *node) awaitLocked(l *live, least time.Duration) {
 	d := max(time.Duration(l.Rec.Due-n.clock.Earliest(n.own())), least, 1)
-	// Its error is that the wheel has stopped: then nothing runs here, and others will take over.
+	// It fails only if the wheel has stopped: then nothing runs here, and other nodes take over.
 	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
 }
 
@@ -414,8 +417,8 @@ func (n *node) dropLocked(l *live) {
 	n.withdrawLocked(l, gone)
 }
 
-// withdrawLocked takes a live that waits out of the wheel or the backlog, puts it in the state, and reports
-// whether it did.
+// withdrawLocked takes a waiting live out of the wheel or the backlog, and gives it the state. It reports whether it
+// did.
 func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if !l.state.CompareAndSwap(waits, state) {
 		return false
@@ -426,7 +429,7 @@ func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if l.overdue {
 		n.backlog.Remove(&l.Task)
 	} else {
-		_ = n.wheel.RemoveTask(l.Rec.Key) // its error is that the wheel has let go of it, to find it withdrawn
+		_ = n.wheel.RemoveTask(l.Rec.Key) // it fails if the wheel has just dispatched it, and the run will find it withdrawn
 	}
 	return true
 }

@@ -8,26 +8,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A cursor says how far overdue tasks have been claimed. They are claimed from there, and not from the beginning, where
-// an engine may have to pass over deleted tasks, and over kinds that are paused or have no handler here. Each scanEvery,
-// or less often if that takes long, it is from the beginning, to find what was committed or given back late.
+// A cursor says how far overdue tasks have been claimed. Claims continue there, because an engine may have to pass over
+// many tasks before it: deleted ones, and those of kinds that are paused or have no handler here. Every scanEvery, or
+// less often if that takes long, a claim starts from the beginning, to find tasks that were committed or given back
+// late.
 type cursor struct {
-	at    int64 // up to which due time; None to begin at once
-	since int64 // when it was at the beginning, by the node's own time
-	scan  int64 // how long it took to claim from there
-	quiet int64 // until then it is claimed from the beginning only: that was all
+	at    int64 // the due time reached; None to start from the beginning at once
+	since int64 // when it was last at the beginning, by the node's own clock
+	scan  int64 // how long the claim from the beginning took
+	quiet int64 // until then claims start from the beginning only: the last one found everything
 }
 
 const (
-	// beginning is the cursor while a claim from the beginning is made. It is None if such a claim is wanted at once.
+	// beginning is the cursor during a claim from the beginning. None requests such a claim at once.
 	beginning = engine.None + 1
 
-	// scanShare bounds what claims from the beginning take: one part of the time in this many.
+	// scanShare bounds the time of claims from the beginning: one part in scanShare.
 	scanEvery = 250 * time.Millisecond
 	scanShare = 10
 )
 
-// from returns after which due time to claim.
+// from returns the due time after which to claim.
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,8 +38,8 @@ func (n *node) from(c *cursor) int64 {
 	return c.at
 }
 
-// isAtEnd reports whether hardly anything is overdue, and a claim from the beginning takes little and is not being made: the
-// claim of what is due soon then finds what is overdue as well.
+// isAtEnd reports whether one claim can find both the tasks that are due soon and the overdue ones: few are overdue, a
+// claim from the beginning is quick, and none is in progress.
 func (n *node) isAtEnd() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +47,7 @@ func (n *node) isAtEnd() bool {
 	return n.backlog.Len() == 0 && len(n.full) == 0 && c.at > beginning && c.quiet != 0 && scanShare*c.scan <= int64(scanEvery)
 }
 
-// to notes what a claim has given, or that the engine has not answered to one that has too much to pass over.
+// to notes the result of a claim, or that a claim with too many rows to pass over got no answer.
 func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,15 +55,15 @@ func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 		c.scan = n.own() - c.since
 	}
 	if c.at != after || !ok && after != beginning {
-		return // another is wanted from the beginning, or the same again
+		return // a claim from the beginning was requested, or this one is to be repeated
 	}
-	c.at, c.quiet = over, n.own()+int64(scanEvery) // that was all
+	c.at, c.quiet = over, n.own()+int64(scanEvery) // it found everything
 	if len(got) == most {
-		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more of that time
+		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more with that due time
 	}
 }
 
-// rewindLocked has everything overdue claimed from the beginning.
+// rewindLocked makes the next claim of overdue tasks start from the beginning.
 func (n *node) rewindLocked() {
 	n.overdue.at, n.slow.at = engine.None, engine.None
 	for _, k := range n.kinds.allLimited() {

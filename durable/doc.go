@@ -55,11 +55,11 @@
 //   - After the last attempt, or after [Park], the task is parked: it stays, shows its error ([Info.Failure]), and
 //     does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
 //   - [WithTimeout] bounds an attempt. After the timeout, nil completes the run only if the handler has called
-//     [Run.Complete]. That also leaves a note, such as "nothing to do".
+//     [Run.Complete]. Complete also records a note, such as "nothing to do".
 //
-// A run whose process ends is a failed attempt, so a task that crashes its process is parked in the end. Tasks
-// that are running next to it use up an attempt as well, and may be parked with it. On a store only overdue
-// runs count in this way, so a task is started once or twice more before it is parked.
+// A run whose process ends is a failed attempt, so a task that crashes its process is eventually parked. Tasks running
+// at the same time use up an attempt as well, and may be parked too. On a store only overdue runs count in this way, so
+// a task is started once or twice more before it is parked.
 //
 // A due task whose kind has no handler in this process is not parked. [Stats].Unhandled counts it, and the log names
 // the kind once. The task runs as an overdue task when a later [Scheduler.Handle], or the next process, handles
@@ -71,19 +71,19 @@
 // as started slightly before its handler is called. A run in progress is not interrupted, but its result no longer
 // counts.
 //
-//   - [Scheduler.RemoveTaskWait] also waits for the end of the run, on whatever node. It has an example.
+//   - [Scheduler.RemoveTaskWait] also waits for the end of the run, on any node. It has an example.
 //   - [Scheduler.Cancel] cancels the context of the run. [Scheduler.Bulk] with [DoCancel] cancels all runs that a
 //     query finds.
 //   - [Scheduler.RemovePrefix] removes all tasks whose keys have a prefix.
 //
 // # Payloads
 //
-// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] make it JSON. A payload that
-// does not fit its type parks its task at once, with an error that says why.
+// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] encode it as JSON. A payload that does
+// not fit its type parks its task at once, with an error that says why.
 //
 // To change the form of a kind's payloads, give the new form a version and a function that upgrades older payloads.
-// During a deploy, new processes run every payload, and old processes leave new payloads alone.
-// [HandleJSON] has an example.
+// During a deployment, new processes run every payload, and old processes leave new payloads alone. [HandleJSON] has an
+// example.
 //
 //	err = durable.HandleJSON(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
 //
@@ -109,9 +109,9 @@
 //
 //	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
 //
-// In a kind with a limit, groups of tasks take turns. A [Task].Group is for instance a tenant, and the tasks without one
-// form a group as well. A group with a million due tasks delays the others by one run each, unless the runs of all
-// kinds take all workers ([WithPoolSize]). [Scheduler.Groups] counts the tasks of each group.
+// In a kind with a limit, groups of tasks take turns. A [Task].Group is a tenant, for instance. Tasks without a group
+// form one as well. A group with a million due tasks delays the others by one run each, unless the runs of all kinds
+// take all workers ([WithPoolSize]). [Scheduler.Groups] counts the tasks of each group.
 //
 // # Calendars
 //
@@ -137,8 +137,8 @@
 //
 // # Bursts
 //
-// With Task.MaxDelay, many SetTask of one key become one run: after the last of them (debounce), or one in each
-// Delay (throttle). The run has the last payload. [Scheduler.SetTask] has an example of each.
+// With Task.MaxDelay, many calls of SetTask for one key result in one run: after the last call (debounce), or one in
+// each Delay (throttle). The run has the last payload. [Scheduler.SetTask] has an example of each.
 //
 //	err = s.SetTask(ctx, durable.Task{Key: "doc:7", Kind: "index", Delay: time.Second, MaxDelay: time.Minute})
 //
@@ -153,12 +153,12 @@
 //
 // # Many machines
 //
-// [Join] makes a scheduler one node of many, on any number of machines. They share an [engine.Engine], such as the
-// one of package durable/postgres. Every node does every verb, and each task runs on one node at a time. Join
-// has examples of a cluster and of an engine that is away.
+// [Join] makes a scheduler one node of many, on any number of machines. They share an [engine.Engine], such as the one
+// of package durable/postgres. Every verb works on every node, and each task runs on one node at a time. Join has
+// examples of a cluster and of an unavailable engine.
 //
-// A program that runs no tasks can [Connect] instead: it does every verb and is no node. Before it adds tasks, it
-// gives their kinds to Handle, with handlers that are never called.
+// A program that runs no tasks can [Connect] instead: every verb works, and it is not a node. Before it adds tasks, it
+// registers their kinds with Handle; these handlers are never called.
 //
 // The promises hold for all nodes together, with these differences:
 //
@@ -173,7 +173,7 @@
 //   - Pauses. When PauseKind or PauseAll has returned nil, no run starts on that node, and after two seconds none on any
 //     other. The runs of a resumed kind begin within two seconds.
 //   - Kinds. A node runs only the kinds that it handles, and other nodes run the others.
-//   - Outages. An engine that is away ends nothing. Verbs return [ErrUnavailable], nothing starts, and all continues
+//   - Outages. An unavailable engine ends nothing. Verbs return [ErrUnavailable], no run starts, and work continues
 //     when the engine is back. A verb that returned ErrUnavailable may or may not have taken effect.
 //   - Transactions. If the engine has transactions, a handler can complete its run together with its own rows. Then its
 //     effects there happen exactly once. Package durable/postgres has an example.
@@ -181,7 +181,7 @@
 // # Operating
 //
 // [Scheduler.Find] lists tasks, [Scheduler.Failures] groups the failing ones by error, and [Scheduler.Bulk] changes
-// many. [Scheduler.Counts], [Scheduler.CatchUp] and [Scheduler.Nodes] report the state of the whole. See the example
+// many at once. [Scheduler.Counts], [Scheduler.CatchUp] and [Scheduler.Nodes] report the overall state. See the example
 // Operate. The command timewheel and package dashboard show the same to people.
 //
 // # Inside

@@ -11,8 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The errors of the verbs, for errors.Is. What is returned wraps one of them with the detail. The first four
-// wrap the errors of package timewheel that have their names.
+// Verbs return errors that wrap one of these, for errors.Is. The first four wrap the errors of the same names in
+// package timewheel.
 var (
 	ErrInvalidTask      error = likeOfWheel{"durable: invalid task", timewheel.ErrInvalidTask}
 	ErrDuplicateTaskKey error = likeOfWheel{"durable: duplicate task key", timewheel.ErrDuplicateTaskKey}
@@ -24,18 +24,18 @@ var (
 	ErrVersion     = engine.ErrVersion
 	ErrCorrupt     = engine.ErrCorrupt
 
-	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error.
-	// The verb may or may not have taken effect. While its call is on the way it may also take effect later, even
-	// after another verb for the key. The same holds if the context of a verb is done. The scheduler continues
-	// when the engine is back.
+	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error. The verb
+	// may or may not have taken effect. While its call is in flight it may also take effect later, even after another
+	// verb for the key. The same holds if the context of a verb is done. The scheduler continues when the engine is
+	// back.
 	ErrUnavailable = errors.New("durable: the engine is unavailable")
 
-	// ErrFenced is the error of an engine that is to complete a run which the node does not hold any more: the
-	// task was removed, moved, replaced or completed, or another node has taken it over.
-	ErrFenced = errors.New("durable: the run is not held any more")
+	// ErrFenced is the error of completing a run that the node no longer holds: the task was removed, moved, replaced
+	// or completed, or another node has taken it over.
+	ErrFenced = errors.New("durable: this node no longer holds the run")
 )
 
-// likeOfWheel is an error that means here what another one means for a wheel.
+// likeOfWheel is an error that also matches the wheel's error of the same meaning.
 type likeOfWheel struct {
 	text string
 	of   error
@@ -44,7 +44,7 @@ type likeOfWheel struct {
 func (e likeOfWheel) Error() string { return e.text }
 func (e likeOfWheel) Unwrap() error { return e.of }
 
-// stopped adds the verb, and its key or kind if it has one, to an ErrStopped without detail.
+// stopped adds the verb, and its key or kind if any, to a bare ErrStopped.
 func stopped(err error, verb, key string) error {
 	if err != ErrStopped {
 		return err
@@ -55,7 +55,7 @@ func stopped(err error, verb, key string) error {
 	return fmt.Errorf("%w: %s of %q", err, verb, key)
 }
 
-// A DuplicateKeysError is the ErrDuplicateTaskKey of an AddTask, with all the keys that were not free.
+// A DuplicateKeysError is an ErrDuplicateTaskKey of AddTask, with all keys that were in use.
 type DuplicateKeysError struct{ Keys []string }
 
 func (e *DuplicateKeysError) Error() string {

@@ -11,47 +11,46 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A feed takes the tasks of one stretch of time from the store into memory, in due order. What lies up to its
-// position has been read: it is in memory, or set aside. What is added there goes to memory at once. What lies
-// beyond will be read. There are two, so that the overdue tasks do not delay what falls due afterwards:
+// A feed reads the tasks of one stretch of time from the store into memory, in due order. Tasks up to its position have
+// been read: they are in memory, or set aside. A task that is added there goes to memory at once, and tasks beyond it
+// will be read. There are two feeds, so that the overdue tasks do not delay those that fall due afterwards:
 //
-//	overdue   up to the start, into the backlog, as much as that has room for
-//	ahead     from the start to a window before what is due, into the wheel
+//	overdue   up to the start, into the backlog, while that has room
+//	ahead     from the start to a window ahead of now, into the wheel
 //
-// A task that is due and whose kind has no handler, or is paused, is set aside: it is in the store alone, and
-// counted. When its kind is handled after all, or resumed, everything due by then becomes the stretch of the
-// overdue feed, which is read again from its beginning and passes over what is in memory.
+// A due task is set aside if its kind has no handler or is paused: it stays in the store only, and is counted. When its
+// kind gets a handler or is resumed, everything due by then becomes the stretch of the overdue feed. That feed starts
+// again from its beginning and passes over tasks already in memory.
 //
-// What the limiter of a kind has no room for is passed over as well, and read on from there when it has room, or
-// when it has less of a group than of the others. So are the overdue tasks of a kind that has its share of the
-// backlog.
+// A feed also passes over tasks for which the limiter of their kind has no room, and over overdue tasks of a kind that
+// has its share of the backlog. They are read later, when there is room, or when the limiter has fewer tasks of their
+// group than of the others.
 type feed struct {
 	at    engine.Position
-	until int64 // how far it may go; not before at
+	until int64 // how far it may go; at or after at
 }
 
-// end is the position after all that is due by then.
+// end is the position after all tasks due by then.
 func end(due int64) engine.Position { return engine.Position{Due: due, Key: beyondKeys} }
 
 // beyondKeys is longer, and so greater, than any key.
 var beyondKeys = strings.Repeat("\xff", MaxKey+1)
 
-// done reports whether there is nothing to read until the feed may go further.
+// done reports whether the feed has read as far as it may go.
 func (f *feed) done() bool { return f.at == end(f.until) }
 
 // passed reports whether the position lies in the stretch that has been read.
 func (f *feed) passed(p engine.Position) bool { return !f.at.Before(p) }
 
 const (
-	// feedAtOnce is how many tasks are taken from the store in one go, so that the verbs do not wait for long:
-	// a millisecond or two.
+	// feedAtOnce is how many tasks are read from the store at once, so that verbs wait for only a millisecond or two.
 	feedAtOnce = 512
 
-	// mostWaiting is how many due tasks may wait for a worker before no more are taken into memory.
+	// mostWaiting is how many due tasks may wait for a worker before the feeds stop.
 	mostWaiting = 1 << 16
 )
 
-// feed takes what is to be in memory from the store, but not much at once. It returns when to come back.
+// feed reads a few tasks from the store into memory. It returns when to call it again.
 func (k *keeper) feed() time.Duration {
 	if k.Err() != nil {
 		return forever
@@ -86,7 +85,7 @@ func (k *keeper) feed() time.Duration {
 	}
 	if !k.ahead.done() {
 		if k.wheel.Stats().Waiting >= mostWaiting {
-			return min(again, limit.HireEvery) // more falls due than runs: what is not in memory may stay in the store
+			return min(again, limit.HireEvery) // tasks fall due faster than they run: the rest may stay in the store
 		}
 		k.read(&k.ahead, feedAtOnce)
 		if !k.ahead.done() {
@@ -96,8 +95,8 @@ func (k *keeper) feed() time.Duration {
 	return min(again, time.Duration(k.ahead.until-now.UnixNano())-k.cfg.window/2)
 }
 
-// read takes up to most tasks from the store into memory. It reports false if it stops before that, because it will be
-// known in a moment whether a kind is quick.
+// read reads up to most tasks from the store into memory. It reports false if it stopped early because a kind is about
+// to be known as quick or slow.
 func (k *keeper) read(f *feed, most int) (on bool) {
 	g := &group{k: k}
 	n, whole, on := 0, true, true
@@ -125,9 +124,9 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 	return on
 }
 
-// takeIn takes a task that has been read into memory, unless it does not belong there. What is to be changed in
-// the store it leaves in the group. The reading had come to before. It reports false if it is to be called again, because
-// it will be known in a moment whether the kind is quick.
+// takeIn puts a task that was read in memory, if it belongs there. It adds changes of the store to the group. before is
+// the position before the task. It reports false if it is to be called again, because the kind is about to be known as
+// quick or slow.
 func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (taken bool) {
 	switch {
 	case k.live[rec.Key] != nil: // it has been read before
@@ -156,8 +155,8 @@ func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (tak
 	return true
 }
 
-// readCut takes overdue tasks of a kind into memory that were left in the store, from its cut to where the feed has
-// come. It looks at up to most tasks of any kind.
+// readCut reads overdue tasks of a kind that were left in the store, from its cut to the feed's position. It looks at
+// up to most tasks of any kind.
 func (k *keeper) readCut(kind string, most int) {
 	g := &group{k: k}
 	n, at, to := 0, k.cuts[kind], k.overdue.at
@@ -185,8 +184,8 @@ func (k *keeper) readCut(kind string, most int) {
 	_ = k.commit(g)
 }
 
-// readOn takes tasks into memory that were left in the store for the limit of their kind. It looks at up to
-// feedAtOnce tasks of any kind.
+// readOn reads tasks that were left in the store because of the limit of their kind. It looks at up to feedAtOnce tasks
+// of any kind.
 func (k *keeper) readOn(of *kind, r *reading) {
 	g := &group{k: k}
 	n, at, to := 0, r.from, r.until
@@ -212,7 +211,7 @@ func (k *keeper) readOn(of *kind, r *reading) {
 	_ = k.commit(g)
 }
 
-// skip returns what becomes of an overdue task before its run, if its kind passes over what was due by then.
+// skip returns the task after its missed runs are skipped, if its kind skips them.
 func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
 	if !rec.Skippable() {
 		return rec
@@ -223,8 +222,8 @@ func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
 	return rec
 }
 
-// setAside counts a task that is due, has been read and is not in memory, because its kind has no handler. That
-// its kind is paused is only noted.
+// setAside counts a due task that is not put in memory because its kind has no handler. If its kind is paused, setAside
+// only notes that.
 func (k *keeper) setAside(rec *task.Record) {
 	if k.kinds.pauses().Has(rec.Kind) {
 		k.waiting[rec.Kind] = true
@@ -244,7 +243,7 @@ func (k *keeper) isAside(rec *task.Record) bool {
 		!k.kinds.pauses().Has(rec.Kind)
 }
 
-// reportUnhandled reports the kinds that have turned out to have no handler, each once.
+// reportUnhandled reports the kinds without a handler, each once.
 func (k *keeper) reportUnhandled() {
 	if len(k.unreported) == 0 {
 		return
@@ -260,13 +259,13 @@ func (k *keeper) reportUnhandled() {
 	k.unreported = nil
 }
 
-// readAgain has what was set aside read again, if any of it is of the kind, which has a handler now, or is
-// paused or resumed.
+// readAgain makes the overdue feed reread the tasks that were set aside, if any of them is of the kind. The kind has a
+// handler now, or was paused or resumed.
 func (k *keeper) readAgain(kind string) {
 	if k.unhandled[kind] == 0 && !k.waiting[kind] {
 		return
 	}
-	// What is due now has been read, unless the feed ahead is behind.
+	// Tasks due now have been read, unless the feed ahead is behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
 	k.overdue = feed{at: engine.Position{Due: engine.None}, until: until}
 	if !k.ahead.passed(end(until)) {

@@ -20,7 +20,7 @@ const (
 	pageLimit = 100
 	lookFor   = 150 * time.Millisecond
 
-	// lookGrace is how much longer an answer of the engine may take that is under way when the time is up.
+	// lookGrace is how much longer the engine may take to answer when the time is up.
 	lookGrace = 40 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	return f, nil
 }
 
-// stretch returns where the tasks are that the query asks for, with the fewest others.
+// stretch returns the smallest stretch that contains all tasks of the query.
 func (q Query) stretch(now int64) stretch {
 	failing := q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
 	switch {
@@ -72,7 +72,7 @@ func (q Query) stretch(now int64) stretch {
 	return stretch{after: engine.Position{Due: engine.None}, until: task.Never}
 }
 
-// fits reports whether the task is one of those that the query asks for.
+// fits reports whether the task matches the query.
 func (q Query) fits(v view, now int64) bool {
 	return q.suits(v.rec) && (q.State == AnyState || q.State == v.state(now))
 }
@@ -87,11 +87,11 @@ func (q Query) suits(r *task.Record) bool {
 // An ending says how a look has ended.
 type ending struct {
 	looked int  // how many tasks were looked at
-	whole  bool // there is no more
+	whole  bool // nothing is left
 }
 
-// look calls each with the tasks of the stretch that fit the query, until each wants no more or the time is up.
-// A time of 0 is never up. It moves the beginning of the stretch to where a further look begins.
+// look calls each with the tasks of the stretch that match the query, until each returns false or the time is up. A
+// time of 0 means no limit. It moves the beginning of the stretch to where the next look begins.
 func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	each func(view) (more bool),
 ) (e ending, err error) {
@@ -128,7 +128,7 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 	return e, nil
 }
 
-// pass moves the beginning of the stretch to behind the task.
+// pass moves the beginning of the stretch past the task.
 func (o *stretch) pass(r *task.Record) {
 	if o.order == byDue {
 		o.after = r.Position()
@@ -137,13 +137,13 @@ func (o *stretch) pass(r *task.Record) {
 	o.from = r.Key + "\x00"
 }
 
-// The first byte of a cursor says which order it is of.
+// The first byte of a cursor names its order.
 const (
 	cursorDue = 'd'
 	cursorKey = 'k'
 )
 
-// cursor returns the beginning of the stretch as text, and resume sets it to that of a cursor.
+// cursor returns the beginning of the stretch as text, and resume sets it from a cursor.
 func (o *stretch) cursor() string {
 	b := []byte{cursorKey}
 	if o.order == byDue {

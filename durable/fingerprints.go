@@ -4,13 +4,12 @@ package durable
 
 import "github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 
-// Fingerprints are those of all keys there are. A key whose fingerprint is not among them is free; for any other the
-// store is asked.
+// Fingerprints are the fingerprints of all keys in the store. A key whose fingerprint is not among them is free; for
+// any other key the keeper asks the store.
 //
-// At the start a goroutine, the reader, reads the keys as they were in the beginning. The keeper notes what
-// changes meanwhile, and asks the store for every key. The reader takes what was noted, again and again, until
-// little is left: with that the keeper makes the set ready. So no step of the keeper grows with the number of
-// keys.
+// At the start a goroutine, the reader, reads the keys as they were in the beginning. Meanwhile the keeper notes
+// changes, and asks the store for every key. The reader applies the notes, again and again, until few are left; the
+// keeper applies those, and the set is ready. So no step of the keeper grows with the number of keys.
 //
 //	reading   the reader owns set, the keeper owns noted
 //	ready     the keeper owns set, and nothing is noted
@@ -25,7 +24,7 @@ type noted struct {
 	added bool
 }
 
-// notedAtOnce is how many changes the keeper makes good for in one step, in less than a millisecond.
+// notedAtOnce is how many changes the keeper applies in one step, in less than a millisecond.
 const notedAtOnce = 1024
 
 func newFingerprints() *fingerprints { return &fingerprints{set: fingerprint.New()} }
@@ -40,7 +39,7 @@ func (f *fingerprints) free(key string) bool {
 	return !f.set.Has(f.of(key))
 }
 
-// note adds or removes a key, which was free or there.
+// note adds or removes a key.
 func (f *fingerprints) note(key string, added bool) { f.change(noted{f.of(key), added}) }
 
 func (f *fingerprints) change(n noted) {
@@ -56,7 +55,7 @@ func (f *fingerprints) change(n noted) {
 	f.noted[last] = append(f.noted[last], n)
 }
 
-// handOver gives the reader what was noted. If that is little, it makes the set ready instead.
+// handOver gives the reader the notes. If there are few, it makes the set ready instead.
 func (f *fingerprints) handOver() (pieces [][]noted) {
 	pieces, f.noted = f.noted, nil
 	if len(pieces) > 1 {

@@ -9,22 +9,21 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A group is what the keeper commits at once: the operations that waited, each of which sees what those before
-// it have done. Nothing outside changes before the commit, so an operation may fail without a trace, and the
-// group may, too.
+// A group is a set of operations that the keeper commits together. Each operation sees the changes of those before it.
+// Nothing outside changes before the commit, so an operation may fail without a trace, and so may the group.
 type group struct {
 	k      *keeper
-	order  []touched      // in the order in which they were touched first
-	index  map[string]int // where in order a key is, for the first of them:
-	ready  int            // as many as find has needed; what nothing asks for is never put in
-	tally  tally          // what is to be counted
+	order  []touched      // in the order in which they were first touched
+	index  map[string]int // the place of a key in order, for the first of them:
+	ready  int            // as many as find has needed
+	tally  tally          // to be counted
 	parked []*task.Record // the records that were parked
 
-	pauses   *Pauses // what is to be paused; nil if that stays as it is
+	pauses   *Pauses // the pauses to set; nil to leave them
 	settings []byte  // with these
 }
 
-// tally is what the operations of a group have done.
+// A tally counts what the operations of a group did.
 type tally struct{ added, removed, parked, succeeded, failed uint64 }
 
 func (t *tally) add(more tally) {
@@ -35,7 +34,7 @@ func (t *tally) add(more tally) {
 	t.failed += more.failed
 }
 
-// attempted returns what an attempt counts as, by its outcome and what the task is after it.
+// attempted returns the tally of an attempt, from its outcome and the task after it.
 func attempted(o task.Outcome, next *task.Record) tally {
 	t := tally{succeeded: 1}
 	if o.Failure != "" {
@@ -47,16 +46,16 @@ func attempted(o task.Outcome, next *task.Record) tally {
 	return t
 }
 
-// touched is what has become of one key.
+// A touched is one key before and after a change.
 type touched struct {
 	key string
 	was *task.Record // the one in the store, or nil
 	now *task.Record // the one it has now, or nil
 
-	marked bool // that differs from was in nothing that matters to memory, where it stays as it is
+	marked bool // the change does not matter to memory
 }
 
-// touched returns what has become of the key so far, or nil. It is valid until the next change.
+// touched returns the changes of the key so far, or nil. It is valid until the next change.
 func (g *group) touched(key string) *touched {
 	for ; g.ready < len(g.order); g.ready++ {
 		if g.index == nil {
@@ -97,14 +96,13 @@ func (g *group) put(key string, was, next *task.Record) {
 	g.order = append(g.order, touched{key: key, was: was, now: next})
 }
 
-// mark puts next in the store, where was is, and leaves what is in memory as it is. Nothing has touched the
-// key.
+// mark replaces was by next in the store only, and leaves memory alone. The key must not have been touched.
 func (g *group) mark(was, next *task.Record) {
 	g.order = append(g.order, touched{key: was.Key, was: was, now: next, marked: true})
 }
 
-// putNew adds tasks with different keys, for each of which find has returned nil. It leaves the index alone,
-// which would take longest if they are many, and is needed only if another operation follows.
+// putNew adds tasks with different keys, for each of which find has returned nil. It does not update the index: that
+// would take longest, and only a later operation needs it.
 func (g *group) putNew(recs []*task.Record) {
 	g.order = slices.Grow(g.order, len(recs))
 	for _, rec := range recs {
@@ -116,7 +114,7 @@ func (g *group) putNew(recs []*task.Record) {
 	}
 }
 
-// changes returns what the store has to do.
+// changes returns the changes for the store.
 func (g *group) changes() []engine.Change {
 	all := make([]engine.Change, 0, len(g.order))
 	for _, t := range g.order {

@@ -10,14 +10,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// handlings are what the workers of a scheduler have begun and not ended, whatever has become of the tasks since.
+// handlings are the runs that the workers of a scheduler have begun and not ended, whatever has happened to the tasks
+// since.
 type handlings struct {
 	mu    sync.Mutex // protects below, and cancelled of the live of each
-	first *handling  // of a list: nearly every run begins and ends without being looked for
+	first *handling  // a list: nearly every run ends without being looked up
 }
 
-// A handling is a run from when a worker begins it, before the store or the engine has agreed, until its handler and
-// its observers have returned.
+// A handling is a run in the hands of a worker. It begins before the store or the engine has agreed to the start, and
+// lasts until its handler and observers have returned.
 type handling struct {
 	of           *live
 	began        time.Time // when its handler was called: see context
@@ -42,8 +43,8 @@ func (r *handlings) begin(of *live) *handling {
 	return h
 }
 
-// context returns the context of the handler, which its worker is to call with it. What it sets before ran may be
-// read by whatever has seen ran: a live may have a handling before that one, which has not called the handler.
+// context returns the context for the handler, which the worker calls next. Fields set before ran may be read once ran
+// is seen: an earlier handling of the same live may not have called the handler.
 func (h *handling) context(parent context.Context, began time.Time) context.Context {
 	h.ctx.parent = parent
 	h.began, h.of.began = began, began.UnixNano()
@@ -51,7 +52,7 @@ func (h *handling) context(parent context.Context, began time.Time) context.Cont
 	return &h.ctx
 }
 
-// A progress is about runs whose handler is running.
+// A progress summarizes runs whose handlers are running.
 type progress struct {
 	runs  int
 	first time.Time // when the handler of the first of them was called
@@ -100,8 +101,8 @@ func (r *handlings) end(h *handling) {
 	h.ctx.cancel(nil)
 }
 
-// A runContext is the context of a run, which can be cancelled. One that can be costs two allocations and an entry in
-// its parent, some 8 % of an empty run. So it is made when the handler first asks for it.
+// A runContext is the cancellable context of a run. A real one costs two allocations and an entry in its parent, some 8
+// % of an empty run, so it is created when the handler first needs it.
 type runContext struct {
 	parent context.Context
 
@@ -109,7 +110,7 @@ type runContext struct {
 	real  context.Context
 	end   context.CancelCauseFunc // of real
 	over  bool
-	cause error // why it is over
+	cause error // why it is done
 }
 
 func (c *runContext) cancel(cause error) {
@@ -139,8 +140,8 @@ func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
 func (c *runContext) Err() error                  { return c.made().Err() }
 func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 
-// watch returns the handlings of the tasks, to be waited for. It cancels them if it is asked to: a run that has
-// not been confirmed by then is cancelled as it starts, also if that is at a later try.
+// watch returns the handlings of the tasks, for a wait. If cancel is true it cancels them. A run whose start is not
+// confirmed by then is cancelled when it starts, even at a later try.
 func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*hand
 	return some
 }
 
-// look reports whether any of them has called its handler, and returns one that has not ended, or nil.
+// look reports whether one of them has called its handler, and returns one that has not ended, or nil.
 func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,8 +174,8 @@ func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	return ran, running
 }
 
-// wait returns when they have ended, and whether one of them has called its handler. The error is a
-// RunningError, if ctx is done before that, or the scheduler has stopped.
+// wait waits until they have ended, and reports whether one of them has called its handler. The error is a RunningError
+// if ctx is done or the scheduler stops before that.
 func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*handling) (ran bool, err error) {
 	for _, h := range some {
 		select {

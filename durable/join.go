@@ -15,14 +15,14 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Join returns a scheduler that is one node of many over the engine, which is not started. It is a member of
-// the engine at once, and does every verb. Once it is started it runs tasks of the kinds that it handles.
-// Shutdown ends the membership, and other nodes take its tasks over at once. The engine stays the caller's:
-// several nodes may share it, and it is to be closed after their Shutdown.
+// Join returns a scheduler, not started, that is one node of many over the engine. It is a member of the engine at
+// once, and every verb works. After Start it runs tasks of the kinds that it handles. Shutdown ends the membership, and
+// other nodes take over its tasks at once. The engine remains the caller's: several nodes may share it, and the caller
+// closes it after their Shutdown.
 //
-// An engine that is away does not end the scheduler. Verbs return ErrUnavailable, and nothing starts, until it
-// is back. If it is away for longer than the lease ([WithLease]), the contexts of running handlers are
-// cancelled, with ErrFenced as the cause, because another node may take over their tasks.
+// An unavailable engine does not end the scheduler. Until it is back, verbs return ErrUnavailable and no run starts. If
+// that takes longer than the lease ([WithLease]), the contexts of running handlers are cancelled with ErrFenced as the
+// cause, because another node may take over their tasks.
 func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).join)
 	if err != nil {
@@ -35,12 +35,12 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 	return s, nil
 }
 
-// Connect returns a scheduler that does every verb on the tasks of the engine and answers every question about
-// them, and runs none: Start returns an error. It is no member of the engine, so no node notices it. To an engine
-// that is away it does what a node does. The engine stays the caller's, and is to be closed after Shutdown.
+// Connect returns a scheduler on which every verb and look-up works, but which runs no tasks: Start returns an error.
+// It is not a member of the engine, so no node notices it. It treats an unavailable engine as a node does. The engine
+// remains the caller's, who closes it after Shutdown.
 //
-// AddTask and SetTask refuse a kind that was not given to [Scheduler.Handle], as on a node. A program that only
-// adds tasks gives it a handler that is never called, and [WithPayloadVersion] if the kind has that.
+// AddTask and SetTask refuse a kind that was not passed to [Scheduler.Handle], as on a node. A program that only adds
+// tasks passes a handler that is never called, and [WithPayloadVersion] if the kind uses it.
 func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).askTime)
 	if err != nil {
@@ -51,7 +51,7 @@ func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, 
 	return s, nil
 }
 
-// reach returns a scheduler over the engine, after a first call of that. It knows what is paused.
+// reach returns a scheduler over the engine, after a first call to it. The scheduler knows the pauses.
 func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
 ) (*Scheduler, *node, error) {
 	if engine == nil {

@@ -21,17 +21,17 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A keeper is the goroutine that owns what is not in the store: which tasks are in the wheel, how far the
-// store has been read, the fingerprints. Everything that changes a task is an operation that it is sent. It
-// takes the waiting operations as a group, and for each group in turn:
+// A keeper is the goroutine that owns everything outside the store: which tasks are in the wheel, how far the store has
+// been read, the fingerprints. Every change to a task is an operation sent to it. It takes the waiting operations as a
+// group, and handles one group at a time:
 //
-//	decides   what becomes of the tasks, each operation seeing those before it
+//	decides   how the tasks change, each operation seeing those before it
 //	commits   all of it to the store, with one sync
 //	settles   the fingerprints and the wheel accordingly
 //	answers   the waiting callers
 //
-// So no caller gets an answer that is not durable, and the wheel never holds what the store does not. After a
-// failed commit it is unknown what the store holds: the keeper takes no more operations, and the wheel stops.
+// So every answer is durable, and every task in the wheel is in the store. After a failed commit the contents of the
+// store are unknown: the keeper refuses further operations, and the wheel stops.
 type keeper struct {
 	store   engine.Store
 	wheel   *timewheel.TimeWheel
@@ -45,9 +45,9 @@ type keeper struct {
 	mu        sync.Mutex // protects ops and closed
 	ops       []op
 	closed    bool
-	wake      chan struct{} // there is something in ops
+	wake      chan struct{} // ops is not empty
 	ended     chan struct{}
-	helpers   sync.WaitGroup // goroutines that read the keys, and watch the store
+	helpers   sync.WaitGroup // they read the keys and watch the store
 	failure   atomic.Pointer[error]
 	failed    chan struct{} // closed when failure is set
 	count     counter
@@ -56,27 +56,27 @@ type keeper struct {
 	handlings handlings
 	report    reporter
 
-	counted atomic.Int64 // starts of overdue tasks that were to be made durable
+	counted atomic.Int64 // starts of overdue tasks sent to be stored
 
 	// The keeper's own.
 	started        bool
-	since          int64 // what was due by then is from before Start, which sets it
+	since          int64 // tasks due by then were due before Start, which sets it
 	live           map[string]*live
-	prints         *fingerprints // nil if there are to be none
+	prints         *fingerprints // nil if they are switched off
 	generation     uint64
 	overdue, ahead feed
-	cuts           map[string]engine.Position // of the kinds of which overdue tasks are left in the store: those beyond it
-	unhandled      map[string]int             // how many tasks of each kind are set aside; it has had some, if there are 0
-	unreported     []string                   // kinds that are new there
+	cuts           map[string]engine.Position // of kinds with overdue tasks left in the store: beyond this position
+	unhandled      map[string]int             // how many tasks of each kind are set aside; 0 if there were some before
+	unreported     []string                   // kinds new in unhandled
 
-	waiting map[string]bool // kinds of which tasks are set aside because they are paused
+	waiting map[string]bool // paused kinds with tasks set aside
 }
 
-// An op is an operation. It decides, and leaves in the group what it wants done; its error undoes nothing, so
-// it must not put anything before it returns one.
+// An op is an operation. It adds its changes to the group. An error undoes nothing, so an op must not put anything
+// before it returns one.
 type op struct {
 	ctx      context.Context // of the waiting caller; may be nil
-	size     int             // about how many bytes it writes
+	size     int             // roughly how many bytes it writes
 	do       func(g *group) error
 	answered chan error // nil if no caller waits
 	err      error
@@ -84,8 +84,8 @@ type op struct {
 
 const forever = time.Duration(math.MaxInt64)
 
-// groupMost is how many operations are committed at once, so that the first does not wait too long for its
-// answer. A thousand callers are one group. So it is if they have written groupBytes before.
+// groupMost is how many operations are committed at once, so that the first does not wait too long. A thousand callers
+// form one group. A group that reaches groupBytes is committed as well.
 const (
 	groupMost  = 4096
 	groupBytes = 16 << 20
@@ -108,7 +108,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
-	keys := store.Keys() // as they are before the first operation, and so are the records
+	keys := store.Keys() // as they are before the first operation, like the records
 	begun := make(chan struct{})
 	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
 	<-begun
@@ -159,7 +159,7 @@ func (k *keeper) ask(ctx context.Context, o op) error {
 	}
 }
 
-// post sends an operation. Its error is that the keeper takes none any more.
+// post sends an operation. It fails if the keeper has ended.
 func (k *keeper) post(o op) error {
 	k.mu.Lock()
 	if k.closed {
@@ -176,7 +176,7 @@ func (k *keeper) post(o op) error {
 	return nil
 }
 
-// take moves the operations that wait to an empty slice. It reports whether there will be more.
+// take moves the waiting operations to an empty slice. It reports false after the last ones.
 func (k *keeper) take(into []op) (taken []op, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +216,7 @@ func (k *keeper) run() {
 	}
 }
 
-// handle does what a group of operations asks for, and answers them.
+// handle carries out a group of operations, and answers them.
 func (k *keeper) handle(ops []op) {
 	if len(ops) == 0 {
 		return
@@ -245,7 +245,7 @@ func (k *keeper) handle(ops []op) {
 	}
 }
 
-// commit makes what is in the group durable, and then true.
+// commit stores the changes of the group, and then applies them in memory.
 func (k *keeper) commit(g *group) error {
 	if err := k.Err(); err != nil {
 		return err
@@ -284,8 +284,8 @@ func (k *keeper) commit(g *group) error {
 	return nil
 }
 
-// place makes the place of the key's task fit: in memory if the store has been read beyond it, else in the
-// store alone. It may be nil.
+// place puts the key's task in memory if the store has been read beyond it, and otherwise leaves it in the store only.
+// rec may be nil.
 func (k *keeper) place(key string, rec *task.Record) {
 	old := k.live[key]
 	inWheel := false
@@ -311,17 +311,17 @@ func (k *keeper) place(key string, rec *task.Record) {
 			k.backlog.Add(&l.Task)
 		default:
 			d := time.Duration(rec.Due - now)
-			// Its error is that the wheel has stopped: then nothing runs, and the store has it.
+			// It fails only if the wheel has stopped: then nothing runs, and the task is in the store.
 			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: jobOf(l, k.backlog)})
 			return
 		}
 	}
 	if inWheel {
-		_ = k.wheel.RemoveTask(key) // its error is that the wheel has let go of it, to find it gone
+		_ = k.wheel.RemoveTask(key) // it fails if the wheel has just dispatched it; the run will find it gone
 	}
 }
 
-// hold notes the live at the limiter of its kind, if it has one. If that has too many, some go back to the store.
+// hold adds the live to the limiter of its kind, if any. If the limiter has too many, some return to the store.
 func (k *keeper) hold(l *live) {
 	of := k.kinds.Limiter(l.Rec)
 	if of == nil {
@@ -337,7 +337,7 @@ func (k *keeper) hold(l *live) {
 		if out.overdue {
 			k.backlog.Remove(t)
 		} else {
-			_ = k.wheel.RemoveTask(out.Rec.Key) // its error is that it is not there
+			_ = k.wheel.RemoveTask(out.Rec.Key) // it fails if the task is not there
 		}
 	}
 }
@@ -348,7 +348,7 @@ func (k *keeper) passed(rec *task.Record) bool {
 	return k.fed(rec.Position()) && !k.leaves(rec) && (of == nil || !of.beyond(rec))
 }
 
-// leaves reports whether the task is overdue and left in the store, because its kind has its share of the backlog.
+// leaves reports whether the overdue task stays in the store because its kind has its share of the backlog.
 func (k *keeper) leaves(rec *task.Record) bool {
 	at, ok := k.cuts[rec.Kind]
 	return ok && rec.Due <= k.overdue.until && at.Before(rec.Position())
@@ -365,13 +365,13 @@ func (k *keeper) fed(p engine.Position) bool {
 	return k.ahead.passed(p)
 }
 
-// limit gives a kind its limiter, and the shares that this holds.
+// limit gives a kind its limiter, with its shares.
 func (k *keeper) limit(of *kind) {
 	of.shares = newShares()
 	of.Limiter = limit.NewLimiter(&of.Kind, k.backlog, of.shares, limit.Undivided)
 }
 
-// start has the keeper read what is due.
+// start makes the keeper read due tasks.
 func (k *keeper) start() error {
 	return k.ask(context.Background(), op{do: func(*group) error {
 		if k.started {
@@ -380,16 +380,16 @@ func (k *keeper) start() error {
 		k.started = true
 		now := time.Now().UnixNano()
 		k.since = now - 1
-		k.overdue.until = now - 1 // what is added from here on is not overdue, even if it is due at once
+		k.overdue.until = now - 1 // tasks added from here on are not overdue, even if due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
 		k.backlog.Start()
 		return nil
 	}})
 }
 
-// handled has what waits for a handler of the kind read again.
+// handled rereads the tasks that were waiting for a handler of the kind.
 func (k *keeper) handled(kind string) {
-	_ = k.post(op{do: func(*group) error { // its error is that nothing runs any more
+	_ = k.post(op{do: func(*group) error { // it fails only if nothing runs
 		if k.started {
 			k.kinds.get(kind).since.Store(k.now())
 		}
@@ -460,10 +460,10 @@ func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 	return []NodeInfo{{Name: k.cfg.name, Self: true, NodeReport: report}}, nil
 }
 
-func (k *keeper) era() uint64    { return 0 } // nothing is between it and its store
+func (k *keeper) era() uint64    { return 0 } // nothing can come between it and its store
 func (k *keeper) nodeCount() int { return 1 }
 
-// mayBeOverdue does not see a task that has been added just now, which is not overdue.
+// mayBeOverdue may miss a task that was just added, which is not overdue.
 func (k *keeper) mayBeOverdue() bool {
 	c := k.counts.take(k.now())
 	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCounts) bool {
@@ -499,8 +499,7 @@ func (k *keeper) space() (free, size int64) {
 	return 0, 0
 }
 
-// fail ends all that needs the store to be written, and returns the error that says so. Any goroutine may call
-// it.
+// fail ends everything that writes to the store, and returns the error for callers. Any goroutine may call it.
 func (k *keeper) fail(err error) error {
 	err = fmt.Errorf("%w: %w", ErrBroken, err)
 	if !k.failure.CompareAndSwap(nil, &err) {
@@ -509,11 +508,11 @@ func (k *keeper) fail(err error) error {
 	close(k.failed)
 	k.backlog.Stop()
 	k.report.note(func(n *notices) { n.failure = err })
-	go k.wheel.Stop() // it calls the logger, too
+	go k.wheel.Stop() // it calls the logger
 	return err
 }
 
-// readError passes on the error of a read. One that says that the store is corrupt fails the keeper.
+// readError returns the error of a read. If it says that the store is corrupt, the keeper fails.
 func (k *keeper) readError(err error) error {
 	if errors.Is(err, ErrCorrupt) {
 		return k.fail(err)
@@ -529,7 +528,7 @@ func (k *keeper) Err() error {
 	return nil
 }
 
-// finish waits until the keeper has done what it was sent, and has ended.
+// finish waits until the keeper has handled its operations and ended.
 func (k *keeper) finish() {
 	k.mu.Lock()
 	k.closed = true
@@ -539,17 +538,17 @@ func (k *keeper) finish() {
 	k.helpers.Wait()
 }
 
-// next returns the first of n generations in a row that no earlier task had, and greater than the given one.
-// Across processes the clock sees to that; the last bits are random, so that a clock that was set back does not
-// repeat it.
+// next returns the first of n consecutive generations that no earlier task has had, greater than the given one. Across
+// processes the clock ensures that. The last bits are random, so that a clock that was set back does not repeat a
+// generation.
 func (k *keeper) next(after, n uint64) uint64 {
 	first := max(k.generation+1, after+1, generationAt(k.now(), rand.Uint64()))
 	k.generation = first + n - 1
 	return first
 }
 
-// countRecords counts the records as they were in the beginning, after it has called begun. What changes
-// meanwhile is counted as it changes. It ends early with the keeper.
+// countRecords calls begun, and then counts the records as they were in the beginning. Changes are counted as they
+// happen. It ends early with the keeper.
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched
@@ -561,7 +560,7 @@ func (k *keeper) countRecords(begun func()) {
 		}
 		rec, err := task.Decode(stored)
 		if err != nil {
-			continue // what reads it later reports it
+			continue // a later read reports the error
 		}
 		if some = append(some, touched{now: rec}); len(some) == feedAtOnce {
 			if k.ctx.Err() != nil {
@@ -576,8 +575,8 @@ func (k *keeper) countRecords(begun func()) {
 	k.counts.finish()
 }
 
-// readKeys walks over the keys, as they were in the beginning, and makes the fingerprints of them, if there are
-// to be any. The walk is also how a store checks what it holds. It ends early with the keeper.
+// readKeys walks over the keys as they were in the beginning, and makes their fingerprints unless these are switched
+// off. The walk also lets the store check its contents. It ends early with the keeper.
 func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
 	n := 0
 	for key, err := range keys {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// runTask does the run of the task, unless it was removed, replaced or moved in the last moment.
+// runTask runs the task, unless it was removed, replaced or moved at the last moment.
 func (k *keeper) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
@@ -31,7 +31,7 @@ func (k *keeper) runTask(l *live) {
 		}
 	}
 	if l.overdue {
-		if next := k.skip(rec, kind); next != rec { // it has waited for long, or was restored
+		if next := k.skip(rec, kind); next != rec { // it has waited long, or was restored
 			k.conclude(l, next, tally{})
 			return
 		}
@@ -40,7 +40,7 @@ func (k *keeper) runTask(l *live) {
 		}
 	}
 	if !k.running.add(l) {
-		return // a verb was made durable with that
+		return // a verb was committed with it
 	}
 	kind.began(l)
 	began := time.Now()
@@ -55,8 +55,8 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// leave has the keeper set the task aside because its kind has no handler or is paused, or run it if that is over
-// by then. It undoes the count of its start, if it was counted.
+// leave asks the keeper to set the task aside because its kind has no handler or is paused, or to run it if that has
+// changed. It undoes the count of its start, if it was counted.
 func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.Rec.Key
@@ -71,20 +71,20 @@ func (k *keeper) leave(l *live, counted bool) {
 			return nil
 		}
 		delete(k.live, key)
-		if k.passed(l.Rec) { // or the overdue feed will read it again
+		if k.passed(l.Rec) { // otherwise the overdue feed reads it again
 			k.setAside(l.Rec)
 		}
 		return nil
 	}})
 }
 
-// countStart makes the start of an overdue run durable before the run begins, and reports whether it may still
-// begin. An overdue run may be one that has ended the process before. What falls due now does not wait for
-// this: if it ends the process, it is overdue afterwards.
+// countStart stores the start of an overdue run before the run begins, and reports whether it may still begin. An
+// overdue run may be one that has ended the process before. A task that falls due now does not wait for this: if it
+// ends the process, it is overdue afterwards.
 //
-// Only the first overdue runs of a process are counted, which bounds what it costs. When a run ends the
-// process, what ran before it has been acknowledged, apart from what was running and the last commits. So
-// after the next start that run is one of the first.
+// Only the first overdue runs of a process are counted, which bounds the cost. When a run ends the process, the runs
+// before it have been acknowledged, apart from those still running and the last commits. So after the next start that
+// run is one of the first.
 func (k *keeper) countStart(l *live) bool {
 	err := k.ask(k.ctx, op{size: l.Rec.Size(), do: func(g *group) error {
 		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
@@ -95,22 +95,22 @@ func (k *keeper) countStart(l *live) bool {
 		g.mark(l.Rec, &next)
 		return nil
 	}})
-	if err == nil && k.kinds.of(l.Rec) == nil { // it has been paused meanwhile
+	if err == nil && k.kinds.of(l.Rec) == nil { // it was paused meanwhile
 		k.leave(l, true)
 		return false
 	}
 	return err == nil
 }
 
-// countedStarts is more than the overdue runs that have begun and are not durable: half of the backlog, and what is
-// added to that meanwhile.
+// countedStarts is more than the overdue runs that can have begun without being stored: half of the backlog, and
+// additions meanwhile.
 const countedStarts = 1 << 13
 
 // errGone says that the task was removed, replaced or moved meanwhile.
 var errGone = errors.New("durable: the task is gone")
 
-// conclude sends the keeper what has become of a task after its run. Nothing waits for it: until it is
-// durable the task counts as running, and has no other run.
+// conclude sends the keeper the task after its run. Nothing waits for the answer: until it is stored the task counts as
+// running, and has no other run.
 func (k *keeper) conclude(l *live, next *task.Record, t tally) {
 	_ = k.post(op{size: l.Rec.Size(), do: func(g *group) error {
 		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
@@ -125,7 +125,7 @@ func (k *keeper) conclude(l *live, next *task.Record, t tally) {
 	}})
 }
 
-// apply leaves in the group what the verb does, or returns why it cannot be done.
+// apply adds the changes of the verb to the group, or returns why it cannot be applied.
 func (v *verb) apply(g *group) error {
 	switch v.what {
 	case toAdd:

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// KeyLocks has the SetTask of a burst on one node done one after another. Each depends on the one before: of
-// those that are done at the same time all but one find that the task has changed, and try again.
+// KeyLocks makes concurrent SetTask of one key on a node run one after another. Each depends on the one before: if they
+// ran at the same time, all but one would find the task changed, and retry.
 type keyLocks struct {
 	mu    sync.Mutex // protects below
 	locks map[string]*keyLock
@@ -16,10 +16,10 @@ type keyLocks struct {
 
 type keyLock struct {
 	free chan struct{} // has a value while the lock is free
-	n    int           // how many have it or wait for it
+	n    int           // how many hold it or wait for it
 }
 
-// lock waits for the lock of the key, at most until the context is done.
+// lock locks the key. It stops waiting when the context is done.
 func (k *keyLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
 	k.mu.Lock()
 	l := k.locks[key]

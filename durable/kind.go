@@ -16,11 +16,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a
-// panic or a runtime.Goexit the run is tried again; [Park] and [RetryAfter] make an error that says whether and
-// when. ctx is done when the timeout of the run is over ([WithTimeout]), when [Scheduler.Cancel]
-// cancels it, when Shutdown stops waiting for it, and on a node when the lease runs out. context.Cause says
-// which.
+// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic or a
+// runtime.Goexit the run is retried; the errors made by [Park] and [RetryAfter] say whether and when. ctx is done when
+// the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels it, when Shutdown stops waiting for it, and on
+// a node when the lease expires. context.Cause says which.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -34,9 +33,8 @@ type Run struct {
 	Missed  uint64    // periods that passed without a run, since the task was added
 	Trace   string    // as in [Task]
 
-	// Fence is greater than that of every earlier run of the task, and every earlier attempt, on whatever node.
-	// An effect outside the engine can refuse a smaller fence than it has seen. It is 0 on an [engine.Store], which has
-	// one process and needs none.
+	// Fence increases with each run of the task and with each attempt, on any node. A system outside the engine can
+	// refuse a fence smaller than one it has seen. It is 0 on an [engine.Store], whose only process needs none.
 	Fence int64
 
 	rec  *task.Record
@@ -44,8 +42,7 @@ type Run struct {
 	ends *runEnd
 }
 
-// A Token identifies a run. No other run has the same token, of this task or another, in this process or a
-// later one.
+// A Token identifies a run. No other run of any task, in this process or a later one, has the same token.
 type Token struct {
 	Key        string
 	Generation uint64 // increases with every task that uses the key, unless a clock is set back
@@ -55,32 +52,31 @@ type Token struct {
 // String returns the token as one word: the generation, Seq and the key.
 func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Seq, t.Key) }
 
-// Missed is a policy for the runs of a repeating task that fall due while no process runs it, while it or its
-// kind is paused, or while an earlier run of the task is running. A run that is missed uses up none of Times.
+// Missed is a policy for the runs of a repeating task that fall due while no process runs it, while it or its kind is
+// paused, or while an earlier run of the task is running. A missed run does not count towards Times.
 type Missed int
 
 const (
-	// MissedOnce makes one run after downtime or a pause. The others count as missed, as do all that fall due
+	// MissedOnce makes one run after downtime or a pause. The others count as missed, and so do all that fall due
 	// during a run.
 	MissedOnce Missed = iota
 
-	// MissedSkip makes none after downtime or a pause, unless it is the task's last or has been attempted. The rest
-	// is as with MissedOnce.
+	// MissedSkip makes no run after downtime or a pause, except the task's last run and one that was attempted before.
+	// Otherwise it is MissedOnce.
 	MissedSkip
 
-	// MissedAll makes each of them, one after the other.
+	// MissedAll makes every missed run, one after the other.
 	MissedAll
 )
 
 // A KindOption configures a kind. See [Scheduler.Handle].
 type KindOption func(*kind) error
 
-// WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed
-// attempt. The wait is at most least after the first failure, doubles with each further one up to most, and
-// is shortened at random by up to a half. The default is 10 attempts, with waits from one second to ten
-// minutes. A run that is running when its process ends uses up an attempt as well, whichever task ended the
-// process: see the section At least once of the package documentation. attempts and least must be positive,
-// and most must not be less than least.
+// WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed attempt.
+// The wait is at most least after the first failure, doubles with each further one up to most, and is shortened at
+// random by up to a half. The default is 10 attempts, with waits from one second to ten minutes. A run in progress when
+// its process ends uses up an attempt as well, whichever task ended the process: see the section At least once of the
+// package documentation. attempts and least must be positive, and most must not be less than least.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
@@ -103,11 +99,11 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
-// WithTimeout bounds an attempt. When it has taken d, its context is done, and it has failed, unless the
-// handler has called [Run.Complete] when it returns nil: then the run is complete. nil alone is a failure, for a
-// handler that is stopped halfway may return it as well. [Park] and [RetryAfter] count as ever, and a panic is a failure. The
-// failure says how long the attempt took. The next attempt does not begin before the handler has returned: a
-// handler that ignores its context keeps its worker. The default is no bound. d must be positive.
+// WithTimeout bounds an attempt. After d its context is done and the attempt fails, unless the handler has called
+// [Run.Complete] and returns nil: then the run is complete. Returning nil alone is a failure, because a handler that
+// stopped halfway may return nil as well. [Park] and [RetryAfter] work as usual, and a panic is a failure. The failure
+// says how long the attempt took. The next attempt does not begin until the handler has returned: a handler that
+// ignores its context keeps its worker. There is no bound by default. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.policy.Timeout = d
@@ -115,9 +111,9 @@ func WithTimeout(d time.Duration) KindOption {
 	}
 }
 
-// WithMissedAge sets how old a missed run may be. A repeating task that is overdue by more than d, or has to
-// make up for runs that are ([MissedAll]), passes over those: they count as missed. A run that is the last of its
-// task, or has been attempted, is made however old it is. The default is no bound. d must be positive.
+// WithMissedAge sets how old a missed run may be. Runs of a repeating task that are overdue by more than d are skipped
+// and count as missed, also with [MissedAll]. The last run of a task, and a run that was attempted before, are made
+// however old they are. There is no bound by default. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.policy.MissedAge = d
@@ -125,14 +121,14 @@ func WithMissedAge(d time.Duration) KindOption {
 	}
 }
 
-// A kind is what is known about the tasks of one kind.
+// A kind holds the handler, options and counters of one kind of task.
 type kind struct {
 	limit.Kind
 	name    string
 	handler Handler
 	policy  task.Policy
 
-	since atomic.Int64 // when it was handled or resumed last after Start, by the backend's time
+	since atomic.Int64 // when it was last handled or resumed after Start, by the backend's time
 
 	lastStart atomic.Int64 // of a run on a node, as the age of the scheduler
 	overdue   overdueStarts
@@ -143,7 +139,7 @@ type kind struct {
 	claimed  cursor
 	crowded  bool   // more of it is overdue than was claimed: the groups take turns
 	group    string // to continue after
-	reported int64  // when the others could know that this node has the kind, by its own time; 0 if they cannot
+	reported int64  // when the other nodes could know that this node has the kind, by its own clock; 0 if they cannot
 
 	started, succeeded, failed, cancelled, parked atomic.Uint64 // for KindInfo
 }
@@ -171,7 +167,7 @@ type kinds struct {
 	mu      sync.RWMutex // protects named and paused
 	named   map[string]*kind
 	paused  Pauses
-	bounded atomic.Pointer[[]*kind] // those that have a limit
+	bounded atomic.Pointer[[]*kind] // the kinds with a limit
 }
 
 func (k *kinds) get(name string) *kind {
@@ -180,7 +176,7 @@ func (k *kinds) get(name string) *kind {
 	return k.named[name]
 }
 
-// of returns the kind of the task, or nil if that has no handler here for its payload, or is paused.
+// of returns the kind of the task, or nil if it is paused or has no handler here for the payload.
 func (k *kinds) of(r *task.Record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -190,7 +186,7 @@ func (k *kinds) of(r *task.Record) *kind {
 	return nil
 }
 
-// policy returns the policy of the task's kind, or nil where of returns nil.
+// policy returns the policy of the task's kind, or nil if of returns nil.
 func (k *kinds) policy(r *task.Record) *task.Policy {
 	if kind := k.of(r); kind != nil {
 		return &kind.policy
@@ -198,14 +194,14 @@ func (k *kinds) policy(r *task.Record) *task.Policy {
 	return nil
 }
 
-// pauses returns what is paused. The caller must not change it.
+// pauses returns the current pauses. The caller must not change them.
 func (k *kinds) pauses() Pauses {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.paused
 }
 
-// pause makes p what is paused from now on, and returns what was.
+// pause sets the pauses, and returns the previous ones.
 func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -218,7 +214,7 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// limited returns the task's kind if that has a limit, and a handler here for the payload, or else nil.
+// limited returns the task's kind, or nil if it has no limit, or no handler here for the payload.
 func (k *kinds) limited(r *task.Record) *kind {
 	if k.bounded.Load() == nil {
 		return nil
@@ -229,7 +225,7 @@ func (k *kinds) limited(r *task.Record) *kind {
 	return nil
 }
 
-// Limiter returns the limiter of the task's kind, or nil if that has no limit, or no handler here for the payload.
+// Limiter returns the limiter of the task's kind, or nil if the kind has no limit, or no handler here for the payload.
 func (k *kinds) Limiter(r *task.Record) *limit.Limiter {
 	if kind := k.limited(r); kind != nil {
 		return kind.Limiter
@@ -245,10 +241,10 @@ func (k *kinds) Kind(name string) *limit.Kind {
 	return nil
 }
 
-// Runs reports whether the task has a handler here for its payload, and its kind is not paused.
+// Runs reports whether the task's kind has a handler here for its payload and is not paused.
 func (k *kinds) Runs(r *task.Record) bool { return k.of(r) != nil }
 
-// allLimited returns the kinds that have a limit.
+// allLimited returns the kinds with a limit.
 func (k *kinds) allLimited() []*kind {
 	if all := k.bounded.Load(); all != nil {
 		return *all
@@ -256,7 +252,7 @@ func (k *kinds) allLimited() []*kind {
 	return nil
 }
 
-// shared returns the kinds that have a limit on all nodes.
+// shared returns the kinds with a limit for all nodes together.
 func (k *kinds) shared() (some []*kind) {
 	for _, kind := range k.allLimited() {
 		if kind.Cluster != (limit.Bound{}) {
@@ -266,7 +262,7 @@ func (k *kinds) shared() (some []*kind) {
 	return some
 }
 
-// unlimited returns the kinds that are not paused and have no limit.
+// unlimited returns the kinds without a limit that are not paused.
 func (k *kinds) unlimited() map[string]*kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// live is a task in the wheel or the backlog, or one that is running. The backend owns it but for the state.
+// A live is a task in the wheel or the backlog, or a running one. The backend owns all of it but the state.
 type live struct {
 	limit.Task
 	by        interface{ runTask(l *live) }
-	state     atomic.Uint32 // changed from waits by compare-and-swap: of a run and a removal one wins
+	state     atomic.Uint32 // changed from waits by compare-and-swap: exactly one of a run and a removal wins
 	ran       atomic.Bool   // its handler was called; set by its worker, after began
 	overdue   bool          // it was put in the backlog, and not in the wheel
-	over      bool          // it is not running any more; see running
-	cancelled bool          // so is its run, whenever it begins; see handlings
+	over      bool          // it is no longer running; see running
+	cancelled bool          // its run is cancelled whenever it begins; see handlings
 	asked     bool          // the engine was asked to confirm it, and may have counted its start
 	began     int64         // when its handler was called, by the wall clock
 	claim     claim         // of a node
@@ -30,10 +30,10 @@ func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
 	return l
 }
 
-// Waits reports whether its run has not begun, and it was not removed, replaced or moved.
+// Waits reports whether the task still waits: its run has not begun, and it was not removed, replaced or moved.
 func (l *live) Waits() bool { return l.state.Load() == waits }
 
-// Run does its run, and reports whether its handler was called.
+// Run runs the task, and reports whether its handler was called.
 func (l *live) Run() (called bool) {
 	l.by.runTask(l)
 	return l.ran.Load()
@@ -53,7 +53,7 @@ const (
 	gone                // it was removed, replaced or moved before that
 )
 
-// jobOf is what the wheel runs at the due time of the task.
+// jobOf returns the job that the wheel runs at the due time.
 func jobOf(l *live, b *limit.Backlog) timewheel.Job {
 	return func(*timewheel.Task) { b.Do(&l.Task) }
 }

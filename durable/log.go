@@ -13,12 +13,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The
-// scheduler logs parked tasks, kinds without a handler, a store that fails, an engine that is away, a lease that
-// runs out, what it cannot read, handlers that panic, and the notes of [Run.Complete]. It logs no other run that
-// succeeds. A hook of l may call the scheduler. A slow logger delays nothing else:
-// events that happen in the meantime share one line. Of WithLogger and [WithSlog] the last one given holds. l must
-// not be nil.
+// WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The scheduler logs
+// parked tasks, kinds without a handler, a failed store, an unavailable engine, an expired lease, unreadable records,
+// panics of handlers, and the notes of [Run.Complete]. It logs no other successful run. A hook of l may call the
+// scheduler. A slow logger delays nothing else: events that happen in the meantime share one line. The last of
+// WithLogger and [WithSlog] wins. l must not be nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {
@@ -45,7 +44,7 @@ func WithSlog(l *slog.Logger) Option {
 	}
 }
 
-// A slogHook passes on what is logged.
+// A slogHook forwards log entries.
 type slogHook struct{ to *slog.Logger }
 
 func (slogHook) Levels() []logrus.Level { return logrus.AllLevels }
@@ -68,7 +67,7 @@ func (h slogHook) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// unformatted formats nothing: the hook has what is logged.
+// unformatted formats nothing, because the hook gets the entry itself.
 type unformatted struct{}
 
 func (unformatted) Format(*logrus.Entry) ([]byte, error) { return nil, nil }

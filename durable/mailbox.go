@@ -16,16 +16,16 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The nodes ask each other by notes in the engine. A question is the note "question/<id>", and an answer to it is the note
-// "answer/<id>/<member>". The node that has asked deletes them at the end. A node that reads a question after
-// keepQuestions deletes it and its answers: the node that has asked is gone.
+// The nodes ask each other through notes in the engine. A question is the note "question/<id>", and an answer to it is
+// the note "answer/<id>/<member>". The asking node deletes them at the end. If a node reads a question older than
+// keepQuestions, the asking node is gone, and it deletes the question and its answers.
 const (
 	questionPrefix = "question/"
 	answerPrefix   = "answer/"
 	keepQuestions  = 24 * time.Hour
 )
 
-// An asked question is what its note has.
+// An asked question is the content of its note.
 type asked struct {
 	At       int64             `json:"at"`      // by the engine's clock
 	Members  []engine.MemberID `json:"members"` // that were asked
@@ -35,14 +35,14 @@ type asked struct {
 	data []byte // of the note
 }
 
-// An answer is that of a node that was asked and is not gone.
+// An answer comes from a node that was asked and is still a member.
 type answer struct {
 	node  string
-	given bool // it has answered; it will not answer again if no run is running
+	given bool // it has answered, and answers again only while a run is running
 	reply
 }
 
-// notes walks over the notes whose name begins with the prefix.
+// notes walks over the notes whose names have the prefix.
 func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: prefix}) {
@@ -53,7 +53,7 @@ func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored
 	}
 }
 
-// note returns the note of the name, or one without Data if there is none.
+// note returns the note with that name, or one without Data.
 func (n *node) note(ctx context.Context, name string) (engine.Stored, error) {
 	for note, err := range n.notes(ctx, name) {
 		if err != nil || note.Key == name {
@@ -72,7 +72,7 @@ func putNote(name string, data []byte, revision int64) engine.Write {
 	return w
 }
 
-// askOthers leaves a question with all other members.
+// askOthers writes a question to all other members.
 func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	members, now, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
@@ -95,7 +95,8 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	return a, err
 }
 
-// forgetQuestion deletes a question with its answers. If it cannot, the question is left, and found after a day.
+// forgetQuestion deletes a question with its answers. If it fails, the question stays until a node finds it after a
+// day.
 func (n *node) forgetQuestion(q *asked) {
 	if q.data == nil { // there was no other node to ask
 		return
@@ -114,7 +115,8 @@ func (n *node) forgetQuestion(q *asked) {
 	}
 }
 
-// answers reads the answers to a question. A node that is no member reaps first: there may be no other that does.
+// answers reads the answers to a question. A node that is not a member reaps first, because there may be no member to
+// do so.
 func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) {
 	if len(q.Members) == 0 {
 		return nil, nil
@@ -141,15 +143,15 @@ func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 			a := answer{node: m.Name}
 			var data []byte
 			data, a.given = given[strconv.FormatInt(int64(m.ID), 10)]
-			_ = json.Unmarshal(data, &a.reply) // what it does not know is no answer
+			_ = json.Unmarshal(data, &a.reply) // an unknown form is no answer
 			all = append(all, a)
 		}
 	}
 	return all, nil
 }
 
-// readNews reads what every node is to know: what is paused, and then the questions, the oldest first. However many questions
-// there are, what is paused is true here before they are read.
+// readNews reads the pauses and then the questions of other nodes, the oldest first. The pauses take effect here before
+// the questions are read, however many there are.
 func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
 	asked, learned := n.own(), false
 	learn := func(pauses engine.Stored) {
@@ -173,11 +175,11 @@ func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err err
 	return questions, nil
 }
 
-// asked returns those of the questions that the member was asked, and forgets the old ones.
+// asked returns the questions to the member, and deletes old ones.
 func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*asked) {
 	for _, note := range questions {
 		q := &asked{id: strings.TrimPrefix(note.Key, questionPrefix), data: note.Data}
-		if json.Unmarshal(note.Data, q) != nil { // one that is not understood is about no run here
+		if json.Unmarshal(note.Data, q) != nil { // a question of an unknown form is about no run here
 			asked, _, _ := strings.Cut(q.id, "-")
 			q.At, _ = strconv.ParseInt(asked, 16, 64)
 		}
@@ -191,8 +193,8 @@ func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*
 	return all
 }
 
-// reply writes the answer of the member, if the question is there. It replaces the answer that is known, and no other:
-// one that arrives late replaces no later one.
+// reply writes the member's answer, if the question is still there. It replaces only the answer that it knows of, so a
+// delayed write never replaces a later answer.
 func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *inquiry, r reply) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -208,7 +210,7 @@ func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *i
 		i.answered, i.last, i.revision = true, !r.Running, results[0].Written[1].Revision
 		return nil
 	}
-	was, err := n.note(ctx, name) // an answer may have been written without it being known
+	was, err := n.note(ctx, name) // an answer may have been written although the call failed
 	if err == nil {
 		i.revision = was.Revision
 	}

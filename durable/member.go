@@ -14,27 +14,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
-// A term is a membership of the node, from a Join until the member is gone. A lease that has run out does not
-// end it: the node may renew the lease until another node has reaped the member. Meanwhile nothing starts.
+// A term is one membership of the node, from a Join until the member is gone. An expired lease does not end it: the
+// node may renew the lease until another node has reaped the member. Meanwhile no run starts.
 type term struct {
 	id engine.MemberID
 
 	// The node's mutex protects these.
-	readable byte // the greatest version of a record that is claimed
+	readable byte // the greatest record version to claim
 
-	sent   int64           // when the last renewal was sent that was answered, by the node's own time
-	until  int64           // when the lease has run out at the latest
-	ctx    context.Context // of the runs; done when the lease has run out
+	sent   int64           // when the last answered renewal was sent, by the node's own clock
+	until  int64           // when the lease expires at the latest
+	ctx    context.Context // of the runs; done when the lease has expired
 	cancel context.CancelCauseFunc
 	expiry *time.Timer
 }
 
-// reapEvery is how often a node looks after its own membership, unless its lease is short. Then it reaps if a lease that it
-// has seen has run out. It reaps at each renewal at least: a member may have a lease that no renewal has seen yet, and what
-// a user's transaction had locked may be free.
+// reapEvery is how often a node checks its own membership, unless its lease is short. It then reaps if a lease that it
+// has seen has expired. It also reaps at each renewal: a member may have a lease that no renewal has seen yet, and
+// tasks that a user's transaction had locked may be free now.
 const reapEvery = 250 * time.Millisecond
 
-// keepMember keeps the node a member. It returns when to come back.
+// keepMember keeps the node a member. It returns when to call it again.
 func (n *node) keepMember() time.Duration {
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
@@ -48,8 +48,8 @@ func (n *node) keepMember() time.Duration {
 	return min(n.cfg.lease/4, reapEvery)
 }
 
-// tend returns the term of the node, after it has joined, renewed its lease and checked its claims, as far as
-// these are due. It returns nil if the engine does not answer.
+// tend joins the engine, renews the lease and checks the claims, each when it is due, and returns the term. It returns
+// nil if the engine does not answer.
 func (n *node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
@@ -120,16 +120,16 @@ func (n *node) join(ctx context.Context) error {
 	return nil
 }
 
-// heard takes an answer of the engine with its time into account.
+// heard adjusts the clock to an answer with the engine's time.
 func (n *node) heard(asked, now int64) {
 	answered := n.own()
 	n.count.calls.add(time.Duration(answered - asked))
 	n.clock.Heard(asked, answered, now)
 }
 
-// renew prolongs the lease. It reports whether the node is still a member.
+// renew extends the lease. It reports whether the node is still a member.
 func (n *node) renew(t *term) bool {
-	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for another
+	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for a second try
 	defer cancel()
 	n.mu.Lock()
 	n.unreported = false
@@ -169,14 +169,15 @@ func (n *node) renew(t *term) bool {
 	return true
 }
 
-// divideLocked takes this node's part in the limits of all nodes: it divides by the members that have the kind. They
-// are those of the renewal that brought this node's report, which was answered at that time of its own.
+// divideLocked sets this node's shares of the limits for all nodes: it divides by the members that have the kind.
+// members are those of the renewal that delivered this node's report. answered is when that was answered, by this
+// node's clock.
 //
-// Each node divides by what it sees, which is right as long as every node that takes part is seen by every other that
-// does. A node reads the members with each renewal, and a lease counts from before that. So whatever starts a run has
-// read them within its lease. A node takes part when its own report is as old as the longest lease. It does so at once
-// if it sees no other, for any other that reads the members later sees this one. Then it takes part for the rest of its
-// term.
+// Each node divides by the members that it sees. That is right as long as all nodes that take a share see each other. A
+// node reads the members with each renewal, and its lease counts from before that, so any node that starts a run has
+// read them within its lease. A node takes a share once its own report is as old as the longest lease, and at once if
+// it sees no other node: any node that reads the members later sees this one. It keeps taking a share for the rest of
+// its term.
 func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
 	if limited == nil {
 		return
@@ -208,7 +209,7 @@ func (n *node) divideLocked(limited []*kind, members []engine.Membership, answer
 	call(n.wake)
 }
 
-// extendLocked notes an answer of the engine from which a lease follows: it lasts from when it was asked for.
+// extendLocked notes an answer that grants a lease, which lasts from when it was requested.
 func (n *node) extendLocked(sent int64) {
 	t := n.term
 	t.sent, t.until = sent, sent+int64(n.cfg.lease)
@@ -234,7 +235,7 @@ func (n *node) backLocked() {
 	}
 }
 
-// keepTime asks for the engine's time. It returns when to come back.
+// keepTime asks for the engine's time. It returns when to call it again.
 func (n *node) keepTime() time.Duration {
 	ctx, cancel := n.callContext()
 	defer cancel()
@@ -258,7 +259,7 @@ func (n *node) askTime(ctx context.Context) error {
 	return nil
 }
 
-// expire ends the contexts of the runs if the lease has run out.
+// expire ends the contexts of the runs if the lease has expired.
 func (n *node) expire(t *term) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -269,7 +270,7 @@ func (n *node) expire(t *term) {
 
 var errLeaseOver = fmt.Errorf("%w: the lease of the node has run out", ErrFenced)
 
-// failed notes the error of a call for the member.
+// failed notes the error of a call that the node made as a member.
 func (n *node) failed(t *term, err error) {
 	if errors.Is(err, engine.ErrMemberGone) {
 		n.forget(t)
@@ -278,7 +279,7 @@ func (n *node) failed(t *term, err error) {
 	n.trouble(err)
 }
 
-// forget ends the term, and with it all claims.
+// forget ends the term and drops all its claims.
 func (n *node) forget(t *term) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -303,8 +304,8 @@ func (n *node) forget(t *term) {
 	call(n.look)
 }
 
-// unsure notes that it is not known whether a call has taken effect, so that the claims are checked, for as
-// long as it may be on its way.
+// unsure notes that a call may or may not have taken effect, so that the claims are checked for as long as it may be in
+// flight.
 func (n *node) unsure() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -323,7 +324,7 @@ func (n *node) trouble(err error) {
 	}
 }
 
-// reconcile makes the claims in memory those of the engine's books. It reports whether the engine has answered.
+// reconcile makes the claims in memory match those in the engine. It reports whether the engine answered.
 func (n *node) reconcile(t *term) bool {
 	n.mu.Lock()
 	n.doubt, n.checked = false, n.own()
@@ -349,7 +350,7 @@ func (n *node) reconcile(t *term) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range known { // held at the question; so if it is not in the answer it is not held any more
+	for _, l := range known { // held when the question was sent; if it is not in the answer, it is no longer held
 		if revisions[l.Rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.Rec.Key] == l {
 			n.dropLocked(l)
 		}
@@ -357,7 +358,7 @@ func (n *node) reconcile(t *term) bool {
 	return true
 }
 
-// reap ends the members whose leases have run out.
+// reap ends the members whose leases have expired.
 func (n *node) reap() {
 	ctx, cancel := n.callContext()
 	defer cancel()
@@ -380,7 +381,7 @@ func (n *node) reap() {
 	call(n.wake)
 }
 
-// leave ends the membership for good, so that others take over at once.
+// leave ends the membership for good, so that other nodes take over at once.
 func (n *node) leave() {
 	n.joining <- struct{}{}
 	n.left = true

@@ -9,9 +9,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Next returns the first n instants after a time at which a task with that [Task].Cron is due, or fewer if there
-// are no more until the year 2262. A task with Jitter is due later than that, by its Info.Shift. The error says
-// what is wrong with the expression.
+// Next returns the first n instants after the given time at which a task with that [Task].Cron is due, or fewer if it
+// is due less often until the year 2262. A task with Jitter is due later by its Info.Shift. The error says what is
+// wrong with the expression.
 func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 	c, err := parseCron(spec)
 	if err != nil {

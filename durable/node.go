@@ -21,26 +21,25 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A node is the backend of a scheduler that is one of many over an [engine.Engine]. The engine decides which node
-// holds a task; a node decides what becomes of the tasks that it holds. It keeps those that are due soon in its
-// wheel:
+// A node is the backend of a scheduler that is one of many over an [engine.Engine]. The engine decides which node holds
+// a task; a node decides what happens to the tasks that it holds. It keeps the tasks that are due soon in its wheel:
 //
-//	claims    each 100 ms it claims what is due within the look-ahead and has no holder; what it writes itself and
-//	          is due soon it holds at once (claims.go)
-//	overdue   it claims what is overdue, as far as workers are spare; that may take long, and no other call waits
-//	          for it (claims.go, cursor.go)
-//	starts    when a worker is in hand, it has the engine confirm the claim (starts.go)
+//	claims    every 100 ms it claims free tasks that are due within the look-ahead; a task that it writes
+//	          itself and that is due soon it holds at once (claims.go)
+//	overdue   it claims overdue tasks for spare workers; that may take long, and no other call waits for it
+//	          (claims.go, cursor.go)
+//	starts    when a worker is free, it asks the engine to confirm the claim (starts.go)
 //	writes    the verbs (nodeverbs.go) and the ends of runs are commits, in groups (writes.go)
-//	member    it renews its lease, joins again if it is gone, and reaps others (member.go)
-//	settings  it reads each half second what is paused (nodepause.go)
+//	member    it renews its lease, joins again if the member is gone, and reaps others (member.go)
+//	settings  it reads the pauses every half second (nodepause.go)
 //
-// Nothing in memory is needed for a promise. Whatever a node believes to hold, a start is confirmed at the
-// revision of its claim, and a write about a run is done only at that revision. So an answer that comes late,
-// or never, can cost time, but starts nothing that was removed, moved or taken over.
+// No promise depends on memory. Whatever a node believes it holds, a start is confirmed at the revision of its claim,
+// and a write about a run applies only at that revision. So a late or lost answer can cost time, but never starts a
+// task that was removed, moved or taken over.
 //
 // A claim in memory is a live. It is in one of these states, and in the map held until it is dropped:
 //
-//	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it: gone
+//	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it
 //	begun     with a worker: it is being confirmed, or running, or its end is being written. If the engine does
 //	          not confirm it, or does not answer, it waits again, until the claims are checked
 type node struct {
@@ -50,21 +49,21 @@ type node struct {
 	cfg     config
 	backlog *limit.Backlog
 	alone   bool // the engine is this process's alone, and answers at once
-	client  bool // it is no member, and runs nothing: see Connect
+	client  bool // it is not a member, and runs nothing: see Connect
 	clock   clock.Clock
 	count   counter
 	report  reporter
 
 	writes *lane.Lane[*change]
 	starts *lane.Lane[*start]
-	verbs  readers  // verbs that are under way
+	verbs  readers  // verbs in progress
 	bursts keyLocks // of SetTask with MaxDelay
 
 	born time.Time // its own time counts from there
 	lifetimes
 	helper sync.WaitGroup
 
-	joining chan struct{} // has something while it joins again, and protects below: a mutex would stop a bubble
+	joining chan struct{} // full while it joins again; protects below: a mutex would stop a bubble
 	left    bool          // it does not join again
 
 	mu sync.Mutex // protects below
@@ -72,78 +71,78 @@ type node struct {
 	holding
 	adoption
 	generation uint64
-	names      map[engine.MemberID]string // of the members, as far as they were asked for
+	names      map[engine.MemberID]string // of the members asked for so far
 
 	handlings handlings
-	answering map[string]*inquiry // of other nodes, by question; of the goroutine that reads the settings
+	answering map[string]*inquiry // of other nodes, by question; owned by the goroutine that reads the settings
 
-	free atomic.Int64 // when the first overdue task was due that waits for a worker of any node, or None
+	free atomic.Int64 // the earliest due time of an overdue task that waits for a worker of any node, or None
 
 	counts  recent.Of[Counts]
 	outages atomic.Uint64 // that are over
 }
 
-// lifetimes are the contexts of what a node does, each with its end, and what wakes up its goroutines.
+// lifetimes are the contexts of a node's work, and the signals that wake its goroutines.
 type lifetimes struct {
 	life     context.Context // of its calls and its helpers
 	end      context.CancelFunc
-	sends    context.Context // of its commits; done before that if they take too long at the end
+	sends    context.Context // of its commits; done before life if they take too long at the end
 	endSends context.CancelFunc
-	asks     context.Context // of the waits for other nodes; done when the scheduler is about to leave
+	asks     context.Context // of waits for other nodes; done when the scheduler is about to leave
 	endAsks  context.CancelFunc
 	runs     context.Context // of the runs; a term has one of its own within it
 	endRuns  context.CancelFunc
 	wake     chan struct{} // there may be something to claim
 	behind   chan struct{} // there may be something overdue to claim
-	look     chan struct{} // there is something for the member's goroutine
-	reread   chan struct{} // what is paused has changed
+	look     chan struct{} // the member's goroutine has work
+	reread   chan struct{} // the pauses have changed
 }
 
 // A membership is a node's place among the members of its engine, and whether it runs tasks.
 type membership struct {
 	started    bool
 	stopping   bool
-	since      int64  // by the engine's clock: what was due before is from before Start
+	since      int64  // by the engine's clock: tasks due before it were due before Start
 	term       *term  // nil while it is not a member
-	members    int    // of the engine, as far as it knows
+	members    int    // of the engine, by the last answer
 	renewals   uint64 // how many were sent
 	away       bool   // the last call failed
-	unreported bool   // there is something of which the other nodes must hear
+	unreported bool   // the report has news for the other nodes
 	takenOver  []Takeover
-	reaped     int64 // when it reaped last, by its own time; of the goroutine that keeps it a member
-	expires    int64 // when the first lease of another member runs out that the last renewal has seen; of the same
+	reaped     int64 // when it last reaped, by its own clock; owned by the goroutine that keeps it a member
+	expires    int64 // when the first lease of another member expires, as of the last renewal; owned by the same goroutine
 }
 
-// A holding is what a node believes to hold.
+// A holding is the tasks that a node believes it holds.
 type holding struct {
 	held    map[string]*live
-	bytes   int       // about how many bytes those take
+	bytes   int       // roughly the size of their records
 	unsent  []*change // ends of runs whose commit failed
 	overdue cursor
-	slow    cursor          // of the kinds that are slow and have overdue tasks here
+	slow    cursor          // of slow kinds with overdue tasks here
 	full    []string        // kinds whose overdue tasks are left to the engine
 	load    timewheel.Stats // of the wheel, and when it was asked
 	loadAt  int64
-	doubt   bool  // the engine may have it hold something else than it knows of
-	recheck int64 // until when that is to be checked often
+	doubt   bool  // the engine's claims for it may differ from these
+	recheck int64 // until when to check often
 	checked int64 // when it was checked
 }
 
-// An adoption is which settings a node has made true.
+// An adoption is the settings that are in force on a node.
 type adoption struct {
-	settings int64 // the revision of the settings whose pauses are true here, by
+	settings int64 // the revision of the settings in force, as of
 	adopted  int64 // the node's own time
 	settled  int64 // when they were asked for last
-	puzzled  bool  // they cannot be understood
+	puzzled  bool  // the settings cannot be read
 }
 
-// own is the node's own time: monotonic, since it was made.
+// own is the node's own clock: monotonic, since the node was made.
 func (n *node) own() int64 { return int64(time.Since(n.born)) }
 
-// now is what delays count from. It is not before the engine's time.
+// now is the time that delays count from. It is never before the engine's time.
 func (n *node) now() int64 { return n.clock.Latest(n.own()) }
 
-// call wakes up what waits for the channel.
+// call wakes the goroutine that waits for the channel.
 func call(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -151,8 +150,8 @@ func call(c chan struct{}) {
 	}
 }
 
-// keep calls do after that time, and then each time after what it returns, or when there is a signal, until the node's
-// life ends. A timer without time to wait can crash Go 1.26 in a bubble.
+// keep calls do after that time, and again after each time that do returns, or at a signal, until the node's life ends.
+// A timer without time to wait can crash Go 1.26 in a bubble.
 func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
 	n.helper.Go(func() {
 		timer := time.NewTimer(max(after, 1))
@@ -200,7 +199,7 @@ func (n *node) handled(kind string) {
 	call(n.look)
 }
 
-// stored returns the task of the key as the engine has it, and whether there is one.
+// stored returns the engine's record of the key, and whether there is one.
 func (n *node) stored(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
 	found, err := n.engine.Get(ctx, key)
 	if err != nil || len(found) == 0 {
@@ -294,7 +293,7 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 				return nil, err
 			}
 			v, err := n.view(stored, func(engine.MemberID) string { return m.Name })
-			if err == nil && v.running { // what cannot be read does not run
+			if err == nil && v.running { // a task that cannot be read is not running
 				all = append(all, v)
 			}
 		}
@@ -317,7 +316,7 @@ func (n *node) census(ctx context.Context) (Counts, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(n.life, cancel)()
-		begun := time.Now() // by the clock that its age is measured by
+		begun := time.Now() // by the clock that measures its age
 		kinds, err := engine.Count(ctx, n.engine)
 		if err != nil {
 			return Counts{}, err
@@ -337,7 +336,7 @@ func (n *node) census(ctx context.Context) (Counts, error) {
 
 func (n *node) era() uint64 { return n.outages.Load() }
 
-// len returns the number of tasks that were counted last.
+// len returns the number of tasks at the last count.
 func (n *node) len() int {
 	_, _ = n.census(n.life)
 	tasks, _ := n.counts.Last(n.era()).Value.sum()
@@ -383,7 +382,7 @@ func (n *node) nodeCount() int {
 	return max(n.members, 1)
 }
 
-func (n *node) Err() error                        { return nil } // it outlives whatever happens to the engine
+func (n *node) Err() error                        { return nil } // it outlives any failure of the engine
 func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
 func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}          { return nil }
@@ -398,8 +397,8 @@ func (n *node) stop() {
 
 func (n *node) cancel() { n.endRuns() }
 
-// finish waits until the ends of the runs are written, as long as this node's lease lasts, and leaves. Then all
-// that it held is free for others. What waits for somebody's lock is given up after closeGrace.
+// finish waits until the ends of the runs are written, as long as this node's lease lasts, and then leaves, so that its
+// tasks are free for other nodes. Writes that wait for a lock of another transaction are given up after closeGrace.
 func (n *node) finish() {
 	defer time.AfterFunc(closeGrace, n.endSends).Stop()
 	n.endAsks()

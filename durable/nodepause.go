@@ -14,15 +14,15 @@ const (
 	// settingsEvery is how often a node reads the settings, and how long it waits for them.
 	settingsEvery = 500 * time.Millisecond
 
-	// settingsFor is how long the settings that a node has read are good for: then it starts nothing until it
-	// has read them again. So every node sees a pause within that time, or starts nothing.
+	// settingsFor is how long settings are valid. After that the node starts nothing until it has read them again. So
+	// within that time every node either sees a pause or starts nothing.
 	settingsFor = 2 * time.Second
 
 	// pausesNote is the name of the note with the settings.
 	pausesNote = "pauses"
 )
 
-// keepSettings reads the settings and the questions of other nodes. It returns when to come back.
+// keepSettings reads the settings and the questions of other nodes. It returns when to call it again.
 func (n *node) keepSettings() time.Duration {
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
 	questions, err := n.readNews(ctx)
@@ -42,7 +42,7 @@ func (n *node) keepSettings() time.Duration {
 	return settingsEvery
 }
 
-// readSettings reads the settings and makes their pauses true here.
+// readSettings reads the settings and applies their pauses here.
 func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err error) {
 	asked := n.own()
 	note, err := n.note(ctx, pausesNote)
@@ -52,8 +52,8 @@ func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err 
 	return n.learn(note, asked)
 }
 
-// learn makes the pauses of settings true here that were asked for at a time of the node's own. While the settings cannot
-// be understood, all is paused here.
+// learn applies the pauses of settings that were requested at asked, by the node's own clock. While the settings cannot
+// be read, everything is paused here.
 func (n *node) learn(note engine.Stored, asked int64) (p Pauses, revision int64, err error) {
 	revision = note.Revision
 	p, err = decodePauses(note.Data)
@@ -72,10 +72,10 @@ func (n *node) learn(note engine.Stored, asked int64) (p Pauses, revision int64,
 	return p, revision, nil
 }
 
-// misread reports whether the settings were read and cannot be understood.
+// misread reports whether the settings were received and cannot be decoded.
 func misread(err error) bool { return errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) }
 
-// adopt makes pauses true that were asked for at a time of the node's own, unless it knows later ones.
+// adopt applies pauses that were requested at asked, by the node's own clock, unless it knows later ones.
 func (n *node) adopt(p Pauses, revision, asked int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,18 +89,18 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	if !was.equal(p) {
 		n.rewindLocked()
 		call(n.wake)
-		call(n.reread) // for what is held of a kind that is paused
+		call(n.reread) // to release held tasks of a paused kind
 	}
 }
 
-// isSettled reports whether the node knows what is paused.
+// isSettled reports whether the node knows the current pauses.
 func (n *node) isSettled() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.own()-n.settled <= int64(settingsFor)
 }
 
-// releasePaused gives back what the node holds of paused kinds and has not begun.
+// releasePaused gives back held tasks of paused kinds whose runs have not begun.
 func (n *node) releasePaused() {
 	n.mu.Lock()
 	t := n.term
@@ -117,7 +117,7 @@ func (n *node) paused(ctx context.Context) (Pauses, error) {
 	return p, n.settingsError(ctx, err)
 }
 
-// settingsError returns the error of a verb that has not read the settings.
+// settingsError returns the error of a verb that could not read the settings.
 func (n *node) settingsError(ctx context.Context, err error) error {
 	if err == nil || misread(err) {
 		return err
@@ -125,8 +125,8 @@ func (n *node) settingsError(ctx context.Context, err error) error {
 	return n.unavailable(ctx, err)
 }
 
-// pause makes the change in the settings of the engine and then here. It writes them even if they are so already:
-// then an earlier change whose caller has given up cannot take effect after this one.
+// pause changes the settings of the engine and then those here. It writes them even if nothing changes, so that an
+// earlier change whose caller has given up cannot take effect afterwards.
 func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -158,9 +158,8 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	}
 }
 
-// pausedAfterAll returns nil if the settings were written since that revision and are as the change makes them,
-// and else the error of the change whose answer was lost. It is not made again: another node may have undone it
-// since.
+// pausedAfterAll returns nil if the settings were written since that revision and have the change, and otherwise the
+// error of the change whose answer was lost. The change is not repeated: another node may have undone it since.
 func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since int64, err error) error {
 	if !isUnknown(err) {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// report returns what a scheduler says about itself.
+// report returns a scheduler's report about itself.
 func (c *config) report(w workload, kinds *kinds, held int) NodeReport {
 	names := kinds.names()
 	slices.Sort(names)
@@ -26,8 +26,8 @@ func (c *config) report(w workload, kinds *kinds, held int) NodeReport {
 	}
 }
 
-// encode returns the report as an engine keeps it: that of the node's renewal with the greatest count. It leaves out
-// kinds that have no room, and those that JSON cannot hold.
+// encode returns the report in the form that an engine keeps. Of a node's reports the one with the greatest count is
+// valid. It leaves out kinds that do not fit, and names that JSON cannot hold.
 func (r NodeReport) encode(count uint64) []byte {
 	wild := func(kind string) bool { return !utf8.ValidString(kind) }
 	if slices.ContainsFunc(r.Kinds, wild) {
@@ -53,11 +53,11 @@ func (r NodeReport) encode(count uint64) []byte {
 }
 
 const (
-	mostTakeovers = 8   // of which a node reports
+	mostTakeovers = 8   // that a node reports
 	mostNodeName  = 200 // bytes of the name of each
 )
 
-// takenOver returns the last takeovers, in a new slice, after those of the nodes at the engine's time.
+// takenOver returns the last takeovers in a new slice: those before, and one for each node, at the engine's time.
 func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
 	all := slices.Clone(before)
 	for _, name := range nodes {
@@ -70,7 +70,7 @@ func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
 // has reports whether the node may have a handler for the kind.
 func (r NodeReport) has(kind string) bool { return r.More || slices.Contains(r.Kinds, kind) }
 
-// buildVersion returns the version of this package, as the build says; empty if it does not.
+// buildVersion returns the version of this package in the build information, or "" if there is none.
 func buildVersion() string {
 	const path = "github.com/seed581295f1/timewheel/durable"
 	info, ok := debug.ReadBuildInfo()
@@ -118,14 +118,14 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, nil
 }
 
-// reportOf returns what the member has said about itself. One that has joined just now has said nothing.
+// reportOf returns the member's report about itself. A member that has just joined has none.
 func reportOf(m engine.Membership) (r NodeReport) {
 	_ = json.Unmarshal(m.Report, &r)
 	return r
 }
 
-// namer returns a function that returns the name of a member, or nothing if it is not known. It asks the engine
-// for the names at most once.
+// namer returns a function that returns the name of a member, or "" if it is unknown. It asks the engine for the names
+// at most once.
 func (n *node) namer(ctx context.Context) func(engine.MemberID) string {
 	asked := false
 	return func(id engine.MemberID) string {

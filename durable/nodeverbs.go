@@ -74,7 +74,7 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	return &view{rec: rec, revision: stored.Revision}, nil
 }
 
-// send makes a change, and waits for it.
+// send submits a change, and waits for its result.
 func (n *node) send(c *change) (engine.Result, error) {
 	answered := make(chan struct{})
 	c.done = func() { close(answered) }
@@ -154,7 +154,7 @@ func (n *node) set(ctx context.Context, v *verb) error {
 		}
 		c := newChange(ctx, w, rec, v.size)
 		r, err := n.send(c)
-		if err != nil && ctx.Err() == nil { // so it was answered
+		if err != nil && ctx.Err() == nil { // the engine answered
 			err = n.readBack(ctx, c.recs, err)
 		}
 		if err != nil {
@@ -171,8 +171,7 @@ func (n *node) set(ctx context.Context, v *verb) error {
 	}
 }
 
-// replacing returns the task as SetTask puts it, and the write of it. Only a task with a deadline depends on
-// what is there.
+// replacing returns the task that SetTask puts, and its write. Only a task with a deadline depends on the existing one.
 func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, engine.Write, error) {
 	if rec.Deadline == 0 {
 		return rec, engine.Write{Record: engine.Record{Key: rec.Key}, If: engine.Always}, nil // commit encodes it
@@ -188,7 +187,7 @@ func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, e
 	if stored.Starts > 0 {
 		on = engine.IfUnchanged
 	}
-	old, _ := task.Decode(stored.Record) // what cannot be read is replaced
+	old, _ := task.Decode(stored.Record) // a task that cannot be read is replaced
 	rec = rec.Following(old, stored.Starts > 0, n.now())
 	return rec, rec.Write(on, stored.Revision), nil
 }
@@ -220,11 +219,11 @@ func (n *node) move(ctx context.Context, v *verb) error {
 	}
 }
 
-// readBack returns nil if the records of a verb whose answer was lost are there, and else the error. Their
-// generation is no other's. Nothing is written again: what is not there may have been there, and
-// removed by somebody since.
+// readBack returns nil if the records of a verb whose answer was lost are in the engine, and otherwise the error. It
+// recognizes them by their generation, which no other task has. It writes nothing: a missing record may have been
+// written and removed since.
 func (n *node) readBack(ctx context.Context, recs []*task.Record, err error) error {
-	const most = 8 // they are there together; but some may have been removed, or have run, since
+	const most = 8 // they were written together, but some may have been removed, or have run, since
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range recs[:min(len(recs), most)] {
@@ -242,7 +241,7 @@ func (n *node) readBack(ctx context.Context, recs []*task.Record, err error) err
 	return unknown(err)
 }
 
-// readBackAs returns nil if the key has what a write should have put there, and else the error.
+// readBackAs returns nil if the record of the key is the result of the write, and otherwise the error.
 func (n *node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
 	if ctx.Err() != nil || !isUnknown(err) {
 		return err
@@ -270,7 +269,7 @@ func isUnknown(err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(err, engine.ErrNotDone)
 }
 
-// unknown returns the error of a verb, and says so if the verb may have taken effect.
+// unknown returns the error of a verb. It adds a note if the verb may have taken effect.
 func unknown(err error) error {
 	if !isUnknown(err) {
 		return err
@@ -278,11 +277,11 @@ func unknown(err error) error {
 	return fmt.Errorf("%w (it is not known whether it took effect)", err)
 }
 
-// readBackFor is how long a verb whose answer was lost tries to find out what has become of it.
+// readBackFor is how long a verb whose answer was lost tries to find out whether it took effect.
 const readBackFor = time.Second
 
-// next returns the first of a number of generations in a row. The member in their last bits keeps apart what
-// nodes add at the same instant.
+// next returns the first of most consecutive generations. Their last bits name the member, so two nodes never draw the
+// same one at the same instant.
 func (n *node) next(most int) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

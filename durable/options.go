@@ -38,7 +38,7 @@ type config struct {
 // age is how long before a time the scheduler was made, in nanoseconds.
 func (c *config) age(at time.Time) int64 { return int64(at.Sub(c.made)) }
 
-// slots is the size of the wheel: with the default tick and window one revolution is ten seconds.
+// slots is the size of the wheel: with the default tick one circle takes ten seconds.
 const slots = 1024
 
 func newConfig(opts []Option) (config, error) {
@@ -90,10 +90,9 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithCatchUp sets how many overdue tasks may start in a second after downtime. The default is 10,000, the
-// greatest rate a million. The rate is an upper bound that protects what the handlers call. It does not protect
-// the tasks that fall due now: those go first at any rate, because overdue tasks run on spare workers alone.
-// n must be positive.
+// WithCatchUp sets how many overdue tasks may start in a second after downtime. The default is 10,000, the greatest
+// rate a million. The rate is an upper bound that protects the systems that handlers call. Tasks that fall due now do
+// not need it: they always go first, because overdue tasks run only on spare workers. n must be positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n
@@ -101,8 +100,8 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutKeyFilter saves 9 to 18 bytes of memory for each task. Without its filter of the keys the
-// scheduler has to read the disk to find out that a key is free, and adding is slower.
+// WithoutKeyFilter saves 9 to 18 bytes of memory for each task. Without the filter the scheduler must read the disk to
+// find out that a key is free, which makes adds slower.
 func WithoutKeyFilter() Option {
 	return func(c *config) error {
 		c.prints = false
@@ -110,9 +109,8 @@ func WithoutKeyFilter() Option {
 	}
 }
 
-// WithNodeName sets the name of the node, by which people tell the nodes of a cluster apart. The default is the
-// name of the host and the number of the process. It need not be unique. It must not be empty. On an [engine.Store] it
-// is only shown.
+// WithNodeName sets the name by which people recognize the node. The default is the host name and the process ID. It
+// must not be empty, and need not be unique. On an [engine.Store] it is only displayed.
 func WithNodeName(name string) Option {
 	return func(c *config) error {
 		if name == "" {
@@ -131,10 +129,10 @@ func nodeName() string {
 	return host + "-" + strconv.Itoa(os.Getpid())
 }
 
-// WithLease sets the lease of the node: how long it may stay away before other nodes take over its tasks. A
-// node renews its lease four times as often. A shorter lease finds a dead node sooner, and costs more calls and
-// needless take-overs when the engine or the network is slow. The default is 5 s. d must be at least 100 ms.
-// New ignores it. A node that dies before the others have renewed their leases once is noticed only then.
+// WithLease sets the lease of the node: how long it may stay away before other nodes take over its tasks. A node renews
+// its lease four times as often. A shorter lease detects a dead node sooner, but costs more calls, and needless
+// takeovers when the engine or the network is slow. The default is 5 s. d must be at least 100 ms. New ignores it.
+// Other nodes notice a new member at their next renewal, so one that dies before that is detected later.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {

@@ -10,9 +10,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Park returns an error with which a handler parks its task at once: no attempt is left, for another would fail
-// as well. It returns nil if err is nil. It is found in an error that wraps it. If an error wraps another Park
-// or [RetryAfter], the outer one counts.
+// Park returns an error with which a handler parks its task at once, without further attempts. Use it if another
+// attempt would fail as well. Park returns nil if err is nil. The returned error may be wrapped. If errors of Park and
+// [RetryAfter] wrap each other, the outermost counts.
 func Park(err error) error {
 	if err == nil {
 		return nil
@@ -20,9 +20,9 @@ func Park(err error) error {
 	return &verdict{error: err, park: true}
 }
 
-// RetryAfter returns an error with which a handler has the run tried again after d, in place of the wait of
-// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run
-// is tried again at once. RetryAfter returns nil if err is nil. It is found in an error that wraps it.
+// RetryAfter returns an error with which a handler sets the wait before the next attempt to d, in place of that of
+// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run is retried
+// at once. RetryAfter returns nil if err is nil. The returned error may be wrapped.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -30,25 +30,25 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
-// Complete says that the run is complete, and leaves a note: what the handler has skipped, or found done already.
-// It counts when the handler returns nil. If the handler returns an error, panics or calls runtime.Goexit, the
-// attempt has failed all the same. The note is logged and given to the observers ([Attempt]), and Info.Note has it
-// until the next run is complete. Up to 256 bytes of it are kept. A run that calls Complete is complete after its
-// timeout, too, when nil alone is a failure ([WithTimeout]). The last call counts. Complete does nothing once the
-// handler has returned, or on a Run that no scheduler has made.
+// Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
+// nil. If the handler returns an error, panics or calls runtime.Goexit, the attempt fails in spite of it. The note is
+// logged and passed to the observers ([Attempt]), and Info.Note has it until the next run is complete. Its first 256
+// bytes are kept. After its timeout, when returning nil alone is a failure, a run that has called Complete is complete
+// ([WithTimeout]). The last call counts. Complete does nothing once the handler has returned, or on a Run that was not
+// made by a scheduler.
 func (r Run) Complete(note string) {
 	if r.ends != nil {
 		r.ends.note.Store(&note)
 	}
 }
 
-// A runEnd is how the handler of a run ends it, but for what it returns.
+// A runEnd is how a handler ends its run, apart from what it returns.
 type runEnd struct {
 	note    atomic.Pointer[string] // of Complete; nil before it is called
-	written atomic.Bool            // a write of the user's completes it: see [Run.Completion]
+	written atomic.Bool            // a write of the user completes it: see [Run.Completion]
 }
 
-// A verdict is an error that says what is to become of the task. The first in the tree of an error counts.
+// A verdict is an error that decides what happens to the task. The first in the tree of an error counts.
 type verdict struct {
 	error
 	park bool
@@ -57,8 +57,8 @@ type verdict struct {
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, for the
-// methods of the user's error may do as they like.
+// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, because methods of
+// the user's error may block.
 func (e *runEnd) judge(err error) (o task.Outcome) {
 	if err == nil {
 		if note := e.note.Load(); note != nil {
@@ -81,8 +81,8 @@ func (e *runEnd) judge(err error) (o task.Outcome) {
 
 const inexplicable = "it failed, and panicked when it was asked why"
 
-// explain returns what the user's error or value says about itself, as much as is kept. It is called on the
-// worker, for it may do as it likes.
+// explain returns the text of the user's error or value, cut to the stored length. It is called on the worker, because
+// the user's method may block.
 func explain(say func() string) (said string) {
 	defer func() {
 		if recover() != nil {

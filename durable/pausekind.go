@@ -13,13 +13,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Pauses are the kinds whose tasks do not run, on whatever node. See [Scheduler.PauseKind].
+// Pauses are the paused kinds, whose tasks run on no node. See [Scheduler.PauseKind].
 type Pauses struct {
 	All   bool     // every kind: [Scheduler.PauseAll]
-	Kinds []string // each by itself, in order: [Scheduler.PauseKind]
+	Kinds []string // single kinds, in order: [Scheduler.PauseKind]
 }
 
-// Has reports whether the tasks of the kind do not run.
+// Has reports whether the kind is paused, alone or by All.
 func (p Pauses) Has(kind string) bool {
 	if p.All || len(p.Kinds) == 0 {
 		return p.All
@@ -28,17 +28,15 @@ func (p Pauses) Has(kind string) bool {
 	return paused
 }
 
-// PauseKind keeps the tasks of a kind from running until [Scheduler.ResumeKind]. The pause is kept with the
-// tasks, and so is there for the next process. When PauseKind has returned nil, no run of the kind starts on
-// this scheduler. Other nodes start none after two seconds. A run that has started is not interrupted, and its
-// result counts.
+// PauseKind keeps the tasks of a kind from running until [Scheduler.ResumeKind]. The pause is stored with the tasks and
+// survives the process. When PauseKind has returned nil, no run of the kind starts on this scheduler, and after two
+// seconds none starts on any other node. A run in progress is not interrupted, and its result counts.
 //
-// Tasks of the kind are added, changed and removed as ever. What falls due waits, and is overdue when the kind
-// is resumed: it runs at the rate of [WithCatchUp], and what a repeating task has missed is treated as after
-// downtime ([WithMissed]). Its State is Waiting meanwhile; [Scheduler.Paused], KindInfo and KindCounts say that
-// the kind is paused. To pause a kind that is paused does nothing. The kind needs no handler. All paused kinds
-// together must fit in [engine.MaxNote]; the error of one too many, and that of a name that no kind can have, wraps
-// ErrInvalidTask.
+// Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait, with the State Waiting, and
+// are overdue when the kind is resumed: they run at the rate of [WithCatchUp], and missed runs of repeating tasks are
+// treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts say that the kind is paused.
+// Pausing a paused kind does nothing. The kind needs no handler. All paused kinds together must fit in
+// [engine.MaxNote]. If one more does not fit, or its name is not valid, the error wraps ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -51,7 +49,7 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	return stopped(err, "PauseKind", kind)
 }
 
-// ResumeKind ends a PauseKind. While all kinds are paused, it does not run yet. To resume a kind that is not
+// ResumeKind ends a PauseKind. If all kinds are paused, the kind waits for ResumeAll. Resuming a kind that is not
 // paused does nothing.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	err := s.below.pause(ctx, func(p *Pauses) {
@@ -62,17 +60,17 @@ func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	return stopped(err, "ResumeKind", kind)
 }
 
-// PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for those of a kind.
+// PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
 	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = true }), "PauseAll", "")
 }
 
-// ResumeAll ends a PauseAll. A kind that was paused by itself stays paused.
+// ResumeAll ends a PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
 	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = false }), "ResumeAll", "")
 }
 
-// Paused returns what is paused. A node asks the engine for it.
+// Paused returns the current pauses. A node asks the engine for them.
 func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	if err := ctx.Err(); err != nil {
 		return Pauses{}, err
@@ -86,7 +84,7 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	return p, err
 }
 
-// checkKind returns an error that wraps ErrInvalidTask if no kind has that name.
+// checkKind returns an error that wraps ErrInvalidTask if no kind can have that name.
 func checkKind(name string) error {
 	switch {
 	case name == "":
@@ -101,7 +99,7 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// settings are what a store or an engine keeps for the scheduler in addition to the tasks, as JSON.
+// settings are stored next to the tasks, as JSON.
 type settings struct {
 	Version int      `json:"version"`
 	All     bool     `json:"all,omitempty"`
@@ -146,7 +144,7 @@ func decodePauses(data []byte) (p Pauses, err error) {
 
 // The keeper's part.
 
-// pause makes the change, if it is one, durable and then true.
+// pause stores the change, if it is one, and then applies it.
 func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
 	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
 		was := k.kinds.pauses()
@@ -167,8 +165,8 @@ func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
 
-// adopt makes the pauses true. What was set aside is read again, if its kind is resumed, or is paused in
-// addition to having no handler.
+// adopt applies the pauses. It rereads the tasks that were set aside if their kind is resumed, or if it is paused and
+// has no handler.
 func (k *keeper) adopt(p Pauses) {
 	was := k.kinds.pause(p, k.now())
 	again := func(kind string) {

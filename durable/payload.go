@@ -13,9 +13,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// HandleJSON is [Scheduler.Handle] for payloads that are JSON, as [Scheduler.AddJSON] and [Scheduler.SetJSON]
-// make them. h is called with the payload as a T. A task whose payload is no T is parked at once, with the error
-// of package encoding/json. To change T in a way that old payloads do not fit, see [WithPayloadVersion].
+// HandleJSON is [Scheduler.Handle] for JSON payloads, as made by [Scheduler.AddJSON] and [Scheduler.SetJSON]. h is
+// called with the payload decoded into a T. If decoding fails, the task is parked at once, with the error of package
+// encoding/json. For a change of T that breaks old payloads, see [WithPayloadVersion].
 func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) error {
@@ -31,8 +31,8 @@ func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, ru
 	}, opts...)
 }
 
-// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Whatever else adds a task can
-// have such a payload from json.Marshal. The error wraps ErrInvalidTask if the payload cannot be JSON.
+// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Other verbs can use the result of
+// json.Marshal as the payload. If encoding fails, the error wraps ErrInvalidTask.
 func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	if err := task.setJSON(payload); err != nil {
 		return err
@@ -40,9 +40,9 @@ func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	return s.AddTask(ctx, task)
 }
 
-// SetJSON adds the task with the payload as JSON, or replaces the one of that key, as [Scheduler.SetTask]
-// does. With MaxDelay the run has the payload of the last SetJSON. The error wraps ErrInvalidTask if the
-// payload cannot be JSON: then the task that was there stays.
+// SetJSON adds the task with the payload as JSON, or replaces the one with that key, as [Scheduler.SetTask] does. With
+// MaxDelay the run has the payload of the last SetJSON. If encoding fails, the error wraps ErrInvalidTask, and the
+// existing task stays.
 func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
 	if err := task.setJSON(payload); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
 	return s.SetTask(ctx, task)
 }
 
-// setJSON makes the payload that of the task.
+// setJSON encodes the payload into the task.
 func (t *Task) setJSON(payload any) (err error) {
 	if t.Payload, err = json.Marshal(payload); err != nil {
 		return fmt.Errorf("%w: payload of %q: %w", ErrInvalidTask, t.Key, err)
@@ -58,16 +58,15 @@ func (t *Task) setJSON(payload any) (err error) {
 	return nil
 }
 
-// WithPayloadVersion sets the version of the payloads' form that the handler takes. Without it that is 1.
-// Tasks that this scheduler adds have payloads of that version, unless [Task].PayloadVersion says otherwise.
+// WithPayloadVersion sets the version of the payloads that the handler accepts. The default is 1. Tasks added by this
+// scheduler have payloads of that version, unless [Task].PayloadVersion is set.
 //
-// A payload of an earlier version is given to upgrade before the handler is called, and the handler gets what
-// upgrade returns. An error of upgrade parks the task at once. upgrade must not change its argument, which
-// stays in the store.
+// A payload of an earlier version is passed to upgrade, and the handler gets the result. An error of upgrade parks the
+// task at once. upgrade must not change its argument, which stays in the store.
 //
-// A payload of a later version is left alone, as if its kind had no handler here. Another node runs it, or a
-// later process. So a form changes by a rolling deploy: while nodes of both versions are there, those of the
-// old version run what the old ones have added, and those of the new version run everything.
+// A task with a payload of a later version is left alone, as if its kind had no handler here. Another node or a later
+// process runs it. So payloads can change in a rolling deployment: nodes of the old version run the old payloads, and
+// nodes of the new version run all.
 //
 // version must be 2 to 1,000, and upgrade must not be nil.
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
@@ -94,7 +93,7 @@ func (k *kind) call(ctx context.Context, run Run) error {
 	return k.handler(ctx, run)
 }
 
-// byKind returns the counts of an engine, which counts by class, by kind.
+// byKind returns the counts by kind. An engine counts by class.
 func byKind(classes []engine.KindCount) (kinds []KindCounts) {
 	of := make(map[string]int)
 	for _, c := range classes {

@@ -11,11 +11,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// RemovePrefix removes the tasks whose key begins with prefix, each as [Scheduler.RemoveTask] does, and returns
-// how many it has removed. The prefix "" is that of all tasks. A task that exists during the whole call is
-// removed; one that is added meanwhile may be. It works in the order of the keys, a thousand tasks or 16 MiB of
-// them at a time. When ctx is done, or another error ends it, RemovePrefix returns the error; of the last
-// thousand some may be removed and not counted then. A further call removes the rest.
+// RemovePrefix removes the tasks whose keys begin with prefix, each as [Scheduler.RemoveTask] does, and returns how
+// many it removed. The prefix "" matches all tasks. A task that exists during the whole call is removed; one that is
+// added meanwhile may be. It works in key order, up to a thousand tasks or 16 MiB at a time. If ctx is done or another
+// error ends it, RemovePrefix returns the error. Some of the last thousand tasks may then be removed but not counted. A
+// further call removes the rest.
 //
 // [Scheduler.Bulk] removes what a [Query] finds.
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
@@ -24,9 +24,9 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 	})
 }
 
-// ReschedulePrefix makes the next runs of the tasks whose key begins with prefix due after d, each as
-// [Scheduler.Reschedule] does, and returns of how many. In all else it is like [Scheduler.RemovePrefix], but
-// for a further call, which reschedules all of them again.
+// ReschedulePrefix makes the next runs of the tasks whose keys begin with prefix due after d, each as
+// [Scheduler.Reschedule] does, and returns how many it moved. Otherwise it is like [Scheduler.RemovePrefix], except
+// that a further call reschedules all of them again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := task.Later(s.below.now(), max(d, 0))
@@ -34,7 +34,7 @@ func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.
 	})
 }
 
-// eachPrefix does a verb to each of the tasks whose key begins with prefix, and returns to how many.
+// eachPrefix applies a verb to each task whose key begins with prefix, and returns how many it changed.
 func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb func(*view) *verb) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -44,9 +44,8 @@ func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb fu
 	return n, stopped(err, name, prefix)
 }
 
-// AllPrefix returns an iterator over the tasks whose key begins with prefix and is greater than after, in the
-// order of the keys. With the key of the last task of an earlier walk as after, it continues that walk. In all
-// else it is like [Scheduler.All].
+// AllPrefix returns an iterator over the tasks whose keys begin with prefix and are greater than after, in key order.
+// If after is the last key of an earlier walk, it continues that walk. Otherwise it is like [Scheduler.All].
 func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for found, err := range s.walk(ctx, ctx, stretch{order: byKey, from: max(prefix, after+"\x00")}) {
@@ -64,8 +63,8 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 // manyAtOnce is how many tasks GetMany asks an engine for at once.
 const manyAtOnce = 1024
 
-// GetMany returns the tasks with the keys, in that order. A key that no task has is left out. Each is as it was
-// at some time during the call. On a node a thousand keys are one question to the engine.
+// GetMany returns the tasks with the keys, in that order. A key without a task is left out. Each task is as it was at
+// some time during the call. On a node, each thousand keys cost one call to the engine.
 func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

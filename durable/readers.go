@@ -12,7 +12,7 @@ type readers struct {
 	idle chan struct{} // closed when no read is in progress; not nil from stop on
 }
 
-// enter reports whether the store may be read. If so, leave is to be called.
+// enter reports whether the store may be read. If so, the caller must call leave.
 func (r *readers) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

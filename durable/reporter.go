@@ -12,24 +12,23 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A reporter writes what the keeper has to say to the user's logger. A logger may block, and a hook of it may
-// call the scheduler and wait for the keeper, so the keeper never calls it: the reporter does, on a goroutine
-// of its own. There is at most one, and only while there is something to write. What comes up meanwhile is
-// kept as one notice of each sort. Parked tasks, of which there may be many, are one notice for each cause in
-// ten seconds.
+// A reporter writes log messages for a backend. A logger may block, and a hook of it may call the scheduler and wait
+// for the keeper, so the keeper never calls it: the reporter does, on a separate goroutine. There is at most one such
+// goroutine, and only while there is something to write. Meanwhile new events are kept as one notice of each sort.
+// Parked tasks, of which there may be many, are one notice for each cause in ten seconds.
 type reporter struct {
 	log logrus.FieldLogger
 
 	mu      sync.Mutex // protects below
 	pending notices
 	quiet   chan struct{}         // closed when nothing is left to write; nil while nothing is being written
-	recent  map[parkCause]*parked // the causes that were noted within parkedEvery, and what has come up since then
+	recent  map[parkCause]*parked // the causes noted within parkedEvery, and the tasks parked since
 }
 
 const (
 	parkedEvery = 10 * time.Second
 
-	// mostCauses is how many causes are told apart. After that the error is left out of the comparison.
+	// mostCauses is how many causes are distinguished. After that the error is left out of the comparison.
 	mostCauses = 100
 )
 
@@ -41,21 +40,21 @@ type parked struct {
 	parkCause
 	tasks        int
 	key, failure string // of the last one
-	more         bool   // it is what has come up since the notice before
+	more         bool   // these were parked since the previous notice
 	timer        *time.Timer
 }
 
-// notices are what there is to write.
+// notices are the pending messages.
 type notices struct {
-	unhandled map[string]int // due tasks by kinds without a handler; each kind comes up once
+	unhandled map[string]int // due tasks by kinds without a handler; each kind is reported once
 	parked    []parked
 	failure   error
-	away      error    // why the engine has gone away
-	back      bool     // it has come back
-	lost      bool     // the node was not a member any more
-	taken     []string // the nodes whose leases have run out
+	away      error    // why the engine is unavailable
+	back      bool     // it is available again
+	lost      bool     // the node was no longer a member
+	taken     []string // the nodes whose leases have expired
 	damaged   error    // why a task of the engine cannot be read
-	settings  error    // why the settings of the engine cannot be understood
+	settings  error    // why the settings of the engine cannot be read
 	later     int      // tasks of a later version
 	tooLate   error    // the version of the last of them
 }
@@ -94,14 +93,14 @@ func (r *reporter) parked(recs ...*task.Record) {
 			case since == nil:
 				n.park(p)
 				r.rememberLocked(p.parkCause)
-			case !n.add(p): // the notice is not pending any more
+			case !n.add(p): // the notice is no longer pending
 				since.tasks, since.key, since.failure = since.tasks+1, p.key, p.failure
 			}
 		}
 	})
 }
 
-// rememberLocked keeps what comes up for a cause from now on, until it is noted.
+// rememberLocked collects the tasks of a cause from now on, until they are noted.
 func (r *reporter) rememberLocked(c parkCause) {
 	if r.recent == nil {
 		r.recent = make(map[parkCause]*parked)
@@ -111,7 +110,7 @@ func (r *reporter) rememberLocked(c parkCause) {
 	r.recent[c] = p
 }
 
-// sumLocked notes what has come up for a cause, or forgets the cause if nothing has.
+// sumLocked notes the tasks collected for a cause, or forgets the cause if there are none.
 func (r *reporter) sumLocked(n *notices, p *parked) {
 	if r.recent[p.parkCause] != p {
 		return // it was noted at the end
@@ -141,7 +140,8 @@ func (n *notices) add(p parked) bool {
 	return true
 }
 
-// nextLocked has the pending notices written, one of parked tasks at a time: the logger may end the goroutine.
+// nextLocked starts writing the pending notices. It takes one notice of parked tasks at a time, because the logger may
+// end the goroutine.
 func (r *reporter) nextLocked() {
 	n := r.pending
 	r.pending = notices{}
@@ -151,10 +151,10 @@ func (r *reporter) nextLocked() {
 	go r.write(n)
 }
 
-// write calls the logger, which may panic or end the goroutine, and sees to what has come up meanwhile.
+// write calls the logger, which may panic or end the goroutine, and then starts on new notices.
 func (r *reporter) write(n notices) {
 	defer func() {
-		_ = recover() // there is nowhere left to report it
+		_ = recover() // there is no other place to report it
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !r.pending.empty() {

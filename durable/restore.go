@@ -11,11 +11,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Restore adds all of the tasks or none, each as its record says: with the run that is next, its failed
-// attempts, its missed periods and its [Token]. A parked task stays parked, and a paused one paused. The records
-// are those of an [engine.Store] or an [engine.Engine], maybe of another one than this scheduler has. A kind needs no handler.
+// Restore adds all of the tasks or none, each in the state of its record: with its next run, failed attempts, missed
+// periods and [Token]. A parked task stays parked, and a paused one paused. The records come from any [engine.Store] or
+// [engine.Engine]. A kind needs no handler.
 //
-// The error is as that of AddTask. It wraps ErrCorrupt or ErrVersion if a record cannot be read.
+// The errors are those of AddTask. If a record cannot be read, the error wraps ErrCorrupt or ErrVersion.
 func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error {
 	recs := make([]*task.Record, len(records))
 	size := 0
@@ -39,7 +39,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 	return stopped(s.addRecords(ctx, recs, size, true), "Restore", "")
 }
 
-// checkRecord returns an error if no task can be what a whole record says.
+// checkRecord returns an error if a decoded record describes an impossible task.
 func checkRecord(r *task.Record) error {
 	t := Task{Key: r.Key, Kind: r.Kind, Payload: r.Payload, At: firstTime, Interval: r.Interval,
 		Cron: r.Cron, Times: int(r.Times), Trace: r.Trace, Group: r.Group}

@@ -19,8 +19,8 @@ func (k *kind) began(l *live) {
 	}
 }
 
-// attempt calls the handler, and then end with the outcome and the time. end returns what becomes of the task. It
-// is called whatever the handler does, and before the observers and the logger, which may do as they like, too.
+// attempt calls the handler, and then end with the outcome and the time. end returns the task after the attempt. It is
+// called whatever the handler does, and before the observers and the logger, which may panic as well.
 func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
 	end func(task.Outcome, time.Time) *task.Record,
 ) {
@@ -69,7 +69,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 	o = run.ends.judge(k.call(ctx, run))
 }
 
-// note counts an attempt, and reports whether the task is parked after it.
+// note counts an attempt, and reports whether the attempt parks the task.
 func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
 	if o.Failure == "" {
 		k.succeeded.Add(1)

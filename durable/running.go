@@ -10,14 +10,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// running is which tasks of a keeper are running, for those who ask: the keeper itself has its map live. A task
-// is in it from the beginning of its run until the end is durable, or the task is removed, replaced or moved.
+// running holds the running tasks of a keeper for look-ups; the keeper itself uses its map live. A task is in it from
+// the beginning of its run until the end is stored, or the task is removed, replaced or moved.
 type running struct {
 	mu sync.Mutex // protects below, and over of each live
 	of map[string]*live
 }
 
-// add puts in a live whose run is to begin. It reports false if it must not, for it was taken out as it began.
+// add adds a live whose run is about to begin. It reports false if the run must not begin, because the live was removed
+// at that moment.
 func (r *running) add(l *live) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,7 +32,7 @@ func (r *running) add(l *live) bool {
 	return true
 }
 
-// remove takes out a live whose run has begun. It may be nil.
+// remove removes a live whose run has begun. It may be nil.
 func (r *running) remove(l *live) {
 	if l == nil || l.state.Load() != begun {
 		return
@@ -47,7 +48,7 @@ func (r *running) remove(l *live) {
 // has reports whether the run of the task is running.
 func (r *running) has(rec *task.Record) bool { return r.view(rec).running }
 
-// view returns the task as it is with its run, if that is running.
+// view returns the task, with its run if that is in progress.
 func (r *running) view(rec *task.Record) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler keeps tasks in an [engine.Store] and runs them when they are due, or is a node of many that share an
-// [engine.Engine]. It is safe for concurrent use. Handlers may call it.
+// A Scheduler runs durable tasks at their due times. It keeps them in an [engine.Store], or is one of many nodes that
+// share an [engine.Engine]. It is safe for concurrent use, also by handlers.
 //
-// Every verb takes a context. If the context is done before the verb has finished, the verb returns the
-// context's error and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store
-// has failed they return ErrBroken with the cause. While an engine is away they return ErrUnavailable.
+// Every verb takes a context. If the context is done before the verb has finished, the verb returns the context's error
+// and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store has failed they return
+// ErrBroken with the cause. While an engine is unavailable they return ErrUnavailable.
 type Scheduler struct {
 	wheel *timewheel.TimeWheel
 	kinds kinds
@@ -35,9 +35,8 @@ type Scheduler struct {
 	result error // of the first Shutdown, when ended is closed
 }
 
-// New returns a scheduler on a store, which is not started. If New returns no error, the store belongs to the
-// scheduler: Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller
-// closes it.
+// New returns a scheduler on a store. It is not started. If New returns no error, the store belongs to the scheduler:
+// Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller closes it.
 func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
@@ -103,20 +102,19 @@ func (s *Scheduler) Start() error {
 	if err := s.below.start(); err != nil {
 		return stopped(err, "Start", "")
 	}
-	s.wheel.Start() // not on the keeper's goroutine, for it calls the logger
+	s.wheel.Start() // not on the keeper's goroutine, because it calls the logger
 	return nil
 }
 
-// Shutdown starts no further run, waits until the running ones have ended and been acknowledged, and closes
-// the store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without
-// waiting for them, and returns an error with their number. Those runs will run again.
+// Shutdown starts no further run, waits until the runs in progress have ended and been acknowledged, and closes the
+// store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without waiting for
+// them, and returns an error with their number. These runs will run again.
 //
-// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is
-// still closing. After the store has failed, Shutdown waits no longer than that in any case, and its error
-// includes that of Err. A node leaves its engine, which it does not close, and gives up an acknowledgement that
-// waits five seconds for a lock. A second Shutdown waits for the first, or until its own ctx is done, and
-// returns the same error. In a handler, or in the body of a loop over All, Shutdown waits for itself until ctx
-// is done.
+// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is still
+// closing. After the store has failed, Shutdown waits no longer than that in any case, and its error includes that of
+// Err. A node leaves its engine without closing it, and gives up an acknowledgement that waits more than five seconds
+// for a lock. A second Shutdown waits for the first, or until its own ctx is done, and returns the same error. In a
+// handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -152,7 +150,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
-		case <-failed: // it may never return from what it does
+		case <-failed: // it may never return from its present call
 			failed = nil
 			if patience == nil {
 				patience = time.After(closeGrace)
@@ -169,21 +167,21 @@ const (
 	// closeGrace is how long Shutdown waits for the store after its context is done, or the store has failed.
 	closeGrace = 5 * time.Second
 
-	// logGrace is how long Shutdown waits for the logger to write what there was to say.
+	// logGrace is how long Shutdown waits for the logger to write the pending notices.
 	logGrace = time.Second
 )
 
 // Err returns why the store has failed, or nil. The causes are a failed commit, a read that meets damage
 // ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store reports
-// ([engine.FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes nothing and runs
-// nothing. Shut it down, and open the store again.
+// ([engine.FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes and runs nothing.
+// Shut it down, and open the store again.
 func (s *Scheduler) Err() error { return s.below.Err() }
 
-// AddTask adds all of the tasks or none. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
-// The last is a [*DuplicateKeysError] with the keys that are taken, or that occur twice.
+// AddTask adds all of the tasks or none. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey. The
+// last is a [*DuplicateKeysError] with the keys that are in use or occur twice.
 //
-// The tasks are one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second or
-// more for [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
+// The tasks are one commit, for which other verbs wait: a few milliseconds for a thousand tasks, a second or more for
+// [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
@@ -193,13 +191,13 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	return stopped(s.addRecords(ctx, recs, size, false), "AddTask", key)
 }
 
-// addRecords adds all of the records or none. If they are numbered, they keep their generations.
+// addRecords adds all of the records or none. Numbered records keep their generations.
 func (s *Scheduler) addRecords(ctx context.Context, recs []*task.Record, size int, numbered bool) error {
 	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
 	return s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: numbered, twice: twice, size: size})
 }
 
-// distinct returns the first of the records of each key, and the keys that have more than one.
+// distinct returns the first record of each key, and the keys with more than one.
 func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool) {
 	if len(recs) == 1 {
 		return recs, nil
@@ -220,8 +218,7 @@ func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool)
 	return first, twice
 }
 
-// SetTask adds the task, or replaces the one of that key. With MaxDelay it puts the run of the task off: see
-// [Task].
+// SetTask adds the task, or replaces the one with that key. With MaxDelay it postpones the run of the task: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	recs, size, err := s.records([]Task{task})
 	if err != nil {
@@ -230,7 +227,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	return stopped(s.below.do(ctx, &verb{what: toSet, records: recs, size: size}), "SetTask", task.Key)
 }
 
-// records returns the tasks as they are kept, without a generation, and how many bytes they will take.
+// records returns the tasks as records without a generation, and their size in bytes.
 func (s *Scheduler) records(tasks []Task) (recs []*task.Record, size int, err error) {
 	now := s.below.now()
 	recs = make([]*task.Record, len(tasks))
@@ -264,10 +261,10 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	return stopped(s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
 }
 
-// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at
-// the task's interval, or are those of its calendar. A paused task is due then when it is resumed. A run in
-// progress is not interrupted, but its result no longer counts, and the next may begin before its end.
-// Reschedule makes a parked task run again, with all of its attempts.
+// Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
+// task's interval or by its calendar. A paused task stays paused, and has that due time when it is resumed. A run in
+// progress is not interrupted, but its result no longer counts, and the next run may begin before it ends. Reschedule
+// makes a parked task run again, with all its attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)
@@ -291,7 +288,7 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 	return s.get(ctx, "Get", key)
 }
 
-// get is Get for a verb.
+// get is Get, with the verb for its errors.
 func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
@@ -324,7 +321,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// walk is that of the backend. It ends with the context, and with Shutdown. within is that of the calls.
+// walk is the walk of the backend. It ends with ctx, and with Shutdown. within is the context of its calls.
 func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
 		if !s.reads.enter() {
@@ -346,7 +343,7 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown. On a node it is that of [Scheduler.Counts].
+// Len returns the number of tasks, or 0 after Shutdown. On a node it is the number in [Scheduler.Counts].
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0

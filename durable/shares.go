@@ -12,50 +12,51 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are the tasks that a limiter of a keeper holds in memory, by group. The keeper leaves the others that the
-// feeds have passed in the store alone, and its shares know from where on. A group is in one of three states:
+// shares are the tasks that a limiter of a keeper holds in memory, by group. Other tasks that the feeds have passed
+// stay in the store, and the shares know from which position on. A group is in one of three states:
 //
-//	unknown   nothing of it is held, and nothing is left: it has no share
-//	whole     all of it is held
-//	cut       at a position: what is due up to there is held, what lies beyond is left
+//	unknown   none of its tasks are held or left in the store: it has no share
+//	whole     all its tasks are held
+//	cut       at a position: its tasks up to there are held, those beyond it are left in the store
 //
-// There is one more cut, that of the rest: what lies beyond it is left, whatever the group. It is made if each
-// group holds one task, or if limit.HeldTasks groups are cut, so that the number of shares is bounded.
+// There is one more cut, the rest: all tasks beyond it are left, whatever their group. It is made if each group holds
+// one task, or if limit.HeldTasks groups are cut, so that the number of shares is bounded.
 //
-// If too much is held, leave takes out the last task of the group that holds most, and cuts the group before
-// it. So a group that has a million due delays no other. But if that task is due soon and others are not, the
-// last of those goes: it does not take the room of what is due.
+// If too many tasks are held, leave takes out the last task of the largest group, and cuts the group before it. So a
+// group with a million due tasks delays no other. But if that task is due soon and others are not, the last of the
+// others goes, because it should not take the room of a due task.
 //
-// A reading moves cuts ahead. It is for the share that needs it most, begins at its cut, and takes in what it
-// meets of the groups that are cut there or further ahead. Meanwhile these are cut at its end. If too much is
-// held, leave cuts one back, which misses the remainder. At the end the others are cut where the reading has
-// come to, or are whole if the feeds are no further. So each task is held, or lies beyond a cut.
+// A reading moves cuts ahead. It is for the share that needs it most, begins at its cut, and takes in the tasks it
+// meets of groups that are cut there or further ahead. Meanwhile these groups are cut at its end. If too many tasks are
+// held, leave cuts one group back, which misses the remainder. At the end the others are cut at the position reached,
+// or are whole if the feeds are no further. So each task is held or lies beyond a cut.
 //
-// A share is read for when what it has left is due soon, if half of what may be held has begun or others make
-// way: those that hold more than twice as much, or what is not due soon. The remainder waits for the half.
+// A reading for a share begins when its tasks left in the store are due soon, if half the tasks that may be held have
+// begun or others make way: groups with more than twice as many tasks, or tasks that are not due soon. Otherwise the
+// share waits for the half.
 type shares struct {
 	all    *btree.BTreeG[*limit.Task]
 	of     map[string]*share     // the groups that hold something or are cut
-	bySize *btree.BTreeG[*share] // the fewest tasks first; of those, what was read for least recently
+	bySize *btree.BTreeG[*share] // the fewest tasks first; among equals, the least recently read for
 	free   *btree.FreeListG[*limit.Task]
-	reads  uint64 // begun, and shares made
-	last   *share // the one that a task was added to
+	reads  uint64 // readings begun, and shares made
+	last   *share // the share last added to
 
 	// The keeper's own.
-	rest     share // holds nothing; its cut is one of all groups
-	cuts     int   // shares that are cut: limit.HeldTasks groups at most, and the rest
+	rest     share // holds nothing; its cut is for all groups
+	cuts     int   // cut shares: at most limit.HeldTasks groups, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
-// A share is that of one group.
+// A share is the share of one group.
 type share struct {
 	group string
 	held  *btree.BTreeG[*limit.Task]
 	read  uint64          // the last reading for it
-	cut   engine.Position // what lies beyond it is left
+	cut   engine.Position // tasks beyond it are left in the store
 }
 
-// uncut is the cut of a group that is whole, and of the rest unless it is cut. No task lies beyond it.
+// uncut is the cut of a whole group, and of the rest if it is not cut. No task lies beyond it.
 var uncut = end(task.Never)
 
 // shareAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
@@ -74,7 +75,7 @@ func newShares() *shares {
 	}
 }
 
-// change calls f, which changes the order or the end of the share of a group.
+// change calls f, which changes the order or the end of a group's share.
 func (s *shares) change(of *share, f func()) {
 	s.bySize.Delete(of)
 	if f(); of.held.Len() == 0 && of.cut == uncut {
@@ -84,7 +85,7 @@ func (s *shares) change(of *share, f func()) {
 	s.bySize.ReplaceOrInsert(of)
 }
 
-// Add reports false if it has replaced one of the same position.
+// Add reports false if it has replaced a task at the same position.
 func (s *shares) Add(t *limit.Task) bool {
 	of := s.of[t.Rec.Group]
 	if of == nil {
@@ -100,7 +101,7 @@ func (s *shares) Add(t *limit.Task) bool {
 	return !had
 }
 
-// Remove takes out a live that is in.
+// Remove removes a live that is held.
 func (s *shares) Remove(t *limit.Task) {
 	s.all.Delete(t)
 	of := s.of[t.Rec.Group]
@@ -116,7 +117,7 @@ func (s *shares) Has(t *limit.Task) bool {
 // Len returns how many tasks are held.
 func (s *shares) Len() int { return s.all.Len() }
 
-// most returns how many tasks the group has that has most.
+// most returns the number of tasks of the largest group.
 func (s *shares) most() int {
 	if of, ok := s.bySize.Max(); ok {
 		return of.held.Len()
@@ -124,16 +125,16 @@ func (s *shares) most() int {
 	return 0
 }
 
-// isSmall reports whether the group that has most has more than twice as much, and more than one task.
+// isSmall reports whether the largest group has more than twice as many tasks, and more than one.
 func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) }
 
-// hasAfter reports whether a task is due only after that time.
+// hasAfter reports whether a held task is due after that time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
 	return ok && last.Rec.Due > due
 }
 
-// isCut reports whether anything is left to the store.
+// isCut reports whether any task is left to the store.
 func (s *shares) isCut() bool { return s.cuts > 0 }
 
 // beyond reports whether the task is left to the store.
@@ -142,7 +143,8 @@ func (s *shares) beyond(rec *task.Record) bool {
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
-// Excess takes out the task that is to be left to the store, if the tasks are too many or too large, or returns nil.
+// Excess removes and returns the task to leave to the store, if the tasks are too many or too large. Otherwise it
+// returns nil.
 func (s *shares) Excess(most, bytes int) *limit.Task {
 	if n := s.Len(); n <= most && (n <= 1 || bytes <= limit.HeldBytes) {
 		return nil
@@ -156,8 +158,8 @@ func (k *kind) beyond(rec *task.Record) (is bool) {
 	return is
 }
 
-// read begins a reading of what the feeds of a keeper have passed. It returns nil if there is nothing to read,
-// and when to come back. The keeper is woken if that is sooner.
+// read begins a reading of the stretch that the feeds have passed. It returns nil if there is nothing to read, and when
+// to call it again. The keeper is woken if it is needed sooner.
 func (k *kind) read(fed engine.Position) (r *reading, again time.Duration) {
 	again = forever
 	drained := k.Limiter.IsDrained()
@@ -169,23 +171,23 @@ func (k *kind) read(fed engine.Position) (r *reading, again time.Duration) {
 	return r, again
 }
 
-// full reports whether the limiter holds no more of the share that is read for.
+// full reports whether the limiter can hold no more tasks of the share that is read for.
 func (k *kind) full(r *reading) (is bool) {
 	k.Limiter.Locked(func() { is = r.full() })
 	return is
 }
 
-// end notes that a reading has come to the position.
+// end notes that a reading has reached the position.
 func (k *kind) end(r *reading, at, fed engine.Position) {
 	k.Limiter.Locked(func() { k.shares.end(r, at, fed) })
 }
 
-// leave takes out the task that is to be left to the store, and cuts before it. There is one.
+// leave removes and returns the task to leave to the store, and cuts its group before it. There must be one.
 func (s *shares) leave(now int64) *limit.Task {
 	ahead := task.Later(now, shareAhead)
 	of, _ := s.bySize.Max()
 	if s.last.held.Len() == of.held.Len() {
-		of = s.last // else groups of one size would displace each other
+		of = s.last // otherwise groups of equal size would displace each other
 	}
 	out, _ := of.held.Max()
 	if of.held.Len() == 1 || out.Rec.Due <= ahead && s.hasAfter(ahead) {
@@ -205,13 +207,13 @@ func (s *shares) cutBefore(of *share, p engine.Position) {
 	if of.cut == uncut {
 		s.cuts++
 	}
-	// Little lies in between, all due at the same instant. What is held of that is read in vain.
+	// Few tasks lie in between, all due at the same instant. Reading the held ones again does no harm.
 	if at := (engine.Position{Due: p.Due, Key: p.Key[:len(p.Key)-1]}); at.Before(of.cut) {
 		of.cut = at
 	}
 }
 
-// lift removes the cut of the share, which has one.
+// lift removes the cut of the share, which must have one.
 func (s *shares) lift(of *share) {
 	s.cuts--
 	if of == &s.rest {
@@ -221,13 +223,14 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = uncut })
 }
 
-// Lacks reports whether the group is to be read for, as far as can be told without a look at the clock.
+// Lacks reports whether a reading for the group is needed, without looking at the clock.
 func (s *shares) Lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))
 }
 
-// begin begins a reading of what the feed has passed. It returns nil if there is none, and when to come back.
+// begin begins a reading of the stretch that the feeds have passed. It returns nil if there is none, and when to call
+// it again.
 func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := task.Later(now, shareAhead/2), task.Later(now, shareAhead)
 	spare, most := s.hasAfter(ahead), s.most()
@@ -238,7 +241,7 @@ func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading
 			return false
 		}
 		return drained || spare && of.held.Len() < limit.HeldTasks/4 ||
-			of.isSmall(most) && (of != &s.rest || s.cuts < limit.HeldTasks) // else what makes way would cut the rest
+			of.isSmall(most) && (of != &s.rest || s.cuts < limit.HeldTasks) // otherwise a task that makes way would cut the rest
 	}), end(ahead)
 	if of == nil && drained {
 		of, until = s.needs(func(*share) bool { return true }), fed
@@ -256,8 +259,8 @@ func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading
 	return s.readFor(of, until), 0
 }
 
-// needs returns the share to read for, of those that are cut and may be: that of the group that has the fewest
-// tasks or, in turn, the rest. It returns nil if there is none. What is cut after the rest is read after it.
+// needs returns the share to read for among the cut ones for which may returns true: that of the group with the fewest
+// tasks or, in turn, the rest. It returns nil if there is none. Shares cut after the rest are read after it.
 func (s *shares) needs(may func(*share) bool) *share {
 	var group *share
 	s.bySize.Ascend(func(of *share) bool {
@@ -272,14 +275,14 @@ func (s *shares) needs(may func(*share) bool) *share {
 	return group
 }
 
-// A reading is a stretch of the store that is read for a share, and for others that are cut there.
+// A reading is a walk over a stretch of the store for one share, and for others that are cut there.
 type reading struct {
 	of          *share
 	from, until engine.Position
 	moved       []movedCut
 }
 
-// A movedCut is one that is at the end of a reading while that is under way.
+// A movedCut is a cut that is at the end of a reading while that is in progress.
 type movedCut struct {
 	of   *share
 	from engine.Position
@@ -290,7 +293,7 @@ func (r *reading) move(of *share) {
 	of.cut = r.until
 }
 
-// full reports whether no more may be held of the share that is read for.
+// full reports whether no more tasks may be held of the share that is read for.
 func (r *reading) full() bool { return r.of.cut != r.until }
 
 // readFor begins a reading for the share.
@@ -310,11 +313,11 @@ func (s *shares) readFor(of *share, until engine.Position) *reading {
 	return r
 }
 
-// end notes that a reading has come to the position, and lifts the cuts at the end of what the feed has passed.
+// end notes that a reading has reached the position, and lifts the cuts at the feeds' position.
 func (s *shares) end(r *reading, at, fed engine.Position) {
 	for _, m := range r.moved {
 		if m.of.cut != r.until {
-			continue // leave has cut it
+			continue // leave has cut it meanwhile
 		}
 		if m.of.cut = m.from; m.from.Before(at) {
 			m.of.cut = at

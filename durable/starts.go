@@ -10,22 +10,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A start is a claim that a worker wants confirmed.
+// A start is a worker's request to confirm a claim.
 type start struct {
 	l     *live
-	ended chan struct{} // closed when below is set
+	ended chan struct{} // closed when the fields below are set
 	held  bool
 	now   int64 // the engine's time at the decision, and
-	asked int64 // the node's own before it
+	asked int64 // the node's own clock before it
 	err   error
 }
 
 const (
-	// confirmMost is how many claims are confirmed at once.
+	// confirmMost is how many claims one call confirms.
 	confirmMost = 512
 
-	// The workers ask within gatherStarts for what is due at one tick. If few do, they wait as long, or as the last
-	// confirmation took, for one call.
+	// Workers ask for the tasks of one tick within gatherStarts. A start waits that long for others to share its call,
+	// or as long as the last confirmation took if that is less.
 	gatherStarts = time.Millisecond
 )
 
@@ -34,7 +34,7 @@ func splitStarts(waiting []*start) (group, left []*start) {
 	return waiting[:most:most], waiting[most:]
 }
 
-// confirm asks the engine whether the starts may be.
+// confirm asks the engine to confirm the starts.
 func (n *node) confirm(group []*start) {
 	n.mu.Lock()
 	t, leased := n.term, n.leasedLocked()
@@ -72,7 +72,7 @@ func (n *node) confirm(group []*start) {
 	}
 }
 
-// runTask does the run of a task on the worker that calls it, if the engine confirms it.
+// runTask runs a task on the calling worker, if the engine confirms the start.
 func (n *node) runTask(l *live) {
 	if !l.state.CompareAndSwap(waits, begun) {
 		return
@@ -106,7 +106,7 @@ func (n *node) runTask(l *live) {
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // it has been paused meanwhile, or may have been
+	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // it was paused meanwhile, or may have been
 		n.takeBack(l)
 		return
 	}
@@ -134,17 +134,18 @@ const (
 	freshStart = 100 * time.Millisecond
 	startTries = 3
 
-	// startAgain is when a start is tried again whose confirmation has failed.
+	// startAgain is how long after a failed confirmation a start is retried.
 	startAgain = 100 * time.Millisecond
 )
 
-// takeBack writes the record of a task whose run does not begin. So the start that the engine may have counted is
-// no attempt.
+// takeBack writes the record of a task whose run does not begin, so that a start that the engine may have counted does
+// not count as an attempt.
 func (n *node) takeBack(l *live) {
 	n.conclude(l, l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now()), tally{}, false)
 }
 
-// decide has the engine decide on a start: with those of other workers, or at once if that is a look-up.
+// decide asks the engine to confirm a start: together with those of other workers, or at once if the engine is in this
+// process.
 func (n *node) decide(l *live) *start {
 	s := &start{l: l, ended: make(chan struct{})}
 	switch {
@@ -159,8 +160,8 @@ func (n *node) decide(l *live) *start {
 	return s
 }
 
-// ask has the engine confirm the claim, and reports whether the run may start. If not, it has put the live
-// where it belongs.
+// ask asks the engine to confirm the claim, and reports whether the run may start. If not, it has put the live where it
+// belongs.
 func (n *node) ask(l *live) bool {
 	l.asked = true
 	for range startTries {
@@ -170,8 +171,8 @@ func (n *node) ask(l *live) bool {
 			n.back(l, startAgain)
 			return false
 		case !s.held:
-			// It may hold it all the same: somebody's transaction may have locked the task, or the lease has run out.
-			// The live knows which start was counted, and so stays until the claims are checked, within reapEvery.
+			// The node may still hold it: a user's transaction may have locked the task, or the lease has expired. The
+			// live knows which start was counted, and so stays until the claims are checked, within reapEvery.
 			n.back(l, reapEvery+startAgain)
 			n.mu.Lock()
 			n.doubt = true
@@ -187,7 +188,7 @@ func (n *node) ask(l *live) bool {
 	return true
 }
 
-// back has the live wait again, unless it was dropped meanwhile.
+// back makes the live wait again, unless it was dropped meanwhile.
 func (n *node) back(l *live, least time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,7 +199,7 @@ func (n *node) back(l *live, least time.Duration) {
 	}
 }
 
-// begin returns the context of a run that is confirmed, unless the node itself knows that it must not start.
+// begin returns the context of a confirmed run, unless the node itself knows that it must not start.
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
 	leased := n.leasedLocked()
@@ -213,8 +214,8 @@ func (n *node) begin(l *live) (context.Context, bool) {
 	return nil, false
 }
 
-// skipsTo returns up to when the runs of the task are passed over, for its kind does not run what was due
-// before the start, or is as old as that. It returns None if they are not.
+// skipsTo returns the time up to which runs of the task are skipped, because its kind skips runs missed before the
+// start, or runs that are too old. It returns None if none are.
 func (n *node) skipsTo(l *live, of *kind) int64 {
 	if !l.overdue || !l.Rec.Skippable() || l.claim.starts > 0 {
 		return engine.None

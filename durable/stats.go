@@ -11,50 +11,50 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Stats are the accounts of a scheduler: first the present numbers, and then what it has counted since New.
+// Stats are the statistics of a scheduler: first the present numbers, and then counters since New.
 //
-// Parked is exact when the tasks that were there before New have been read once, in the background. Until then
-// it lacks those that have not been read.
+// Parked is exact once the tasks that existed before New have been read, in the background. Until then it lacks the
+// unread ones.
 //
-// OldestWait is that of the runs in line for a worker, and of the overdue tasks that no worker takes: because all are
-// busy and the longest run has taken a second, or because none has started for five seconds. On a node it includes
-// overdue tasks that no node holds, as they were found a second ago, or up to 15 s ago if the engine is slow. Tasks
-// that wait for a handler here, a limit or the end of a pause are left out.
+// OldestWait covers the runs in line for a worker. It covers overdue tasks if no worker takes them: all are busy and
+// the longest run has taken a second, or none has started for five seconds. On a node it includes free overdue tasks,
+// as found up to a second ago, or up to 15 s ago if the engine is slow. Tasks that wait for a handler here, a limit or
+// the end of a pause are left out.
 //
-// On a node, Pending and Parked are those of the whole engine, as old as [Scheduler.Counts] says. The other
-// numbers are the node's own, and Unhandled is 0.
+// On a node, Pending and Parked are for the whole engine, from the last [Scheduler.Counts]. The other numbers are the
+// node's own, and Unhandled is 0.
 type Stats struct {
 	Pending   int // tasks, parked ones included
 	Waiting   int // due runs that wait for a worker
-	Limited   int // due runs that are in memory and wait for a limit of their kind, unless it is paused
+	Limited   int // due runs in memory that wait for a limit of their kind, unless the kind is paused
 	Running   int // handlers that are running
 	Workers   int // handlers that may run at the same time; see [WithPoolSize]
-	Parked    int // tasks that are parked; 0 after Shutdown, as Pending
-	Unhandled int // due tasks that have been read and wait because their kind has no handler
+	Parked    int // parked tasks; 0 after Shutdown, as Pending
+	Unhandled int // due tasks that wait because their kind has no handler
 
-	OldestWait time.Duration // how long the run that is due first has waited for a worker; 0 if none waits
-	LongestRun time.Duration // how long the longest run in progress has taken; 0 if there is none
-	SinceStart time.Duration // since a handler was called last; 0 if none was
+	OldestWait time.Duration // how long the first due run has waited for a worker; 0 if none waits
+	LongestRun time.Duration // the duration of the longest run in progress; 0 if there is none
+	SinceStart time.Duration // since a handler was last called; 0 if none was
 
-	Added       uint64 // tasks that were added
-	Removed     uint64 // tasks that were removed or replaced
-	ParkedTotal uint64 // how often a task was parked
+	Added       uint64 // tasks added
+	Removed     uint64 // tasks removed or replaced
+	ParkedTotal uint64 // how often tasks were parked
 
 	Started   uint64 // calls of handlers
 	Retried   uint64 // of these, not the first attempt of their run
 	Succeeded uint64 // calls that returned nil, in time or after [Run.Complete], and were acknowledged
-	Failed    uint64 // calls that returned another error, panicked or ended their goroutine, with the task still there
+	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
 
-	Commits   Timing // commits to the store or the engine that succeeded
-	Changes   uint64 // tasks that these have added, changed or removed
-	StoreSize int64  // bytes on the disk, if the store is a [engine.SizeReporter] and Shutdown was not called
-	DiskFree  int64  // bytes that are free on the disk of the store, if that is a [engine.SpaceReporter], and
-	DiskSize  int64  // that the disk has; 0 if that is unknown, or Shutdown was called
+	Commits   Timing // successful commits to the store or the engine
+	Changes   uint64 // tasks added, changed or removed by these
+	StoreSize int64  // bytes on the disk, if the store is an [engine.SizeReporter]; 0 after Shutdown
+	DiskFree  int64  // free bytes on the disk of the store, if that is an [engine.SpaceReporter], and
+	DiskSize  int64  // its size; both 0 if unknown, and after Shutdown
 
 	Node *NodeStats // nil on a store
 }
 
-// String returns the accounts in one line. What is 0 and seldom is not is left out, and so are the times of commits.
+// String returns the statistics in one line. It leaves out the times of commits, and rare numbers that are 0.
 func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tasks pending, %d of them parked", s.Pending, s.Parked)
@@ -94,39 +94,38 @@ func (s Stats) String() string {
 	return b.String()
 }
 
-// NodeStats are the accounts of a node with its engine: first the present state, and then what it has counted
-// since Join.
+// NodeStats are the statistics of a node's engine calls: first the present state, and then counters since Join.
 type NodeStats struct {
-	Lease    time.Duration // its length; it is renewed each quarter of that; 0 after Connect
-	LeaseAge time.Duration // since the last renewal was sent that was answered; 0 after Shutdown or Connect
+	Lease    time.Duration // its length; the node renews it each quarter of that; 0 after Connect
+	LeaseAge time.Duration // since the last answered renewal was sent; 0 after Shutdown or Connect
 	Away     bool          // the last call failed
 
-	Calls       Timing // joins, renewals, claims and confirmations that were answered: round trips to the engine
-	CallsFailed uint64 // calls of any sort that failed
+	Calls       Timing // answered joins, renewals, claims and confirmations: round trips to the engine
+	CallsFailed uint64 // failed calls of any sort
 
-	Claimed       uint64 // tasks that claims have given the node
-	TakenOver     uint64 // nodes whose lease had run out, and whose tasks this node has freed
-	StartsRefused uint64 // starts that were not confirmed: the task was removed, moved, locked or taken over
+	Claimed       uint64 // tasks that claims returned
+	TakenOver     uint64 // expired nodes whose tasks this node has freed
+	StartsRefused uint64 // starts not confirmed: the task was removed, moved, locked or taken over
 	EndsRefused   uint64 // ends of runs that did not count: the task was removed, moved or taken over meanwhile
 }
 
-// A Timing counts how often something was done, and how long it took.
+// A Timing counts calls and their durations.
 type Timing struct {
 	Count   uint64
 	Total   time.Duration
-	Buckets [TimingBuckets]uint64 // those that took at most TimingBound of the index, and longer than the one before
+	Buckets [TimingBuckets]uint64 // calls of at most TimingBound(index), and longer than the bound before
 }
 
-// TimingBuckets is the number of buckets of a Timing. What took longer than the bound of the last is in Count alone.
+// TimingBuckets is the number of buckets of a Timing. Calls longer than the last bound are in Count only.
 const TimingBuckets = 18
 
-// TimingBound returns the bound of a bucket: 100 µs for the first, and twice that of the one before for each other.
+// TimingBound returns the bound of a bucket: 100 µs for the first, and doubling with each further one.
 func TimingBound(bucket int) time.Duration { return 100 * time.Microsecond << bucket }
 
-// A timing counts for a Timing.
+// A timing is a Timing being counted.
 type timing struct {
 	total   atomic.Int64
-	buckets [TimingBuckets + 1]atomic.Uint64 // the last is for what took longer
+	buckets [TimingBuckets + 1]atomic.Uint64 // the last is for longer calls
 }
 
 func (t *timing) add(d time.Duration) {
@@ -149,18 +148,18 @@ func (t *timing) read() Timing {
 	return r
 }
 
-// A counter counts for the Stats of a scheduler.
+// A counter holds the counters of a scheduler's Stats.
 type counter struct {
 	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
 	unhandled                                               atomic.Int64
 	retried, changes                                        atomic.Uint64
 	commits                                                 timing
-	lastStart                                               atomic.Int64 // the age of the scheduler then; 0 before the first
+	lastStart                                               atomic.Int64 // the age of the scheduler at the last start; 0 before the first
 
 	// Of a node.
 	calls                                                   timing
 	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
-	renewed, confirm                                        atomic.Int64 // when the last renewal was sent that was answered; how long the last confirmation took
+	renewed, confirm                                        atomic.Int64 // when the last answered renewal was sent; how long the last confirmation took
 }
 
 // start counts a call of the handler, at that age of the scheduler.
@@ -185,7 +184,7 @@ func (c *counter) add(t tally) {
 	c.failed.Add(t.failed)
 }
 
-// sinceStart returns how long ago a handler was called last, or 0 if none was.
+// sinceStart returns how long ago a handler was last called, or 0 if none was.
 func (c *counter) sinceStart(age int64) time.Duration {
 	if last := c.lastStart.Load(); last > 0 {
 		return time.Duration(max(age-last, 1))
@@ -193,7 +192,7 @@ func (c *counter) sinceStart(age int64) time.Duration {
 	return 0
 }
 
-// fill puts in what was counted.
+// fill sets the counters.
 func (c *counter) fill(s *Stats) {
 	s.Unhandled = int(c.unhandled.Load())
 	s.Added = c.added.Load()
@@ -207,7 +206,7 @@ func (c *counter) fill(s *Stats) {
 	s.Commits = c.commits.read()
 }
 
-// Stats returns the accounts of the scheduler.
+// Stats returns the statistics of the scheduler.
 func (s *Scheduler) Stats() Stats {
 	w := s.below.work()
 	all := Stats{
@@ -220,7 +219,7 @@ func (s *Scheduler) Stats() Stats {
 			all.Limited += k.Limiter.Waiting()
 		}
 	}
-	s.below.fill(&all) // what Len has counted, too
+	s.below.fill(&all) // includes what Len has counted
 	if s.reads.enter() {
 		defer s.reads.leave()
 		all.StoreSize = s.below.size()

@@ -17,7 +17,7 @@ import (
 // Forever is the Times of a task that runs until it is removed.
 const Forever = timewheel.Forever
 
-// What a task may hold, in bytes.
+// The largest sizes of a task's parts, in bytes.
 const (
 	MaxKey     = 1 << 10
 	MaxKind    = 1 << 8
@@ -25,39 +25,38 @@ const (
 	MaxTrace   = 1 << 9
 	MaxGroup   = 1 << 8
 	MaxCron    = 1 << 8
-	MaxBatch   = 64 << 20 // all that one AddTask adds
+	MaxBatch   = 64 << 20 // all tasks of one AddTask
 )
 
 // A Task is what [Scheduler.AddTask] adds. Without Interval, Cron, Delay and At it is due at once.
 //
 // Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9
 // * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a *, or numbers, ranges and
-// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6 from Sunday on, or SUN to SAT, and 7 is none.
-// The times are those of UTC, or of the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both fields
-// for the day are restricted, a day fits if it matches one of them. The clock is that of the zone, which is set
-// forward and back:
+// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6 from Sunday on, or SUN to SAT, and 7 is none. The times
+// are those of UTC, or of the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both day fields are
+// restricted, a day matches if it matches either. When the clock of the zone is set forward or back, these rules hold:
 //
-//   - If the hour is a *, a run is due whenever the clock shows a minute that matches: also when it shows
-//     that for the second time, and not when it skips that.
-//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or
-//     a later one. So what is skipped is due when the clock is set forward, and what comes twice is due the
-//     first time. Minutes that fall on one instant in this way share a run. A daily task runs once on each day.
+//   - If the hour is a *, a run is due whenever the clock shows a matching minute. It is due twice if the clock shows
+//     that minute twice, and not at all if the clock skips it.
+//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or a later
+//     one. So a skipped minute is due when the clock is set forward, and a repeated one is due the first time. Minutes
+//     that fall on one instant in this way share a run. A daily task runs once on each day.
 //
-// "0-23" and "*/2" are no *. A task with Cron runs until it is removed, unless Times says how often.
+// "0-23" and "*/2" do not count as a *. A task with Cron runs until it is removed, unless Times is set.
 //
-// [Next] shows what is due when. Each process that runs the task must know the zone: its machine has the
-// zones, or it imports time/tzdata. If it does not, the task is parked when its next run is to be found.
+// [Next] returns due times in advance. Each process that runs the task must know the zone, from its machine or by
+// importing time/tzdata. If it does not, the task is parked when its next run is computed.
 //
-// Jitter spreads the runs of many tasks. The first run is later by a part of Jitter, which follows from the key
-// alone: it is the same whenever the task is added or set. Later runs keep their distance at Interval, and are
-// that much later than each instant of Cron. Jitter may be longer than the time between runs. What Reschedule
-// makes due is due when it says. With MaxDelay it puts no run off beyond that.
+// Jitter spreads the runs of many tasks. It delays the first run by a part of Jitter that depends only on the key, so
+// it is the same each time the task is added. Later runs follow at Interval, or with the same delay after each instant
+// of Cron. Jitter may be longer than the time between runs. It does not delay a run set by Reschedule, and delays no
+// run beyond MaxDelay.
 //
-// MaxDelay makes a burst of SetTask one run (debounce): the run is due Delay after the last SetTask of the key,
-// but at the latest MaxDelay after the first. It has the payload of the last. The start of the run ends the
-// burst, as Reschedule does. So the next SetTask begins another, also while the run is in progress; the result
-// of that no longer counts then, and the next may overlap with it. A MaxDelay that equals Delay makes it one run
-// in each Delay (throttle).
+// MaxDelay turns a burst of SetTask into one run (debounce). The run is due Delay after the last SetTask of the key,
+// but at most MaxDelay after the first, and has the payload of the last. The start of the run ends the burst, and so
+// does Reschedule. The next SetTask begins another burst, even if the run is still in progress: then the result of that
+// run no longer counts, and the next may overlap with it. If MaxDelay equals Delay, there is one run in each Delay
+// (throttle).
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
@@ -66,17 +65,18 @@ type Task struct {
 	Cron     string        // when runs are due, in place of Interval: see [Task]; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; 0 means Interval or Cron, or at once without these
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
-	MaxDelay time.Duration // how long SetTask may put the first run off: see [Task]; 0 means any time
-	Jitter   time.Duration // how much later the runs are at most: see [Task]
+	MaxDelay time.Duration // how long SetTask may postpone the first run: see [Task]; 0 means without bound
+	Jitter   time.Duration // the greatest delay added to the runs: see [Task]
 	Times    int           // number of runs; Forever means until removed; 0 means one, or with Cron Forever
-	Trace    string        // trace context of what adds the task, for its runs; at most MaxTrace bytes. See package otel
+	Trace    string        // trace context of the caller, for the runs; at most MaxTrace bytes. See package otel
 
-	// Group is what the task belongs to, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
-	// WithConcurrency, the groups take turns, however much one of them has due. See the section on limits.
+	// Group is the group of the task, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
+	// WithConcurrency, the groups take turns, however many due tasks one has. See the section Limits of the package
+	// documentation.
 	Group string
 
-	// PayloadVersion is the version of the payload's form. 0 means that of the kind's handler in this scheduler,
-	// or 1 for [NewWrite]. See [WithPayloadVersion].
+	// PayloadVersion is the version of the payload. 0 means the version of the kind's handler in this scheduler, or 1
+	// for [NewWrite]. See [WithPayloadVersion].
 	PayloadVersion int
 }
 
@@ -145,7 +145,7 @@ func (t *Task) due(now int64, shift time.Duration) int64 {
 	}
 }
 
-// shift returns how much later the runs of the task are: up to Jitter, by the key.
+// shift returns the delay of the task's runs, up to Jitter, derived from the key.
 func (t *Task) shift() time.Duration {
 	if t.Jitter == 0 {
 		return 0
@@ -154,7 +154,7 @@ func (t *Task) shift() time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:]) % (uint64(t.Jitter) + 1))
 }
 
-// record returns the task as it is kept, if it is added now, without a generation.
+// record returns the record of the task if it is added now, without a generation.
 func (t *Task) record(now int64) *task.Record {
 	shift := t.shift()
 	due := t.due(now, shift)
@@ -183,35 +183,35 @@ func (t *Task) record(now int64) *task.Record {
 	return r
 }
 
-// Info is one task, as it was at the call.
+// Info describes a task at the time of the call.
 type Info struct {
 	Key            string
 	Kind           string
 	Payload        []byte
 	Interval       time.Duration
 	Cron           string    // as in Task
-	Times          int       // runs that have not been acknowledged, as GetTaskTimes
+	Times          int       // unacknowledged runs, as from GetTaskTimes
 	Next           time.Time // when the next run or attempt is due; zero if Parked or paused
 	Generation     uint64    // as in Token
-	Seq            uint64    // as in Token: the number of the run that is next, or running
+	Seq            uint64    // as in Token: the number of the next run, or of the running one
 	Attempts       int       // failed attempts of that run
 	Missed         uint64    // periods that passed without a run
 	Parked         bool      // it does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty
 	Trace          string    // as in Task
-	Note           string    // of the last run that is complete: see [Run.Complete]
+	Note           string    // of the last complete run: see [Run.Complete]
 	Group          string    // as in Task
-	State          State     // where it stands
+	State          State     // as in States
 	PayloadVersion int       // as in Task
-	Started        time.Time // when the attempt began that is running, by the clock that decides what is due; else zero
-	Node           string    // the name of the node that holds it; empty if none does, or on a store
-	Failed         []Failure // the last attempts of the run that have failed, at most five, the newest first
+	Started        time.Time // when the running attempt began, by the clock that decides what is due; otherwise zero
+	Node           string    // the name of the node that holds it; empty if it is free, and on a store
+	Failed         []Failure // the last failed attempts of the run, at most five, the newest first
 
-	Shift    time.Duration // how much later than the instants of Cron the runs are: a part of Jitter
-	Deadline time.Time     // when the first run is due at the latest, by MaxDelay; zero if there is no bound
+	Shift    time.Duration // the delay of the runs after the instants of Cron: a part of Jitter
+	Deadline time.Time     // the latest due time of the first run, from MaxDelay; zero if there is no bound
 }
 
-// String returns what is known of the task in one line, without its payload and trace context. Times are in UTC.
+// String returns the fields in one line, without the payload and trace context. Times are in UTC.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q of kind %q: %v", i.Key, i.Kind, i.State)

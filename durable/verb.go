@@ -11,19 +11,19 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A backend is what a [Scheduler] stands on. There are two: the keeper, which is the only writer of an [engine.Store],
-// and the node, which is one of many over an [engine.Engine]. What a task is and how it changes is the same for both
-// (package internal/task). They differ in how a change becomes durable, and in who may start a run.
+// A backend is the lower half of a [Scheduler]. There are two: the keeper, the only writer of an [engine.Store], and
+// the node, one of many over an [engine.Engine]. Tasks and their changes are the same for both (package internal/task).
+// The backends differ in how a change is stored, and in who may start a run.
 type backend interface {
-	now() int64                                                    // what delays count from, in nanoseconds since 1970
-	do(ctx context.Context, v *verb) error                         // returns when the verb is durable, or refused
+	now() int64                                                    // the time that delays count from, in nanoseconds since 1970
+	do(ctx context.Context, v *verb) error                         // returns when the verb is committed or refused
 	inquire(ctx context.Context, q question) (runs int, err error) // about runs, everywhere
 	start() error
 	handled(kind string) // the kind has a handler from now on
-	limit(k *kind)       // gives the kind, which is new, the limiter that it needs
+	limit(k *kind)       // gives a new kind the limiter that it needs
 	work() workload      // of the workers, now
 
-	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is durable and true, or refused
+	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is stored and in force, or refused
 	paused(ctx context.Context) (Pauses, error)
 
 	get(ctx context.Context, key string) (found view, ok bool, err error)
@@ -32,51 +32,51 @@ type backend interface {
 	len() int
 	census(ctx context.Context) (Counts, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
-	era() uint64                       // how many outages are over: what was read before the last one is old
-	nodeCount() int                    // nodes that run tasks, this one included, as far as it knows
-	overdueUntil() int64               // what was due by then counts as overdue in CatchUp
-	mayBeOverdue() bool                // false if no task of a kind that is handled here can be
-	fill(s *Stats)                     // with what it has counted
+	era() uint64                       // the number of past outages: results from before the last one are old
+	nodeCount() int                    // nodes that run tasks, this one included, as last read
+	overdueUntil() int64               // tasks due by then count as overdue in CatchUp
+	mayBeOverdue() bool                // false if no task of a kind handled here can be overdue
+	fill(s *Stats)                     // with its counters
 	backuper() (engine.Backuper, bool) // the store, if it is one
-	space() (free, size int64)         // bytes of the disk of the store, or 0 if that is unknown
-	size() int64                       // bytes that the store takes, or 0 if that is unknown
+	space() (free, size int64)         // bytes of the disk of the store, or 0 if unknown
+	size() int64                       // bytes that the store takes, or 0 if unknown
 	Err() error
 	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
 
 	// A shutdown calls these in this order.
-	stop()                    // no further run begins, apart from those that the wheel starts until it has stopped
+	stop()                    // no further run begins, except those that the wheel starts until it has stopped
 	cancel()                  // ends the contexts of the runs
-	finish()                  // returns when what the runs have left is durable, or cannot become so
-	release() error           // lets go of the store; nothing reads it any more
-	written() <-chan struct{} // closed when the logger has been given what there was to say
+	finish()                  // returns when the results of the runs are stored, or cannot be
+	release() error           // closes the store or leaves the engine; nothing reads it any longer
+	written() <-chan struct{} // closed when the logger has been given all notices
 }
 
-// A verb is what a caller asks for, as data: the keeper does it within a group, a node within a batch.
+// A verb is a caller's request, as data. The keeper applies it within a group, a node within a batch.
 type verb struct {
 	what     what
 	records  []*task.Record  // to add, with different keys, or the one to set; without generations
 	numbered bool            // the records have generations, and keep them
-	twice    map[string]bool // the keys to add that the caller gave more than once
+	twice    map[string]bool // keys to add that the caller gave more than once
 	key      string          // of the task to remove or to move
-	to       int64           // when the next run of the task to move is due, or that of the resumption
+	to       int64           // the due time of the task to move, or the time of the resumption
 	kinds    *kinds          // of the task to resume
-	size     int             // about how many bytes it writes
-	found    *view           // the task as it was when it was found; may be nil
-	same     bool            // it must be the same run still: one of many
+	size     int             // roughly how many bytes it writes
+	found    *view           // the task when it was found; may be nil
+	same     bool            // it must still be the same run: one of many
 }
 
 type what uint8
 
 const (
 	toAdd    what = iota // all of the records, or none
-	toSet                // the record, whether there is one of the key or not
+	toSet                // the record, whether or not the key is in use
 	toRemove             // the task of the key
 	toMove               // the next run of the task of the key
 	toPause              // the task of the key
 	toResume             // the task of the key
 )
 
-// change returns the task as it is after a verb that moves, pauses or resumes it.
+// change returns the task after a verb that moves, pauses or resumes it.
 func (v *verb) change(old *task.Record) *task.Record {
 	switch v.what {
 	case toPause:
@@ -87,8 +87,8 @@ func (v *verb) change(old *task.Record) *task.Record {
 	return old.Moved(v.to)
 }
 
-// fits reports whether the task, which may be nil, is the one that the verb is for. One of many tasks must be
-// the same run still. If it is paused it is only removed or resumed.
+// fits reports whether the task, which may be nil, is the one that the verb is for. For one of many tasks it must still
+// be the same run. A paused task is only removed or resumed.
 func (v *verb) fits(old *task.Record) bool {
 	if old == nil || !v.same {
 		return old != nil
@@ -96,7 +96,7 @@ func (v *verb) fits(old *task.Record) bool {
 	return v.found.rec.Token() == old.Token() && (v.what == toRemove || (old.Paused != 0) == (v.what == toResume))
 }
 
-// number gives the records generations in a row, unless they have some.
+// number gives the records consecutive generations, unless they have some.
 func (v *verb) number(first uint64) {
 	if v.numbered {
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A view is a task as a question finds it.
+// A view is a task in the result of a look-up.
 type view struct {
 	rec      *task.Record
 	running  bool
-	started  int64  // when the handler was called that is running, or its start was confirmed; 0 if that is unknown
-	node     string // that holds it; empty if none does
+	started  int64  // when the running handler was called, or its start was confirmed; 0 if unknown
+	node     string // that holds it; empty if it is free
 	revision int64  // of the engine; 0 on a store
 }
 
@@ -34,7 +34,7 @@ func (v view) info(now int64) Info {
 	return i
 }
 
-// stateOf returns where the task stands at that time, if it is not running.
+// stateOf returns the state of the task at that time, if it is not running.
 func stateOf(r *task.Record, now int64) State {
 	switch {
 	case r.Due == task.Never:
@@ -49,7 +49,7 @@ func stateOf(r *task.Record, now int64) State {
 	return Scheduled
 }
 
-// infoOf returns the task as it is at that time, if it is not running.
+// infoOf returns the Info of the task at that time, if it is not running.
 func infoOf(r *task.Record, now int64) Info {
 	i := Info{
 		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
@@ -73,9 +73,9 @@ func infoOf(r *task.Record, now int64) Info {
 	return i
 }
 
-// InfoOf returns the task that the record is, as [Scheduler.Get] does. Its payload is a part of Data. The error wraps
-// ErrCorrupt if Data cannot be read, and ErrVersion if a later version of this package wrote it. It is for programs that
-// repair a store.
+// InfoOf decodes a record into the Info that [Scheduler.Get] would return. It is for programs that repair a store. The
+// payload shares memory with Data. The error wraps ErrCorrupt if Data cannot be read, and ErrVersion if a later version
+// of this package wrote it.
 func InfoOf(r engine.Record) (Info, error) {
 	rec, err := task.Decode(r)
 	if err != nil {
@@ -84,12 +84,12 @@ func InfoOf(r engine.Record) (Info, error) {
 	return infoOf(rec, time.Now().UnixNano()), nil
 }
 
-// A stretch is a part of one of the orders in which the tasks are kept.
+// A stretch is an interval of one of the orders in which tasks are stored.
 type stretch struct {
 	order order
 	after engine.Position // byDue: begins after it,
-	until int64           // and ends with what is due then
-	from  string          // the others: begins with the first key that is not less
+	until int64           // and ends with the tasks due then
+	from  string          // the other orders: begins with the first key that is not less
 }
 
 type order uint8
@@ -97,6 +97,6 @@ type order uint8
 const (
 	byDue     order = iota // by due time and key
 	byKey                  // by key
-	byFailing              // of those of which an attempt has failed, by key
-	byRunning              // of those that are running, by key
+	byFailing              // tasks with a failed attempt, by key
+	byRunning              // running tasks, by key
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// ErrCancelled is the cause of the context of a run that [Scheduler.Cancel] has cancelled.
+// ErrCancelled is the cause in the context of a run that [Scheduler.Cancel] has cancelled.
 var ErrCancelled = errors.New("durable: the run was cancelled")
 
 // A RunningError is the error of RemoveTaskWait for a run that has not ended in time. It wraps the error of ctx,
@@ -33,22 +33,19 @@ func (e *RunningError) Error() string {
 
 func (e *RunningError) Unwrap() error { return e.err }
 
-// RemoveTaskWait removes the task with the key, as RemoveTask does, and returns when no run of the key is in
-// progress any more, on whatever node. It reports whether one was. It also waits for the runs of tasks that had
-// the key before, and not for those of a task that is added with the key meanwhile. [Scheduler.Cancel]
-// beforehand makes the wait shorter.
+// RemoveTaskWait removes the task with the key, as RemoveTask does, and returns when no run of the key is in progress
+// on any node. It reports whether one was. It also waits for runs of earlier tasks with the key, but not for those of a
+// task added meanwhile. Calling [Scheduler.Cancel] first makes the wait shorter.
 //
-// If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a
-// run has ended, the error is a [*RunningError] that says which, and where. If it is done before every node has
-// answered, and none has named a run, the error wraps that of ctx alone. The task is removed in both cases. It
-// may still be there only if ctx is done earlier: then the error is that of RemoveTask. A further call waits
-// for the same runs.
+// If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a run has
+// ended, the error is a [*RunningError] that names the run and its node. If ctx is done before every node has answered,
+// and none has reported a run, the error wraps only that of ctx. The task is removed in both cases. Only if ctx is done
+// earlier may the task still exist: then the error is that of RemoveTask. A further call waits for the same runs.
 //
-// A run on a node whose lease has run out counts as ended when the node has been reaped, and one on a node that
-// was shut down when the node has left. The context of such a run is done, but a handler that ignores it may
-// still be running. On an engine the answer of another node takes up to half a second, and a wait ends after
-// twelve hours. A handler or an observer that calls RemoveTaskWait with its own key waits for itself, until ctx
-// is done.
+// A run on a node whose lease has expired counts as ended when the node has been reaped, and one on a node that shuts
+// down when the node has left. The context of such a run is done, but a handler that ignores it may still be running.
+// On an engine the answer of another node takes up to half a second, and a wait ends after twelve hours. A handler or
+// an observer that calls RemoveTaskWait with its own key waits for itself, until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
@@ -61,15 +58,16 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 	return false, removed
 }
 
-// Cancel cancels the contexts of the runs of the key that are in progress, on whatever node, with
-// ErrCancelled as the cause. It reports whether there was one, and does not wait for its end. A run that is
-// about to start counts: if it starts, its context is done from the beginning. What the handler returns
-// decides, as ever: after an error the run is tried again. To end it for good, remove the task:
-// [Scheduler.RemoveTaskWait] after Cancel. A task that waits, also for its next attempt, has no run in
-// progress: Cancel reports false and changes nothing. To keep it from running, use RemoveTask or Pause. On an
-// engine the answer of another node takes up to half a second. A node that does not answer within its lease
-// is not waited for once it has been reaped. After an error, other nodes may still cancel the runs that they
-// find when they read the question.
+// Cancel cancels the contexts of the key's runs in progress, on any node, with ErrCancelled as the cause. It reports
+// whether there was one, and does not wait for its end. A run that is about to start counts: if it starts, its context
+// is done from the beginning. The handler's result still decides: after an error the run is retried. To end it for
+// good, remove the task: call [Scheduler.RemoveTaskWait] after Cancel. A waiting task, even one that waits for its next
+// attempt, has no run in progress: Cancel reports false and changes nothing. Use RemoveTask or Pause to keep it from
+// running.
+//
+// On an engine the answer of another node takes up to half a second. Cancel stops waiting for a node that does not
+// answer once the node's lease has expired and it has been reaped. After an error, other nodes may still cancel the
+// runs that they find when they read the question.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -91,14 +89,15 @@ func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	return n, err
 }
 
-// A question is about the runs of a key, or about all that fit a filter. A node leaves it with the others.
+// A question is about the runs of a key, or about all runs that match a filter. A node sends it to the others through
+// the engine.
 type question struct {
-	Key    []byte  `json:"key,omitempty"` // as bytes, for JSON changes text that is not UTF-8
+	Key    []byte  `json:"key,omitempty"` // as bytes, because JSON changes text that is not UTF-8
 	Cancel bool    `json:"cancel,omitempty"`
 	All    *filter `json:"all,omitempty"` // in place of Key, and with Cancel
 }
 
-// A filter is the part of a [Query] that is about a task and not about its state.
+// A filter is the part of a [Query] that concerns a task and not its state.
 type filter struct {
 	Repeating bool   `json:"repeating,omitempty"`
 	Prefix    []byte `json:"prefix,omitempty"`
@@ -107,7 +106,7 @@ type filter struct {
 	Failure   []byte `json:"failure,omitempty"`
 }
 
-// about returns which tasks a question is about.
+// about returns a function that reports whether the question is about a task.
 func (q question) about() func(*task.Record) bool {
 	if q.All == nil {
 		return func(r *task.Record) bool { return r.Key == string(q.Key) }
@@ -118,16 +117,16 @@ func (q question) about() func(*task.Record) bool {
 	}.suits
 }
 
-// A reply is what a node answers.
+// A reply is a node's answer.
 type reply struct {
 	Ran        bool   `json:"ran,omitempty"`
 	Runs       *int   `json:"runs,omitempty"` // the answer to All, which version 0.1 does not know
 	Running    bool   `json:"running,omitempty"`
-	Generation uint64 `json:"generation,omitempty"` // of the one that is running
+	Generation uint64 `json:"generation,omitempty"` // of the running one
 	Seq        uint64 `json:"seq,omitempty"`
 }
 
-// reply looks at what a question is about. A run that was cancelled before its start counts as one.
+// reply returns the reply for the handlings of a question. A run that was cancelled before its start counts.
 func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	if cancelled {
 		n := len(some)
@@ -154,7 +153,7 @@ func (k *keeper) inquire(ctx context.Context, q question) (runs int, err error) 
 	return one(ran), err
 }
 
-// one counts what was there or not.
+// one returns 1 for true and 0 for false.
 func one(there bool) int {
 	if there {
 		return 1
@@ -163,10 +162,10 @@ func one(there bool) int {
 }
 
 const (
-	// askEvery is how often it is looked whether there is an answer, or a run that is asked after has ended.
+	// askEvery is how often a node looks for answers, or whether a run in question has ended.
 	askEvery = 100 * time.Millisecond
 
-	// askFor is how long the answers are waited for. An engine keeps a question longer than that.
+	// askFor is how long a node waits for answers. An engine keeps a question longer than that.
 	askFor = 12 * time.Hour
 )
 
@@ -198,11 +197,11 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	return runs + elsewhere, err
 }
 
-// await returns when all other nodes have given their last answer to a question, and how many runs they have named.
+// await waits until all other nodes have given their last answer to a question, and returns how many runs they named.
 func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
 	timer := time.NewTimer(1) // see keep
 	defer timer.Stop()
-	var running error // what one has answered last
+	var running error // the last answer of one
 	for {
 		select {
 		case <-timer.C:
@@ -214,7 +213,7 @@ func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
 		answers, err := n.answers(ctx, q)
 		if err == nil {
 			some, last, waits := judgeAnswers(answers, string(q.Question.Key))
-			runs, running = max(runs, some), waits // the answer of a node that leaves is gone
+			runs, running = max(runs, some), waits // a node that leaves takes its answer with it
 			if last {
 				return runs, unknowing(answers, q.Question)
 			}
@@ -225,7 +224,7 @@ func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
 	}
 }
 
-// unknowing returns the error of a question that a node of an earlier version has not understood, or nil.
+// unknowing returns an error if a node of an earlier version did not understand the question.
 func unknowing(answers []answer, q question) error {
 	for _, a := range answers {
 		if q.All != nil && a.Runs == nil {
@@ -235,8 +234,8 @@ func unknowing(answers []answer, q question) error {
 	return nil
 }
 
-// stillRunning returns the error of a question that was given up for a reason. running is the run that has not ended,
-// or nil if there is none that is known.
+// stillRunning returns the error of a question that was given up for the given reason. running is a run that has not
+// ended, or nil if none is known.
 func stillRunning(running error, reason error) error {
 	if e, ok := running.(*RunningError); ok {
 		e.err = reason
@@ -245,8 +244,8 @@ func stillRunning(running error, reason error) error {
 	return fmt.Errorf("durable: not every node has answered: %w", reason)
 }
 
-// judgeAnswers returns how many runs the answers name, whether all of them are the last ones, and else a run that has
-// not ended, if one is known.
+// judgeAnswers returns how many runs the answers name, and whether all answers are final. If not, running is a run that
+// has not ended, if one is known.
 func judgeAnswers(answers []answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
@@ -265,21 +264,21 @@ func judgeAnswers(answers []answer, key string) (runs int, last bool, running er
 
 // An inquiry is a question of another node.
 type inquiry struct {
-	about    []*handling // at the question
+	about    []*handling // when the question was read
 	cancel   bool
-	answered bool  // once at least,
+	answered bool  // at least once
 	last     bool  // and for good
-	revision int64 // of the answer, as far as it is known; 0 before the first
+	revision int64 // of the last known answer; 0 before the first
 }
 
-// answer answers the questions of other nodes, as far as there is something new.
+// answer replies to other nodes' questions whose answer has changed.
 func (n *node) answer(questions []engine.Stored) {
 	t := n.current()
 	if t == nil {
 		n.answering = nil
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know what is paused starts nothing
+	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know the pauses starts nothing
 	defer cancel()
 	if n.answering == nil {
 		n.answering = make(map[string]*inquiry)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A workload is what the workers of a scheduler do at a time, and how long due tasks have waited for them.
+// A workload describes what the workers of a scheduler are doing, and how long due tasks have waited for them.
 type workload struct {
 	timewheel.Stats
 	kinds      map[string]progress
@@ -22,12 +22,12 @@ type workload struct {
 }
 
 const (
-	// longRun is from when on a run keeps its worker from what is due. Workers that are all busy with shorter runs do
-	// not keep an overdue task waiting: the rate of [WithCatchUp] does, which bounds how many of them start.
+	// longRun is the duration from which a run counts as holding up due tasks. If all workers are busy with shorter
+	// runs, overdue tasks wait only because [WithCatchUp] bounds their starts.
 	longRun = time.Second
 
-	// nothingStarts is how long no run may have started while overdue tasks wait, although not all workers are busy:
-	// some are kept free for what falls due now.
+	// nothingStarts is how long overdue tasks may wait without any run starting while not all workers are busy: some
+	// workers are kept free for tasks that fall due now.
 	nothingStarts = 5 * time.Second
 )
 
@@ -46,13 +46,14 @@ func (w *workload) isStuck(overdue bool) bool {
 		overdue && w.Running > 0 && w.sinceStart >= nothingStarts
 }
 
-// waits notes that a task waits for a worker that was due then, before the present time. It cannot have waited for
-// longer than there has been a scheduler.
+// waits notes that a task that was due then waits for a worker. It cannot have waited longer than the scheduler has
+// existed.
 func (w *workload) waits(due, now int64) {
 	w.OldestWait = max(w.OldestWait, min(time.Duration(now-due), w.age))
 }
 
-// busiest returns the kind with most runs in progress, or else the longest, that JSON can hold.
+// busiest returns the kind with the most runs in progress, among those whose names JSON can hold. Of several it returns
+// the one with the longest run.
 func (w *workload) busiest() (most KindRuns) {
 	for kind, p := range w.kinds {
 		longest := p.longest()
@@ -86,7 +87,7 @@ func (n *node) work() workload {
 	return w
 }
 
-// isStuck is that of the workload, or reports that overdue tasks of a kind are left to other nodes, because the workers
+// isStuck reports whether the workload is stuck, or overdue tasks of a kind are left to other nodes because all workers
 // that the kind may have here are busy with long runs.
 func (n *node) isStuck(w *workload, overdue bool) bool {
 	if w.isStuck(overdue) {
@@ -106,8 +107,8 @@ func (n *node) isStuck(w *workload, overdue bool) bool {
 }
 
 const (
-	// A node whose workers are stuck looks each freeEvery for the first overdue task that no node holds. A look takes
-	// one part of the time in freeShare, or is made each freeMost.
+	// A node whose workers are stuck looks every freeEvery for the first free overdue task. The looks take at most one
+	// part of the time in freeShare, but are made at least every freeMost.
 	freeEvery = 500 * time.Millisecond
 	freeShare = 20
 	freeMost  = 15 * time.Second
@@ -116,9 +117,9 @@ const (
 	freeFor = time.Second
 )
 
-// keepLookout looks for overdue tasks that no node holds while this one has no worker for them. The node does not claim
-// such tasks, and has given back those that it held, since others may have a worker. If they have not, nothing else
-// shows that tasks wait. It returns when to come back.
+// keepLookout looks for free overdue tasks while this node has no worker for them. The node does not claim such tasks,
+// and has given back those that it held, because other nodes may have a worker. If they have none, nothing else shows
+// that tasks wait. It returns when to call it again.
 func (n *node) keepLookout() time.Duration {
 	began, due := time.Now(), int64(engine.None)
 	if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {
@@ -128,8 +129,7 @@ func (n *node) keepLookout() time.Duration {
 	return min(max(freeShare*time.Since(began), freeEvery), freeMost)
 }
 
-// firstFree returns when the first overdue task was due that no node holds and this one could run, or None if it finds
-// none.
+// firstFree returns the earliest due time of a free overdue task that this node could run, or None.
 func (n *node) firstFree() int64 {
 	ctx, cancel := context.WithTimeout(n.life, freeFor)
 	defer cancel()

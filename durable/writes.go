@@ -14,23 +14,23 @@ import (
 
 // A change is a batch of writes on its way to the engine.
 type change struct {
-	ctx   context.Context // of what waits for it
+	ctx   context.Context // of the waiting caller
 	batch engine.Batch
-	recs  []*task.Record // what each write puts, or nil
-	size  int            // about how many bytes it writes
+	recs  []*task.Record // the record that each write puts, or nil
+	size  int            // roughly how many bytes it writes
 	done  func()         // called when these are set:
 	r     engine.Result
 	err   error
 
-	before []*live   // what the node held of each key when it was sent; nil for a new key
-	under  []*change // earlier ones that wait as well, and whose record this one replaces at once
-	one    struct {  // where batch and recs of most changes are
+	before []*live   // the claim of each key when it was sent; nil for a new key
+	under  []*change // earlier waiting changes whose records this one replaces
+	one    struct {  // memory for batch and recs of a change of one
 		batch [1]engine.Write
 		recs  [1]*task.Record
 	}
 }
 
-// newChange returns a change of one write, which puts the record, or nothing if that is nil.
+// newChange returns a change of one write. It puts the record, unless that is nil.
 func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) *change {
 	c := &change{ctx: ctx, size: size}
 	c.one.batch[0], c.one.recs[0] = w, rec
@@ -38,10 +38,11 @@ func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) 
 	return c
 }
 
-// sets reports whether the change puts the record of one key, whatever was there.
+// sets reports whether the change puts the record of one key unconditionally.
 func (c *change) sets() bool { return len(c.batch) == 1 && c.batch[0].If == engine.Always }
 
-// encode completes a change that sets: of many only the last is made, so none is encoded before it is sent.
+// encode completes a change that sets. Changes are encoded only when they are sent, because of many for one key only
+// the last is made.
 func (c *change) encode() {
 	if c.sets() {
 		hold := c.batch[0].Hold
@@ -53,8 +54,8 @@ func (c *change) encode() {
 // all returns the change and those under it.
 func (c *change) all() []*change { return append(c.under, c) }
 
-// living ends those whose callers have gone. It returns the last of the others, with the rest
-// under it, or nil if there is none.
+// living ends the changes whose callers have gone. It returns the last of the others, with the rest under it, or nil if
+// there is none.
 func (c *change) living() (last *change) {
 	for _, of := range c.all() {
 		if err := of.ctx.Err(); err != nil {
@@ -69,20 +70,20 @@ func (c *change) living() (last *change) {
 	return last
 }
 
-// end ends all with what has become of the change. Those under it were done just before it.
+// end ends the change and those under it with the result. Those under it count as made just before it.
 func (c *change) end(r engine.Result, err error) {
 	for i, of := range c.all() {
 		if of != c {
-			of.recs = c.recs // what is looked for if the answer was lost
+			of.recs = c.recs // to look for if the answer was lost
 		}
-		if i == 1 && len(r.Written) > 0 { // the first one was there before the others
+		if i == 1 && len(r.Written) > 0 { // the first one replaced the record
 			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
 		}
 		of.finish(r, err)
 	}
 }
 
-// finish ends the change alone.
+// finish ends this change only.
 func (c *change) finish(r engine.Result, err error) {
 	c.r, c.err = r, err
 	c.done()
@@ -93,15 +94,15 @@ const (
 	changesBytes = 4 << 20
 )
 
-// splitChanges takes the changes of a commit. No two of them may have the same key, and none overtakes another
-// of the same key. Of those that set a key, one after the other, the last one is made: all of them wait, so none is
-// promised yet, and one write does what many would.
+// splitChanges takes the changes for one commit. No two of them have the same key, and none overtakes another of the
+// same key. Of consecutive changes that set one key only the last is made: all their callers are still waiting, so one
+// write can serve them all.
 func splitChanges(waiting []*change) (group, left []*change) {
 	if len(waiting) == 1 {
 		return waiting, nil
 	}
 	const none = -1
-	keys := make(map[string]int) // where the change that sets the key is in the group, or none if there is another
+	keys := make(map[string]int) // the place in the group of the change that sets the key, or none if another change uses it
 	size := 0
 	for i, c := range waiting {
 		if len(group) > 0 && (len(group) == changesMost || size+c.size > changesBytes) {
@@ -137,7 +138,7 @@ func splitChanges(waiting []*change) (group, left []*change) {
 	return group, left
 }
 
-// commit has the engine make a group of changes, and does to the claims what follows from them.
+// commit sends a group of changes to the engine, and updates the claims accordingly.
 func (n *node) commit(group []*change) {
 	sent := group[:0:0]
 	batches := make([]engine.Batch, 0, len(group))
@@ -156,20 +157,20 @@ func (n *node) commit(group []*change) {
 	}
 	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
 	defer cancel()
-	if len(sent) == 1 && sent[0].under == nil { // then nothing else waits for it
+	if len(sent) == 1 && sent[0].under == nil { // then no other change waits for it
 		defer context.AfterFunc(sent[0].ctx, cancel)()
 	}
 	if len(batches) == 1 {
-		batches = append(batches, nil) // so that it does not wait for a lock: apart does
+		batches = append(batches, nil) // so that this call does not wait for a lock: apart does
 	}
 	n.deliver(ctx, sent, batches)
 }
 
 const (
-	// commitTimeout is how long a commit may take, and a second for each MiB more.
+	// commitTimeout is how long a commit may take, plus a second for each MiB.
 	commitTimeout = 10 * time.Second
 
-	// Calls that have certainly had no effect are made again, so often and for so long.
+	// Calls that certainly had no effect are repeated, this often and for this long.
 	notDoneEvery = 50 * time.Millisecond
 	notDoneFor   = time.Second
 )
@@ -198,7 +199,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	if err != nil {
 		if len(sent) == 1 && sent[0].under == nil && sent[0].ctx.Err() != nil {
-			n.unsure() // the caller has gone, and not the engine
+			n.unsure() // the caller has gone, not the engine
 		} else if !tooLarge {
 			n.trouble(err)
 		}
@@ -225,7 +226,8 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 }
 
-// apart makes a change and those under it one by one. Each waits for a lock as long as its caller does, and for no other.
+// apart sends a change and those under it one by one. Each waits for a lock as long as its caller does, and delays no
+// other.
 func (n *node) apart(c *change) {
 	for _, of := range c.all() {
 		of.under = nil
@@ -239,7 +241,7 @@ func (n *node) apart(c *change) {
 	}
 }
 
-// mark notes what the node holds of the keys as the changes are sent. It returns the term.
+// mark notes the node's claims of the keys when the changes are sent. It returns the term.
 func (n *node) mark(sent []*change) *term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -257,8 +259,8 @@ func (n *node) mark(sent []*change) *term {
 	return n.term
 }
 
-// settle makes the claims in memory fit a change that is done. Only what was there when the change was sent is
-// dropped for a removal: what has come since may be of a later task.
+// settle updates the claims in memory for a change that took effect. A removal drops only a claim that existed when the
+// change was sent: a newer one may be of a later task.
 func (n *node) settle(t *term, c *change, written []engine.Written) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,15 +278,16 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 }
 
 const (
-	// The end of a run waits up to gatherEnds for others, or for a verb, while fewer than fewWait do: a commit of many costs
-	// the engine little more than one of one. What was due at one tick ends together, and before the next.
+	// While fewer than fewWait changes wait, the end of a run waits up to gatherEnds for others, or for a verb: a
+	// commit of many costs the engine little more than a commit of one. Runs of one tick usually end together, before
+	// the next tick.
 	gatherEnds = 5 * time.Millisecond
 	fewWait    = 64
 )
 
-// conclude writes what has become of the task after its run, unless the node does not hold it any more. Nothing waits
-// for it: until it is written the task counts as running, and has no other run. completed says that the handler has
-// made a completion of the run: then a task that is not held any more was completed by that.
+// conclude writes the task after its run, if the node still holds it. Nothing waits for the write: until it is done the
+// task counts as running, and has no other run. completed says that the handler has used [Run.Completion]: then a task
+// that is no longer held was completed by that.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
@@ -321,7 +324,7 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	}
 }
 
-// hold has the node hold those tasks of the change that are due soon and have a handler here.
+// hold asks that the node hold the tasks of the change that are due soon and have a handler here.
 func (n *node) hold(c *change) {
 	soon := n.clock.Earliest(n.own()) + int64(lookAhead)
 	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
@@ -337,7 +340,7 @@ func (n *node) hold(c *change) {
 			continue
 		}
 		of := n.kinds.Limiter(rec)
-		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // several might be more than it has room for
+		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // there may be no room for several
 	}
 }
 
@@ -352,7 +355,7 @@ func (n *node) keepUnsent(l *live, c *change) {
 	}
 }
 
-// sendUnsent sends the ends of runs that could not be written, if the lease lasts.
+// sendUnsent sends the unwritten ends of runs, if the lease lasts.
 func (n *node) sendUnsent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -362,7 +365,7 @@ func (n *node) sendUnsent() {
 	}
 }
 
-// settleUnsent waits until the ends of all runs are written, or the lease has run out, or it takes too long.
+// settleUnsent waits until the ends of all runs are written, the lease has expired, or it takes too long.
 func (n *node) settleUnsent() {
 	for {
 		n.writes.Wait()

@@ -32,7 +32,7 @@ type Open func(dir string, expire func(id string) error) (Tasks, error)
 // The book decides between a payment and the end of the window: the first step of the two that is written
 // counts. So it does not matter that a task may run twice, or once more after a payment; and after a crash
 // between two writes it is always the task that is put right: an order that is held and has no task gets one,
-// and a task whose order is not held any more does nothing.
+// and a task whose order is no longer held does nothing.
 type keptShop struct {
 	tasks  Tasks
 	book   *book
