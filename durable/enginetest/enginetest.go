@@ -117,7 +117,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"release meets a lock", inTx(releaseMeetsLock)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 			defer cancel()
 			c.test(&subject{Subject: open(t), t: t, ctx: ctx})
 		})
