@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package engine is the contract between package durable and what keeps its tasks: an [Engine] for many nodes, or a
-// [Store] for one process. Package kv makes an Engine of any [KV], an ordered map of bytes. A program that only uses
-// durable needs nothing of this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
+// Package engine is the contract between package durable and the storage of its tasks: an [Engine] for many nodes, or a
+// [Store] for one process. Package kv makes an Engine from any [KV], an ordered map of bytes. A program that only uses
+// durable does not need this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
 //
-// An engine whose users have transactions makes its writes with durable.NewWrite, durable.Rescheduled and
-// durable.Run.Completion.
+// An engine that lets users write tasks in their own transactions makes these writes with durable.NewWrite,
+// durable.Rescheduled and durable.Run.Completion.
 package engine
 
 import (
@@ -15,126 +15,125 @@ import (
 	"time"
 )
 
-// An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler of it.
-// Package durable/postgres has one on PostgreSQL, package memengine one in memory, package kv makes one of any [KV], and
-// package enginetest checks what is written here.
+// An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler from it.
+// Package durable/postgres has an Engine on PostgreSQL, package memengine one in memory, and package kv makes one from
+// any [KV]. Package enginetest checks this contract.
 //
-// What becomes of a task is decided by the nodes. The engine only has conditions: a write takes effect if its
-// condition holds, a start is confirmed if the claim still holds.
+// The nodes decide how a task changes. The engine only checks conditions: a write takes effect if its condition holds,
+// and a start is confirmed if the claim still holds.
 //
-// Members. A node joins as a member, with a lease. Renew prolongs the lease. A member whose lease has run out may
-// still renew it, until another member reaps it. From then on its identity is gone for good, and its claims are
-// free. A node that finds its member gone joins again as another.
+// Members. A node joins as a member, with a lease. Renew extends the lease. A member whose lease has expired may still
+// renew it, until another member reaps it. From then on the member is gone for good, and its tasks are free. A node
+// that finds its member gone joins again as a new one.
 //
-// Revisions. There is one counter for the whole engine. Whatever is done to a task raises it and gives the task
-// its next value: adding, changing, claiming, releasing, reaping. The tasks of one call may get the same one. So a key and
-// a revision name one state of one task, for ever: it is the condition of a write, the fence of a start, and the fencing
-// number of a run (Run.Fence). A counter for each task would begin again when a key is removed and added.
+// Revisions. There is one counter for the whole engine. Every change to a task increments it and assigns the new value
+// to the task: adding, changing, claiming, releasing and reaping. The tasks of one call may get the same value. So a
+// key and a revision identify one state of one task for ever. A revision is the condition of a write, the fence of a
+// start, and the fencing number of a run (Run.Fence). A counter for each task would start again when a key is removed
+// and added.
 //
-// Time. The engine's clock, in nanoseconds since 1970, decides what is due and which lease has run out. No node's does.
+// Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired.
+// Clocks of nodes never decide.
 //
-// Notes. A note is a few bytes under a name, which the nodes keep for themselves: what is paused, and the questions
-// that one node asks the others. Commit writes notes and Walk reads them. The names of notes and the keys of tasks
-// are apart: a note and a task may have the same. Each write of a note gives it a greater revision than any note of that
-// name had before, whether or not it was deleted meanwhile.
+// Notes. A note is a few bytes under a name. The nodes use notes among themselves, for pauses and for questions to
+// other nodes. Commit writes notes and Walk reads them. The names of notes are separate from the keys of tasks: a note
+// and a task may have the same. Each write of a note gives it a greater revision than any earlier note of that name
+// had, even if that was deleted.
 //
-// Late calls. A call that a node has given up may reach the engine after later ones of the node. It does no harm:
+// Late calls. A call that a node has given up may reach the engine after later calls of the node. It does no harm:
 //
-//   - A Commit and a Confirm at a revision, and a Release, do nothing if the task or the note has changed. A Confirm
-//     of a claim that was confirmed counts nothing.
-//   - A Claim, and a Commit with Hold, may give the member a task that the node does not know of. The node checks
+//   - A Commit or a Confirm at a revision, and a Release, have no effect if the task or the note has changed.
+//     Confirming a confirmed claim again counts nothing.
+//   - A Claim, and a Commit with Hold, may give the member a task that the node does not know about. The node checks
 //     its claims every four leases, and more often after an error.
-//   - A Renew takes no report back. If the member is dead, its tasks are taken over later.
+//   - A Renew does not replace a later report. If the member is dead, its tasks are taken over later.
 //   - A Join makes a member that is reaped after its lease.
-//   - A Leave and a Reap end only what has ended for good.
-//   - A Commit of a question leaves it for a day, and nothing waits for it. One of an answer does nothing if the
+//   - A Leave and a Reap end only members that have ended for good.
+//   - A Commit of a question leaves it for a day, and nothing waits for it. A Commit of an answer has no effect if the
 //     question is gone, and replaces no later answer.
 //   - A Commit on another condition is a verb that takes effect late, as the error of the verb says:
 //     durable.ErrUnavailable.
 //
-// Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns
-// an error may have taken effect: its answer may have been lost. A method returns an error that wraps ErrMemberGone
-// if the member is not one any more, and has done nothing then. Every other error counts as a failure that may
-// pass. An engine copies the bytes that it is given before the call returns. The caller may keep and change the
-// bytes that it gets.
+// Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns an
+// error may have taken effect: its answer may have been lost. If the member is gone, a method returns an error that
+// wraps ErrMemberGone, and has no effect. Every other error counts as a temporary failure. An engine copies its
+// arguments' bytes before the call returns. The caller may keep and change the bytes of results.
 type Engine interface {
-	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their
-	// order. Batches are independent: one whose condition does not hold does not affect another. A batch has tasks
-	// or notes, not both. No two batches of a call have the same key, and no two writes of a batch. A batch without
-	// writes is done.
+	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their order.
+	// Batches are independent: if the condition of one does not hold, the others are not affected. A batch has tasks or
+	// notes, not both. All keys of a call are different. A batch without writes succeeds.
 	//
-	// by is the member that holds what is written with Hold, or 0. If it is gone or its lease has run out, the
-	// tasks are written and no member holds them.
+	// by is the member that holds the tasks written with Hold, or 0. If it is gone or its lease has expired, the tasks
+	// are written and are free.
 	//
-	// A batch may meet a lock that somebody else's transaction holds. A call with several batches does not wait
-	// long for it, a few milliseconds: that batch is not done, and its result says Busy. A call with one batch
-	// waits until ctx is done. So a caller that does not want to wait adds a batch without writes.
+	// A batch may meet a lock of another transaction. A call with several batches waits only a few milliseconds for it:
+	// that batch is not done, and its result is Busy. A call with one batch waits until ctx is done. A caller that does
+	// not want to wait adds a batch without writes.
 	//
-	// If one batch is larger than the engine takes, the error wraps ErrTooLarge, and no batch is done.
+	// If a batch is larger than the engine allows, the error wraps ErrTooLarge, and no batch is done.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
 
-	// Get returns the tasks of the keys as they were last committed, each once, in any order. A key that has none is
-	// left out.
+	// Get returns the last committed state of the keys' tasks, each once, in any order. Keys without a task are left
+	// out.
 	Get(ctx context.Context, keys ...string) ([]Stored, error)
 
-	// Walk walks over the tasks, or the notes, of the range in its order. An error ends it. It yields each one that is
-	// there during the whole walk, and may or may not yield one that is added, changed or removed meanwhile. Each
-	// is yielded as it was last committed when the walk began, or later.
+	// Walk walks over the tasks, or the notes, of the range in its order. An error ends it. It yields each one that
+	// exists during the whole walk, and may or may not yield one that is added, changed or removed meanwhile. Each has
+	// the state last committed when the walk began, or a later one.
 	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
-	// Claim gives the member free tasks of some kinds. It leaves out tasks that another transaction has locked. It
-	// gives nothing to a member whose lease has run out. Its cost does not depend on how many tasks of other kinds
-	// there are.
+	// Claim gives the member free tasks of some kinds. It leaves out tasks that another transaction has locked. A
+	// member whose lease has expired gets none. Its cost does not depend on the number of tasks of other kinds.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
-	// Confirm is the start of runs. For each of the claims it reports whether the member still holds the task at
-	// that revision, and its lease has not run out, and no transaction has it locked. Only then the run may
-	// start. Confirm counts the start: it makes Stored.Starts one more than Claim.Starts, so that a task that ends
-	// its process is not tried for ever. A claim that is confirmed again, because an answer was lost or came late,
-	// counts once. It sets Stored.Started. The count and that are the only things that change without a new revision,
-	// and that may be lost when the engine crashes.
+	// Confirm is the start of runs. For each claim it reports whether the member still holds the task at that revision,
+	// the lease has not expired, and no transaction has locked the task. Only then may the run start. Confirm counts
+	// the start: it sets Stored.Starts to Claim.Starts + 1, so that a task that ends its process is not retried for
+	// ever. A claim that is confirmed again, because an answer was lost or late, counts once. Confirm also sets
+	// Stored.Started. These two fields are the only ones that change without a new revision, and that may be lost when
+	// the engine crashes.
 	//
 	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
 
-	// Release gives up the claims that the member still holds at those revisions, and of which no start was
-	// confirmed since: Stored.Starts is Claim.Starts. Those tasks are free then. So a Release that arrives late
-	// frees no run. It does not wait for a user's transaction: the member still holds what that has locked, as
-	// a walk in the order Held shows.
+	// Release frees the tasks that the member still holds at those revisions, unless a start was confirmed since:
+	// Stored.Starts is Claim.Starts. So a late Release does not free a running task. It does not wait for a user's
+	// transaction: the member still holds the tasks that one has locked, as a walk in the order Held shows.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
 
-	// Join makes a new member with a lease of that length from now on. name is for people. now is the engine's time.
+	// Join adds a member with a lease of that length, which starts now. name is for people. now is the engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
 
-	// Renew prolongs the member's lease: it runs out a lease after the engine's time now. It returns that time and the
-	// members, in any order. A member whose lease has run out is one until it is reaped. The members are those after the
-	// renewal is committed: of two members that renew at the same time, one at least sees the report of the other.
+	// Renew extends the member's lease, which then expires one lease after the engine's time now. It returns that time
+	// and the members, in any order. A member whose lease has expired remains one until it is reaped. The members are
+	// read after the renewal is committed: if two members renew at the same time, at least one of them sees the other's
+	// report.
 	//
-	// report is what the member says about itself: at most MaxReport bytes. The engine keeps the greatest, in the
-	// order of [bytes.Compare]. A node puts a count first, so a Renew that arrives after a later one takes no report
-	// back.
+	// report is the member's report about itself, of at most MaxReport bytes. The engine keeps the greatest, in the
+	// order of [bytes.Compare]. A node puts a count first, so a late Renew does not replace a later report.
 	//
-	// A Renew by 0 prolongs nothing. It only returns the members and the time, needs no member and writes nothing.
+	// A Renew by 0 extends nothing. It only returns the members and the time, and writes nothing.
 	Renew(ctx context.Context, by MemberID, report []byte) (members []Membership, now int64, err error)
 
-	// Leave ends the member. Its tasks are free. It returns nil if the member is gone already. Neither Leave nor
-	// Reap waits for a user's transaction: what that has locked is freed by a later Reap.
+	// Leave ends the member and frees its tasks. It returns nil if the member is already gone. Neither Leave nor Reap
+	// waits for a user's transaction: a later Reap frees the tasks that one has locked.
 	Leave(ctx context.Context, by MemberID) error
 
-	// Reap ends the members whose lease has run out, as Leave does, and returns their names. It reaps no member
-	// until the engine itself has been up for longer than that member's lease: no lease is renewed during an outage.
+	// Reap ends the members whose leases have expired, as Leave does, and returns their names. It reaps a member only
+	// after the engine itself has been up for longer than that member's lease, because no lease is renewed during an
+	// outage.
 	Reap(ctx context.Context) (names []string, err error)
 }
 
 // A Counter is an [Engine] that counts its tasks faster than by a walk over all of them.
 type Counter interface {
 	// Count counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
-	// ParkedDue, and paused if it is PausedDue. A paused task counts as no failing one, whatever Failing says.
+	// ParkedDue, and paused if it is PausedDue. A paused task does not count as failing, whatever Failing says.
 	Count(ctx context.Context) ([]KindCount, error)
 }
 
-// Count counts the tasks of each kind, in any order, as [Counter] says: by that if the engine is one, and else by walks
-// over the tasks.
+// Count counts the tasks of each kind, in any order. It uses [Counter] if the engine is one, and otherwise walks over
+// the tasks.
 func Count(ctx context.Context, e Engine) ([]KindCount, error) {
 	if c, ok := e.(Counter); ok {
 		return c.Count(ctx)
@@ -157,76 +156,77 @@ func Count(ctx context.Context, e Engine) ([]KindCount, error) {
 	return counts.Kinds(), nil
 }
 
-// A Range is what [Engine].Walk walks over.
+// A Range selects what [Engine].Walk yields.
 type Range struct {
 	Order Order
 	After Position // ByDue: the tasks after it,
-	Until int64    // and up to this due time, that included
-	From  string   // ByKey, Failing and Notes: the keys or names that are not less
+	Until int64    // up to and including this due time
+	From  string   // ByKey, Failing and Notes: keys or names that are not less
 	By    MemberID // Held: of this member; ErrMemberGone ends the walk if it is gone
 }
 
-// An Order is what a walk yields, and in which order.
+// An Order says what a walk yields, and in which order.
 type Order uint8
 
 // The orders of a walk.
 const (
 	ByDue   Order = iota // the tasks by due time and key
 	ByKey                // the tasks by key
-	Failing              // those that were written with Failing, by key; the cost does not depend on how many others there are
-	Held                 // those that the member holds, in any order
+	Failing              // the tasks written with Failing, by key; the cost does not depend on the number of others
+	Held                 // the tasks that the member holds, in any order
 	Notes                // the notes, by name
 )
 
-// A ClaimRequest says which free tasks a member claims.
+// A ClaimRequest selects the free tasks that a member claims.
 type ClaimRequest struct {
 	By    MemberID
 	Kinds []string
-	After int64 // they are due after this time
+	After int64 // due after this time
 	Until int64 // and not after this one
-	Most  int   // at most that many, the earliest first
+	Most  int   // the number of tasks at most, the earliest first
 
 	// Readable is the greatest version of a record that the member can read. The version is the first byte of Data.
 	// Records of later versions are left out.
 	Readable byte
 
-	// Fair makes the groups take turns, whatever After is. The claim continues after Group, in the order of the
-	// groups' names; the tasks without a group are the last one. Of each group that has such a task it gives the
-	// earliest, up to Most in all. If it has come from the beginning, where Group is empty, to the end, it gives
-	// about the same number of each, as far as they have as many. It may look at a thousand groups only.
+	// Fair makes the groups take turns, and ignores After. The claim continues after Group, in the order of the groups'
+	// names; tasks without a group form the last group. It gives the earliest task of each group, up to Most in all. If
+	// it covers all groups, from the beginning (Group is empty) to the end, it gives about the same number of tasks of
+	// each, as far as a group has them. It may stop after a thousand groups.
 	Fair  bool
 	Group string
 }
 
-// Claims are what a [Engine].Claim gives.
+// Claims are the result of an [Engine].Claim.
 type Claims struct {
 	Tasks []Stored
-	Next  string // of a fair claim: the group that it has come to, or empty after the last
+	Next  string // of a fair claim: the last group it reached, or empty after the last of all
 	Now   int64  // the engine's time
 }
 
-// A HealthReporter is an [Engine] that knows its own health. Package metrics exports that.
+// A HealthReporter is an [Engine] that reports its health. Package metrics exports it.
 type HealthReporter interface {
 	Health(ctx context.Context) (Health, error)
 }
 
-// Health is what may slow an engine down, and what an acknowledged task survives. A copy in the memory of a standby counts. If
-// the role may not see the state of the standbys, any that is connected counts, also an asynchronous one.
+// Health shows what may slow an engine down, and what an acknowledged task survives. A copy in the memory of a standby
+// counts. If the role is not allowed to see the state of the standbys, every connected standby counts, even an
+// asynchronous one.
 type Health struct {
 	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
-	DeadRows          int64         // rows of tasks that were changed or removed and wait for vacuum; an estimate
+	DeadRows          int64         // old versions of tasks' rows that wait for vacuum; an estimate
 	Size              int64         // of the tasks and their indexes, in bytes
-	Unflushed         bool          // a crash of the server may lose what it has acknowledged
-	Replicated        bool          // what the server acknowledges survives the loss of its machine
-	Standbys          int           // those that are connected and for which the server waits before it acknowledges
-	Refused           uint64        // connections of this process to an old primary or to another cluster, which it refused
+	Unflushed         bool          // a crash of the server may lose acknowledged tasks
+	Replicated        bool          // acknowledged tasks survive the loss of the server's machine
+	Standbys          int           // connected standbys that the server waits for before it acknowledges
+	Refused           uint64        // connections that this process refused because they led to an old primary or another cluster
 }
 
-// A KindCount counts the tasks of a kind, as [Stored] has it.
+// A KindCount counts the tasks of a kind, as in [Stored].
 type KindCount struct {
 	Kind    string
 	Tasks   int // all of them
-	Failing int // those that were written with Failing, and are not paused
+	Failing int // tasks written with Failing that are not paused
 	Parked  int
 	Paused  int
 }
@@ -234,24 +234,24 @@ type KindCount struct {
 // A MemberID names a member of an engine for good. 0 is no member.
 type MemberID int64
 
-// A Stored is a task or a note as an engine keeps it. A note has a name as its Key, Data and a Revision.
+// A Stored is a task or a note as an engine keeps it. A note has its name as the Key, Data and a Revision.
 type Stored struct {
 	Record
-	Kind     string   // by what it is claimed: the kind of the task, and the version of its payload from 2 on
+	Kind     string   // the class for claims: the kind of the task, and the version of its payload from 2 on
 	Group    string   // of the task, or empty
 	Revision int64    // of this state of the task
 	Owner    MemberID // the member that holds it, or 0
-	Starts   int      // claims of which a start was confirmed since the record was written,
-	Started  int64    // and when the last one was, by the engine's clock; 0 if none was, or if that is not known
+	Starts   int      // confirmed starts since the record was written,
+	Started  int64    // and when the last one was, by the engine's clock; 0 if there was none, or if unknown
 }
 
-// A Membership is a member as the engine's books have it.
+// A Membership describes a member.
 type Membership struct {
 	ID     MemberID
 	Name   string
 	Lease  time.Duration // its length
-	Left   time.Duration // until it runs out, by the engine's clock; negative if it has
-	Report []byte        // the greatest of its Renews
+	Left   time.Duration // until it expires, by the engine's clock; negative if it has
+	Report []byte        // the greatest one of its Renews
 }
 
 // MaxReport is the size of a member's report, in bytes.
@@ -263,31 +263,32 @@ const (
 	MaxNote     = 64 << 10
 )
 
-// A Claim is what a member holds: a task at a revision.
+// A Claim is a task at a revision that a member holds.
 type Claim struct {
 	Key      string
 	Revision int64
 	Starts   int // Stored.Starts when it was claimed
 }
 
-// A Batch is a number of writes with different keys, of which all are done or none.
+// A Batch is a set of writes with different keys, which are made all or none.
 type Batch []Write
 
-// A Write puts the record of a key, or deletes it. It may be the record of a note: its Key is the name, not empty and at
-// most MaxNoteName bytes, its Data is at most MaxNote bytes, and it has nothing else but its condition.
+// A Write puts the record of a key, or deletes it. For a note the Key is the name, of 1 to MaxNoteName bytes, Data is
+// at most MaxNote bytes, and only the condition is set besides.
 type Write struct {
-	Record        // Due and Data are those to put; nil Data deletes the record
+	Record        // Due and Data to put; nil Data deletes the record
 	Kind   string // of the record to put, as in Stored,
 	Group  string // and this
 	Note   bool   // it is the record of a note
 
 	If       Condition
 	Revision int64 // for IfUnchanged and IfUnstarted
-	Hold     bool  // the member that commits holds the task from then on; else it is free
-	Failing  bool  // an attempt of the run of the record to put has failed
+	Hold     bool  // the committing member holds the task afterwards; otherwise the task is free
+	Failing  bool  // an attempt of the record's run has failed
 }
 
-// Holds reports whether the condition of the write holds if the key has that task or note, or nothing if it is nil.
+// Holds reports whether the condition of the write holds for the key's current task or note, which is nil if there is
+// none.
 func (w Write) Holds(s *Stored) bool {
 	switch w.If {
 	case IfAbsent:
@@ -302,7 +303,7 @@ func (w Write) Holds(s *Stored) bool {
 	return true
 }
 
-// A Condition says when a write is done.
+// A Condition says when a write takes effect.
 type Condition uint8
 
 const (
@@ -310,10 +311,10 @@ const (
 	IfPresent                        // there is one
 	IfUnchanged                      // there is one, at that revision
 	Always
-	IfUnstarted // there is one, at that revision, and its Starts is 0, as that of each note is
+	IfUnstarted // there is one, at that revision, and its Starts is 0, as for every note
 )
 
-// A Result says what has become of a batch: done if Unmet is empty and Busy is false.
+// A Result is the outcome of a batch, which is done if Unmet is empty and Busy is false.
 type Result struct {
 	Unmet   []string  // the keys whose condition does not hold
 	Busy    bool      // a lock was in the way; try the batch by itself
@@ -327,8 +328,8 @@ type Written struct {
 	Replaced bool  // there was a record before
 }
 
-// ErrCorrupt and ErrVersion are the errors of data that cannot be read: it is damaged, or a later version wrote it. They are
-// those of package durable with the same names.
+// ErrCorrupt and ErrVersion are the errors of unreadable data: it is damaged, or a later version wrote it. Package
+// durable exports them under the same names.
 var (
 	ErrCorrupt = errors.New("durable: the store is corrupt")
 	ErrVersion = errors.New("durable: the store has a format of another version")
@@ -337,7 +338,6 @@ var (
 // ErrMemberGone is the error of an engine for a member that has left or was reaped.
 var ErrMemberGone = errors.New("durable: the member is gone: its lease ran out, or it left")
 
-// ErrNotDone may be wrapped in the error of an engine's call that has certainly had no effect, for instance because
-// there was no connection to send it on. A node may try such a call again. It does not try a verb again that may
-// have taken effect.
+// ErrNotDone may be wrapped in the error of an engine's call that certainly had no effect, for instance because there
+// was no connection. A node may repeat such a call. It does not repeat a verb that may have taken effect.
 var ErrNotDone = errors.New("durable: the call had no effect")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An alone is an Engine that has its KV for itself. In the KV every task is free. Its holder and its starts, its state, are
+// An alone is an Engine that has its KV for itself. In the KV every task is free: its holder and starts, the state, are
 // in memory. The Engine counts the revisions itself: a row has the revision with which it was written.
 type alone struct {
 	base
@@ -28,17 +28,18 @@ type alone struct {
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
-	bound    int64 // no process before had a revision from there on
+	bound    int64 // no earlier process used revisions from there on
 	broken   error // of a Commit whose effect is unknown; every later call returns it
 }
 
-// A state is a task of which memory knows more than its row. Only a start changes a state; everything else replaces it.
+// A state is a task for which memory knows more than its row. Only a start changes a state; everything else replaces
+// it.
 type state struct {
 	row        // without its data; without a revision if it is deleted
 	kept int64 // the revision with which its row is written
 
-	writing bool   // it is the state after the Commit in progress, until whose end the task is neither claimed nor started
-	before  *state // and this is the state before that Commit, or nil
+	writing bool   // it is the state after the Commit in progress; until that ends, the task is neither claimed nor started
+	before  *state // the state before that Commit, or nil
 }
 
 // A mate is a member.
@@ -52,7 +53,7 @@ type mate struct {
 // Exclusive marks the engine.
 func (e *alone) Exclusive() {}
 
-// revisions is how many revisions a process reserves at once. One that dies loses the rest.
+// revisions is how many revisions a process reserves at once. A process that dies loses the rest.
 const revisions = 1 << 40
 
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
@@ -91,7 +92,7 @@ func (e *alone) next() int64 {
 	return e.revision
 }
 
-// lock locks e.mu for a call, unless it cannot be done, and returns the time.
+// lock locks e.mu for a call, unless the call cannot be made, and returns the time.
 func (e *alone) lock(ctx context.Context) (moment, error) {
 	at, err := e.moment(ctx)
 	if err == nil {
@@ -145,11 +146,11 @@ func (s *state) of(r *row) bool {
 // A known is what a Commit has read: rows without their data.
 type known struct {
 	rows map[string]*row // nil if the key has none
-	seen *changed        // which have changed since
+	seen *changed        // the tasks changed since
 }
 
-// learn reads the tasks of the batches of which memory has neither the row nor that there is none, and that were not read
-// or have changed since. It may leave out those that are to be new: of them memory knows as a rule.
+// learn reads the tasks of the batches that memory does not know, neither as a row nor as absent, unless they were read
+// before and have not changed since. It may leave out tasks to be added: memory usually knows that these are absent.
 func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, added bool) error {
 	var keys []string
 	e.mu.Lock()
@@ -183,7 +184,7 @@ func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, add
 	return err
 }
 
-// Commit does all batches in one Commit of the KV. It checks no versions: there is no other writer.
+// Commit makes all batches in one Commit of the KV. It checks no versions: there is no other writer.
 func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
@@ -283,7 +284,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 	return plans, txs, nil
 }
 
-// settle ends the writing of tasks: they have their new states, or again those before.
+// settle ends the writing of tasks: they get their new states, or their former ones again.
 func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 	for _, p := range plans {
 		for j, w := range batches[p.number] {

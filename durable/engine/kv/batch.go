@@ -58,7 +58,7 @@ type plan struct {
 	number  int // of the batch
 	tx      engine.Tx
 	written []engine.Written
-	was     []*row // what each write replaces; nil if there is none
+	was     []*row // the row that each write replaces; nil if there is none
 }
 
 // unmet returns the keys whose condition does not hold, and sets p.was.
@@ -74,7 +74,7 @@ func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet
 	return unmet
 }
 
-// put adds the rows of the next write to its plan, that of the task or note first. It returns what the write puts.
+// put adds the rows of the next write to its plan, the row of the task or note first. It returns that row.
 func (b *base) put(p *plan, w engine.Write, owner engine.MemberID, revision int64) (next row) {
 	old := p.was[len(p.written)]
 	p.written = append(p.written, engine.Written{Held: owner != 0, Replaced: old != nil})

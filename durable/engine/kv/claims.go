@@ -34,7 +34,7 @@ type source struct {
 	skip int // bytes of the key before the due time
 }
 
-// A merge walks over several scans in due order. It is used up when its error is not nil.
+// A merge walks over several scans in due order. It ends when its error is not nil.
 type merge struct {
 	sources []*source
 	err     error
@@ -126,14 +126,14 @@ func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int6
 // afterKey returns the first due time and key after the position.
 func afterKey(p engine.Position) string { return ordered(p.Due) + p.Key + "\x00" }
 
-// wanted reports whether the request is for the task.
+// wanted reports whether the request includes the task.
 func wanted(r engine.ClaimRequest, s *row) bool {
 	return s.Owner == 0 && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable) &&
 		s.Due <= r.Until && (r.Fair || s.Due > r.After)
 }
 
-// claim finds tasks for a request and takes them. It continues after tasks that another member has taken meanwhile. take
-// gives the member the candidates that are free and wanted, in their order.
+// claim finds tasks for a request and takes them. It continues past tasks that another member has taken meanwhile. take
+// gives the member the free and wanted candidates, in their order.
 func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]candidate) ([]engine.Stored, error),
 ) (got []engine.Stored, next string, err error) {
 	if r.Fair {
@@ -181,7 +181,7 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 	return b.some(r, m, most)
 }
 
-// some returns the next candidates of a merge that the request is for, at most that many.
+// some returns the next candidates of a merge that the request includes, at most that many.
 func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidate, err error) {
 	for len(found) < most {
 		c, ok := m.next()
@@ -198,7 +198,7 @@ func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidat
 // mostGroups is how many groups a fair claim looks at.
 const mostGroups = 1000
 
-// turn returns what a fair claim finds, and the last group that it has looked at.
+// turn returns the candidates of a fair claim, and the last group that it has looked at.
 func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (found []candidate, next string, err error) {
 	var groups []string // of each candidate
 	next = r.Group
@@ -230,7 +230,7 @@ func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (found []candida
 	return found, "", nil
 }
 
-// groupAfter returns the next group of which a task of the kinds is free, or that of the tasks without one, which is
+// groupAfter returns the next group with a free task of the kinds, or the group of the tasks without one, which is
 // empty.
 func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (next string, err error) {
 	for _, kind := range kinds {

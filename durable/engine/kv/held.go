@@ -31,7 +31,7 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	return got, err
 }
 
-// give gives the member the tasks that are still free and have not changed since they were read.
+// give gives the member the tasks that are still free and unchanged since they were read.
 func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candidate, seen *changed,
 ) (got []engine.Stored, err error) {
 	tasks, err := e.tasksOf(ctx, found)

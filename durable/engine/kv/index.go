@@ -9,9 +9,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 )
 
-// An index is what an exclusive engine knows of all its tasks: the fingerprints of their keys, and how many there are of
-// each kind. It is loaded in the background, in the order of the keys, and counts the tasks before the key that it has
-// come to. A Commit changes it only for those.
+// An index is what an exclusive engine knows about all its tasks: the fingerprints of their keys, and the number of
+// each kind. It is loaded in the background, in key order, and covers the tasks before the key that it has reached. A
+// Commit changes it only for those.
 type index struct {
 	prints *fingerprint.Set
 	kinds  engine.Tally
@@ -25,7 +25,7 @@ func newIndex() index {
 
 func (x *index) covers(key string) bool { return x.whole || taskRow+key < x.upTo }
 
-// isAbsent reports whether there is certainly no task of the key.
+// isAbsent reports whether the key certainly has no task.
 func (x *index) isAbsent(key string) bool { return x.covers(key) && !x.prints.Has(x.prints.Of(key)) }
 
 // note notes that a task has changed. Either state may be nil.
@@ -50,7 +50,7 @@ func (x *index) note(key string, from, to *row) {
 // loadPage is how many rows are loaded while a Commit waits.
 const loadPage = 1024
 
-// load loads the index. After an error it stays as it is: keys are read, and tasks counted by a walk.
+// load loads the index. After an error it stays incomplete: keys are read, and tasks are counted by a walk.
 func (e *alone) load(ctx context.Context) {
 	for more := true; more; {
 		e.writing.Lock()
@@ -59,7 +59,7 @@ func (e *alone) load(ctx context.Context) {
 	}
 }
 
-// loadSome loads a page of the index, and reports whether there are more. Nothing is written meanwhile.
+// loadSome loads a page of the index, and reports whether there are more pages. Nothing is written meanwhile.
 func (e *alone) loadSome(ctx context.Context) (more bool) {
 	rows := make([]*row, 0, loadPage)
 	for entry, err := range e.kv.Scan(ctx, e.all.upTo, end(taskRow)) {
@@ -84,7 +84,7 @@ func (e *alone) loadSome(ctx context.Context) (more bool) {
 	return !e.all.whole
 }
 
-// Count makes an exclusive engine an [engine.Counter] that need not read the tasks once the index is loaded.
+// Count makes an exclusive engine an [engine.Counter], which reads no tasks once the index is loaded.
 func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
 	e.mu.Lock()
 	if !e.all.whole {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-// Package kv makes an [engine.Engine] of any [engine.KV].
+// Package kv makes an [engine.Engine] from any [engine.KV].
 //
-// Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV decides. A task is
-// written, claimed, started and released only at the version of its row. A member's row is written once and deleted when
-// the member is gone, and every claim and start names its version. So a task has one holder, and a removed task starts no
-// more runs, whatever the clocks say.
+// Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV decides. A task
+// is written, claimed, started and released only at the version of its row. A member's row is written once and deleted
+// when the member is gone, and every claim and start names its version. So a task has one holder, and a removed task
+// starts no further runs, whatever the clocks say.
 //
-// On a KV that is an [engine.Clock], a lease runs out by that clock. On any other, each Engine watches the beats of the
-// members by its own monotonic clock. A member whose beat has kept its version for a lease and an eighth may be reaped,
-// at that version. Due times are by the clock of the process.
+// On a KV that is an [engine.Clock], leases expire by that clock. On any other, each Engine watches the beats of the
+// members by its own monotonic clock: a member whose beat keeps its version for a lease and an eighth may be reaped, at
+// that version. Due times are by the clock of the process.
 //
 // On a KV that is an [engine.Exclusive], members, claims and starts are in memory. A claim writes nothing, a start is a
-// look-up, and a Commit of any number of batches is one Commit of the KV. They end with the process: the next one finds
-// all tasks free.
+// look-up, and a Commit of any number of batches is one Commit of the KV. The next process finds all tasks free.
 package kv
 
 import (
@@ -26,8 +25,8 @@ import (
 )
 
 // New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV a
-// goroutine scans the tasks once, even after ctx is done. It ends with the scan, or at its first error. From then on an add
-// of a free key reads nothing, and counting is a look-up.
+// goroutine scans the tasks once, even after ctx is done. It ends with the scan, or at its first error. After the scan,
+// adding a free key reads nothing, and counting is a look-up.
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)
@@ -48,10 +47,10 @@ type base struct {
 	// walkDue walks over the tasks after the position and up to the due time, in that order.
 	walkDue func(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error]
 
-	// walkHeld walks over the tasks that a member holds.
+	// walkHeld walks over the tasks held by a member.
 	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
 
-	// free reports whether a task that has a free row may be free.
+	// free reports whether a task with a free row may be free.
 	free func(key string) bool
 }
 
@@ -77,7 +76,7 @@ func (b *base) moment(ctx context.Context) (m moment, err error) {
 	return m, err
 }
 
-// Get is that of engine.Engine, and so are the other methods of its names.
+// Get implements engine.Engine, like the other methods with its names.
 func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	rows, err := b.look(ctx, keys)
 	for _, r := range rows {
@@ -111,8 +110,8 @@ func failing(err error) iter.Seq2[engine.Stored, error] {
 // page is how many tasks are read at once.
 const page = 128
 
-// walk yields the tasks of index rows, unless is reports that the row no longer speaks of the task. It is called with the
-// key of the row without its first byte.
+// walk yields the tasks of index rows, if is reports that the row still describes the task. It is called with the key
+// of the row without its first byte.
 func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], is func(string, *row) bool,
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {

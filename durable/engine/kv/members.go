@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// The parts of a member. Its body is written once. Each Renew writes the beat. The remains are there from the end of the
+// The parts of a member. Its body is written once. Each Renew writes the beat. The remains exist from the end of the
 // member until it holds no task.
 const (
 	bodyPart = "a"
@@ -24,7 +24,7 @@ const (
 
 func partOf(id engine.MemberID, part string) string { return memberRow + ordered(int64(id)) + part }
 
-// A member is one as a call has read it.
+// A member is a member as a call has read it.
 type member struct {
 	moment
 	id      engine.MemberID
@@ -37,7 +37,7 @@ type member struct {
 	dead    bool          // it may be reaped
 }
 
-// check is that the member is not gone.
+// check checks that the member is not gone.
 func (m *member) check() engine.Check {
 	return engine.Check{Key: partOf(m.id, bodyPart), Version: m.version}
 }
@@ -94,17 +94,17 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 	return members, left, nil
 }
 
-// A sighting is the last beat of a member that an Engine has seen, on a KV without a clock.
+// A sighting is the last beat of a member that an Engine saw, on a KV without a clock.
 type sighting struct {
 	version int64
-	since   time.Time // when it was read or written first
-	from    time.Time // from then on the Engine has read all members without a long gap
+	since   time.Time // when it was first read or written
+	from    time.Time // since then the Engine has read all members without a long gap
 }
 
-// watch returns the rest of the member's lease, and whether it may be reaped, by the sighting of its beat. After a long gap
-// between two readings of all members, the member is watched for another lease: the KV may have been away, so that no
-// lease could be renewed. A gap is long after half a lease of the member, or of the Engine's own members, which sets how
-// often the Engine reads.
+// watch returns the rest of the member's lease, and whether it may be reaped, by the sighting of its beat. After a long
+// gap between two readings of all members, the member is watched for another lease, because the KV may have been
+// unavailable for renewals. A gap is long after half a lease of the member, or of the Engine's own members, which sets
+// how often the Engine reads.
 func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead boo
 	return m.lease - m.own.Sub(s.since), m.own.Sub(s.from) > m.lease+m.lease/8 && s.version == m.beat
 }
 
-// beaten notes the beat that this Engine has begun to write at that moment.
+// beaten notes the beat that this Engine began to write at that moment.
 func (e *shared) beaten(id engine.MemberID, version int64, at moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,7 +204,7 @@ func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (en
 	}
 }
 
-// Renew returns the members as they are after the beat, and the time before it.
+// Renew returns the members after the beat, and the time before it.
 func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
@@ -229,7 +229,7 @@ func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	return members, at.now, nil
 }
 
-// renew prolongs the lease of the member, and returns from when on.
+// renew extends the lease of the member, and returns the moment from which it counts.
 func (e *shared) renew(ctx context.Context, by engine.MemberID, report []byte) (moment, error) {
 	for {
 		m, err := e.member(ctx, by)
@@ -284,7 +284,7 @@ func (e *shared) end(ctx context.Context, m *member) (bool, error) {
 	return err == nil && done[0], err
 }
 
-// clear frees the tasks of a member that is gone. It gets no others, because each claim checks the member's body.
+// clear frees the tasks of a member that is gone. It gets no new ones, because each claim checks the member's body.
 func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	prefix := heldBy(id)
 	for {
@@ -322,7 +322,7 @@ func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	return err
 }
 
-// Reap returns no error once it has ended a member: a later Reap does the rest.
+// Reap returns no error once it has ended a member: a later Reap finishes the work.
 func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 	at, err := e.moment(ctx)
 	if err != nil {

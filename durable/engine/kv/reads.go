@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A changed is which tasks have been written since a read has begun, whose rows may be those before.
+// A changed is the set of tasks written since a read began, which may have read their former rows.
 type changed struct{ keys map[string]struct{} }
 
 func (c *changed) has(key string) bool {
@@ -96,9 +96,9 @@ func (e *alone) whole(ctx context.Context, keys []string) (map[string]*row, erro
 	return found, nil
 }
 
-// tasksOf returns the tasks of candidates, with the data, as their rows are. Some may be missing.
+// tasksOf returns the tasks of candidates, with the data, from their rows. Some may be missing.
 func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, err error) {
-	var turns []string // where the rows of f are of candidates that rows of g show
+	var turns []string // the rows of f for candidates found by rows of g
 	for _, c := range found {
 		if c.row.Key[:1] == turnRow {
 			turns = append(turns, freeRowOf(c.row.Key))
@@ -131,7 +131,7 @@ func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, e
 	return tasks, nil
 }
 
-// current returns the tasks of candidates with their states. It reads those again that have changed since they were read.
+// current returns the tasks of candidates with their states. It rereads tasks that have changed since they were read.
 func (e *alone) current(ctx context.Context, found []candidate, seen *changed) (tasks []*row, err error) {
 	defer e.unwatch(seen)
 	tasks, err = e.tasksOf(ctx, found)

@@ -61,7 +61,7 @@ const format = 1
 // encode returns the value of a task or a note. The revision is that of an exclusive engine.
 func (r *row) encode() []byte { return r.appendTo(make([]byte, 0, r.size())) }
 
-// size returns a bound of the length of the value.
+// size returns an upper bound for the length of the value.
 func (r *row) size() int { return 32 + len(r.Kind) + len(r.Group) + len(r.Data) }
 
 func (r *row) appendTo(b []byte) []byte {
@@ -117,7 +117,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// A decoder reads a value. What is not there reads as zero, and makes it bad.
+// A decoder reads a value. A missing part reads as zero, and makes it bad.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -168,14 +168,14 @@ func varints(n ...int64) (b []byte) {
 	return b
 }
 
-// escaped returns s so that escaped strings have the order of the strings, and none is the beginning of another.
+// escaped escapes s, so that escaped strings have the order of the strings, and none is a prefix of another.
 func escaped(s string) string { return string(appendEscaped(nil, s)) }
 
 func appendEscaped(b []byte, s string) []byte {
 	return append(append(b, strings.ReplaceAll(s, "\x00", "\x00\xff")...), 0, 1)
 }
 
-// unescaped returns the string with which the key begins, and the rest.
+// unescaped returns the string at the beginning of the key, and the rest.
 func unescaped(key string) (s, rest string) {
 	for i := 0; i+1 < len(key); i++ {
 		if key[i] != 0 {
@@ -189,14 +189,14 @@ func unescaped(key string) (s, rest string) {
 	return key, ""
 }
 
-// ordered returns a number as bytes in its order.
+// ordered encodes a number as bytes that keep its order.
 func ordered(n int64) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(n)^1<<63)
 	return string(b[:])
 }
 
-// number returns the number with which the bytes begin, and the rest.
+// number returns the number at the beginning of the bytes, and the rest.
 func number(s string) (n int64, rest string) {
 	if len(s) < 8 {
 		return 0, ""
@@ -204,13 +204,13 @@ func number(s string) (n int64, rest string) {
 	return int64(binary.BigEndian.Uint64([]byte(s[:8])) ^ 1<<63), s[8:]
 }
 
-// end returns the first key after all that begin with the prefix, whose last byte is not 0xff.
+// end returns the first key after all keys with the prefix, whose last byte must not be 0xff.
 func end(prefix string) string {
 	last := len(prefix) - 1
 	return prefix[:last] + string([]byte{prefix[last] + 1})
 }
 
-// freeOf returns the prefix of the free rows of a kind: of its tasks with a group, or without one.
+// freeOf returns the prefix of the free rows of a kind, for its tasks with or without a group.
 func freeOf(kind string, grouped bool) string {
 	return string(appendFree(make([]byte, 0, len(kind)+4), kind, grouped))
 }
@@ -261,7 +261,7 @@ func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
 	return rows
 }
 
-// freeRowOf returns the key of the row of f of the task that the row of g shows.
+// freeRowOf returns the key of the row of f for the task of a row of g.
 func freeRowOf(turn string) string {
 	kind, rest := unescaped(turn[1:])
 	_, rest = unescaped(rest)
@@ -274,7 +274,7 @@ func (r *row) freeRow() string {
 	return rowAt(appendFree(b[:0], r.Kind, r.Group != ""), r)
 }
 
-// usual is more than the length of most rows' keys.
+// usual is longer than the keys of most rows.
 const usual = 128
 
 // rowAt returns the prefix with the due time and the key of the task.
@@ -282,7 +282,7 @@ func rowAt(prefix []byte, r *row) string {
 	return string(append(binary.BigEndian.AppendUint64(prefix, uint64(r.Due)^1<<63), r.Key...))
 }
 
-// mostIndex is how many other rows a task has at most.
+// mostIndex is the greatest number of other rows of a task.
 const mostIndex = 4
 
 // change adds to the Tx the index rows that differ between the states of a task, either of which may be nil.

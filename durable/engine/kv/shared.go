@@ -14,13 +14,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A shared is an Engine that any number of processes use at the same time. Everything that it decides by is in the KV.
+// A shared is an Engine that any number of processes use at the same time. All its decisions depend on the KV only.
 type shared struct {
 	base
 
 	mu      sync.Mutex // protects below
 	beats   map[engine.MemberID]sighting
-	asked   time.Time     // when all members were read last
+	asked   time.Time     // when all members were last read
 	longest time.Duration // lease of a member that has joined here
 }
 
@@ -31,7 +31,7 @@ func newShared(kv engine.KV) *shared {
 	return e
 }
 
-// unsure makes an error one of a call that has had an effect, if it has.
+// unsure hides an ErrNotDone if the call has already had an effect.
 func unsure(effect bool, err error) error {
 	if effect && errors.Is(err, engine.ErrNotDone) {
 		return errors.New(err.Error())
@@ -99,7 +99,7 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, nil
 }
 
-// present returns the tasks and the notes of the batches, and whether any write is to be held.
+// present returns the tasks and notes of the batches, and whether any write has Hold.
 func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, notes map[string]*row, holds bool, err error) {
 	var keys []string
 	for _, batch := range batches {
@@ -116,8 +116,8 @@ func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, no
 	return tasks, notes, holds, err
 }
 
-// try commits the batches of those numbers and sets their results. It returns the numbers of the batches
-// whose rows have changed since they were read.
+// try commits the batches with those numbers and sets their results. It returns the numbers of the batches whose rows
+// have changed since they were read.
 func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
 	results []engine.Result) (again []int, err error) {
 	some := make([]engine.Batch, len(todo))
@@ -184,7 +184,7 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 	return again, nil
 }
 
-// plan adds the next write of a batch to its plan. holder is the member that may hold it, or nil.
+// plan adds the next write of a batch to its plan. holder is the member that may hold the task, or nil.
 func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 	old := p.was[len(p.written)]
 	var version int64
@@ -195,7 +195,7 @@ func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 		p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
 	}
 	if !w.Note && old != nil {
-		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // also if there is none: a start may have come since
+		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if there is none: a start may have come since
 	}
 	var owner engine.MemberID
 	if w.Hold && w.Data != nil && holder != nil {
@@ -205,7 +205,7 @@ func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 	e.put(p, w, owner, 0)
 }
 
-// own adds to the Tx that a task gets another owner, or none.
+// own adds a change of the task's owner to the Tx.
 func (e *shared) own(r *row, to engine.MemberID, checks ...engine.Check) (tx engine.Tx, next *row) {
 	own := *r
 	next = &own
@@ -230,7 +230,7 @@ func (e *shared) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	return got, err
 }
 
-// give gives the member those of the tasks that are still free.
+// give gives the member the tasks that are still free.
 func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, found []candidate) ([]engine.Stored, error) {
 	keys := make([]string, len(found))
 	for i, c := range found {
@@ -262,7 +262,7 @@ func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, fou
 	return got, nil
 }
 
-// mine returns the transactions of the claims that the member holds, and which claims they are of.
+// mine returns the transactions for the claims that the member holds, and which claims they belong to.
 func (e *shared) mine(ctx context.Context, m *member, claims []engine.Claim,
 	do func(r *row, c engine.Claim) (engine.Tx, bool)) (txs []engine.Tx, of []int, err error) {
 	keys := make([]string, len(claims))

@@ -94,7 +94,7 @@ func (s *subject) delete(keys ...string) {
 	}
 }
 
-// is checks the entries of some keys, as said by say.
+// is checks the entries of some keys, in the format of say.
 func (s *subject) is(keys []string, want ...string) {
 	s.t.Helper()
 	found, err := s.Get(s.ctx, keys...)
@@ -293,7 +293,7 @@ func bytesCopied(s *subject) {
 	s.is([]string{"a"}, "a=first")
 }
 
-// Of the commits at the same version one is done, so that nothing is lost.
+// Of commits at the same version exactly one is done, so that nothing is lost.
 func oneWins(s *subject) {
 	const callers, each = 8, 25
 	s.put("a", "")
@@ -326,7 +326,7 @@ func oneWins(s *subject) {
 	}
 }
 
-// A scan yields what is there all the while, once and in order, whatever happens between.
+// A scan yields the entries that exist all the time, once and in order, whatever changes meanwhile.
 func scanDuringChanges(s *subject) {
 	const n = 1000
 	for i := range n {

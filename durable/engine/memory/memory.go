@@ -36,17 +36,17 @@ func Limited(l engine.Limits) *KV {
 	return &KV{limits: l, entries: btree.NewG(32, func(a, b engine.Entry) bool { return a.Key < b.Key })}
 }
 
-// Exclusive returns the KV as one that is an [engine.Exclusive].
+// Exclusive returns the KV as an [engine.Exclusive].
 func Exclusive(kv *KV) engine.KV { return exclusive{kv} }
 
 type exclusive struct{ *KV }
 
 func (exclusive) Exclusive() {}
 
-// NoClock returns the KV as one that is no [engine.Clock].
+// NoClock returns the KV without its [engine.Clock].
 func NoClock(kv *KV) engine.KV { return struct{ engine.KV }{kv} }
 
-// Get is that of engine.KV, and so are the other methods of its names.
+// Get implements engine.KV, like the other methods with its names.
 func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err error) {
 	if err := failed(ctx); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err
 // page is how many entries a Scan reads at one instant.
 const page = 128
 
-// Scan reads one page after the other, each as it is by then.
+// Scan reads one page after the other, each at a later instant.
 func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
 	return func(yield func(engine.Entry, error) bool) {
 		for from := from; ; {
@@ -132,7 +132,7 @@ func (k *KV) holds(checks []engine.Check) bool {
 	return true
 }
 
-// do does the Tx. All that it puts has one version.
+// do executes the Tx. All its entries get one version.
 func (k *KV) do(tx engine.Tx) {
 	k.version++
 	for i := range tx.Put {
@@ -149,7 +149,7 @@ func (k *KV) do(tx engine.Tx) {
 	}
 }
 
-// fits returns an error if the Tx does not fit into the limits.
+// fits returns an error if the Tx exceeds the limits.
 func (k *KV) fits(tx engine.Tx) error {
 	bytes := 0
 	for _, e := range tx.Put {
@@ -195,7 +195,7 @@ func (k *KV) Step(d time.Duration) {
 	k.offset += d
 }
 
-// Restart is an interruption that has just ended. Everything that was committed stays.
+// Restart simulates an interruption that has just ended. Committed entries stay.
 func (k *KV) Restart() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package clock keeps what is known of another machine's clock.
+// Package clock estimates another machine's clock.
 package clock
 
 import (
@@ -8,26 +8,26 @@ import (
 	"sync/atomic"
 )
 
-// A Clock is what a node knows about the engine's clock. Each answer with the engine's time says
-// something: the time was read between the question and the answer. So the engine's time less the node's own
-// lies between its time less that of the answer, and its time less that of the question. The clock keeps what
-// all of these bounds allow. The node's own time is monotonic, so no wall clock of a node has any influence.
+// A Clock is a node's knowledge of the engine's clock. The time in an answer was read between the question and the
+// answer. So the offset of the engine's clock from the node's own lies between that time less the node's time at the
+// answer, and that time less the node's time at the question. The Clock keeps the intersection of these bounds. The
+// node's own clock is monotonic, so no wall clock of a node has any influence.
 //
-// The earlier bound drives the wheel and the claims, so a run is late by the width of the bounds, and never
-// early. The later bound gives new due times, so a task is not due before its delay is over.
+// The earlier bound drives the wheel and the claims, so a run can be late by the width of the bounds, and is never
+// early. The later bound gives new due times, so a task is not due before its delay has passed.
 type Clock struct {
-	least, most atomic.Int64 // bounds of the engine's time less the node's own
+	least, most atomic.Int64 // bounds of the engine's time minus the node's own
 
-	mu    sync.Mutex // protects below, and held while those change
+	mu    sync.Mutex // protects below, and is held while the bounds change
 	known bool
-	at    int64 // the node's own time of the last answer
+	at    int64 // the node's own time at the last answer
 }
 
-// DriftOf is how slowly two clocks may drift apart at most: by 1 in so much.
+// DriftOf bounds the drift between two clocks: at most 1 in DriftOf.
 const DriftOf = 5000
 
-// Heard takes an answer into account: the engine's time, and the node's own at the question and at the answer.
-// If the bounds do not fit those kept, a clock was set, and they replace them.
+// Heard takes an answer into account: the engine's time, and the node's own at the question and at the answer. If the
+// new bounds contradict the old ones, a clock was set, and the new ones replace them.
 func (c *Clock) Heard(asked, answered, engine int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +42,8 @@ func (c *Clock) Heard(asked, answered, engine int64) {
 	c.most.Store(most)
 }
 
-// Earliest returns what the engine's clock shows at least, at a time of the node's own.
+// Earliest returns the earliest time that the engine's clock can show, at a time of the node's own.
 func (c *Clock) Earliest(own int64) int64 { return own + c.least.Load() }
 
-// Latest returns what the engine's clock shows at most.
+// Latest returns the latest time that the engine's clock can show.
 func (c *Clock) Latest(own int64) int64 { return own + c.most.Load() }

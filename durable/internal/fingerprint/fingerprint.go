@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package fingerprint has the fingerprints of keys, by which a key is known to be free without a read.
+// Package fingerprint keeps fingerprints of keys, which show that a key is free without a read.
 package fingerprint
 
 import "hash/maphash"
@@ -10,7 +10,7 @@ import "hash/maphash"
 type Set struct {
 	seed maphash.Seed
 	once map[uint64]struct{}
-	more map[uint64]int // how many keys beyond the first have the fingerprint; hardly ever any
+	more map[uint64]int // how many keys beyond the first have the fingerprint; nearly always empty
 }
 
 // New returns an empty Set.
@@ -42,7 +42,7 @@ func (s *Set) Len() int { return len(s.once) }
 func (s *Set) Add(print uint64) {
 	before := len(s.once)
 	s.once[print] = struct{}{}
-	if len(s.once) == before { // it was there
+	if len(s.once) == before { // it was there already
 		s.more[print]++
 	}
 }

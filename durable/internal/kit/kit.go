@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package kit is for tests of durable schedulers in a bubble of virtual time. A [Kit] opens them, logs their runs, and
-// has the sentences of a test: time passes, and exactly these tasks have run.
+// has the steps of a test: time passes, and exactly these tasks have run.
 //
 //	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 //		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
@@ -32,11 +32,11 @@ import (
 // Tick and Lease hold unless the options of the test say otherwise.
 const Tick, Lease = 10 * time.Millisecond, 2 * time.Second
 
-// ErrFail is what the runs of the kind "fail" return.
+// ErrFail is the error of the runs of the kind "fail".
 var ErrFail = errors.New("it fails")
 
 // A Kit is the schedulers of one test and the log of their runs. It has the verbs of its first node. Its own methods
-// fail the test where these return an error.
+// fail the test instead of returning an error.
 type Kit struct {
 	*Node
 	T      testing.TB
@@ -55,7 +55,7 @@ type Kit struct {
 type Node struct {
 	*durable.Scheduler
 	Name string
-	Link *memengine.Link // to the engine of the kit, if it is there
+	Link *memengine.Link // to the engine of the kit, if there is one
 	kit  *Kit
 }
 
@@ -140,14 +140,14 @@ func (k *Kit) Use(s *durable.Scheduler, err error) *Node {
 	return n
 }
 
-// On returns the node whose turn it is.
+// On returns the nodes in turn.
 func (k *Kit) On() *Node {
 	k.turn++
 	return k.Nodes[k.turn%len(k.Nodes)]
 }
 
-// Crash ends the scheduler without its store noticing, and opens another on what was committed, which is not started.
-// What ran at that moment is not heard of any more.
+// Crash ends the scheduler without closing its store, and opens another, not started, on the committed data. Nothing
+// more is heard of the runs in progress.
 func (k *Kit) Crash(except ...string) {
 	left := k.Store.Reopen()
 	k.Kill()
@@ -172,7 +172,7 @@ func (n *Node) End() {
 func (n *Node) Kill() {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = n.Shutdown(gone) // its error is that jobs are still running
+	_ = n.Shutdown(gone) // it fails because jobs are still running
 	n.kit.Nodes = slices.DeleteFunc(n.kit.Nodes, func(other *Node) bool { return other == n })
 }
 
@@ -202,7 +202,7 @@ func (n *Node) Add(tasks ...durable.Task) {
 	n.kit.Must(n.AddTask(context.Background(), tasks...))
 }
 
-// After lets d pass, and waits until all is at rest.
+// After lets d pass, and waits until all goroutines are blocked.
 func (k *Kit) After(d time.Duration) { testkit.Settle(d) }
 
 // Must fails the test if one of the errors is not nil.
@@ -213,7 +213,7 @@ func (k *Kit) Must(errs ...error) {
 	}
 }
 
-// Runs returns the runs since the log was read last, in the order of their starts.
+// Runs returns the runs since the log was last read, in the order of their starts.
 func (k *Kit) Runs() []Call {
 	synctest.Wait()
 	k.mu.Lock()
@@ -229,8 +229,8 @@ func (k *Kit) RunsAfter(d time.Duration) []Call {
 	return k.Runs()
 }
 
-// Ran fails the test unless exactly these keys have run since the log was read last, in any order; a key that has run
-// twice is there twice. It returns the runs in the order of their starts.
+// Ran fails the test unless exactly these keys have run since the log was last read, in any order; a key that has run
+// twice is given twice. It returns the runs in the order of their starts.
 func (k *Kit) Ran(keys ...string) []Call {
 	k.T.Helper()
 	calls, ran := k.Runs(), []string{}
@@ -244,13 +244,13 @@ func (k *Kit) Ran(keys ...string) []Call {
 	return calls
 }
 
-// RanNothing fails the test if anything has run since the log was read last.
+// RanNothing fails the test if anything has run since the log was last read.
 func (k *Kit) RanNothing() {
 	k.T.Helper()
 	k.Ran()
 }
 
-// Info returns the task of the key, which must be there.
+// Info returns the task of the key, which must exist.
 func (k *Kit) Info(key string) durable.Info {
 	k.T.Helper()
 	i, ok := k.look(key)
@@ -268,7 +268,7 @@ func (k *Kit) Gone(key string) {
 	}
 }
 
-// look asks the engine of the kit, if there is one, whatever befalls the nodes.
+// look asks the engine of the kit directly, if there is one, so that faults of the nodes do not matter.
 func (k *Kit) look(key string) (i durable.Info, ok bool) {
 	k.T.Helper()
 	if k.Engine == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package lane gathers requests and makes them in groups.
+// Package lane is a batcher: it gathers requests and makes them in groups.
 package lane
 
 import (
@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// A Lane gathers requests to the engine and makes them in groups. While one group is under way the next one
-// forms, so that a lone request does not wait, and many share a call. At most two groups are under way at a
-// time. One request alone that takes long, for it may have met a lock, does not count, so that no other waits
-// for it.
+// A Lane gathers requests to the engine and makes them in groups. While one group is in progress the next one forms, so
+// a lone request does not wait, and many share a call. At most two groups are in progress at a time. A single slow
+// request does not count towards the two: it may be waiting for a lock and must not hold up the others.
 type Lane[T any] struct {
 	split func(waiting []T) (group, left []T)
 	do    func(group []T)
-	few   int // requests that have time wait for others, while they are fewer
+	few   int // requests with time wait for others, while they are fewer than this
 
 	mu       sync.Mutex // protects below
 	idle     *sync.Cond // no call is being made
 	waiting  []T
-	alarm    *time.Timer // they have time until then; nil if not all of them have
+	alarm    *time.Timer // when their time is up; nil if some have none
 	underWay int         // groups
 	calls    int
 }
 
-// New returns a Lane that makes with do what split takes from what waits, which is not empty.
+// New returns a Lane. split takes the next group from the waiting requests, of which there is at least one, and do
+// makes it.
 func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[T] {
 	l := &Lane[T]{split: split, do: do, few: few}
 	l.idle = sync.NewCond(&l.mu)
@@ -34,10 +34,10 @@ func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[
 
 const (
 	wide    = 2
-	waiting = 10 * time.Millisecond // for one request alone
+	waiting = 10 * time.Millisecond // for a single request
 )
 
-// Post makes the requests, soon, on another goroutine, and what has time, too.
+// Post makes the requests soon, on another goroutine, together with any that still have time.
 func (l *Lane[T]) Post(r ...T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *Lane[T]) Post(r ...T) {
 	l.nextLocked()
 }
 
-// Gather makes a request that has that much time.
+// Gather makes a request that may wait that long for others.
 func (l *Lane[T]) Gather(r T, has time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Lane[T]) Gather(r T, has time.Duration) {
 	}
 }
 
-// nextLocked begins the groups that may be under way. What waits then has no time.
+// nextLocked begins as many groups as may be in progress. The requests still waiting then have no time left.
 func (l *Lane[T]) nextLocked() {
 	if l.alarm != nil {
 		l.alarm.Stop()
@@ -88,7 +88,7 @@ func (l *Lane[T]) call(group []T) {
 	l.do(group)
 }
 
-// Aside makes a call that belongs to no group.
+// Aside makes a call outside any group.
 func (l *Lane[T]) Aside(call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *Lane[T]) asideLocked(call func()) {
 	}()
 }
 
-// Wait returns when nothing waits or is under way.
+// Wait returns when no request waits or is in progress.
 func (l *Lane[T]) Wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,62 +9,62 @@ import (
 	"time"
 )
 
-// A Backlog holds overdue tasks that are in memory and have not begun. The kinds take turns, and the tasks of a kind are
-// in due order. They run on workers that nothing else needs, so that a task that falls due now never waits behind them:
+// A Backlog holds the overdue tasks in memory whose runs have not begun. The kinds take turns, and the tasks of a kind
+// are in due order. They run on spare workers, so that a task that falls due now never waits behind them:
 //
 //   - A worker takes an overdue task only while no due run waits for a worker, and looks again before each, or
 //     after a millisecond.
-//   - A worker that has ended a run that fell due now takes overdue tasks next. When there is no such worker,
-//     Hire asks for more, at most as many as are spare.
+//   - After a run that fell due now, its worker takes overdue tasks. If there is no such worker, Hire asks for more, at
+//     most as many as are spare.
 //   - The bounded rate is kept as runs begin.
 //
-// A run cannot be interrupted, and one that hangs keeps its worker. So a kind that is not known to be quick
+// A run cannot be interrupted, and a hanging run keeps its worker. So a kind that is not known to be quick
 // ([Kind.IsQuick]) is bounded:
 //
 //   - It has at most half of the workers for its backlog.
 //   - It leaves some workers free, for tasks that fall due now and for the quick kinds of the backlog.
-//   - It has at most a share of the queue. The rest of its tasks stays in the store, or with the engine, until half
-//     of the share has begun.
+//   - It has at most a share of the queue. Its other tasks stay in the store, or with the engine, until half of the
+//     share has begun.
 //
 // A task leaves the backlog once: to the worker that takes it, or by Remove.
 type Backlog struct {
 	Config
-	queued               atomic.Int64 // tasks in the queue, for workers that need not look further
+	queued               atomic.Int64 // tasks in the queue, so that workers can skip an empty one
 	heldTasks, heldBytes atomic.Int64 // at all limiters
 
 	mu      sync.Mutex           // protects below
 	queue   Queue                // of the kinds
 	n       int                  // tasks of the kinds without a limit; the limiters bound the others
-	size    int                  // about how many bytes those take
-	full    map[string]time.Time // kinds that have their share, since when, until half of it has begun
-	each    time.Duration        // the rate: one run each so often
-	most    int                  // tasks that it takes
-	asked   int                  // workers that were asked for and have not begun
-	looked  time.Time            // when no run was seen to wait for a worker
-	paid    time.Time            // up to when the rate has been used
+	size    int                  // roughly how many bytes those take
+	full    map[string]time.Time // kinds that have their share, and since when; until half of it has begun
+	each    time.Duration        // the rate: one run in each such time
+	most    int                  // how many tasks it takes
+	asked   int                  // workers asked for that have not begun
+	looked  time.Time            // when no run was last seen waiting for a worker
+	paid    time.Time            // the time up to which the rate is used
 	stopped bool
 }
 
 const (
-	// MostQueued is how many tasks a backlog holds at most, or fewer if they have queuedBytes. It is filled again when
-	// half of that is left, which workers begin while the keeper commits: with a quarter of it they wait for the
-	// store, and run a quarter fewer. Begun tasks that are not durable are fewer than countedStarts of the keeper.
+	// MostQueued is how many tasks a backlog holds at most, or fewer if they reach queuedBytes. It is refilled when
+	// half of that is left, which lasts the workers while the keeper commits: with a quarter they wait for the store,
+	// and run a quarter fewer tasks. Begun tasks that are not yet stored are fewer than countedStarts of the keeper.
 	MostQueued  = 8192
 	queuedBytes = 16 << 20
 	slowBytes   = queuedBytes / 8
 	shareFor    = 2 * time.Second // of one of several nodes: see Share
 
-	// HireEvery is how often spare workers are looked for, and catchUpBurst how long after it was due by the rate a
-	// run may still make up for it.
+	// HireEvery is how often the backlog looks for spare workers. catchUpBurst is how long an unused part of the rate
+	// may still be used.
 	HireEvery    = 10 * time.Millisecond
 	catchUpBurst = 100 * time.Millisecond
 
-	// LookEvery is how often it is looked whether a run waits for a worker, while runs are quick. A look takes
-	// about as long as a run that does nothing, some microseconds.
+	// LookEvery is how often a worker checks whether a run waits for a worker, while runs are quick. A check takes some
+	// microseconds, about as long as an empty run.
 	LookEvery = time.Millisecond
 
-	// firstRun is how long the end of the first run of a kind is waited for before others are read past its tasks. At
-	// the least rate it begins after a second.
+	// firstRun is how long the first run of a kind may take before other tasks are read past those of its kind. At the
+	// lowest rate it begins after a second.
 	firstRun = 2 * time.Second
 )
 
@@ -82,7 +82,7 @@ func (b *Backlog) Start() {
 	b.paid = time.Now().Add(-min(b.each, HireEvery))
 }
 
-// Share sets the rate to that of one of a number of nodes. One of several takes no more than it begins in shareFor.
+// Share sets the rate to that of one of several nodes. Such a node takes no more tasks than it begins in shareFor.
 func (b *Backlog) Share(nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *Backlog) Share(nodes int) {
 	}
 }
 
-// Add puts in an overdue task.
+// Add adds an overdue task.
 func (b *Backlog) Add(t *Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +105,7 @@ func (b *Backlog) Add(t *Task) {
 	b.queued.Store(int64(b.queue.Len()))
 }
 
-// Remove takes the task out, if no worker has.
+// Remove removes the task, unless a worker has taken it.
 func (b *Backlog) Remove(t *Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +118,7 @@ func (b *Backlog) countLocked(t *Task, n int) {
 	b.size += n * t.Rec.Size()
 }
 
-// removeLocked takes the task out, if it is in.
+// removeLocked removes the task, if it is in the backlog.
 func (b *Backlog) removeLocked(t *Task) {
 	if !b.queue.Remove(t) {
 		return
@@ -135,7 +135,7 @@ func (b *Backlog) removeLocked(t *Task) {
 	b.queued.Store(int64(b.queue.Len()))
 }
 
-// wake says that there is room again.
+// wake signals that there is room again.
 func (b *Backlog) wake() {
 	select {
 	case b.Wake <- struct{}{}:
@@ -146,7 +146,7 @@ func (b *Backlog) wake() {
 // Len returns how many tasks there are.
 func (b *Backlog) Len() int { return int(b.queued.Load()) }
 
-// Limited returns how many tasks all limiters hold, and about how many bytes they take.
+// Limited returns how many tasks all limiters hold, and roughly how many bytes they take.
 func (b *Backlog) Limited() (n, size int) { return int(b.heldTasks.Load()), int(b.heldBytes.Load()) }
 
 // Room returns how many more tasks the backlog takes, if it is time to fill it.
@@ -163,8 +163,8 @@ func (b *Backlog) roomLocked() int {
 	return 0
 }
 
-// usedLocked returns how many tasks of the kinds without a limit there are, and about how many bytes they take. It leaves
-// out the kinds that have their share: they take no room from the others.
+// usedLocked returns how many tasks of kinds without a limit there are, and roughly how many bytes they take. It leaves
+// out kinds that have their share: they take no room from the others.
 func (b *Backlog) usedLocked() (n, size int) {
 	n, size = b.n, b.size
 	for kind := range b.full {
@@ -174,8 +174,8 @@ func (b *Backlog) usedLocked() (n, size int) {
 	return n, size
 }
 
-// SlowMost is how many tasks of a kind that is not known to be quick the backlog holds, or fewer if they have slowBytes:
-// its share.
+// SlowMost is the share of a kind that is not known to be quick: how many of its tasks the backlog holds, or fewer if
+// they reach slowBytes.
 func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
 
 // Takes reports whether the backlog takes another task of the kind. If it does not, Wake gets a value when it does
@@ -208,14 +208,14 @@ func (b *Backlog) hasLocked(kind string) bool {
 	return n > 0
 }
 
-// MayBeQuick reports whether a kind of which the backlog takes no more will be known to be quick, or not, in a moment.
+// MayBeQuick reports whether a kind that has its share is about to be known as quick or slow.
 func (b *Backlog) MayBeQuick(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Kinds.Kind(kind).longest.Load() == 0 && time.Since(b.full[kind]) < firstRun
 }
 
-// IsFull reports whether the backlog takes no more for the bytes that it has.
+// IsFull reports whether the backlog takes no more tasks because of their size.
 func (b *Backlog) IsFull() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,14 +223,14 @@ func (b *Backlog) IsFull() bool {
 	return size >= queuedBytes
 }
 
-// Do does the run of a task that falls due now. Afterwards its worker runs overdue tasks, if it is spare.
+// Do runs a task that falls due now. Afterwards its worker runs overdue tasks, if it is spare.
 func (b *Backlog) Do(t *Task) {
 	b.run(t)
 	b.work()
 }
 
-// run does the run of the task, or queues it at the limiter of its kind. It reports false if it does neither,
-// because the kind is paused.
+// run runs the task, or queues it at the limiter of its kind. It reports false if it does neither, because the kind is
+// paused.
 func (b *Backlog) run(t *Task) bool {
 	if l := b.Kinds.Limiter(t.Rec); l != nil {
 		l.work(l.enter(t))
@@ -239,7 +239,7 @@ func (b *Backlog) run(t *Task) bool {
 	return t.Run() || b.Kinds.Runs(t.Rec)
 }
 
-// work runs overdue tasks on the worker that calls it, as long as that is spare.
+// work runs overdue tasks on the calling worker, as long as that is spare.
 func (b *Backlog) work() {
 	for b.queued.Load() > 0 {
 		t, of := b.take()
@@ -265,14 +265,14 @@ func (b *Backlog) runTaken(t *Task, of *Kind) bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if !b.hasLocked(t.Rec.Kind) {
-				b.wake() // the node may have been stuck on the kind, and have claimed none of it
+				b.wake() // the node may have been stuck on the kind and claimed none of it
 			}
 		}()
 	}
 	return b.run(t)
 }
 
-// begin is work on a worker that Hire has asked for.
+// begin is work on a worker that Hire asked for.
 func (b *Backlog) begin() {
 	b.mu.Lock()
 	b.asked--
@@ -280,8 +280,8 @@ func (b *Backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task of the kind whose turn it is, of those kinds that may have this worker, or nil. Of a
-// kind with a limit it is the oldest of the group whose turn it is.
+// take returns the oldest task of the next kind in turn that may have this worker, or nil. For a kind with a limit it
+// is the oldest task of the next group in turn.
 func (b *Backlog) take() (t *Task, of *Kind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -378,8 +378,8 @@ func (b *Backlog) allowedLocked(now time.Time) int {
 	return int(now.Sub(b.paid) / b.each)
 }
 
-// roomOf returns how many more workers the backlog of a kind may have that is not known to be quick: half of them in all,
-// unless its own bounds are as narrow.
+// roomOf returns how many more workers the backlog of a kind that is not known to be quick may have: half of them in
+// all, unless its own bounds are as narrow.
 func (b *Backlog) roomOf(kind *Kind) int {
 	half := max(1, b.Size/2)
 	if !kind.allows(half) {
@@ -397,7 +397,7 @@ func (b *Backlog) IsShut(kind *Kind, running int) bool {
 	return b.roomOf(kind) == 0 || running >= b.Size-b.reserve()
 }
 
-// Oldest returns when the first task was due that no limit holds back, and whether there is one.
+// Oldest returns the earliest due time of a task that no limit holds back, and whether there is one.
 func (b *Backlog) Oldest() (due int64, ok bool) {
 	b.mu.Lock()
 	var firsts []*Task

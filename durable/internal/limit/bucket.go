@@ -9,22 +9,21 @@ import (
 
 // A Bound bounds the runs of a kind. The zero value is no bound.
 type Bound struct {
-	Concurrency int           // runs that are running at the same time; 0 means no bound
+	Concurrency int           // runs in progress at the same time; 0 means no bound
 	Rate        int           // runs that start within Per; 0 means no bound
 	Per         time.Duration // of Rate
-	Burst       int           // runs that may start at once, if none has started for long enough
+	Burst       int           // runs that may start at once after an idle time
 }
 
-// A Part is that of one node in what all nodes may do: the node's rank among them, and their number. The zero
-// value is no part.
+// A Part is a node's part in a bound for all nodes: its rank among them, and their number. The zero value is no part.
 type Part struct{ Rank, Nodes int }
 
 // Undivided is the part of the only node.
 var Undivided = Part{0, 1}
 
-// of returns how many the node gets of n. The first of the nodes get those that are left over. A node that sees
-// more nodes than take part gets no more than if it saw those alone. So the parts are n at most in all, as long
-// as each node sees every other that takes part.
+// of returns how many of n the node gets. The first nodes share the remainder. A node that sees more nodes than take
+// part gets no more than if it saw only those. So the parts add up to at most n, as long as each node sees every other
+// that takes part.
 func (p Part) of(n int) int {
 	switch {
 	case p.Nodes == 0:
@@ -35,17 +34,17 @@ func (p Part) of(n int) int {
 	return n / p.Nodes
 }
 
-// A bucket has tokens: one comes each so often, until there are as many as it holds.
+// A bucket has tokens. One is added at regular intervals until it is full.
 type bucket struct {
 	each  time.Duration
 	holds int
-	tick  time.Duration // how much later than its token a run may start without making the next ones later
-	empty time.Time     // when it would have been empty if all tokens since then were there
+	tick  time.Duration // how much later than its token a run may start without delaying the next ones
+	empty time.Time     // the time when it was empty, as if all tokens since were kept
 }
 
 // newBucket returns the full bucket of a part of the bound.
 func newBucket(b Bound, p Part, tick time.Duration) bucket {
-	takers := max(min(p.Nodes, b.Burst), 1) // the others get no token
+	takers := max(min(p.Nodes, b.Burst), 1) // the other nodes get no token
 	each := math.Ceil(float64(b.Per) / float64(b.Rate) * float64(takers))
 	of := bucket{each: time.Duration(min(each, math.MaxInt64/4)), tick: tick}
 	of.holds = min(p.of(b.Burst), int(math.MaxInt64/4/of.each))
@@ -66,12 +65,12 @@ func (b *bucket) take(now time.Time) {
 	b.empty = b.empty.Add(b.each)
 }
 
-// after returns how long it takes until there is one more than n, which is less than it holds.
+// after returns how long it takes until there is one token more than n, which must be less than the bucket holds.
 func (b *bucket) after(n int, now time.Time) time.Duration {
 	return b.empty.Add(time.Duration(n+1) * b.each).Sub(now)
 }
 
-// become makes the bucket another one, with the tokens that it has.
+// become gives the bucket another rate and size, and keeps its tokens.
 func (b *bucket) become(other bucket, now time.Time) {
 	_ = b.tokens(now) // no more than it holds
 	tokens := min(float64(now.Sub(b.empty))/float64(b.each), float64(other.holds))

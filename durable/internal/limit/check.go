@@ -15,8 +15,8 @@ func (b *Backlog) Waits(t *Task) bool {
 	return queued
 }
 
-// Check returns where the accounts of the backlog and the limiters disagree with the tasks that wait. It is for tests,
-// and nothing may happen meanwhile.
+// Check returns where the counts of the backlog and the limiters disagree with the waiting tasks. It is for tests, and
+// nothing may change meanwhile.
 func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
 	same := func(what string, counted, is int) {
 		if counted != is {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Kind is what decides which tasks of a kind may run.
+// A Kind holds the bounds and speed of a kind, which decide which of its tasks may run.
 type Kind struct {
 	Here, Cluster Bound    // of its runs on this scheduler, and on all nodes together
 	Limiter       *Limiter // nil if it has no bound
 
-	workers atomic.Int32 // that run overdue tasks of it
-	longest atomic.Int64 // about the longest of the last hundred runs, in nanoseconds; 0 before the first
+	workers atomic.Int32 // that run its overdue tasks
+	longest atomic.Int64 // roughly the longest of the last hundred runs, in nanoseconds; 0 before the first
 }
 
 // IsBounded reports whether the kind needs a limiter.
 func (k *Kind) IsBounded() bool { return k.Here != Bound{} || k.Cluster != Bound{} }
 
-// quickRun is how long the runs of a quick kind take at most: a delay that does not matter to waiting tasks.
+// quickRun is the longest run of a quick kind: a delay that does not matter to waiting tasks.
 const quickRun = 50 * time.Millisecond
 
 // IsQuick reports whether the runs of the kind are known to be quick.
@@ -28,7 +28,7 @@ func (k *Kind) IsQuick() bool {
 	return longest > 0 && longest <= int64(quickRun)
 }
 
-// Took notes how long a run has taken. Longer ones before it are forgotten bit by bit.
+// Took notes how long a run took. Longer earlier runs are forgotten gradually.
 func (k *Kind) Took(d time.Duration) {
 	for {
 		old := k.longest.Load()

@@ -10,16 +10,16 @@ import (
 	"github.com/google/btree"
 )
 
-// A Limiter keeps the bounds of a kind. Each run of the kind passes it before it begins. If there is no room, the task
-// is queued here, and its worker is free for other kinds:
+// A Limiter enforces the bounds of a kind. Each run of the kind passes it before it begins. If there is no room, the
+// task is queued here, and its worker is free for other kinds:
 //
-//   - A worker that has ended a run of the kind takes the next one. If other runs wait because no worker is
-//     left, the next one gets in line behind them.
+//   - After a run of the kind, its worker takes the next one. If other runs wait because no worker is left, the next
+//     one gets in line behind them.
 //   - If the queue waits for a rate, a worker is asked for when the rate allows the next run.
 //   - A queued task still waits: if it is removed, replaced or moved, [Limiter.Remove] takes it out.
 //
-// A limiter holds few of the tasks of its kind, whether they are due or not. The others stay in the store, or with
-// the engine, until half of the few have begun. So tasks that wait for a limit take no room from other kinds.
+// A limiter holds only some tasks of its kind, whether they are due or not. The others stay in the store, or with the
+// engine, until half of the held ones have begun. So tasks that wait for a limit take no room from other kinds.
 type Limiter struct {
 	kind    *Kind
 	backlog *Backlog
@@ -27,41 +27,41 @@ type Limiter struct {
 
 	mu      sync.Mutex // protects below
 	held    Window
-	bytes   int   // about how many bytes the held tasks take
+	bytes   int   // roughly how many bytes the held tasks take
 	queue   Queue // the held tasks that wait for the limiter
 	running int
 	part    Part     // in the bound of all nodes
-	most    int      // may be running at once
-	rates   []bucket // each run takes a token of each as its handler is called
-	rated   int      // running, and will take tokens that are there
+	most    int      // greatest number of runs at once
+	rates   []bucket // each run takes a token from each when its handler is called
+	rated   int      // running, with a token reserved
 	asked   int      // workers that were asked for and have not begun
-	waking  Timer    // asks for a worker when there is a token; nil if none is waited for
-	wanted  bool     // to be woken when half of what is held has begun
+	waking  Timer    // asks for a worker when there is a token; nil if none is needed
+	wanted  bool     // wake when half of the held tasks have begun
 	looked  time.Time
 }
 
-// A Window is what a limiter holds: tasks that are in memory and have not begun. The limiter protects it.
+// A Window is the set of tasks that a limiter holds: they are in memory and have not begun. The limiter protects it.
 type Window interface {
-	Add(t *Task) (added bool) // reports false if it has replaced a task of the same position
-	Remove(t *Task)           // which is in
+	Add(t *Task) (added bool) // reports false if it has replaced a task at the same position
+	Remove(t *Task)           // which must be in it
 	Has(t *Task) bool
 	Len() int
 	Lacks(group string) bool      // more of the group is to be read at once
-	Excess(most, bytes int) *Task // takes out a task that is too many, or returns nil; the tasks take about that many bytes
+	Excess(most, bytes int) *Task // removes and returns a task if there are too many, or returns nil; the tasks take roughly that many bytes
 }
 
 const (
-	// A limiter holds HeldTasks, or fewer if they have HeldBytes. That is more than three of the largest: so one that
-	// is full remains more than half full when one task has left it, and is not filled at once.
+	// A limiter holds HeldTasks, or fewer if they reach HeldBytes. HeldBytes is more than three of the largest tasks.
+	// So a full limiter remains more than half full when one task leaves, and is not refilled at once.
 	HeldTasks = 2048
 	HeldBytes = 4 << 20
 
-	// moreIfQuick is how many more tasks than may be running at once are held if the runs are quick. If they are not,
-	// another node can run what has to wait here for long.
+	// moreIfQuick is how many tasks beyond the greatest number of runs at once are held if the runs are quick. If they
+	// are not, another node can run tasks that would wait long here.
 	moreIfQuick = 64
 )
 
-// A window has the tasks in due order. The task that is due last is too many.
+// A window has the tasks in due order. The task that is due last leaves first.
 type window struct{ *btree.BTreeG[*Task] }
 
 func (w window) Add(t *Task) bool {
@@ -86,8 +86,8 @@ func (w window) Excess(most, _ int) *Task {
 	return last
 }
 
-// NewLimiter gives a kind that is bounded its limiter, for a part in the bound of all nodes. If held is nil, the limiter
-// holds the tasks that are due first.
+// NewLimiter gives a bounded kind its limiter, for a part in the bound of all nodes. If held is nil, the limiter holds
+// the tasks that are due first.
 func NewLimiter(k *Kind, b *Backlog, held Window, p Part) *Limiter {
 	if held == nil {
 		held = window{NewTree(NewFreeList())}
@@ -136,20 +136,20 @@ func (l *Limiter) setPartLocked(p Part) {
 	if l.rates == nil {
 		l.rates = rates
 	}
-	if l.waking != nil && l.waking.Stop() { // there may be a token sooner
+	if l.waking != nil && l.waking.Stop() { // there may now be a token sooner
 		l.waking = nil
 	}
 	l.hireLocked(now)
 }
 
-// work does the run of the task, which may be nil, and then runs of queued tasks, on the worker that calls it.
+// work runs the task, which may be nil, and then queued tasks, on the calling worker.
 func (l *Limiter) work(t *Task) {
 	for ; t != nil; t = l.next() {
 		l.run(t)
 	}
 }
 
-// begin is work on a worker that was asked for.
+// begin is work on a worker that the limiter asked for.
 func (l *Limiter) begin() {
 	l.mu.Lock()
 	l.asked--
@@ -158,7 +158,7 @@ func (l *Limiter) begin() {
 	l.work(t)
 }
 
-// wake is work on a worker that was asked for when there is a token.
+// wake is work on a worker that the limiter asked for at the time of the next token.
 func (l *Limiter) wake() {
 	l.mu.Lock()
 	l.waking = nil
@@ -167,8 +167,8 @@ func (l *Limiter) wake() {
 	l.work(t)
 }
 
-// run does the run, and makes room whatever its end. A run that is not made after all, because its kind is paused,
-// takes no token.
+// run runs the task, and makes room however the run ends. A run that is not made, because its kind is paused, takes no
+// token.
 func (l *Limiter) run(t *Task) {
 	ended, called := false, true // a handler that ends the goroutine was called
 	defer func() {
@@ -185,7 +185,7 @@ func (l *Limiter) run(t *Task) {
 	ended = true
 }
 
-// enter queues the task, unless it was removed, replaced or moved. It returns what is to run.
+// enter queues the task, unless it was removed, replaced or moved. It returns the task to run now, or nil.
 func (l *Limiter) enter(t *Task) *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +202,7 @@ func (l *Limiter) enter(t *Task) *Task {
 	return l.takeLocked(now)
 }
 
-// next returns what a worker runs after a run of the kind, or nil.
+// next returns the task that a worker runs after a run of the kind, or nil.
 func (l *Limiter) next() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +244,8 @@ func (l *Limiter) startLocked(t *Task) {
 	}
 }
 
-// Began takes the tokens of a run whose handler is about to be called. If it took them before the start is confirmed,
-// runs that have waited together for a slow engine would start at once.
+// Began takes the tokens of a run whose handler is about to be called. If tokens were taken before the start is
+// confirmed, runs that have waited together for a slow engine would start at once.
 func (l *Limiter) Began(t *Task) {
 	if !t.rated {
 		return
@@ -269,7 +269,7 @@ func (l *Limiter) roomLocked(now time.Time) int {
 	return max(room, 0)
 }
 
-// hireLocked asks for as many workers as may begin what waits.
+// hireLocked asks for as many workers as there are queued tasks that may begin.
 func (l *Limiter) hireLocked(now time.Time) {
 	if l.queue.Len() == 0 {
 		return
@@ -284,7 +284,7 @@ func (l *Limiter) hireLocked(now time.Time) {
 	}
 }
 
-// wakeLocked asks for a worker when the rate allows a run, if that is what the queue waits for.
+// wakeLocked asks for a worker when the rate allows the next run, if the queue waits for the rate.
 func (l *Limiter) wakeLocked(now time.Time) {
 	if l.waking != nil || l.running >= l.most {
 		return
@@ -299,7 +299,7 @@ func (l *Limiter) wakeLocked(now time.Time) {
 	l.waking = l.backlog.Workers.After(wait, l.wake)
 }
 
-// Hold notes a task that is in memory.
+// Hold adds a task that is in memory.
 func (l *Limiter) Hold(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,7 +312,7 @@ func (l *Limiter) holdLocked(t *Task) {
 	}
 }
 
-// Remove takes out a task that no longer waits.
+// Remove removes a task that no longer waits.
 func (l *Limiter) Remove(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +374,8 @@ func (l *Limiter) IsDrained() bool {
 	return !l.wanted
 }
 
-// Excess returns a task that is to leave the memory and is no longer held, or nil if there are not too many.
+// Excess removes a task from the held ones and returns it, to be dropped from memory. It returns nil if there are not
+// too many.
 func (l *Limiter) Excess() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()

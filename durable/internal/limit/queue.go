@@ -11,14 +11,14 @@ import (
 	"github.com/google/btree"
 )
 
-// A Task is one that waits for its run. It is in memory once.
+// A Task is a task that waits for its run. There is one Task in memory for each.
 type Task struct {
 	Rec *task.Record
 	Runner
-	rated bool // its start takes a token of its limiter; of its worker
+	rated bool // its start takes a token from its limiter; owned by its worker
 }
 
-// A Runner does the run of one task.
+// A Runner runs one task.
 type Runner interface {
 	Waits() bool        // the run has not begun, and the task was not removed, replaced or moved
 	Run() (called bool) // reports whether the handler was called
@@ -32,13 +32,13 @@ func NewTree(free *btree.FreeListG[*Task]) *btree.BTreeG[*Task] {
 	return btree.NewWithFreeListG(32, before, free)
 }
 
-// NewFreeList returns what trees of tasks share.
+// NewFreeList returns a free list for trees of tasks to share.
 func NewFreeList() *btree.FreeListG[*Task] { return btree.NewFreeListG[*Task](32) }
 
-// A Queue is a queue in which groups of tasks take turns. Those of one group are in due order.
+// A Queue is a fair queue: groups of tasks take turns. The tasks of one group are in due order.
 type Queue struct {
 	by    func(*task.Record) string // the group of a task
-	of    map[string]*group         // none of them is empty
+	of    map[string]*group         // none is empty
 	turns *list.List                // of the groups, in their order
 	free  *btree.FreeListG[*Task]
 	n     int
@@ -46,11 +46,11 @@ type Queue struct {
 
 type group struct {
 	tasks *btree.BTreeG[*Task]
-	size  int           // about how many bytes they take
+	size  int           // roughly how many bytes they take
 	turn  *list.Element // in turns
 }
 
-// NewQueue returns an empty queue. Those tasks are a group for which by returns the same.
+// NewQueue returns an empty queue. Tasks form a group if by returns the same for them.
 func NewQueue(by func(*task.Record) string) Queue {
 	return Queue{by: by, of: make(map[string]*group), turns: list.New(), free: NewFreeList()}
 }
@@ -64,7 +64,7 @@ func ByKind(r *task.Record) string { return r.Kind }
 // Len returns how many tasks there are.
 func (q *Queue) Len() int { return q.n }
 
-// Add puts a task in.
+// Add adds a task.
 func (q *Queue) Add(t *Task) {
 	name := q.by(t.Rec)
 	in := q.of[name]
@@ -81,7 +81,7 @@ func (q *Queue) Add(t *Task) {
 	}
 }
 
-// Has reports whether the task is in.
+// Has reports whether the task is in the queue.
 func (q *Queue) Has(t *Task) bool {
 	in := q.of[q.by(t.Rec)]
 	return in != nil && in.has(t)
@@ -92,7 +92,7 @@ func (g *group) has(t *Task) bool {
 	return at == t
 }
 
-// Remove takes out the task, and reports whether it was in.
+// Remove removes the task, and reports whether it was in the queue.
 func (q *Queue) Remove(t *Task) bool {
 	name := q.by(t.Rec)
 	in := q.of[name]
@@ -108,12 +108,12 @@ func (q *Queue) Remove(t *Task) bool {
 	return true
 }
 
-// Next returns the task that comes next, of the group whose turn it is. There is one. The caller takes it out.
+// Next returns the first task of the group whose turn it is. The queue must not be empty. The caller removes the task.
 func (q *Queue) Next() *Task {
 	return q.NextOf(func(*Task) bool { return true })
 }
 
-// NextOf is Next of the groups whose first task may run. It returns nil if there is none.
+// NextOf is Next for the groups whose first task may run. It returns nil if there is none.
 func (q *Queue) NextOf(may func(first *Task) bool) *Task {
 	for at := q.turns.Front(); at != nil; at = at.Next() {
 		if t, _ := at.Value.(*group).tasks.Min(); may(t) {
@@ -124,7 +124,7 @@ func (q *Queue) NextOf(may func(first *Task) bool) *Task {
 	return nil
 }
 
-// Held returns how many tasks of the group there are, and about how many bytes they take.
+// Held returns how many tasks of the group there are, and roughly how many bytes they take.
 func (q *Queue) Held(name string) (n, size int) {
 	if in := q.of[name]; in != nil {
 		return in.tasks.Len(), in.size
@@ -132,7 +132,7 @@ func (q *Queue) Held(name string) (n, size int) {
 	return 0, 0
 }
 
-// Groups yields the first task of each group, and how many the group has, in any order.
+// Groups yields the first task of each group, and the number of its tasks, in any order.
 func (q *Queue) Groups() iter.Seq2[*Task, int] {
 	return func(yield func(*Task, int) bool) {
 		for _, in := range q.of {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/test/contract"
 )
 
-// Tasks of whatever state are spread over a time, each once, and paused ones are left alone.
+// Tasks in any state are spread over a time, each once, and paused ones are left alone.
 func spreadsTasks(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	k.Must(k.On().PauseKind(ctx, "k"))
@@ -105,7 +105,7 @@ func cancelsMany(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A task that is running says since when.
+// A running task shows since when it has been running.
 func saysSinceWhen(t *testing.T, k *kit.Kit) {
 	end := make(chan struct{})
 	k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })

@@ -12,7 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// One group floods a kind with a limit: how much of it is due, and since when, and the same of the others.
+// One group floods a kind with a limit: Groups shows how many of its tasks are due, and since when, and the same for
+// the others.
 func groupsOfAFlood(t *testing.T, k *kit.Kit) {
 	const sec = time.Second
 	begun := time.Now()

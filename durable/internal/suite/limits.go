@@ -39,14 +39,14 @@ func (m *meter) add(on, n int) {
 	}
 }
 
-// peak returns how many were running at the same time at most.
+// peak returns the greatest number of runs at the same time.
 func (m *meter) peak(on int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.most[on]
 }
 
-// metered registers a kind everywhere whose runs are metered and noted.
+// metered registers a kind on all schedulers whose runs are metered and noted.
 func metered(k *kit.Kit, kind string, h durable.Handler, opts ...durable.KindOption) *meter {
 	k.T.Helper()
 	m := new(meter)
@@ -59,7 +59,7 @@ func metered(k *kit.Kit, kind string, h durable.Handler, opts ...durable.KindOpt
 	return m
 }
 
-// addMany adds n tasks of the kind, due after that.
+// addMany adds n tasks of the kind with that delay.
 func addMany(k *kit.Kit, n int, kind string, delay time.Duration) {
 	k.T.Helper()
 	tasks := make([]durable.Task, n)
@@ -157,7 +157,7 @@ func limitedVerbs(t *testing.T, k *kit.Kit) {
 		}
 		return nil
 	}, durable.WithConcurrency(1))
-	for i, s := range k.Nodes { // each has one that is running
+	for i, s := range k.Nodes { // each has one running
 		k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint("0", i), Kind: "k", Delay: time.Second}))
 	}
 	k.After(2 * time.Second)
@@ -209,7 +209,7 @@ func limitedRunsEnd(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// More tasks than a scheduler holds for a limit, in whatever order they are added.
+// More tasks than a scheduler holds for a limit, added in any order.
 func limitsMany(t *testing.T, k *kit.Kit) {
 	const tasks = 3000
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil },
@@ -242,7 +242,7 @@ func limitsMany(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// A shutdown starts none of those that wait for a limit.
+// A shutdown starts no task that waits for a limit.
 func limitedShutdown(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(time.Second); return nil },
 		durable.WithConcurrency(1))

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// keysOf returns the keys of what a walk yields, as many as most.
+// keysOf returns the keys that a walk yields, at most that many.
 func keysOf(k *kit.Kit, prefix, after string, most int) (keys []string) {
 	k.T.Helper()
 	for i, err := range k.On().AllPrefix(ctx, prefix, after) {

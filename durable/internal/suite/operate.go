@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// TestOperate checks what an operator asks of a scheduler, on one or on several that share an engine. open
-// returns them with some options, not started. It runs inside a bubble of virtual time as well as outside.
+// TestOperate checks the questions and actions of an operator, on one scheduler or on several that share an engine.
+// open returns them with some options, not started. It runs inside a bubble of virtual time as well as outside.
 func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	o := &operated{t: t, gate: make(chan struct{}), rnd: rand.New(rand.NewPCG(1, 2))}
 	o.all = open(t, durable.WithObserver(o.observe))
@@ -36,12 +36,12 @@ func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) [
 	o.bulk()
 }
 
-// An operated is schedulers with tasks in every state that does not pass by itself.
+// An operated is some schedulers with tasks in every state that does not pass on its own.
 type operated struct {
 	t    *testing.T
 	all  []*durable.Scheduler
 	turn int
-	gate chan struct{} // closed when what runs is to end
+	gate chan struct{} // closed to end the runs
 	rnd  *rand.Rand
 
 	mu       sync.Mutex // protects below
@@ -53,7 +53,7 @@ const (
 	tasks = 12 // of each kind
 )
 
-// groups are those of the tasks of each kind: a quarter of them has none, half of them one, and a quarter another.
+// groups are the groups of each kind's tasks: a quarter has none, half are in one group, and a quarter in another.
 var groups = []string{"", "acme", "acme", "zeta\xff"}
 
 func (o *operated) observe(a durable.Attempt) {
@@ -69,7 +69,7 @@ func (o *operated) check(err error) {
 	}
 }
 
-// next returns the scheduler whose turn it is.
+// next returns the schedulers in turn.
 func (o *operated) next() *durable.Scheduler {
 	o.turn++
 	return o.all[o.turn%len(o.all)]
@@ -95,7 +95,7 @@ func (o *operated) handle() {
 	}
 }
 
-// fill adds the tasks, and waits until they are where they stay.
+// fill adds the tasks, and waits until they are in their final states.
 func (o *operated) fill() {
 	for _, kind := range []string{"later", "parks", "retries", "runs"} {
 		for i := range tasks {
@@ -185,7 +185,7 @@ func (o *operated) states() {
 	}
 }
 
-// fits reports whether the task is what the query asks for.
+// fits reports whether the task matches the query.
 func fits(q durable.Query, i durable.Info) bool {
 	return strings.HasPrefix(i.Key, q.Prefix) && (q.Kind == "" || i.Kind == q.Kind) && (q.Group == "" || i.Group == q.Group) &&
 		(q.State == durable.AnyState || i.State == q.State) && (!q.Repeating || i.Times != 1) &&
@@ -208,7 +208,7 @@ func (o *operated) query() durable.Query {
 	}
 }
 
-// find returns what the pages of a query have.
+// find returns the tasks of all pages of a query.
 func (o *operated) find(q durable.Query) (all []durable.Info) {
 	o.t.Helper()
 	for {
@@ -310,7 +310,7 @@ func (o *operated) failures() {
 	}
 }
 
-// What Groups counts is compared with a plain count over all tasks.
+// The counts of Groups are compared with a plain count over all tasks.
 func (o *operated) groups() {
 	all := o.list()
 	for range 100 {

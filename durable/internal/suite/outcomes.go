@@ -80,7 +80,7 @@ func notes(t *testing.T, k *kit.Kit) {
 		attempts int
 	}{
 		{11 * time.Second, 1, "paid already", 0},
-		{9100 * time.Millisecond, 1, "paid already", 1}, // the next has failed
+		{9100 * time.Millisecond, 1, "paid already", 1}, // the next one failed
 		{2 * time.Second, 1, strings.Repeat("n", 256), 0},
 		{9 * time.Second, 1, "", 0},
 	} {
@@ -127,7 +127,7 @@ func endsLate(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// After the bound of an attempt, what the handler says by Complete, Park or RetryAfter decides.
+// After the timeout of an attempt, Complete, Park and RetryAfter still decide.
 func decidesLate(t *testing.T, k *kit.Kit) {
 	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
 	ends := map[string]error{
@@ -212,7 +212,7 @@ func jsonPayloads(t *testing.T, k *kit.Kit) {
 	k.Gone("b")
 }
 
-// A burst of SetJSON is one run, with the last payload. One that cannot be JSON changes nothing.
+// A burst of SetJSON is one run, with the last payload. One that cannot be encoded changes nothing.
 func setsJSON(t *testing.T, k *kit.Kit) {
 	got := make(chan order, 3)
 	for _, s := range k.Nodes {
@@ -316,7 +316,7 @@ func newerPayload(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// The accounts of a scheduler leave out a call whose task was removed meanwhile, and those of its kind do not.
+// The statistics of a scheduler leave out a call whose task was removed meanwhile, and those of its kind do not.
 func countsRemoved(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		time.Sleep(2 * time.Second)

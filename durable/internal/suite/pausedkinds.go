@@ -16,12 +16,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// seen is how long after a pause, or the end of one, all nodes have seen it.
+// seen is how long after a pause, or its end, all nodes have seen it.
 const seen = 2 * time.Second
 
 func ok(context.Context, durable.Run) error { return nil }
 
-// pausedAre fails the test unless all nodes say that this is paused, and of these kinds.
+// pausedAre fails the test unless all nodes report these pauses, and report these kinds as paused.
 func pausedAre(k *kit.Kit, want durable.Pauses, kinds ...string) {
 	k.T.Helper()
 	for i, s := range k.Nodes {
@@ -118,7 +118,7 @@ func pausesAll(t *testing.T, k *kit.Kit) {
 // entered is how long after its start a handler may be called, on a busy machine.
 const entered = 500 * time.Millisecond
 
-// After PauseKind no run starts where it was asked, and after two seconds none anywhere.
+// After PauseKind no run starts on the same node, and after two seconds none on any node.
 func pausedKindStartsNothing(t *testing.T, k *kit.Kit) {
 	var mu sync.Mutex
 	var asked int // the node
@@ -184,7 +184,7 @@ func resumesRepeatingKind(t *testing.T, k *kit.Kit) {
 	for kind := range kinds {
 		k.On().Add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
 	}
-	k.After(21 * time.Second) // 5 periods, and a bit of the next
+	k.After(21 * time.Second) // 5 periods, and a part of the next
 	k.RanNothing()
 	for kind := range kinds {
 		k.Must(k.On().ResumeKind(ctx, kind))
@@ -262,7 +262,7 @@ func pausesAtOnce(t *testing.T, k *kit.Kit) {
 	pausedAre(k, durable.Pauses{Kinds: left})
 }
 
-// More pauses than a store or an engine keeps are refused, and change nothing.
+// More pauses than a store or an engine can keep are refused, and change nothing.
 func pausesTooMany(t *testing.T, k *kit.Kit) {
 	n := 0
 	var err error
@@ -283,7 +283,7 @@ func pausesTooMany(t *testing.T, k *kit.Kit) {
 // catchUp is the rate of overdue tasks in resumesKindSlowly.
 const catchUp = 100
 
-// What fell due while its kind was paused runs at the rate of overdue tasks, and delays nothing else.
+// Tasks that fell due while their kind was paused run at the rate of overdue tasks, and delay nothing else.
 func resumesKindSlowly(t *testing.T, k *kit.Kit) {
 	const tasks = 3000
 	k.Handle("late", ok)

@@ -22,7 +22,7 @@ func paused(k *kit.Kit, key string) {
 	}
 }
 
-// counts fails the test unless the census is that of one kind.
+// counts fails the test unless these are the counts of the only kind.
 func counts(k *kit.Kit, want durable.KindCounts) {
 	k.T.Helper()
 	want.Kind = "k"
@@ -196,7 +196,7 @@ func bulkPauses(t *testing.T, k *kit.Kit) {
 	do(durable.Query{State: durable.Paused}, durable.DoRemove, 2)
 }
 
-// What is paused is found without a look at what is not.
+// Find reads only paused tasks to find paused tasks.
 func findsPaused(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	for i := range 20 {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Millions returns how many millions of tasks a benchmark of questions is to have, or skips it: MILLIONS says
-// so.
+// Millions returns how many million tasks a benchmark of questions uses, from the environment variable MILLIONS. It
+// skips the benchmark if that is not set.
 func Millions(b *testing.B) int {
 	n, err := strconv.Atoi(os.Getenv("MILLIONS"))
 	if err != nil || n <= 0 {
@@ -24,8 +24,8 @@ func Millions(b *testing.B) int {
 	return n
 }
 
-// AskedTask returns the task i of those that BenchmarkQuestions asks for, and whether it is failing: one in a
-// hundred is, and one in a thousand parked. One in fifty is overdue.
+// AskedTask returns task i for BenchmarkQuestions, and whether it is failing. One in a hundred is failing, one in a
+// thousand parked, and one in fifty overdue.
 func AskedTask(i int, now int64) (r engine.Record, kind string, failing bool) {
 	kind = fmt.Sprint("kind", i%10)
 	r.Key = fmt.Sprintf("%c%d:order:%010d", 'a'+i%26, i%10, i)
@@ -51,8 +51,8 @@ func AskedTask(i int, now int64) (r engine.Record, kind string, failing bool) {
 	return r, kind, attempts > 0
 }
 
-// BenchmarkQuestions measures how long each question takes that an operator asks of a scheduler with such
-// tasks, whose kinds have handlers and which is not started.
+// BenchmarkQuestions measures each question of an operator on a scheduler with such tasks. Their kinds have handlers,
+// and the scheduler is not started.
 func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 	ctx := b.Context()
 	find := func(q durable.Query) func() (string, error) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package suite runs the contract that every scheduler of this repository keeps on durable schedulers, whatever
-// their store.
+// Package suite runs the contract of all schedulers of this repository on durable schedulers, with any store.
 package suite
 
 import (
@@ -22,9 +21,9 @@ import (
 
 var ctx = context.Background()
 
-// Test runs the suite that all schedulers share on a scheduler of package durable. It calls open for each test,
-// inside a bubble of virtual time. What the durable scheduler does otherwise than the wheel is not in the suite:
-// a key is free and a run counted when the run has been acknowledged, not when it begins.
+// Test runs the suite that all schedulers share on a scheduler of package durable. It calls open for each test, inside
+// a bubble of virtual time. The suite leaves out where the durable scheduler differs from the wheel: a key becomes free
+// and a run counts when the run has been acknowledged, not when it begins.
 func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		s, err := durable.New(open(t), append(opts,
@@ -44,9 +43,8 @@ func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Op
 	})
 }
 
-// TestNodes runs the suite on that number of nodes which share an engine. The verbs go to each of them in turn, and
-// all of them run what is due. It calls open for each test, inside a bubble of virtual time or with timers of its
-// own.
+// TestNodes runs the suite on that number of nodes that share an engine. The verbs go to the nodes in turn, and all
+// nodes run due tasks. It calls open for each test, inside a bubble of virtual time or with real timers.
 func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		return cluster{newSubject(t, join(t, open(t), nodes,
@@ -74,8 +72,8 @@ type cluster struct{ *subject }
 
 func (c cluster) Nodes() int { return len(c.all) }
 
-// A subject is a scheduler, or some nodes of which each verb is done by the next. It keeps the jobs, which are no
-// data, under a number in the payload.
+// A subject is a scheduler, or some nodes that carry out the verbs in turn. It keeps the jobs, which are not data,
+// under a number in the payload.
 type subject struct {
 	t    *testing.T
 	all  []*durable.Scheduler
@@ -98,7 +96,7 @@ func newSubject(t *testing.T, all ...*durable.Scheduler) *subject {
 	return sub
 }
 
-// next returns the scheduler whose turn it is.
+// next returns the schedulers in turn.
 func (s *subject) next() *durable.Scheduler { return s.all[int(s.turn.Add(1))%len(s.all)] }
 
 func (s *subject) task(t contract.Task) durable.Task {

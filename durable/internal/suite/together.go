@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A kind with a limit is paused while more of its tasks are due than fit in memory. Nothing starts, other kinds are
-// not delayed, and when it is resumed each of the tasks that are left runs once.
+// A kind with a limit is paused while more of its tasks are due than fit in memory. Nothing starts, other kinds are not
+// delayed, and when it is resumed each remaining task runs once.
 func pausesLimitedKind(t *testing.T, k *kit.Kit) {
 	const n, tasks = 2, 1500
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(10 * time.Millisecond); return nil },
@@ -74,7 +74,7 @@ func pausesLimitedKind(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// What waits for the rate of its kind uses up none of it while the kind is paused.
+// A task that waits for the rate of its kind uses up none of it while the kind is paused.
 func pausesKindWithRate(t *testing.T, k *kit.Kit) {
 	const per, tasks = 30 * time.Second, 20
 	k.Handle("k", ok, durable.WithRate(1, per, 1))
@@ -107,8 +107,8 @@ func pausesKindWithRate(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// All that a query or a prefix finds is changed, whether it waits for the limit of its kind, or is left in the store,
-// or its kind is paused.
+// All tasks that a query or a prefix finds are changed, even if they wait for the limit of their kind, are left in the
+// store, or their kind is paused.
 func changesManyOfLimitedKind(t *testing.T, k *kit.Kit) {
 	const n, tasks = 2, 1300
 	m := metered(k, "k", ok, durable.WithConcurrency(n), durable.WithRate(100, time.Second, 10))
@@ -189,7 +189,7 @@ func limitsMissedRuns(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// A burst continues while its task, or its kind, is paused, and is not longer than it may be.
+// A burst continues while its task, or its kind, is paused, and keeps its bound.
 func pausesBurst(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	task := durable.Task{Key: "a", Kind: "k", Delay: 3 * time.Second, MaxDelay: 8 * time.Second, Group: "g"}
@@ -217,7 +217,7 @@ func pausesBurst(t *testing.T, k *kit.Kit) {
 	k.Gone("a")
 }
 
-// A task with all that a task can have is moved, paused, resumed and done with a note, and keeps the rest.
+// A task with every field set is moved, paused, resumed and completed with a note, and keeps the other fields.
 func everyOption(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		run.Complete(run.Due.UTC().Format("15:04:05"))

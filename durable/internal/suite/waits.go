@@ -33,7 +33,7 @@ func removesAndWaits(t *testing.T, k *kit.Kit) {
 	}
 	for i := range len(k.Nodes) {
 		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour, Interval: time.Hour, Times: durable.Forever})
-		k.Must(k.On().Reschedule(ctx, "a", time.Second)) // another number than that of a first run
+		k.Must(k.On().Reschedule(ctx, "a", time.Second)) // so the number is not that of a first run
 		calls := k.RunsAfter(2 * time.Second)
 		if len(calls) != 1 {
 			t.Fatalf("there are %d runs", len(calls))
@@ -54,7 +54,7 @@ func removesAndWaits(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A task that was moved, or replaced, while it ran has a run that the books do not know of.
+// A task that was moved or replaced while it ran has a run that its record does not show.
 func removesAndWaitsForEarlierRuns(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
 	for _, then := range []func() error{

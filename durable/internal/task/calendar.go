@@ -14,14 +14,14 @@ import (
 
 // A Calendar is a parsed cron expression, as package durable describes it. Its fields are sets of bits: bit n is set if n matches.
 //
-// The library parses the fields, and its own way of finding the next instant is not used: it leaves out what
-// the clocks skip when they are set forward, and repeats what they repeat.
+// The library only parses the fields. Its way of finding the next instant is not used, because it leaves out minutes
+// that the clocks skip, and repeats minutes that they repeat.
 type Calendar struct {
 	minute, hour, day, month, weekday uint64
 	zone                              *time.Location
 }
 
-// starBit is set in a field that the library has parsed from a *.
+// starBit is set in a field that the library parsed from a *.
 const starBit = 1 << 63
 
 // ParseCalendar returns the calendar of a cron expression. The error says what is wrong with it.
@@ -87,8 +87,8 @@ func misfit(fields string) string {
 	return "the fields do not fit" // each of them does alone
 }
 
-// zones are the time zones that were read, *time.Location by name. To read one takes 0.1 ms. There are some 600,
-// so none is ever removed.
+// zones are the time zones read so far, *time.Location by name. Reading one takes 0.1 ms. There are some 600, so none
+// is ever removed.
 var zones sync.Map
 
 func loadZone(name string) (*time.Location, error) {
@@ -102,8 +102,8 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, err
 }
 
-// after returns the first instant after t, in nanoseconds since 1970, of a calendar whose instants are later by shift.
-// It returns Latest if there is none.
+// after returns the first instant of the calendar, delayed by shift, that is after t, in nanoseconds since 1970. It
+// returns Latest if there is none.
 func (c *Calendar) after(t int64, shift time.Duration) int64 {
 	next := c.Next(time.Unix(0, t-int64(shift)))
 	if next.IsZero() || next.After(LastTime) {
@@ -177,7 +177,7 @@ func (c *Calendar) nextShown(t time.Time) time.Time {
 	}
 }
 
-// sameUntil returns until when the local clock is as far from UTC as at t, or sooner, or zero if it stays so.
+// sameUntil returns a time until which the local clock keeps its offset from UTC at t, or zero if it keeps it for ever.
 // On the last day of a leap year ZoneBounds says that it ended at the beginning of that day.
 func sameUntil(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
@@ -187,17 +187,17 @@ func sameUntil(t time.Time) time.Time {
 	return end
 }
 
-// shown returns what the local clock shows at t, as a time in UTC.
+// shown returns the local time at t, as a time in UTC.
 func shown(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// farthest is more than the local clock is ever apart from UTC, or set back at once.
+// farthest is more than the largest offset of a local clock from UTC, and the largest step back.
 const farthest = 26 * time.Hour
 
-// latestShown returns the latest that the local clock has shown up to t. It has been later than now if the
-// clock was set back.
+// latestShown returns the latest time that the local clock has shown up to t. That is later than its present time if
+// the clock was set back.
 func latestShown(t time.Time) time.Time {
 	latest := shown(t)
 	for start, _ := t.ZoneBounds(); !start.IsZero() && t.Sub(start) < farthest; {
@@ -225,11 +225,11 @@ func (c *Calendar) firstShown(local time.Time) time.Time {
 	}
 }
 
-// leapYears is how long there may be no 29th of February.
+// leapYears is the longest time without a 29th of February.
 const leapYears = 8
 
-// match returns the first matching minute after that of a local time, both as times in UTC, and whether there
-// is one.
+// match returns the first matching minute after the minute of a local time, both as times in UTC, and whether there is
+// one.
 func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	t := local.Truncate(time.Minute).Add(time.Minute)
 	for last := t.Year() + leapYears; t.Year() <= last; {
@@ -250,8 +250,7 @@ func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	return t, false
 }
 
-// matchesDay reports whether a day matches: by both of its fields if one of them is a *, and else by one of
-// them.
+// matchesDay reports whether a day matches: both fields if one of them is a *, and otherwise either.
 func (c *Calendar) matchesDay(day int, weekday time.Weekday) bool {
 	byDay, byWeekday := c.day>>day&1 != 0, c.weekday>>weekday&1 != 0
 	if (c.day|c.weekday)&starBit != 0 {

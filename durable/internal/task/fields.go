@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length
-// and its bytes. The tag 0 ends them. A program that does not know a field does not read the record, for it
-// could not write it again as it was.
+// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length and its
+// bytes. The tag 0 ends them. A program that does not know a field rejects the record, because it could not write it
+// back unchanged.
 
 // A field is an optional part of a record.
 type field struct {
-	tag   uint64                      // is never used for anything else
+	tag   uint64                      // is never reused for another field
 	write func(r *Record) []byte      // empty if the record has no such part
 	read  func(r *Record, d *decoder) // sets d.short if the bytes make no sense
 }
@@ -32,7 +32,7 @@ var fields = [...]field{
 	text(10, func(r *Record) *string { return &r.Note }),
 }
 
-// text returns a field that is a text, and is not written if that is empty.
+// text returns a text field, which is not written if it is empty.
 func text(tag uint64, of func(*Record) *string) field {
 	return field{tag,
 		func(r *Record) []byte { return []byte(*of(r)) },
@@ -42,7 +42,7 @@ func text(tag uint64, of func(*Record) *string) field {
 		}}
 }
 
-// count returns a field that is a number from least to most, and is not written if that is 0.
+// count returns a number field from least to most, which is not written if it is 0.
 func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most uint64) field {
 	return field{tag,
 		func(r *Record) []byte {
@@ -58,7 +58,7 @@ func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most u
 		}}
 }
 
-// instant returns a field that is an instant after 1970, and is not written if that is 0.
+// instant returns a field for an instant after 1970, which is not written if it is 0.
 func instant(tag uint64, of func(*Record) *int64) field {
 	return field{tag,
 		func(r *Record) []byte {
@@ -101,7 +101,7 @@ func (r *Record) decodeFields(d *decoder) (unknown uint64) {
 			known = known[1:]
 		}
 		if len(known) == 0 || known[0].tag != tag {
-			if tag <= fields[len(fields)-1].tag { // it comes too late, or never was one
+			if tag <= fields[len(fields)-1].tag { // it is out of order, or never existed
 				d.short = true
 				return 0
 			}

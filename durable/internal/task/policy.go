@@ -16,11 +16,11 @@ type Policy struct {
 	Missed      Missed
 	MissedAge   time.Duration // 0 means no bound
 	Timeout     time.Duration // of an attempt; 0 means none
-	Version     int           // of the payloads that the handler takes; 0 is the first
+	Version     int           // of the payloads that the handler accepts; 0 is the first
 	Upgrade     func(payload []byte, from int) ([]byte, error)
 }
 
-// A Missed says which of the missed runs of a task are made, as the type Missed of package durable.
+// A Missed is the type Missed of package durable.
 type Missed int
 
 // The policies for missed runs, in the order of those of package durable.
@@ -30,13 +30,13 @@ const (
 	MissedAll
 )
 
-// MostVersion is the last version of a payload. A node claims each version by its name.
+// MostVersion is the last version of a payload. A node claims each version by name.
 const MostVersion = 1000
 
-// Takes reports whether the handler takes the version of the task's payload.
+// Takes reports whether the handler accepts the version of the task's payload.
 func (p *Policy) Takes(r *Record) bool { return r.Version <= p.Version }
 
-// Classes returns the classes of the tasks that the handler takes.
+// Classes returns the classes of the tasks that the handler accepts.
 func (p *Policy) Classes(name string) (all []string) {
 	for version := range max(p.Version, 1) {
 		all = append(all, class(name, version+1))
@@ -44,8 +44,8 @@ func (p *Policy) Classes(name string) (all []string) {
 	return all
 }
 
-// class is the kind of the task as an engine has it: with the version of the payload, if that is not the
-// first. Nodes claim by it, so that none claims a payload that is newer than its handler.
+// class is the kind of the task in an engine: with the version of the payload, unless that is the first. Nodes claim by
+// class, so that none claims a payload that is newer than its handler.
 func class(kind string, version int) string {
 	if version <= 1 {
 		return kind
@@ -56,7 +56,7 @@ func class(kind string, version int) string {
 // ClassMark separates the two in a class. No kind has it.
 const ClassMark = "\x1f"
 
-// over returns up to when the runs of a repeating task are not made any more once it has run.
+// over returns the time up to which runs of a repeating task are skipped after it has run.
 func (p *Policy) over(now int64) int64 {
 	if p.Missed == MissedAll {
 		return p.tooOld(now)
@@ -64,8 +64,8 @@ func (p *Policy) over(now int64) int64 {
 	return now
 }
 
-// PassesOver returns up to when the missed runs of a task are passed over that has been due since then, or
-// engine.None. old says that the kind does not run those with MissedSkip.
+// PassesOver returns the time up to which missed runs of a task due at due are skipped, or engine.None. old says that
+// MissedSkip applies to these runs.
 func (p *Policy) PassesOver(due, now int64, old bool) int64 {
 	switch {
 	case p.Missed == MissedSkip && old:
@@ -76,7 +76,7 @@ func (p *Policy) PassesOver(due, now int64, old bool) int64 {
 	return engine.None
 }
 
-// tooOld returns up to when missed runs are too old for the kind to be made.
+// tooOld returns the time up to which missed runs are too old for the kind.
 func (p *Policy) tooOld(now int64) int64 {
 	if p.MissedAge == 0 {
 		return engine.None
@@ -84,8 +84,8 @@ func (p *Policy) tooOld(now int64) int64 {
 	return now - int64(p.MissedAge) - 1
 }
 
-// wait returns how long to wait after a number of failures: at most doubled with each, less a part of up to a
-// half for which a number from 0 to 1 is drawn.
+// wait returns how long to wait after a number of failures. The wait doubles with each up to Most, and is shortened by
+// up to a half, in proportion to draw, a random number from 0 to 1.
 func (p *Policy) wait(failures uint64, draw float64) time.Duration {
 	d := p.Most
 	if shift := failures - 1; shift < 63 && p.Least <= p.Most>>shift {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package task is what a task is, and how it changes: its record and the encoding of that, its transitions, its
-// calendar, and the policy of its kind. It reads no clock and starts no goroutine: times and random numbers are
-// arguments. Its only state is the time zones that it has read.
+// Package task defines a task and how it changes: its record and encoding, its transitions, its calendar, and the
+// policy of its kind. It reads no clock and starts no goroutine: times and random numbers are arguments. Its only state
+// is a cache of time zones.
 package task
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Record is a task as the scheduler keeps it. It does not change: what changes is which one a key has.
+// A Record is a task as the scheduler stores it. A Record never changes: a key gets another one.
 type Record struct {
 	Key        string
-	Due        int64 // when it is to be looked at: on the grid, or at a later attempt, or Never
+	Due        int64 // when to handle it next: on the grid, at a later attempt, or Never
 	Grid       int64 // when the run is due, in nanoseconds since 1970
 	Kind       string
 	Payload    []byte
 	Times      int64 // runs that have not been acknowledged, or Forever
 	Interval   time.Duration
 	Cron       string        // in place of Interval
-	Shift      time.Duration // how much later than the instants of Cron the runs are
+	Shift      time.Duration // the delay of the runs after the instants of Cron
 	Generation uint64
 	Seq        uint64
 	Attempts   uint64
@@ -32,20 +32,20 @@ type Record struct {
 	Failed     []Failure // the last failed attempts of the run, at most mostFailed, the newest first
 	Trace      string
 	Group      string
-	Note       string // of the run before, if that has left one
-	Version    int    // of the payload's form; 0 is the first
-	Paused     int64  // when it was due as it was paused; 0 if it is not
-	Deadline   int64  // when the first run is due at the latest, however often SetTask puts it off; 0 if never
-	Starts     int    // of the run, whose end is not known; an engine counts them itself
+	Note       string // of the previous run, if any
+	Version    int    // of the payload; 0 is the first
+	Paused     int64  // its due time when it was paused; 0 if it is not paused
+	Deadline   int64  // the latest due time of the first run, however often SetTask postpones it; 0 if there is none
+	Starts     int    // starts of the run with an unknown end; an engine counts them itself
 }
 
 // Forever is the Times of a task that repeats until it is removed.
 const Forever = -1
 
-// The due times of tasks that do not run, in nanoseconds since 1970: they are behind all others.
+// The due times of tasks that do not run, in nanoseconds since 1970. They come after all others.
 const (
 	PausedDue = engine.PausedDue // of a paused task
-	Never     = engine.ParkedDue // of a parked one
+	Never     = engine.ParkedDue // of a parked task
 )
 
 // Latest is the last instant at which a task can be due.
@@ -54,7 +54,7 @@ const Latest = PausedDue - 1
 // LastTime is Latest as a time.
 var LastTime = time.Unix(0, Latest)
 
-// Later returns the instant d after t, where d is not negative, and the latest there is if that is beyond it.
+// Later returns the instant d after t, but at most Latest. d must not be negative.
 func Later(t int64, d time.Duration) int64 {
 	if t > 0 && int64(d) > Latest-t {
 		return Latest
@@ -64,25 +64,25 @@ func Later(t int64, d time.Duration) int64 {
 
 // A Failure is a failed attempt.
 type Failure struct {
-	At   int64  // when it ended, in nanoseconds since 1970; 0 if that is not known
+	At   int64  // when it ended, in nanoseconds since 1970; 0 if unknown
 	Text string // the error
 }
 
 // mostFailed is how many failed attempts a record keeps.
 const mostFailed = 5
 
-// The first byte of a record's data is its version. A record without an optional field (fields.go) is written
-// as version 1, which has none. A field that is added after a release needs a further version, so that nodes of
-// that release leave the tasks with the field to others, and no more than those.
+// The first byte of a record's data is its version. A record without optional fields (fields.go) is written as version
+// 1. A field that is added after a release needs a further version, so that nodes of that release leave tasks with the
+// field, and only those, to other nodes.
 const (
 	recordVersion = 1
 	FieldsVersion = 2 // the last one
 )
 
-// Position returns where the record is in the order of due time and key.
+// Position returns the record's place in the order of due time and key.
 func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due, Key: r.Key} }
 
-// Size is about how many bytes the record takes in the store.
+// Size is roughly how many bytes the record takes in the store.
 func (r *Record) Size() int {
 	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group)
 }
@@ -105,7 +105,7 @@ type Token struct {
 	Seq        uint64
 }
 
-// Token is that of the run that is next, or running.
+// Token returns the token of the next run, or of the running one.
 func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
 
 // AttemptDue returns when the next attempt is due, or was due if it is running.
@@ -133,7 +133,7 @@ func (r *Record) Encode() []byte {
 	b = binary.AppendUvarint(b, r.Attempts)
 	b = binary.AppendUvarint(b, r.Missed)
 	b = appendString(b, r.Kind)
-	b = appendString(b, "") // version 1 has the error of the last attempt here
+	b = appendString(b, "") // version 1 had the error of the last attempt here
 	b = append(b, fields...)
 	return append(b, r.Payload...)
 }
@@ -142,7 +142,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode reads what Encode has written. The payload is that of the data, and not a copy.
+// Decode decodes the result of Encode. The payload shares memory with the data.
 func Decode(stored engine.Record) (*Record, error) {
 	d := decoder{b: stored.Data}
 	version := d.byte()

@@ -11,18 +11,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Each transition is a function of the record and its arguments. It returns another record, and changes nothing.
+// Each transition is a function of the record and its arguments. It returns another record, and changes none.
 
-// An Outcome is how an attempt of a run has ended. The zero value is a success.
+// An Outcome is the result of an attempt of a run. The zero value is a success.
 type Outcome struct {
-	Failure string        // why it has failed, or empty
-	Done    bool          // the handler has said by Complete that the run is complete,
-	Note    string        // and this of it
-	Park    bool          // it has failed, and there is to be no further attempt
-	Wait    time.Duration // it has failed, and is to be tried again after that; negative: after the kind's wait
+	Failure string        // why it failed, or empty
+	Done    bool          // the handler has called Complete,
+	Note    string        // with this note
+	Park    bool          // it failed, and there is no further attempt
+	Wait    time.Duration // it failed, and is retried after this; negative: after the kind's wait
 }
 
-// FailedFor returns the outcome of an attempt that the handler has not ended by returning.
+// FailedFor returns the outcome of an attempt whose handler did not return.
 func FailedFor(why string) Outcome { return Outcome{Failure: why, Wait: -1} }
 
 // Late returns the outcome of an attempt that took longer than its kind allows.
@@ -38,10 +38,10 @@ func (o Outcome) Late(allowed, took time.Duration) Outcome {
 	return o
 }
 
-// MaxFailure is how much of an error is kept, in bytes.
+// MaxFailure is the greatest size of a stored error, in bytes.
 const MaxFailure = 256
 
-// Clip returns as much of the text as is kept.
+// Clip cuts a text to the size that is stored.
 func Clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	for n := min(len(text), MaxFailure); ; n-- {
@@ -51,8 +51,8 @@ func Clip(text string) string {
 	}
 }
 
-// After returns what becomes of the task after an attempt of its run, or nil if that was the end of it. draw,
-// from 0 to 1, is drawn at random for the wait.
+// After returns the task after an attempt of its run, or nil if the task has ended. draw is a random number from 0 to
+// 1, for the wait.
 //
 //	succeeded, and repeats               the next run on the grid that is not over
 //	succeeded                            nil
@@ -89,9 +89,9 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	return &next
 }
 
-// Interrupted returns the task after a number of starts of its run whose end is unknown: the process ended, or
-// its lease ran out. Each counts as a failed attempt. If that leaves no attempt, the task is parked, or else it
-// is due as before. A task that ends its process is not tried for ever in this way. now is when that was found.
+// Interrupted returns the task after a number of starts of its run with an unknown end: the process ended, or its lease
+// expired. Each counts as a failed attempt, so that a task that ends its process is not retried for ever. If no attempt
+// is left, the task is parked; otherwise it is due as before. now is when this was found.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {
 		return r
@@ -107,7 +107,7 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	return &next
 }
 
-// Skipped returns the task with its next run after that time, and those before it missed.
+// Skipped returns the task with its next run after that time, and the runs before it missed.
 func (r *Record) Skipped(to int64) *Record {
 	next := *r
 	next.Grid = r.onGrid(to)
@@ -124,8 +124,8 @@ func (r *Record) Moved(to int64) *Record {
 	return &next
 }
 
-// Following returns the task as SetTask puts it in place of old, which may be nil: as it is, or due by the
-// deadline of old if no run of that has started.
+// Following returns the task that SetTask puts in place of old, which may be nil. If no run of old has started, the
+// task is due at the deadline of old at the latest.
 func (r *Record) Following(old *Record, started bool, now int64) *Record {
 	if old == nil || started || old.Failing() || r.Deadline == 0 || old.Deadline == 0 {
 		return r
@@ -137,8 +137,8 @@ func (r *Record) Following(old *Record, started bool, now int64) *Record {
 	return &next
 }
 
-// PutOff returns the task as SetTask puts it that long after its call, because others have changed the task
-// meanwhile: else it would be due too soon after their runs. It returns a task without a deadline as it is.
+// PutOff returns the task that SetTask puts that long after its call, because other changes came first: otherwise it
+// would be due too soon after their runs. A task without a deadline is unchanged.
 func (r *Record) PutOff(by int64) *Record {
 	if r.Deadline == 0 || by <= 0 {
 		return r
@@ -159,7 +159,7 @@ func (r *Record) Held() *Record {
 	return &next
 }
 
-// Resumed returns the task due as before it was paused. of may be nil.
+// Resumed returns the task with its due time before the pause. of may be nil.
 func (r *Record) Resumed(of *Policy, now int64) *Record {
 	if r.Paused == 0 {
 		return r
@@ -175,14 +175,14 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 	return &next
 }
 
-// begin makes the record one of a new run, which is due on its grid.
+// begin sets the record to a new run, which is due on its grid.
 func (r *Record) begin() {
 	r.Seq++
 	r.Attempts, r.Starts, r.Failed, r.Deadline = 0, 0, nil, 0
 	r.await()
 }
 
-// await makes the task due on its grid, or parks it if that is not known. A paused task will be due then.
+// await makes the task due on its grid, or parks it if the grid is unknown. A paused task will be due then.
 func (r *Record) await() {
 	switch r.Due = r.Grid; {
 	case r.Paused != 0:
@@ -236,6 +236,5 @@ func NextOf(cron string, t int64, shift time.Duration) int64 {
 	return calendar.after(t, shift)
 }
 
-// Skippable reports whether the next run may be passed over when it is overdue: there are others, and it has
-// not begun.
+// Skippable reports whether the next run may be skipped when it is overdue: there are others, and it has not begun.
 func (r *Record) Skippable() bool { return r.Repeats() && r.Attempts == 0 && r.Starts == 0 }
