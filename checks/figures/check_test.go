@@ -116,6 +116,22 @@ func TestFigures_sourcesOfAllKinds(t *testing.T) {
 	}
 }
 
+func TestSources_ofPartOfARun_areNotWhole(t *testing.T) {
+	const head = "# Results\n\n- Date: 2026-11-24, revision 1908d5d\n- Rounds: 3, at most\n- Command: `cd bench && go run . -out .`\n\n## Next -quick\n"
+	if !(source{text: head}).isWhole() {
+		t.Error("it is whole")
+	}
+	for old, text := range map[string]string{
+		"- Date: 2026-11-24": "- Date: today", "revision 1908d5d": "no revision", "Rounds: 3": "Rounds: 2", "Rounds": "Runs",
+		"5d\n": "5d, with changes that are not committed\n", ". -out": ". -quick -out", "run .": "run . -cases fire",
+		"run . ": "run . -peers x ", "- Command": "- With", " -out .": "",
+	} {
+		if s := (source{text: strings.Replace(head, old, text, 1)}); s.isWhole() {
+			t.Errorf("%s is whole", s.text)
+		}
+	}
+}
+
 // Prose is Markdown without its code, and the documentation of what is exported.
 func TestProse(t *testing.T) {
 	const source = "// Package p takes 1 ms.\n//\n//\tcode 2 ms\npackage p\n\n// A is 3 ms, `4 ms`, \"5 ms\".\ntype A struct {\n\tb int // 6\u00a0ms, 6 ms\n}\n\n" +

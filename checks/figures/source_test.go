@@ -78,6 +78,14 @@ func (s source) find(text string) value {
 	return v
 }
 
+// isWhole reports whether a source was written by a run of all cases, in three rounds or more, and says when and of what.
+func (s source) isWhole() bool {
+	head, _, _ := strings.Cut(s.text, "\n## ")
+	has := func(pattern string) bool { return regexp.MustCompile(`(?m)` + pattern).MatchString(head) }
+	return s.find("- Rounds: #").n >= 3 && has(`^- Date: \d{4}-\d\d-\d\d`) && has(`(?i)\brevision:? [0-9a-f]{7,}(,? |\n)`) &&
+		has(`^- Command: .cd bench.*-out [\w.]+.$`) && !has(`-(quick|cases?|peers)\b`) && !strings.Contains(head, "not committed")
+}
+
 func parse(text string) float64 {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	if err != nil {
