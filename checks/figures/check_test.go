@@ -74,6 +74,11 @@ func TestFigures_anotherSource(t *testing.T) {
 		t.Errorf("found are %q", found)
 	}
 
+	twice := source{name, strings.Replace(later.text, "| ratio |", "| wall, ms |", 1)}
+	if n := twice.cell("Create", "us", "wall, ms").n; !math.IsNaN(n) {
+		t.Errorf("of two columns the figure is %v", n)
+	}
+
 	waiting := rows(later, "wall, s")[1:]
 	waiting[0].pending = true
 	if found := compare(texts, waiting); len(found) > 0 {

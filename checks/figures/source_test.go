@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,6 +47,7 @@ func (s source) ratio(title, peer, column string) value {
 	return v
 }
 
+// right returns the number some columns right of a title, which must be the only one of its name.
 func (s source) right(title, peer, column string, by int) value {
 	v := value{math.NaN(), strings.Join([]string{s.name, title, peer, column}, ": ")}
 	var head []string
@@ -60,10 +62,12 @@ func (s source) right(title, peer, column string, by int) value {
 		if head == nil {
 			head = row
 		}
-		for i := range head {
-			if row[0] == peer && head[i] == column && i+by < len(row) {
-				v.n = parse(row[i+by])
-			}
+		at := slices.Index(head, column)
+		if at >= 0 && slices.Contains(head[at+1:], column) { // it might be the other
+			return v
+		}
+		if at >= 0 && row[0] == peer && at+by < len(row) {
+			v.n = parse(row[at+by])
 		}
 	}
 	return v

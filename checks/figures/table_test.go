@@ -103,9 +103,9 @@ func table(t *testing.T) []row {
 		{file: "durable/postgres/doc.go", text: "A waiting task takes some # bytes", pending: true,
 			figures: []figure{cluster.cell("The size of a waiting task", postgres, "many: all").about(1)}},
 		{file: "durable/postgres/doc.go", text: "A count takes # times as long", pending: true,
-			figures: []figure{cluster.ratio(many, postgres, "many").about(1)}},
+			figures: []figure{cluster.right(many, postgres, "few: count, ms", 2).about(1)}},
 		{file: "durable/postgres/read.go", text: "some # s for each million tasks", pending: true,
-			figures: []figure{cluster.ratio(many, postgres, "few: count, ms").per(10_000).about(1)}},
+			figures: []figure{cluster.right(many, postgres, "few: count, ms", 1).per(10_000).about(1)}},
 
 		{file: "dashboard/doc.go", text: "Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable scheduler it is " +
 			"0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page", by: "dashboard/cost_test.go: BenchmarkPage"},
