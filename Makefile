@@ -24,6 +24,7 @@ MUTANTS     ?= 1/1
 HUNT        ?= 3600
 INCIDENTS   ?=
 LOAD        ?= 10
+PARTS       ?= bench bench-caches bench-durable bench-cluster
 
 # Every module is in go.work, so one go command works on all of them. LIBRARY is what is published.
 LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/... ./durable/postgres/... \
@@ -75,7 +76,7 @@ demo-dashboard: ## Two busy wheels and a durable scheduler, the page that shows 
 
 # What has -count=1 reads files of other modules, whose changes the cache of go test does not notice.
 .PHONY: test-checks
-test-checks: postgres ## The tests of what is not the library: histories, soak, Grafana's queries, the alerts, the release, the words, the benchmarks
+test-checks: postgres ## The tests of what is not the library: histories, soak, Grafana's queries, the alerts, the release, the words, the figures, the benchmarks
 	POSTGRES_REQUIRED=1 $(TEST) -short -p 4 -count=1 $$($(GO) list ./checks/... | grep -v /checks/browser) ./bench/...
 
 .PHONY: test-browser
@@ -270,12 +271,39 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 zones: ## Calendars in every time zone, ten years of each; two minutes
 	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable/internal/task -zones
 
+.PHONY: redis
+redis: ## Install Debian's package redis-server, if there is none
+	@if ! command -v redis-server >/dev/null; then \
+		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+		$$sudo apt-get update -qq; \
+		$$sudo apt-get install -y -qq redis-server; \
+	fi
+
+# What a part has written stays if a later one fails.
+.PHONY: bench-all
+bench-all: fetch redis postgres ## Take every published figure again: PARTS one after the other, on a machine that does nothing else; hours
+	@took() { printf '%-14s took %d h %02d min %02d s' "$$1" $$(($$2 / 3600)) $$(($$2 / 60 % 60)) $$(($$2 % 60)); }; \
+		SECONDS=0; report=; set -- $(PARTS); \
+		for part in $(PARTS); do \
+			began=$$SECONDS; \
+			echo "== $$part"; \
+			if ! $(MAKE) --no-print-directory $$part; then \
+				echo "$$report$$part has failed after $$((SECONDS - began)) s, and the parts after it have not run." >&2; \
+				echo "To continue there: make bench-all PARTS='$$*'" >&2; \
+				exit 1; \
+			fi; \
+			report+=$$(took "$$part" $$((SECONDS - began)))$$'\n'; \
+			shift; \
+		done; \
+		echo "$$report$$(took bench-all $$SECONDS)"; \
+		echo "Now write the figures into the prose: go test ./checks/figures -fix"
+
 .PHONY: bench-durable
-bench-durable: ## Compare package durable with its peers: writes bench/durable/RESULTS.md
+bench-durable: redis postgres ## Compare package durable with its peers: writes bench/durable/RESULTS.md
 	cd bench/durable && $(GO) run . -out .
 
 .PHONY: bench-cluster
-bench-cluster: ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; an hour
+bench-cluster: postgres ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; an hour
 	cd bench && $(GO) run ./cluster -out CLUSTER.md
 
 .PHONY: peers

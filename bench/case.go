@@ -29,8 +29,10 @@ type needs struct {
 	page   bool // a wheel of this repository, which has a page and can be walked
 }
 
-// manyRounds is no bound on the rounds of a case.
-const manyRounds = 1000
+const (
+	manyRounds = 1000 // is no bound on the rounds of a case
+	fewRounds  = 3    // bounds those of the cases that take long
+)
 
 // cases lists what is measured, in the order it is measured in.
 func cases() []benchCase {
@@ -158,7 +160,7 @@ func createCase(name string, live, quickLive, producers int) benchCase {
 	}
 	c.fullOnly = quickLive == 0
 	if live > 1_000_000 {
-		c.rounds, c.needs.key, c.limit = 2, true, longLimit
+		c.rounds, c.needs.key, c.limit = fewRounds, true, longLimit
 	}
 	return c
 }
@@ -193,7 +195,7 @@ func idleCase(name string, live int, tick time.Duration) benchCase {
 	quick.Live, quick.Watch = live/10, time.Second
 	return benchCase{
 		name: name, full: full, quick: quick,
-		rounds: 2, limit: usualLimit, needs: needs{key: true}, measure: measureIdle,
+		rounds: fewRounds, limit: usualLimit, needs: needs{key: true}, measure: measureIdle,
 		fullOnly: name != "idle-live-1ms",
 	}
 }
@@ -233,7 +235,7 @@ func scaleCase(live int) benchCase {
 	quick.Operations, quick.Watch = 50_000, 300*time.Millisecond
 	c := benchCase{
 		name: scaleName(live), full: full, quick: quick,
-		rounds: 3, limit: usualLimit, needs: needs{key: true}, measure: measureScale,
+		rounds: fewRounds, limit: usualLimit, needs: needs{key: true}, measure: measureScale,
 		fullOnly: live == 10_000 || live > 100_000,
 	}
 	if live > 1_000_000 {

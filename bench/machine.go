@@ -5,11 +5,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/bench/internal/rounds"
 )
 
 // circumstances are what figures are worth nothing without.
@@ -37,7 +38,7 @@ func observe(arguments []string, quick bool) circumstances {
 		Memory:     memory(),
 		System:     system(),
 		Go:         strings.TrimPrefix(runtime.Version(), "go") + " " + runtime.GOOS + "/" + runtime.GOARCH,
-		Revision:   revision(),
+		Revision:   rounds.Revision(),
 		Versions:   versions(),
 	}
 }
@@ -73,16 +74,6 @@ func system() string {
 		name += ", kernel " + strings.TrimSpace(string(kernel))
 	}
 	return name
-}
-
-// revision returns the commit that is measured, marked if there are changes on top of it.
-func revision() string {
-	const dirty = "--dirty=, with changes that are not committed"
-	out, err := exec.Command("git", "describe", "--always", dirty).Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // versions returns the versions of the modules that this program is built from.

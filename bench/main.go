@@ -79,7 +79,7 @@ func parseOptions(arguments []string, stderr io.Writer) (options, error) {
 	f.SetOutput(io.Discard) // the caller prints the error
 	peers := f.String("peers", "", "comma-separated `names` of the peers: "+names(definitions(), peerName))
 	list := f.String("cases", "", "comma-separated `names` of the cases: "+names(cases(), caseName))
-	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds (default 5, or 2 with -quick); long cases run fewer")
+	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds (default 5, or 2 with -quick); long cases run at most 3")
 	f.BoolVar(&o.quick, "quick", false, "smaller numbers, keyed peers only, in under two minutes")
 	f.DurationVar(&o.limit, "limit", 0, "`time` limit for each child process (default by case, 1m to 3m)")
 	f.StringVar(&o.out, "out", "", "`directory` for RESULTS.md, plots and samples (default: print the tables)")

@@ -50,7 +50,7 @@ func (r report) setting() string {
 		{"Go", c.Go},
 		{"Revision", c.Revision},
 		{"Date", c.Date},
-		{"Rounds", fmt.Sprint(r.results.rounds()) + ", fewer for the cases that take long"},
+		{"Rounds", fmt.Sprintf("%d, at most %d of the cases that take long", r.results.rounds(), fewRounds)},
 		{"Command", "`" + c.Command + "`"},
 	} {
 		fmt.Fprintf(&b, "- %s: %s\n", line[0], line[1])

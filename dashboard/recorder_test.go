@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -132,6 +133,17 @@ func BenchmarkRecorder(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			r.observe(run)
+		}
+	})
+}
+
+func BenchmarkAttemptRecorder(b *testing.B) {
+	r := NewAttemptRecorder()
+	now := time.Now()
+	a := durable.Attempt{Kind: "kind", Due: now, Started: now.Add(time.Millisecond), Ended: now.Add(2 * time.Millisecond)}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r.observe(a)
 		}
 	})
 }

@@ -121,6 +121,18 @@ func BenchmarkReschedule(b *testing.B) {
 	}
 }
 
+// A walk over all tasks, of which none has the prefix.
+func BenchmarkAllPrefix(b *testing.B) {
+	bench(b, func(b *testing.B, live int) {
+		tw := benchWheel(b, benchKeys("live-", live))
+		for b.Loop() {
+			for key := range tw.AllPrefix("fresh-") {
+				b.Fatal(key)
+			}
+		}
+	})
+}
+
 // A tick at which few are due, while many wait in the same slot for a later circle, and in all others.
 func BenchmarkLayout_tickWithFewDue(b *testing.B) {
 	const slots, due = 1024, 4

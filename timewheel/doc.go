@@ -55,7 +55,7 @@
 // # Size
 //
 // The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64
-// bytes, some 60 more for its places in the slot and the key map, and the key itself. The cost of adding,
+// bytes, some 65 more for its places in the slot and the key map, and the key itself. The cost of adding,
 // removing and rescheduling does not depend on the number of tasks. The cost of a tick depends only on what
 // is due at it. A wheel with nothing due soon sleeps.
 //

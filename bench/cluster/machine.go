@@ -28,7 +28,7 @@ func observe() circumstances {
 		processors: runtime.NumCPU(),
 		system:     runtime.GOOS + "/" + runtime.GOARCH,
 		goVersion:  runtime.Version(),
-		revision:   output("git", "describe", "--always", "--dirty=, with changes that are not committed"),
+		revision:   rounds.Revision(),
 		server:     output("postgres", "--version"),
 		libraries:  rounds.Versions("github.com/jackc/pgx/v5", "github.com/riverqueue/river"),
 		load:       loadAverage(),

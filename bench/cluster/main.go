@@ -8,6 +8,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -57,12 +58,14 @@ func compare(cases, peers string, n int, quick bool, out, profile string) error 
 	}
 	samples := rounds.Measure(n, wantCases, wantPeers, func(c, p string) bool { return c != tenMillion || p == ours },
 		func(c, p string) rounds.Sample { return measureInChild(c, p, quick, profile) })
-	text := report(observe(), summarize(samples), sizesOf(quick))
+	found := summarize(samples)
+	text := report(observe(), found, sizesOf(quick))
 	if out == "" {
-		_, err := os.Stdout.WriteString(text)
-		return err
+		_, err = os.Stdout.WriteString(text)
+	} else {
+		err = os.WriteFile(out, []byte(text), 0o644)
 	}
-	return os.WriteFile(out, []byte(text), 0o644)
+	return errors.Join(err, rounds.Failed(found.failures))
 }
 
 // figures are what a child has measured, by name.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,7 +50,7 @@ func writeReport(samples []rounds.Sample, dir string, size sizes) error {
 
 - Machine: %s, %d cores
 - Go: %s %s/%s
-- Date: %s
+- Date: %s, revision %s
 - Rounds: %d; each figure is the median
 - Command: %s
 - Versions: %s
@@ -57,8 +58,8 @@ func writeReport(samples []rounds.Sample, dir string, size sizes) error {
 Each peer and case runs in a process of its own, on an empty directory. A record is a key of 16 bytes and a
 payload of %d; every commit is synced. %s "Node on Pebble" is a node on an exclusive engine on Pebble: see docs/design.md.
 
-`, rounds.CPU(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly), rounds.Of(samples),
-		"`cd bench/durable && go run . -out .`",
+`, rounds.CPU(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().UTC().Format(time.DateOnly), rounds.Revision(),
+		rounds.Of(samples), "`"+strings.TrimSpace("cd bench/durable && go run . "+strings.Join(os.Args[1:], " "))+"`",
 		rounds.Versions("github.com/cockroachdb/pebble/v2", "github.com/hibiken/asynq", "github.com/riverqueue/river"), recordLen,
 		fmt.Sprintf("%s tasks are live, %s are added.", rounds.Thousands(size.live), rounds.Thousands(size.adds)))
 	targets(w, m, size)
@@ -68,7 +69,7 @@ payload of %d; every commit is synced. %s "Node on Pebble" is a node on an exclu
 	if len(failures) > 0 {
 		fmt.Fprintf(w, "## What could not be measured\n\n- %s\n", strings.Join(failures, "\n- "))
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), rounds.Failed(failures))
 }
 
 // targets writes a table of the targets and what was measured.

@@ -48,7 +48,7 @@ import (
 //
 // Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
 // commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
-// included, as long as a file has them, but never their payloads: about 500 bytes for each task.
+// included, as long as a file has them, but never their payloads.
 //
 // Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
 // which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.

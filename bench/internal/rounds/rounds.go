@@ -113,6 +113,28 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
+// Revision returns the commit that is measured, marked if there are changes on top of it. What the benchmarks write is none: one
+// of them may have run before.
+func Revision() string {
+	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	changed := exec.Command("git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)bench/*.md", ":(top,exclude)bench/plots")
+	if changed.Run() != nil {
+		return strings.TrimSpace(string(commit)) + ", with changes that are not committed"
+	}
+	return strings.TrimSpace(string(commit))
+}
+
+// Failed returns an error if something could not be measured, which the report has.
+func Failed(failures []string) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d measurements have failed: the report ends with them", len(failures))
+}
+
 // Thousands prints a number with a comma after each three digits.
 func Thousands(n int) string {
 	if n < 0 {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+
+// Package figures checks that each figure in prose is that of its source: a file that a benchmark has written, or a test or
+// benchmark that finds it. What is prose is in prose_test.go, and which figure comes from where in table_test.go. When
+// make bench-all has written the sources again,
+//
+//	go test ./checks/figures -fix
+//
+// writes their figures into the prose, and the words around them are read once more.
+package figures
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var fix = flag.Bool("fix", false, "write the figures of the sources into the prose")
+
+// root is the folder of the repository.
+var root = filepath.Join("..", "..")
+
+func TestFigures_areThoseOfTheirSources(t *testing.T) {
+	texts := files(t)
+	problems := compare(texts, table(t))
+	if *fix {
+		for _, name := range repair(texts, problems) {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(texts[name]), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		problems = compare(texts, table(t))
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+	for _, p := range uncovered(texts, table(t), exceptions) {
+		t.Error(p)
+	}
+}
+
+// files returns the texts of the files that may have figures in prose, by name.
+func files(t *testing.T) map[string]string {
+	t.Helper()
+	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := make(map[string]string)
+	for _, name := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		code := slices.ContainsFunc([]string{"bench/", "checks/", "examples/", "test/", "internal/", "durable/internal/"},
+			func(dir string) bool { return strings.HasPrefix(name, dir) })
+		if slices.Contains(generated, name) || filepath.Ext(name) != ".md" && (filepath.Ext(name) != ".go" || code) {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(root, name)); err == nil { // or it is deleted, and not committed yet
+			texts[name] = string(text)
+		}
+	}
+	if len(texts) < 200 {
+		t.Fatalf("there are only %d files", len(texts))
+	}
+	return texts
+}
+
+// A problem is a figure that is not that of its source, or another disagreement.
+type problem struct {
+	file     string
+	line     int    // 0 if there is none
+	what     string // that is wrong
+	from, to int    // of the figure in the text, and
+	want     string // what must stand there; empty if that is not known
+}
+
+func (p problem) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.line, p.what) }
+
+// compare returns which figures of the rows are not those of their sources.
+func compare(texts map[string]string, rows []row) (problems []problem) {
+	for _, r := range rows {
+		found := pattern(r.text).FindAllStringSubmatchIndex(texts[r.file], -1)
+		if len(found) != 1 {
+			problems = append(problems, problem{file: r.file, what: fmt.Sprintf(
+				"%q stands there %d times: table_test.go wants it once", r.text, len(found))})
+			continue
+		}
+		at := found[0]
+		line := 1 + strings.Count(texts[r.file][:at[0]], "\n")
+		if n := len(at)/2 - 1; n != len(r.figures) {
+			problems = append(problems, problem{file: r.file, line: line, what: fmt.Sprintf(
+				"%q has %d figures, and %d in table_test.go", r.text, n, len(r.figures))})
+			continue
+		}
+		if r.by != "" && !there(r.by) {
+			problems = append(problems, problem{file: r.file, line: line, what: fmt.Sprintf(
+				"%q: its source %q is gone", r.text, r.by)})
+		}
+		missing := slices.ContainsFunc(r.figures, func(f figure) bool { return f.want == "" })
+		if r.pending && missing {
+			continue
+		}
+		if r.pending {
+			problems = append(problems, problem{file: r.file, line: line, what: fmt.Sprintf(
+				"%q: its source is there now, so the row in table_test.go is no longer pending", r.text)})
+		}
+		for i, f := range r.figures {
+			p := problem{file: r.file, from: at[2*i+2], to: at[2*i+3], want: f.want}
+			p.line = 1 + strings.Count(texts[r.file][:p.from], "\n")
+			stands := texts[r.file][p.from:p.to]
+			switch {
+			case f.want == "":
+				p.what = fmt.Sprintf("%q: %s stands there, and %s is not there", r.text, stands, f.from)
+			case !strings.EqualFold(f.want, stands):
+				p.what = fmt.Sprintf("%q: %s stands there, and must be %s by %s", r.text, stands, f.want, f.from)
+			default:
+				continue
+			}
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// there reports whether a file has a text: they are separated by a colon.
+func there(by string) bool {
+	name, what, _ := strings.Cut(by, ": ")
+	text, err := os.ReadFile(filepath.Join(root, name))
+	return err == nil && strings.Contains(string(text), what)
+}
+
+// repair writes the figures that are known into the texts, and returns the names of those that it has changed.
+func repair(texts map[string]string, problems []problem) (changed []string) {
+	problems = slices.SortedFunc(slices.Values(problems), func(a, b problem) int { return b.from - a.from }) // the last first
+	for _, p := range problems {
+		if p.want == "" {
+			continue
+		}
+		texts[p.file] = texts[p.file][:p.from] + p.want + texts[p.file][p.to:]
+		if !slices.Contains(changed, p.file) {
+			changed = append(changed, p.file)
+		}
+	}
+	return changed
+}
+
+// uncovered returns which figures with a unit are in no row and no exception, and which exceptions are not needed.
+func uncovered(texts map[string]string, rows []row, exceptions []exception) (problems []problem) {
+	left := make(map[string]string, len(texts))
+	for name, text := range texts {
+		only, err := proseOf(name, text)
+		if err != nil {
+			problems = append(problems, problem{file: name, what: err.Error()})
+		}
+		left[name] = only
+	}
+	for _, r := range rows {
+		if at := pattern(r.text).FindStringIndex(texts[r.file]); at != nil && left[r.file] != "" {
+			left[r.file] = left[r.file][:at[0]] + blank(left[r.file][at[0]:at[1]]) + left[r.file][at[1]:]
+		}
+	}
+	needed := make(map[string]bool)
+	for name, text := range left {
+		for _, at := range measured.FindAllStringIndex(text, -1) {
+			figure := strings.Join(strings.Fields(text[at[0]:at[1]]), " ")
+			if excepted(exceptions, name, figure) {
+				needed[name+": "+figure] = true
+				continue
+			}
+			problems = append(problems, problem{file: name, line: 1 + strings.Count(text[:at[0]], "\n"), what: fmt.Sprintf(
+				"%s has no source in table_test.go, and is not among its exceptions", figure)})
+		}
+	}
+	for _, e := range exceptions {
+		for _, figure := range e.figures {
+			if !needed[e.file+": "+figure] {
+				problems = append(problems, problem{file: e.file, what: fmt.Sprintf(
+					"%s is an exception in table_test.go, and not in the file", figure)})
+			}
+		}
+	}
+	return problems
+}
+
+func excepted(exceptions []exception, name, figure string) bool {
+	return slices.ContainsFunc(exceptions, func(e exception) bool { return e.file == name && slices.Contains(e.figures, figure) })
+}
+
+// notYet are the sources that were not written as make bench-all writes them, and why.
+var notYet = map[string]string{
+	"bench/RESULTS.md":         "one round of some cases",
+	"bench/CLUSTER.md":         "smaller sizes",
+	"bench/durable/RESULTS.md": "two rounds, and no revision",
+}
+
+// Each source says how it was taken: with the command of the Makefile, in three rounds or more.
+func TestSources_areOfWholeRuns(t *testing.T) {
+	for _, name := range generated {
+		s, err := readSource(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch whole := s.isWhole(); {
+		case !whole && notYet[name] == "":
+			t.Errorf("%s does not say its date and revision, three rounds or more, and the command of the Makefile", name)
+		case whole && notYet[name] != "":
+			t.Errorf("%s is of a whole run now: take it out of notYet", name)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+package figures
+
+import (
+	"strings"
+	"testing"
+)
+
+// generated are the files that benchmarks write.
+var generated = []string{"bench/RESULTS.md", "bench/CACHES.md", "bench/CLUSTER.md", "bench/durable/RESULTS.md"}
+
+// A row is a piece of prose with figures. Each # in the text is one of the figures. A text without # is found by a test, a
+// benchmark or a program: by has its file and its name.
+type row struct {
+	file, text string
+	figures    []figure
+	by         string
+	pending    bool // the source does not have the figures yet; the row must change when it has
+}
+
+// table returns what is checked.
+func table(t *testing.T) []row {
+	t.Helper()
+	read := func(name string) source {
+		s, err := readSource(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	wheel, cluster, durable := read("bench/RESULTS.md"), read("bench/CLUSTER.md"), read("bench/durable/RESULTS.md")
+	testing := read("docs/testing.md")
+
+	const (
+		ours, std, russell          = "timewheel", "stdlib-keyed", "russellluo-keyed"
+		antlabs, goZero, rfyiamcool = "antlabs-keyed", "go-zero", "rfyiamcool-keyed"
+		create, fire                = "Create 1M timers from one goroutine", "1M timers due within 2s"
+		burst, add                  = "100k timers due at one instant", "Add one keyed timer with 1M live"
+		postgres                    = "durable/postgres"
+		keeper, node                = "durable", "durable, node on Pebble"
+		many                        = "Many waiting tasks"
+	)
+	early := func(peer string) figure { return wheel.cell(fire, peer, "EARLY").whole() }
+	less := func(title, peer, column string) figure { return wheel.ratio(title, peer, column).saved() }
+	const tasks, mib = 5_000_000.0, 1 << 20
+	with, without := durable.cell("open", keeper, "resident, mb"), durable.cell("open", "durable, no fingerprints", "resident, mb")
+	keyFilter := with.less(without).per(tasks / mib).about(1)
+	rows := []row{
+		{file: "README.md", text: "A keyed timer takes # bytes plus its key, where `time.AfterFunc` behind a concurrent map takes #.",
+			figures: []figure{wheel.cell(create, ours, "heap each, B").whole(), wheel.cell(create, std, "heap each, B").whole()}},
+		{file: "README.md", text: "due within two seconds # ran early and # was lost. Each of the four other wheels",
+			figures: []figure{wheel.cell(fire, ours, "EARLY").count(), wheel.cell(fire, ours, "LOST").count()}},
+		{file: "README.md", text: "ran between # and # of them early.", figures: []figure{early(rfyiamcool), early(antlabs)}},
+		{file: "README.md", text: "in # ways.", figures: []figure{testing.find("tries # kinds of damage").whole()}},
+		{file: "README.md", text: "its key | # % less | # % less |",
+			figures: []figure{less(create, ours, "heap each, B"), less(create, russell, "heap each, B")}},
+		{file: "README.md", text: "| a million due within 2 s: processor time to add and fire them | # % less | # % less, # early |",
+			figures: []figure{less(fire, ours, "CPU, ms"), less(fire, russell, "CPU, ms"), early(russell)}},
+		{file: "README.md", text: "until the last job has run | # % less | # % less, # early |",
+			figures: []figure{less(burst, ours, "span, ms"), less(burst, russell, "span, ms"), wheel.cell(burst, russell, "EARLY").whole()}},
+		{file: "README.md", text: "with a million live, one goroutine | # % less | # % less |",
+			figures: []figure{less(add, ours, "1 producer, ns"), less(add, russell, "1 producer, ns")}},
+		{file: "README.md", text: "| create a million | # % less time | # % less time |",
+			figures: []figure{less(create, ours, "wall, ms"), less(create, russell, "wall, ms")}},
+		{file: "README.md", text: "# on # cores with Go #.",
+			figures: []figure{wheel.find("- Rounds: #").rounds(), wheel.find(", # cores,").whole(), wheel.find("- Go: #").digits(2)}},
+		{file: "README.md", text: "Of the million due within 2 s, 99 % ran within # ms of their due time, with a tick of 10 ms.",
+			figures: []figure{wheel.cell(fire, ours, "p99, ms").whole()}},
+
+		{file: "docs/comparison.md", text: "| jobs run early, of a million due within 2 s (measured) | # | # | # | # | # | # |",
+			figures: []figure{early(ours), early(std), early(russell), early(antlabs), early(goZero), early(rfyiamcool)}},
+		{file: "docs/comparison.md", text: "p99 (measured) | # ms | # ms with # a second | about # s, by its polling | about # s, by its polling |",
+			figures: []figure{
+				durable.cell("lateness", keeper, "p99, ms").whole(), cluster.cell("Sustained runs", postgres, "p99, ms").whole(),
+				cluster.find("# tasks fall due in a second for").whole(), durable.cell("lateness", "asynq", "p99, ms").per(1000).about(1),
+				durable.cell("lateness", "river", "p99, ms").per(1000).about(1),
+			}},
+		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | # | #, # times River's in the same run | # | # |",
+			figures: []figure{
+				durable.cell("add-1024", keeper, "a second").about(2), cluster.cell("Adds, 1,024 callers", postgres, "a second").about(2),
+				cluster.cell("Adds, 1,024 callers", postgres, "a second").over(cluster.cell("Adds, 1,024 callers", "River", "a second")).whole(),
+				durable.cell("add-1024", "asynq", "a second").about(2), durable.cell("add-1024", "river", "a second").about(2),
+			}},
+
+		{file: "SECURITY.md", text: "A task takes 64 bytes, some # for its places in the slot and the index, and the key.",
+			figures: []figure{wheel.cell(create, ours, "heap each, B").minus(64).whole()}},
+		{file: "timewheel/doc.go", text: "A live task takes 64 bytes, some # more for its places in the slot and the key map, and the key itself.",
+			figures: []figure{wheel.cell(create, ours, "heap each, B").minus(64).whole()}},
+		{file: "timewheel/doc.go", text: "some 70 ms for a million", by: "timewheel/bench_test.go: BenchmarkAllPrefix"},
+
+		{file: "durable/README.md", text: "runs of 20 ms and 100,000 overdue tasks, other tasks are less than 30 ms late, and 99 % of the capacity is used",
+			by: "durable/backlog_test.go: TestCatchUp_whatFallsDueNow_isNotDelayed"},
+		{file: "durable/README.md", text: "do a seventh as many a second of one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
+		{file: "durable/README.md", text: "some # bytes of memory a task", figures: []figure{keyFilter}},
+		{file: "durable/options.go", text: "saves some # bytes of memory for each task", figures: []figure{keyFilter}},
+
+		{file: "durable/postgres/README.md", text: "That is # s for # in memory",
+			figures: []figure{
+				cluster.cell("Claims under a transaction held open", postgres, "overdue, p50, ms").per(1000).about(1),
+				cluster.find("before and after # tasks have been added, claimed").whole(),
+			}},
+		{file: "durable/postgres/doc.go", text: "A waiting task takes some # bytes", pending: true,
+			figures: []figure{cluster.cell("The size of a waiting task", postgres, "many: all").about(1)}},
+		{file: "durable/postgres/doc.go", text: "A count takes # times as long", pending: true,
+			figures: []figure{cluster.right(many, postgres, "few: count, ms", 2).about(1)}},
+		{file: "durable/postgres/read.go", text: "some # s for each million tasks", pending: true,
+			figures: []figure{cluster.right(many, postgres, "few: count, ms", 1).per(10_000).about(1)}},
+
+		{file: "dashboard/doc.go", text: "Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable scheduler it is " +
+			"0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page", by: "dashboard/cost_test.go: BenchmarkPage"},
+		{file: "dashboard/doc.go", text: "and some 100 ns of each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
+		{file: "dashboard/attempts.go", text: "and some 100 ns of each attempt.", by: "dashboard/recorder_test.go: BenchmarkAttemptRecorder"},
+		{file: "dashboard/recorder.go", text: "and some 100 ns of each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
+
+		{file: "docs/testing.md", text: "A seed takes 6 ms", by: "durable/simulation_test.go: TestSimulation("},
+		{file: "docs/testing.md", text: "137,224 kinds of damage: 96,432 are reported by `Open`, 40,792 do no harm",
+			by: "durable/pebble/damage_test.go: TestDamage_ofEachFile_isNoticedOrHarmless"},
+	}
+	for _, c := range [][3]string{
+		{"| adds a second, 1,024 callers |", "add-1024"}, {"| adds in batches of 1,000 |", "add-batch"},
+		{"| removes, 1,024 callers |", "remove"}, {"| SetTask of one key, 1,024 callers |", "set-one"}, {"| overdue runs |", "run"},
+	} {
+		a, b := durable.cell(c[1], keeper, "a second"), durable.cell(c[1], node, "a second")
+		rows = append(rows, row{file: "docs/design.md", text: c[0] + " # | # | # |", pending: true,
+			figures: []figure{a.whole(), b.whole(), b.over(a).digits(2)}})
+	}
+	return rows
+}
+
+// An exception is figures of a file that were not measured, and why they are there.
+type exception struct {
+	file    string
+	figures []string
+	why     string
+}
+
+func in(file, figures, why string) exception {
+	return exception{file, strings.Split(figures, ", "), why}
+}
+
+const (
+	setting = "settings, limits and bounds of the code"
+	example = "examples, or settings to choose from"
+	other   = "what another library does"
+	sizes   = "computed from the sizes of types and buffers"
+	counted = "computed from counts in the same sentence"
+)
+
+var exceptions = []exception{
+	in("MIGRATING.md", "10 ms, 20 ms, 25 ms", example),
+	in("MIGRATING.md", "5 %", other),
+	in("README.md", "1 ms, 10 ms, 1 s", example),
+	in("SECURITY.md", "256 bytes", setting),
+	in("dashboard/attempts.go", "2 MB", sizes),
+	in("dashboard/doc.go", "0.12 MB, 0.4 MB, 0.8 MB", sizes),
+	in("dashboard/doc.go", "0.4 %, 1 %, 5 %, 150 ms, 15 s", setting),
+	in("dashboard/recorder.go", "0.8 MB", sizes),
+	in("docs/design.md", "5 ms, 50 ms, 100 ms", setting),
+	in("docs/guarantees.md", "10 ms, 25 ms", example),
+	in("docs/testing.md", "3 s, 15 s", setting),
+	in("durable/README.md", "50 ms, 100 ms, 250 ms, 0.5 s, 15 s, 30 s, 1 %, 256 bytes", setting),
+	in("durable/doc.go", "50 ms, 100 ms", setting),
+	in("durable/limit.go", "20 ms", setting),
+	in("durable/operate.go", "5 ms, 150 ms, 15 s, 200 bytes", setting),
+	in("durable/options.go", "10 ms, 100 ms, 5 s", setting),
+	in("durable/outcome.go", "256 bytes", setting),
+	in("durable/pebble/README.md", "8 MB, 32 MB", setting),
+	in("durable/pebble/salvage.go", "128 MB", setting),
+	in("durable/pebble/store.go", "8 MB, 32 MB", setting),
+	in("durable/postgres/README.md", "100 ms, 10 s", setting),
+	in("durable/postgres/doc.go", "16 bytes", example),
+	in("durable/postgres/member.go", "15 ms", setting),
+	in("durable/postgres/migrate.go", "0.2 s", setting),
+	in("durable/postgres/options.go", "63 bytes", setting),
+	in("durable/stats.go", "100 µs, 15 s", setting),
+	in("examples/orders/README.md", "3 s, 20 s", setting),
+	in("metrics/README.md", "1 ms, 1 s, 1.5 s, 10 s, 15 s, 30 s, 45 s, 5 %, 60 %, 1.5 times", setting),
+	in("otel/README.md", "512 bytes", setting),
+	in("test/MUTANTS.md", "75 %, 88 %, 97 %", counted),
+	in("timewheel/doc.go", "32 bytes, 60 bytes, 64 bytes", sizes),
+	in("timewheel/schedule.go", "8 bytes", sizes),
+	in("timewheel/schedule.go", "1 ns", setting),
+	in("timewheel/timewheel.go", "100 µs, 1 ms, 1 s", example),
+	in("timewheel/timewheeltest/timewheeltest.go", "10 ms, 100 ms", setting),
+	in("ttlcache/doc.go", "20 ns, 1 ms", setting), // 2^20 ns
+}
